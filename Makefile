@@ -1,0 +1,34 @@
+# Each target makes .venv when it is missing; `make demo` and `make test` are all that a fresh machine needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench clean
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,timm]'
+	touch $@
+
+demo: $(VENV)/.ready
+	$(BIN)/oodshape bench digits --out out/demo
+
+test: lint
+	$(BIN)/pytest -n 2
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.ready-dev
+	$(BIN)/python benches/speed.py
+	$(BIN)/python benches/memory.py
+	$(BIN)/python benches/rivals.py
+
+clean:
+	rm -rf $(VENV) out build dist

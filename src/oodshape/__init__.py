@@ -1,0 +1,60 @@
+"""Out-of-distribution detection for image classifiers by feature shaping.
+
+from oodshape import Features, METHODS
+train = Features.from_arrays(train_features, head=(weight, bias))
+detector = METHODS["optfs-e"].fit(train).calibrate(held_out_features)
+detector.decide(Features.from_arrays(new_features, head=(weight, bias)))
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from oodshape.detector import Decision as Decision
+    from oodshape.detector import Detector as Detector
+    from oodshape.detector import Method as Method
+    from oodshape.errors import InputError as InputError
+    from oodshape.features import Features as Features
+    from oodshape.methods import METHODS as METHODS
+    from oodshape.methods import paper_methods as paper_methods
+    from oodshape.metrics import auroc as auroc
+    from oodshape.metrics import fpr_at_tpr as fpr_at_tpr
+    from oodshape.model import Classifier as Classifier
+    from oodshape.outputs import Head as Head
+    from oodshape.outputs import Outputs as Outputs
+    from oodshape.stats import FeatureStats as FeatureStats
+
+# name -> module; imported when first asked for, so that `import oodshape` takes no time
+_HOMES = {
+    "Classifier": "model",
+    "Features": "features",
+    "FeatureStats": "stats",
+    "Head": "outputs",
+    "Outputs": "outputs",
+    "Method": "detector",
+    "Detector": "detector",
+    "Decision": "detector",
+    "METHODS": "methods",
+    "paper_methods": "methods",
+    "auroc": "metrics",
+    "fpr_at_tpr": "metrics",
+    "InputError": "errors",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    """The public name, imported now."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'oodshape' has no attribute {name!r}")
+    value = getattr(import_module(f"oodshape.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)

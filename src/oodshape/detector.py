@@ -1,0 +1,189 @@
+"""Method, the recipe, and Detector, what fitting makes of it: scores, decisions, one file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape import files
+from oodshape.errors import InputError, check_fraction
+from oodshape.features import Features
+from oodshape.heads import Batch, FittedHead, HeadRecipe, Linear
+from oodshape.metrics import as_scores
+from oodshape.model import Classifier
+from oodshape.outputs import Head, Outputs
+from oodshape.perturb import Odin
+from oodshape.scores import Energy, Score
+from oodshape.shaping import Identity, Shape, Shaper
+from oodshape.stats import FeatureStats
+from oodshape.training import Training
+from oodshape.values import Value, decode, encode, frozen_array
+
+
+class Decision(NamedTuple):
+    """For each image: the predicted class, the score, its p-value among ID images, and whether to trust it."""
+
+    classes: Tensor  # [N] int64
+    scores: Tensor  # [N] float32
+    p_values: Tensor  # [N] float64
+    accepted: Tensor  # [N] bool
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Method(Value):
+    """A recipe: perturb -> shape -> head -> score.
+
+    >>> from oodshape.shaping import ReAct
+    >>> Method(shape=ReAct(q=0.9))
+    Method(shape=ReAct(q=0.9), head=Linear(), score=Energy(), perturb=Odin(eps=0.0, std=(1.0,), temperature=1000.0))
+    """
+
+    shape: Shaper = Identity()
+    head: HeadRecipe = Linear()
+    score: Score = Energy()
+    perturb: Odin = Odin()
+
+    def fit(self, train: Features | FeatureStats, head: Head | tuple[Any, Any] | None = None) -> Detector:
+        """The detector that this recipe gives on ID training data; statistics alone may need the head too."""
+        training = Training.of(train, None if head is None else Head.of(head))
+        return Detector(
+            method=self,
+            shape=self.shape.fit(training),
+            head=self.head.fit(training),
+            fingerprint=training.stats.head,
+            n_train=training.stats.n,
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Detector(Value):
+    """A fitted method, tied to one head; with held-out ID scores it also decides."""
+
+    method: Method
+    shape: Shape
+    head: FittedHead
+    fingerprint: str  # of the head that it was fitted for
+    n_train: int
+    calibration: NDArray[np.float32] | None = None  # held-out ID scores, ascending
+    alpha: float | None = None  # the wanted share of falsely rejected ID images
+
+    def __post_init__(self) -> None:
+        """Freeze the calibration scores."""
+        if self.calibration is not None:
+            object.__setattr__(self, "calibration", frozen_array(self.calibration, np.float32))
+
+    def score(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Tensor:
+        """[N] float32 scores, higher = more in-distribution: `score(features)` or `score(classifier, images)`."""
+        if isinstance(data, Classifier):
+            if images is None:
+                raise InputError("score(classifier, images) needs the images")
+            data = data(self.method.perturb(data, images))
+        elif self.method.perturb.eps > 0:
+            raise InputError(
+                f"this detector perturbs images (eps = {self.method.perturb.eps:g}) and cannot work on features "
+                "alone; give it a classifier and images, or use eps = 0"
+            )
+        self._check_head(data.head)
+        layer = self.head.bind(data.head)
+        scores = torch.empty(len(data), device=data.head.weight.device)
+        for batch in self._batches(data):
+            logits = self.head.logits(batch, self.shape, layer)
+            scores[batch.first : batch.first + len(logits)] = self.method.score(logits)
+        if not bool(torch.isfinite(scores).all()):
+            row = int((~torch.isfinite(scores)).to(torch.uint8).argmax())
+            raise InputError(f"the score of row {row} is {float(scores[row])}: its features are too large")
+        return scores
+
+    def _batches(self, data: Features | Outputs) -> Iterator[Batch]:
+        if isinstance(data, Outputs):
+            yield Batch(data.features, data.head, given_logits=data.logits)
+            return
+        known = data.predictions if data.predictions_known else None
+        whole = self.head.fuses(self.shape) and known is not None and not data.half
+        buffer = torch.empty(data.chunk_rows(), data.width, device=data.head.weight.device)
+        for first, raw in data.chunks(whole=whole):
+            classes = None if known is None else known[first : first + len(raw)]
+            yield Batch(raw, data.head, first, given_classes=classes, buffer=None if whole else buffer[: len(raw)])
+
+    def _check_head(self, head: Head) -> None:
+        if head.fingerprint != self.fingerprint:
+            raise InputError(
+                f"this detector was fitted for head {self.fingerprint}, the data come from head "
+                f"{head.fingerprint}; fit it again for this checkpoint"
+            )
+
+    def calibrate(self, held_out: Features | Outputs | Any, alpha: float = 0.05) -> Detector:
+        """The same detector with a threshold that falsely rejects at most a share alpha of ID images.
+
+        `held_out` are ID data, or their scores, that were not used for fitting. The threshold is the
+        floor(alpha (n + 1))-th smallest of the n scores (split conformal).
+        """
+        check_fraction("alpha", alpha)
+        scores = self.score(held_out) if isinstance(held_out, (Features, Outputs)) else held_out
+        calibrated = replace(
+            self, calibration=np.sort(as_scores(scores, "calibration scores").astype(np.float32)), alpha=alpha
+        )
+        if calibrated._rank() < 1:
+            needed = int(-(-(1 - Fraction(str(alpha))) // Fraction(str(alpha))))
+            raise InputError(
+                f"alpha = {alpha:g} needs at least {needed} held-out images, got {len(calibrated._held_out())}; "
+                "give more images or a larger alpha"
+            )
+        return calibrated
+
+    def _held_out(self) -> NDArray[np.float32]:
+        if self.calibration is None:
+            raise InputError("this detector has no threshold yet: call calibrate(held_out_id_data) first")
+        return self.calibration
+
+    def _rank(self) -> int:
+        return int(Fraction(str(self.alpha)) * (len(self._held_out()) + 1))  # exact: 0.29 * 100 is 29
+
+    @property
+    def threshold(self) -> float:
+        """The smallest score that is accepted."""
+        return float(self._held_out()[self._rank() - 1])
+
+    def p_values(self, scores: Tensor) -> Tensor:
+        """[N] float64: the share of held-out ID images with a score as low, (1 + #{<= score}) / (n + 1)."""
+        held_out = torch.tensor(self._held_out())
+        below = torch.searchsorted(held_out, scores.detach().cpu().float().contiguous(), right=True)
+        return (1.0 + below.double()) / (len(held_out) + 1)
+
+    def decide(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Decision:
+        """Class, score, p-value and accepted for each image: `decide(features)` or `decide(classifier, images)`."""
+        threshold = self.threshold
+        scores = self.score(data, images)
+        if isinstance(data, Classifier):
+            assert images is not None  # score has refused it
+            data = data(images)
+        classes = data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)
+        return Decision(classes, scores, self.p_values(scores), scores >= threshold)
+
+    def save(self, path: str | Path) -> None:
+        """Write the detector to one safetensors file; no code, no pickle."""
+        tensors: dict[str, NDArray[Any]] = {}
+        value = encode(self, tensors, "detector")
+        header = {"method": repr(self.method), "head": self.fingerprint, "value": json.dumps(value)}
+        files.save(path, "detector", header, tensors)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Detector:
+        """The detector that `save` wrote."""
+        header, tensors = files.load(path, "detector")
+        try:
+            value = decode(json.loads(header["value"]), tensors)
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise InputError(f"{path} is damaged: {error}") from None
+        if not isinstance(value, cls):
+            raise InputError(f"{path} holds a {type(value).__name__}, not a detector")
+        return value

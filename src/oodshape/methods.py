@@ -1,0 +1,65 @@
+"""The table of methods: a name, a recipe. Contract tests and benchmarks go over every row."""
+
+from __future__ import annotations
+
+from oodshape.ash import AshB, AshP, AshRand, AshS
+from oodshape.detector import Method
+from oodshape.errors import InputError
+from oodshape.heads import Dice, FrozenClass
+from oodshape.optfs import OptFS
+from oodshape.perturb import AUTHORS_STD, Odin
+from oodshape.scores import Energy, MaxLogit, MaxSoftmax
+from oodshape.shaping import BFAct, Product, ReAct, VraP
+
+
+def _table(
+    *,
+    odin_eps: float = 0.0,
+    dice: float = 0.7,
+    ash_p: float = 0.6,
+    ash_b: float = 0.65,
+    ash_s: float = 0.9,
+    vra: VraP = VraP(low=0.6, high=0.95),
+) -> dict[str, Method]:
+    react, optfs = ReAct(q=0.9), OptFS(k=100)
+    return {
+        "msp": Method(score=MaxSoftmax()),
+        "mls": Method(score=MaxLogit()),
+        "energy": Method(score=Energy()),
+        "odin": Method(perturb=Odin(eps=odin_eps, std=AUTHORS_STD), score=MaxSoftmax(temperature=1000.0)),
+        "dice": Method(head=Dice(p=dice)),
+        "react": Method(shape=react),
+        "bfact": Method(shape=BFAct(q=0.95, order=2)),
+        "ash-p": Method(shape=AshP(p=ash_p)),
+        "ash-b": Method(shape=AshB(p=ash_b)),
+        "ash-s": Method(shape=AshS(p=ash_s)),
+        "ash-rand": Method(shape=AshRand(p=0.75)),
+        "vra-p": Method(shape=vra),
+        "optfs-v": Method(shape=optfs, head=FrozenClass(), score=MaxLogit()),
+        "optfs-e": Method(shape=optfs, score=Energy()),
+        "optfs-msp": Method(shape=optfs, score=MaxSoftmax()),
+        "optfs-mls": Method(shape=optfs, score=MaxLogit()),
+        "optfs-e+dice": Method(shape=optfs, head=Dice(p=dice)),
+        "optfs-e+react": Method(shape=Product((react, optfs))),
+    }
+
+
+METHODS: dict[str, Method] = _table()
+
+# the paper's table of hyperparameters; ASH-Rand's is the authors' code's
+_PAPER = {
+    "imagenet": _table(vra=VraP(low=0.5, high=1.0, absolute=True)),
+    "cifar10": _table(odin_eps=0.004, dice=0.9, ash_p=0.9, ash_b=0.95, ash_s=0.95),
+    "cifar100": _table(odin_eps=0.004, dice=0.9, ash_p=0.8, ash_b=0.85, ash_s=0.9),
+}
+
+
+def paper_methods(id_set: str) -> dict[str, Method]:
+    """The methods with the paper's hyperparameters for `imagenet`, `cifar10` or `cifar100`.
+
+    >>> paper_methods("cifar10")["ash-s"].shape
+    AshS(p=0.95)
+    """
+    if id_set not in _PAPER:
+        raise InputError(f"the paper has no settings for {id_set!r}; choose one of {', '.join(_PAPER)}")
+    return dict(_PAPER[id_set])

@@ -1,0 +1,66 @@
+"""Scores: [N, C] logits -> [N], higher = more in-distribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from oodshape.errors import InputError
+from oodshape.values import Value
+
+
+class Score(Value):
+    """One number per image from its logits."""
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """[N, C] logits -> [N] scores."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MaxSoftmax(Score):
+    """max softmax(logits / temperature) (Hendrycks & Gimpel, 2017).
+
+    >>> MaxSoftmax()(torch.tensor([[0.0, 0.0], [0.0, 100.0]]))
+    tensor([0.5000, 1.0000])
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse a temperature that is not positive."""
+        if not self.temperature > 0:
+            raise InputError(f"temperature must be positive, got {self.temperature:g}")
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The largest probability."""
+        above = logits - logits.amax(dim=1, keepdim=True)
+        return above.div_(self.temperature).exp_().sum(dim=1).reciprocal_()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MaxLogit(Score):
+    """max logit (Hendrycks et al., 2022).
+
+    >>> MaxLogit()(torch.tensor([[1.0, 3.0]]))
+    tensor([3.])
+    """
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The largest logit."""
+        return logits.amax(dim=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Energy(Score):
+    """log sum exp(logits) (Liu et al., 2020).
+
+    >>> Energy()(torch.tensor([[0.0, 0.0]]))
+    tensor([0.6931])
+    """
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The log of the summed exponentials."""
+        return torch.logsumexp(logits, dim=1)

@@ -1,0 +1,63 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+SURROGATES = ("gaussian", "uniform")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with real images, weights and features; tests that need it skip where it is missing."""
+    default = Path(__file__).resolve().parents[2] / "shared"
+    folder = Path(os.environ.get("OODSHAPE_SHARED", default))
+    if not folder.is_dir():
+        pytest.skip(f"no shared folder: set OODSHAPE_SHARED, or put it at {default}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def torchvision_ops() -> torch.library.Library | None:
+    """Operators that torchvision (and so timm) needs at import, where its compiled library does not load."""
+    spec = find_spec("torchvision")
+    if spec is None or spec.origin is None:
+        pytest.skip("torchvision is not installed")
+    for compiled in Path(spec.origin).parent.glob("_C.*"):
+        try:
+            torch.ops.load_library(compiled)
+            return None
+        except OSError:
+            pass
+    library = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return library
+
+
+@pytest.fixture(scope="session")
+def real_features(shared: Path) -> list[dict[str, Any]]:
+    """The features of three real networks: name, head, train, id, labels, ood (a dict of sets)."""
+    networks = []
+    for folder in sorted((shared / "features").iterdir()):
+        sets = {path.stem: np.load(path) for path in folder.glob("*.npz")}
+        head = sets.pop("head")
+        inside = sets.pop("test" if "test" in sets else "val")
+        networks.append(
+            {
+                "name": folder.name,
+                "head": (head["weight"], head["bias"]),
+                "train": sets.pop("train")["features"],
+                "id": inside["features"],
+                "labels": inside["labels"],
+                "ood": {name: data["features"] for name, data in sets.items() if name not in SURROGATES},
+            }
+        )
+    return networks
