@@ -1,0 +1,1 @@
+"""Image sets: anything with a name, a length, images, labels and a fingerprint."""

@@ -1,0 +1,169 @@
+"""A data set through a network, once: decoded by worker processes, kept on disk, resumed where it stopped."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Generator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import PIL
+import torch
+from numpy.typing import NDArray
+
+import oodshape
+from oodshape.cache import Entry, keep_note
+from oodshape.datasets.base import ImageSet, fingerprint_of
+from oodshape.errors import InputError
+from oodshape.features import Features, check_finite
+from oodshape.loading import decoded
+from oodshape.model import Classifier
+from oodshape.preprocess import Preprocessing
+from oodshape.progress import progress_bar
+
+FORMAT = 1  # raised when the same key would mean other numbers
+CHUNK = 512  # rows that are written together, up to whole batches: what a killed run loses at most
+
+DTypeName = Literal["float32", "float16"]
+Batch = tuple[NDArray[Any], NDArray[np.int64]]  # features [n, M], predictions [n]
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """All that decides which features come out, and how they are computed."""
+
+    classifier: Classifier
+    images: ImageSet
+    preprocessing: Preprocessing
+    dtype: DTypeName = "float32"
+    batch_size: int = 64
+    workers: int | None = None
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot work."""
+        if self.dtype not in ("float32", "float16"):
+            raise InputError(f"dtype must be 'float32' or 'float16', got {self.dtype!r}")
+        if self.batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {self.batch_size}")
+        if self.workers is not None and self.workers < 0:
+            raise InputError(f"workers must be 0 (decode in this process) or more, got {self.workers}")
+        if len(self.images) == 0:
+            raise InputError(f"{self.images.name} holds no images")
+
+    def in_memory(self) -> Features:
+        """The features, kept in memory."""
+        n, first = len(self.images), 0
+        features, predictions = np.empty((0, 0)), np.empty(n, np.int64)
+        with progress_bar(self.images.name, n, self.progress) as report, closing(self._batches(0)) as batches:
+            for part, classes in batches:
+                features = np.empty((n, part.shape[1]), self.dtype) if first == 0 else features
+                rows = slice(first, first + len(part))
+                features[rows], predictions[rows] = part, classes
+                first += len(part)
+                report(first)
+        return Features.from_arrays(features, self.classifier.head, self.images.labels, predictions)
+
+    def on_disk(self, cache: Path) -> Features:
+        """The features, memory-mapped from a folder of the cache that their key names."""
+        if cache.exists() and not cache.is_dir():
+            raise InputError(f"cache must be a folder, but {cache} is a file")
+        # Equal weights do not make equal networks: the text of a module tells strides and activations.
+        modules = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.classifier.net))
+        prints = {"network": fingerprint_of(self.classifier.fingerprint, modules), "images": self.images.fingerprint}
+        self._find_head(cache / f"{prints['network']}.head")
+        head = self.classifier.head
+        named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype)
+        entry = Entry(
+            cache / fingerprint_of(str(FORMAT), *prints.values(), *named),
+            (len(self.images), head.width),
+            head.classes,
+            self.dtype,
+        )
+        kept = entry.load() or self._fill(entry, prints)
+        return Features.from_arrays(kept[0], head, self.images.labels, kept[1])
+
+    def _fill(self, entry: Entry, prints: dict[str, str]) -> Batch:
+        """The arrays of the entry, after the rows that it lacks have been through the network."""
+        images, chunk = self.images, -(-CHUNK // self.batch_size) * self.batch_size
+        with progress_bar(images.name, len(images), self.progress) as report:
+            waiting = partial(report, 0, f"{images.name}: another process is at it")
+            with entry.locked(waiting) as lock:
+                kept = entry.load()  # that process has filled it, or died
+                if kept is not None:
+                    return kept
+                first = entry.start(self._meta(prints), chunk)
+                report(first, images.name)
+                with closing(self._batches(first, lock)) as batches:
+                    pending: list[Batch] = []
+                    for batch in batches:
+                        pending.append(batch)
+                        rows = sum(len(features) for features, _ in pending)
+                        report(first + rows)
+                        if rows == chunk or first + rows == len(images):
+                            features, predictions = zip(*pending, strict=True)
+                            entry.put(first, np.concatenate(features), np.concatenate(predictions))
+                            first, pending = first + rows, []
+                if images.fingerprint != prints["images"]:
+                    entry.discard()
+                    raise InputError(f"the images of {images.name} changed while they were read; run it again")
+                entry.finish()
+                kept = entry.load()
+        if kept is None:
+            raise InputError(f"{entry.folder} was changed by someone else while it was filled; run it again")
+        return kept
+
+    def _batches(self, first: int, lock: int | None = None) -> Generator[Batch, None, None]:
+        """Features and predictions from row `first` on; to be closed, since it may have worker processes."""
+        n = len(self.images)
+        batches = [range(start, min(start + self.batch_size, n)) for start in range(first, n, self.batch_size)]
+        with closing(decoded(self.images, self.preprocessing, batches, self.workers, lock)) as pixels:
+            for rows, batch in zip(batches, pixels, strict=True):
+                where = f"{self.images.name}, images {rows.start} to {rows.stop - 1}"
+                if isinstance(batch, InputError):
+                    raise InputError(f"{where}: {batch}")
+                try:
+                    outputs = self.classifier(self.preprocessing.normalize(batch))
+                except InputError as error:
+                    raise InputError(f"{where}: {error}") from None
+                features = outputs.features.cpu()
+                check_finite(features, rows.start)
+                kept = features.to(getattr(torch, self.dtype))
+                if not bool(torch.isfinite(kept).all()):
+                    raise InputError(f'{where}: features up to {features.abs().max():g} need dtype="float32"')
+                yield kept.numpy(), outputs.logits.argmax(dim=1).cpu().numpy()
+
+    def _find_head(self, note: Path) -> None:
+        """Let the classifier know its head: from the note of an earlier run, else by running one image."""
+        classifier = self.classifier
+        if classifier.head_name is None and note.is_file():
+            with suppress(OSError, ValueError):  # the note is damaged: find the head again
+                classifier._name = Classifier(classifier.net, head=note.read_text()).head_name
+        if classifier.head_name is None:
+            classifier(self.preprocessing(self.images[0])[None])
+        keep_note(note, str(classifier.head_name))
+
+    def _meta(self, prints: dict[str, str]) -> dict[str, Any]:
+        """What the features are, for people who look into the cache."""
+        return {
+            "images": self.images.name,
+            "number": len(self.images),
+            "classifier": repr(self.classifier),
+            "preprocessing": repr(self.preprocessing),
+            "dtype": self.dtype,
+            "fingerprints": {**prints, "head": self.classifier.head.fingerprint},
+            "begun": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "versions": {
+                "oodshape": oodshape.__version__,
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+                "pillow": PIL.__version__,
+                "python": platform.python_version(),
+            },
+        }
