@@ -38,9 +38,7 @@ def _seed() -> None:
 
 
 def body() -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, M), nn.GELU()
-    )
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, M), nn.GELU())
 
 
 def images(n: int = 6) -> Tensor:
@@ -50,9 +48,7 @@ def images(n: int = 6) -> Tensor:
 class Net(nn.Module):
     """A body and a head, and between and after them whatever a test asks for."""
 
-    def __init__(
-        self, before: nn.Module | None = None, finish: Callable[[Tensor], Any] = lambda logits: logits
-    ):
+    def __init__(self, before: nn.Module | None = None, finish: Callable[[Tensor], Any] = lambda logits: logits):
         super().__init__()
         self.body, self.before, self.fc, self.finish = (
             body(),
@@ -82,9 +78,7 @@ def explains(outputs: Outputs, tolerance: float = 1e-5) -> None:
     assert outputs.features.shape == (len(outputs.logits), outputs.head.width)
     assert not outputs.features.requires_grad
     assert outputs.logits.std() > 0.01  # a constant would make the law empty
-    torch.testing.assert_close(
-        outputs.head.logits(outputs.features), outputs.logits, rtol=tolerance, atol=tolerance
-    )
+    torch.testing.assert_close(outputs.head.logits(outputs.features), outputs.logits, rtol=tolerance, atol=tolerance)
 
 
 NETS: dict[str, tuple[Callable[[], nn.Module], str]] = {
@@ -405,9 +399,7 @@ def test_a_limit_that_the_probe_did_not_meet_is_caught_later() -> None:
 
 
 def test_a_wrong_name_lists_the_layers() -> None:
-    with pytest.raises(
-        InputError, match=r"head='head' is not in Net.*\n  'fc' \(7 -> 5\)\n  'body.4' \(144 -> 7\)"
-    ):
+    with pytest.raises(InputError, match=r"head='head' is not in Net.*\n  'fc' \(7 -> 5\)\n  'body.4' \(144 -> 7\)"):
         Classifier(Net(), head="head")
     with pytest.raises(InputError, match=r"head='body' is a Sequential, not an nn.Linear"):
         Classifier(Net(), head="body")
@@ -537,12 +529,8 @@ def test_deit_tiny_on_real_images(shared: Path, torchvision_ops: object) -> None
     features, logits = torch.cat([p.features for p in parts]), torch.cat([p.logits for p in parts])
     explains(Outputs(features, logits, parts[0].head))
     accuracy = (logits.argmax(1) == labels).float().mean()
-    assert (
-        abs(accuracy - 0.71) < 3 * 0.032
-    )  # about 71 % on all images; 200 have a standard error of 3.2 points
+    assert abs(accuracy - 0.71) < 3 * 0.032  # about 71 % on all images; 200 have a standard error of 3.2 points
 
     # The same network run elsewhere on two images per class, of which the first is the one here.
     stored = np.load(shared / "features/imagenet_deit_tiny/val.npz")
-    torch.testing.assert_close(
-        features, torch.from_numpy(stored["features"])[2 * labels].float(), rtol=0, atol=0.02
-    )
+    torch.testing.assert_close(features, torch.from_numpy(stored["features"])[2 * labels].float(), rtol=0, atol=0.02)

@@ -1,0 +1,145 @@
+"""The command line: parses, calls, prints. No logic of its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(
+    name="oodshape",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Tell which images an image classifier should not trust.\n\n"
+    "A classifier answers with confidence even on images that it was never meant to see. oodshape reads the "
+    "features of a trained network and gives every image a score: high for images like those it was trained on "
+    "(in-distribution, ID), low for others (out-of-distribution, OOD).",
+)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on stderr and exit status 2."""
+    from oodshape.errors import InputError
+
+    try:
+        app()
+    except InputError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        sys.exit(130)
+    except OSError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(1)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import oodshape
+
+        typer.echo(oodshape.__version__)
+        raise typer.Exit
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Options that stand before a command."""
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+@app.command()
+def bench(
+    benchmark: Annotated[
+        str, typer.Argument(metavar="[NAME|FILE]", help="A benchmark that comes with oodshape, or a TOML file.")
+    ] = "digits",
+    models: Annotated[str, typer.Option(help="Only these networks, separated by commas.")] = "",
+    methods: Annotated[str, typer.Option(help="Only these methods, separated by commas.")] = "",
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most N images of each set, drawn with a fixed seed.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where results and page go [default: oodshape-results/NAME].")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Where features are kept between runs [default: the user's cache folder].")
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing between runs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the results are.")] = False,
+) -> None:
+    """Compare OOD detection methods on networks and data sets.
+
+    Without arguments it runs `digits`: handwritten digits and three small networks that come with the package,
+    nothing to download. It prints a table and writes results.csv, results.json, table.md, table.tex and
+    report.html, a page to look at.
+    """
+    from oodshape.bench import bench_files
+    from oodshape.benchmark import Benchmark
+    from oodshape.run import Options, default_cache
+
+    chosen = Benchmark.load(benchmark)
+    options = Options(
+        models=_words(models),
+        methods=_words(methods),
+        limit=limit,
+        cache=None if no_cache else (cache or default_cache()),
+        data=data,
+        progress=False if json or quiet else None,
+    )
+    folder = out or Path("oodshape-results") / chosen.name
+    results = bench_files(chosen, options, folder)
+    if json:
+        import json as encoder
+
+        typer.echo(encoder.dumps([vars(row) for row in results.rows]))
+        return
+    console = _console()
+    if not quiet:
+        from oodshape.report import show, table
+
+        show(table(results), console)
+    typer.echo(f"page: {folder / 'report.html'}")
+
+
+@app.command()
+def methods() -> None:
+    """List the methods, what each does, and its settings."""
+    from oodshape.describe import method_lines
+    from oodshape.report.listing import show_columns
+
+    show_columns(("method", "what it does", "settings"), method_lines(), _console())
+
+
+@app.command()
+def models() -> None:
+    """List the networks, their family, and where their weights come from."""
+    from oodshape.report.listing import show_columns
+    from oodshape.zoo import MODELS
+
+    rows = [(entry.name, entry.family, entry.id_set, str(entry.classes), entry.weights) for entry in MODELS.values()]
+    show_columns(("network", "family", "trained on", "classes", "weights"), rows, _console())

@@ -1,0 +1,38 @@
+"""What each method does, in a sentence that needs no paper."""
+
+from __future__ import annotations
+
+from oodshape.methods import METHODS
+from oodshape.values import Value
+
+SENTENCES = {
+    "msp": "the largest softmax probability; the baseline",
+    "mls": "the largest logit",
+    "energy": "the log of the summed exponentials of the logits",
+    "odin": "the largest probability at temperature 1000, optionally after a small step in the image",
+    "dice": "energy with only the head weights that matter on training data",
+    "react": "energy after cutting large features",
+    "bfact": "energy after bending large features down smoothly",
+    "ash-p": "energy after pruning the small features of each image; for ReLU features",
+    "ash-b": "the same, the kept features made equal; for ReLU features",
+    "ash-s": "the same, the kept features scaled up; for ReLU features",
+    "ash-rand": "the same, the kept features replaced by noise; a curiosity",
+    "vra-p": "energy after removing small and cutting large features; for ReLU features",
+    "optfs-v": "the max logit of optimally shaped features; needs only the predicted row of the head",
+    "optfs-e": "energy of optimally shaped features; a good first choice",
+    "optfs-msp": "the largest probability of optimally shaped features",
+    "optfs-mls": "the largest logit of optimally shaped features",
+    "optfs-e+dice": "optimal shaping on the features, DICE on the head",
+    "optfs-e+react": "optimal shaping times ReAct's cut",
+}
+
+
+def method_lines() -> list[tuple[str, str, str]]:
+    """(name, sentence, settings) of every method of the table."""
+    return [(name, SENTENCES[name], _settings(method)) for name, method in METHODS.items()]
+
+
+def _settings(method: Value) -> str:
+    """The pieces of a recipe that differ from the plain ones."""
+    plain = type(method)()
+    return ", ".join(repr(value) for name, value in method._items() if value != getattr(plain, name)) or "none"

@@ -1,0 +1,26 @@
+"""Plain lists in columns: a tidy table on a terminal, tabs elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show_columns(head: Sequence[str], rows: Iterable[Sequence[str]], console: Console) -> None:
+    """The rows below their heads; without a terminal one line per row, its cells separated by tabs."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if not console.is_terminal:
+        for row in [head, *rows]:
+            console.file.write("\t".join(row) + "\n")  # rich would turn tabs into spaces
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place, name in enumerate(head):
+        table.add_column(name, no_wrap=place == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)

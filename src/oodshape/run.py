@@ -1,0 +1,225 @@
+"""run: a benchmark -> Results. Each network sees each image once, and all methods share what it said."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from oodshape import zoo
+from oodshape.benchmark import Benchmark, ModelSpec
+from oodshape.curves import Curve, Theta
+from oodshape.datasets.base import ImageSet, limited
+from oodshape.datasets.sources import Missing, open_source
+from oodshape.detector import Detector, Method
+from oodshape.errors import InputError
+from oodshape.features import Features
+from oodshape.loading import decoded
+from oodshape.methods import METHODS, paper_methods
+from oodshape.metrics import summary
+from oodshape.model import Classifier
+from oodshape.preprocess import Preprocessing
+from oodshape.progress import progress_bar
+from oodshape.results import Results, Row, flat, provenance
+
+BATCH = 64  # images at once when a perturbation needs gradients
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a run may be told: which methods, how many images, where caches and data lie."""
+
+    models: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    limit: int | None = None
+    seed: int = 0
+    resamples: int = 200
+    cache: Path | None = None
+    data: Path | None = None
+    progress: bool | None = None
+
+
+@dataclass
+class _Model:
+    """A network of the benchmark with the features of every set."""
+
+    spec: ModelSpec
+    family: str
+    classifier: Classifier
+    preprocessing: Preprocessing
+    sets: dict[str, ImageSet]
+    features: dict[str, Features] = field(default_factory=dict)
+
+
+def default_cache() -> Path:
+    """The folder for cached features: $OODSHAPE_CACHE, or oodshape in the user's cache folder."""
+    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("OODSHAPE_CACHE") or Path(user) / "oodshape")
+
+
+def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, Method]:
+    """The methods of a run, with the hyperparameters that the benchmark asks for."""
+    table = METHODS if benchmark.settings == "general" else paper_methods(benchmark.settings)
+    for name in names:
+        if name not in table:
+            raise InputError(f"no method is called {name!r}; there are {', '.join(table)}")
+    return {name: method for name, method in table.items() if not names or name in names}
+
+
+def identity(benchmark: Benchmark, options: Options) -> list[str]:
+    """What the figures of a run depend on beside its settings: the images, the weights, the libraries."""
+    methods = methods_of(benchmark, options.methods)
+    specs = benchmark.chosen(list(options.models))
+    sets, skipped = _sets(benchmark, options)
+    models = [_opened(spec, benchmark, sets).classifier.fingerprint for spec in specs]
+    libraries = [f"{name} {version(name)}" for name in ("torch", "numpy", "numba")]
+    images = [part.fingerprint for part in sets.values()]
+    return [*images, *map(str, skipped), *models, *map(repr, methods.values()), *libraries]
+
+
+def run(benchmark: Benchmark, options: Options = Options()) -> Results:
+    """The results of every method on every network and OOD set of the benchmark."""
+    methods = methods_of(benchmark, options.methods)
+    specs = benchmark.chosen(list(options.models))
+    sets, skipped = _sets(benchmark, options)
+    rows: list[Row] = []
+    curves: list[Curve] = []
+    shapes: list[Theta] = []
+    weights: dict[str, str] = {}
+    for spec in specs:
+        model = _opened(spec, benchmark, sets)
+        weights[spec.title] = model.classifier.fingerprint
+        for name, images in sets.items():
+            model.features[name] = Features.extract(
+                model.classifier, images, model.preprocessing, cache=options.cache, progress=options.progress
+            )
+        train = model.features["train"]
+        low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
+        for name, method in methods.items():
+            start = time.perf_counter()
+            detector = method.fit(train)
+            fitting = time.perf_counter() - start
+            rows_of_method, curves_of_method = _compared(benchmark, model, name, detector, fitting, options)
+            rows += rows_of_method
+            curves += curves_of_method
+            theta = Theta.of(spec.title, name, detector.shape, low, high)
+            shapes += [theta] if theta is not None else []
+    settings: dict[str, Any] = {
+        "settings": benchmark.settings,
+        "limit": options.limit,
+        "seed": options.seed,
+        "resamples": options.resamples,
+        "data": {name: images.fingerprint for name, images in sets.items()},
+    }
+    said = provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
+    return Results(tuple(rows), said, tuple(skipped), tuple(curves), tuple(shapes))
+
+
+def _sets(benchmark: Benchmark, options: Options) -> tuple[dict[str, ImageSet], list[tuple[str, str]]]:
+    """Every set that is on this machine, by its role or name, and the OOD sets that are not, with the reason."""
+    sets: dict[str, ImageSet] = {}
+    skipped: list[tuple[str, str]] = []
+    for name, source in (("train", benchmark.train), ("test", benchmark.test)):
+        sets[name] = limited(open_source(source, benchmark.base, options.data), options.limit, options.seed)
+    for ood in benchmark.ood:
+        try:
+            images = open_source(ood.images, benchmark.base, options.data)
+        except Missing as error:
+            skipped.append((ood.name, str(error)))
+            continue
+        sets[ood.name] = limited(images, options.limit, options.seed)
+    if len(sets) == 2:
+        raise InputError(f"none of the OOD sets of {benchmark.name} is here; {skipped[0][1]}")
+    return sets, skipped
+
+
+def _opened(spec: ModelSpec, benchmark: Benchmark, sets: Mapping[str, ImageSet]) -> _Model:
+    weights = benchmark.base / Path(spec.weights).expanduser() if spec.weights else None
+    if ":" in spec.name:
+        net, preprocessing = _built(spec.name)
+        if weights is not None:
+            from oodshape.zoo.loading import load_weights
+
+            load_weights(net, weights)
+        return _Model(spec, spec.family or "ConvNet", Classifier(net), preprocessing, dict(sets))
+    entry = zoo.model_entry(spec.name)
+    if weights is None and entry.id_set != "digits":
+        raise InputError(f"{spec.title} needs weights: get {entry.weights}, and name the file in the benchmark")
+    way = spec.preprocessing or benchmark.preprocessing
+    preprocessing = entry.paper if way == "paper" else entry.native
+    return _Model(
+        spec, spec.family or entry.family, Classifier(zoo.build(spec.name, weights)), preprocessing, dict(sets)
+    )
+
+
+def _built(name: str) -> tuple[nn.Module, Preprocessing]:
+    """What a user's own function gives: a network and its preprocessing."""
+    module, _, function = name.partition(":")
+    try:
+        made = getattr(import_module(module), function)()
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"cannot import {name!r}: {error}") from None
+    if not (isinstance(made, tuple) and isinstance(made[0], nn.Module) and isinstance(made[1], Preprocessing)):
+        raise InputError(f"{name}() must return (network, Preprocessing), got {type(made).__name__}")
+    return made
+
+
+def _compared(
+    benchmark: Benchmark, model: _Model, name: str, detector: Detector, fitting: float, options: Options
+) -> tuple[list[Row], list[Curve]]:
+    """The rows and curves of one fitted method on one network."""
+    inside, seconds = _scored(detector, model, "test", options)
+    rows, curves = [], []
+    train, test = model.features["train"], model.features["test"]
+    for ood in benchmark.ood:
+        if ood.name not in model.features:
+            continue
+        outside, more = _scored(detector, model, ood.name, options)
+        measured = summary(inside, outside, resamples=options.resamples, seed=options.seed)
+        rows.append(
+            Row(
+                benchmark=benchmark.name,
+                model=model.spec.title,
+                family=model.family,
+                method=name,
+                ood=ood.name,
+                group=ood.group,
+                **flat(measured),
+                n_train=len(train),
+                n_id=len(inside),
+                n_ood=len(outside),
+                id_accuracy=test.accuracy,
+                seconds=fitting + seconds + more,
+            )
+        )
+        curves.append(Curve.of(model.spec.title, name, ood.name, inside, outside))
+    return rows, curves
+
+
+def _scored(detector: Detector, model: _Model, name: str, options: Options) -> tuple[Tensor, float]:
+    """The scores of a set, and the seconds they took; a perturbation goes back to the images."""
+    start = time.perf_counter()
+    if detector.method.perturb.eps == 0:
+        return detector.score(model.features[name]), time.perf_counter() - start
+    images, parts, done = model.sets[name], [], 0
+    batches = [range(first, min(first + BATCH, len(images))) for first in range(0, len(images), BATCH)]
+    with (
+        progress_bar(f"{model.spec.title} {name} perturbed", len(images), options.progress) as report,
+        closing(decoded(images, model.preprocessing, batches)) as decoding,
+    ):
+        for pixels in decoding:
+            if isinstance(pixels, InputError):
+                raise pixels
+            parts.append(detector.score(model.classifier, model.preprocessing.normalize(pixels)))
+            done += len(pixels)
+            report(done)
+    return torch.cat(parts), time.perf_counter() - start

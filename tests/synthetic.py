@@ -1,0 +1,68 @@
+"""Small made-up Results: random metrics, curves of normal scores, shaping functions drawn by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from oodshape.curves import Curve, Theta
+from oodshape.optfs import PiecewiseConstant
+from oodshape.results import Results, Row, flat, provenance
+from oodshape.shaping import Band, Clip, SoftClip
+
+MODELS, METHODS, SETS = ("convnet", "vit"), ("msp", "energy", "react", "optfs-e"), ("letters", "noise")
+
+
+def row(model: str = "convnet", method: str = "msp", ood: str = "letters", **values: Any) -> Row:
+    """A row with the metrics given; an interval of +-0.01 around each, cut at 0 and 1."""
+    metrics = {"fpr95": 0.5, "auroc": 0.75, "aupr_in": 0.7, "aupr_out": 0.6}
+    metrics |= {name: values.pop(name) for name in metrics if name in values}
+    limits = {f"{name}_low": max(value - 0.01, 0) for name, value in metrics.items()}
+    limits |= {f"{name}_high": min(value + 0.01, 1) for name, value in metrics.items()}
+    said = {"benchmark": "digits", "family": "ConvNet", "group": "near" if ood == "letters" else "far"}
+    sizes = {"n_train": 866, "n_id": 577, "n_ood": 400, "id_accuracy": 0.985, "seconds": 0.25}
+    return Row(model=model, method=method, ood=ood, **(said | sizes | metrics | limits | values))
+
+
+def results(
+    models: Sequence[str] = MODELS,
+    methods: Sequence[str] = METHODS,
+    sets: Sequence[str] = SETS,
+    *,
+    skipped: Sequence[tuple[str, str]] = (("photos", "no folder data/photos"),),
+    seed: int = 0,
+    **settings: Any,
+) -> Results:
+    """Everything a benchmark run leaves, for all combinations of the names."""
+    from oodshape import METHODS as KNOWN
+    from oodshape.metrics import summary
+
+    rng = np.random.default_rng(seed)
+    rows, curves, shapes = [], [], []
+    for model in models:
+        for method in methods:
+            for ood in sets:
+                shift = rng.uniform(0, 4)
+                id_scores, ood_scores = rng.normal(shift, 1, 300), rng.normal(0, 1.5, 200)
+                blank = row(model, method, ood, seconds=float(rng.uniform()))
+                measured = flat(summary(id_scores, ood_scores, resamples=5))
+                rows.append(Row(**(vars(blank) | measured)))
+                curves.append(Curve.of(model, method, ood, id_scores, ood_scores))
+        theta = np.linspace(1.6, 0.4, 100).astype(np.float32)
+        fitted = {
+            "react": Clip(t=1.0),
+            "bfact": SoftClip(t=1.3, order=2),
+            "vra-p": Band(low=0.4, high=1.4),
+            "optfs-v": PiecewiseConstant(edges=np.linspace(0, 3, 101), theta=theta),
+            "optfs-e": PiecewiseConstant(edges=np.linspace(0, 3, 101), theta=theta),
+        }
+        shapes += [Theta.of(model, name, shape, 0.0, 4.0) for name, shape in fitted.items() if name in methods]
+    origin = provenance(
+        benchmark_hash="sha256:0123",
+        weights=dict.fromkeys(models, "sha256:4567"),
+        methods={name: KNOWN.get(name, "a method of one's own") for name in methods},
+        settings={"limit": None, "seed": seed, **settings},
+    )
+    return Results(tuple(rows), origin, tuple(skipped), tuple(curves), tuple(shapes))

@@ -1,0 +1,83 @@
+"""The command line as a user runs it: in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import oodshape
+
+
+def call(*words: str, cwd=None, **more: str) -> subprocess.CompletedProcess[str]:
+    code = "from oodshape.cli import main; main()"
+    environment = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"} | more
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=cwd, env=environment, check=False
+    )
+
+
+def test_version() -> None:
+    done = call("--version")
+    assert (done.returncode, done.stdout.strip()) == (0, oodshape.__version__)
+
+
+def test_help_is_for_newcomers() -> None:
+    done = call("--help")
+    assert done.returncode == 0
+    for word in ("should not trust", "bench", "methods", "models"):
+        assert word in done.stdout
+    assert "nothing to download" in " ".join(call("bench", "--help").stdout.split())
+
+
+def test_bench_writes_a_table_a_page_and_rows(tmp_path) -> None:
+    few = ("bench", "digits", "--models", "ViT", "--methods", "msp,optfs-e", "--limit", "50")
+    done = call(*few, "--out", "here", "--cache", "cache", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert "optfs-e" in done.stdout
+    assert "50" in done.stdout  # the limit is said
+    assert done.stdout.rstrip().endswith("report.html")
+    assert (tmp_path / "here" / "report.html").stat().st_size > 10_000
+    rows = json.loads(call(*few, "--out", "here", "--cache", "cache", "--json", cwd=tmp_path).stdout)
+    assert {row["method"] for row in rows} == {"msp", "optfs-e"}
+    assert len(rows) == 12
+    quiet = call(*few, "--out", "here", "--cache", "cache", "--quiet", cwd=tmp_path)
+    assert len(quiet.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("bench", "digitz"), "no benchmark 'digitz'; did you mean digits?"),
+        (("bench", "--models", "VGG"), "digits has no model 'VGG'"),
+        (("bench", "--methods", "magic"), "no method is called 'magic'"),
+    ],
+)
+def test_mistakes_are_one_line(words: tuple[str, ...], message: str, tmp_path) -> None:
+    done = call(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_options_are_refused(tmp_path) -> None:
+    done = call("bench", "--limit", "0", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert call("bench", "--limt", "5", cwd=tmp_path).returncode == 2
+
+
+def test_lists_are_plain_when_piped() -> None:
+    methods = call("methods").stdout.splitlines()
+    assert len(methods) == 1 + len(oodshape.METHODS)
+    assert all(line.count("\t") == 2 for line in methods)
+    assert any("OptFS(" in line for line in methods)
+    models = call("models").stdout
+    assert "digits-convnet\tConvNet\tdigits\t8" in models
+    assert "resnet50" in models

@@ -1,0 +1,145 @@
+"""From a benchmark to results: one pass per network and set, the same figures on every run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from oodshape import METHODS, Classifier, Features, InputError, auroc, fpr_at_tpr, zoo
+from oodshape.bench import FILES, bench_files
+from oodshape.benchmark import Benchmark, ModelSpec, OodSpec
+from oodshape.datasets.sources import open_source
+from oodshape.perturb import Odin
+from oodshape.preprocess import DIGITS
+from oodshape.run import Options, run
+from oodshape.zoo.small import SmallNet
+
+FEW = Options(models=("ViT",), methods=("energy", "optfs-e"), limit=60, resamples=20, progress=False)
+
+
+@pytest.fixture(scope="module")
+def digits() -> Benchmark:
+    return Benchmark.load("digits")
+
+
+def test_figures_are_those_of_the_pieces(digits: Benchmark) -> None:
+    results = run(digits, replace(FEW, limit=None))
+    assert len(results.rows) == 2 * 6
+    classifier = Classifier(zoo.build("digits-vit"))
+    sets = {name: open_source(f"digits:{name}", digits.base) for name in ("train", "test", "letters")}
+    data = {name: Features.extract(classifier, images, DIGITS) for name, images in sets.items()}
+    detector = METHODS["optfs-e"].fit(data["train"])
+    inside, outside = detector.score(data["test"]), detector.score(data["letters"])
+    (row,) = (r for r in results.rows if (r.method, r.ood) == ("optfs-e", "letters"))
+    assert row.auroc == pytest.approx(auroc(inside, outside), abs=1e-12)
+    assert row.fpr95 == pytest.approx(fpr_at_tpr(inside, outside), abs=1e-12)
+    assert row.auroc_low < row.auroc < row.auroc_high
+    assert (row.n_train, row.n_id, row.n_ood) == (866, 577, 400)
+    assert row.id_accuracy == pytest.approx(data["test"].accuracy)
+    assert (row.family, row.group, row.model) == ("transformer", "near", "ViT")
+
+
+def test_each_network_sees_each_image_once(digits: Benchmark, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    seen: list[int] = []
+    forward = SmallNet.forward
+    monkeypatch.setattr(SmallNet, "forward", lambda self, x: seen.append(len(x)) or forward(self, x))
+    options = replace(FEW, methods=(), cache=tmp_path)
+    first = run(digits, options)
+    assert sorted(seen) == [1, 1] + 8 * [60]  # two probes find the head, then one pass over each set
+    seen.clear()
+    second = run(digits, options)
+    assert sum(seen) <= 2  # at most the probe that finds the head
+    clean = [[replace(row, seconds=0.0) for row in results.rows] for results in (first, second)]
+    assert clean[0] == clean[1]
+    assert first.curves == second.curves
+
+
+def test_limit_is_seeded_and_said(digits: Benchmark) -> None:
+    one, two = run(digits, FEW), run(digits, replace(FEW, seed=1))
+    assert {row.n_ood for row in one.rows} == {60}
+    assert one.provenance["settings"]["limit"] == 60
+    assert [row.auroc for row in one.rows] != [row.auroc for row in two.rows]
+
+
+def test_a_perturbation_goes_back_to_the_images(digits: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
+    from oodshape import methods
+
+    moved = replace(METHODS["odin"], perturb=Odin(eps=0.01, std=DIGITS.std))
+    monkeypatch.setitem(methods.METHODS, "odin", moved)
+    results = run(digits, replace(FEW, methods=("odin",)))
+    monkeypatch.setitem(methods.METHODS, "odin", replace(moved, perturb=Odin()))
+    still = run(digits, replace(FEW, methods=("odin",)))
+    assert [row.auroc for row in results.rows] != [row.auroc for row in still.rows]
+    assert all(abs(a.auroc - b.auroc) < 0.2 for a, b in zip(results.rows, still.rows, strict=True))
+
+
+def test_missing_sets_are_skipped_with_a_reason(digits: Benchmark) -> None:
+    gone = OodSpec(name="gone", group="far", images="folder:/no/such/folder")
+    results = run(replace(digits, ood=(*digits.ood[:1], gone)), FEW)
+    assert [what for what, _ in results.skipped] == ["gone"]
+    assert "no such" in results.skipped[0][1] or "there is no" in results.skipped[0][1]
+    assert {row.ood for row in results.rows} == {"digits89"}
+    with pytest.raises(InputError, match="none of the OOD sets"):
+        run(replace(digits, ood=(gone,)), FEW)
+    with pytest.raises(InputError, match="there is no"):
+        run(replace(digits, train="folder:/no/such/folder"), FEW)
+
+
+def own_net() -> tuple[torch.nn.Module, object]:
+    return zoo.build("digits-mixer"), DIGITS
+
+
+def test_a_network_of_ones_own(digits: Benchmark) -> None:
+    mine = ModelSpec(name="test_run:own_net", label="mine", family="MLP")
+    results = run(replace(digits, models=(mine,)), replace(FEW, models=()))
+    known = run(digits, replace(FEW, models=("MLP-Mixer",)))
+    assert [row.auroc for row in results.rows] == [row.auroc for row in known.rows]
+    for name, message in (("test_run:nothing", "cannot import"), ("test_run:parse", "cannot import")):
+        with pytest.raises(InputError, match=message):
+            run(replace(digits, models=(ModelSpec(name=name),)), replace(FEW, models=()))
+
+
+def test_networks_without_weights_are_refused(digits: Benchmark) -> None:
+    with pytest.raises(InputError, match="needs weights"):
+        run(replace(digits, models=(ModelSpec(name="resnet50"),)), replace(FEW, models=()))
+
+
+def test_a_run_is_kept_and_made_again_when_something_changes(digits: Benchmark, tmp_path, monkeypatch) -> None:
+    from oodshape import bench
+
+    runs: list[int] = []
+    original = bench.run
+    monkeypatch.setattr(bench, "run", lambda *a: runs.append(1) or original(*a))
+    options = replace(FEW, cache=tmp_path / "cache")
+    first = bench_files(digits, options, tmp_path / "a")
+    second = bench_files(digits, options, tmp_path / "b")
+    assert len(runs) == 1
+    assert first == second
+    for name in FILES:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    bench_files(digits, replace(options, methods=("msp",)), tmp_path / "b")
+    assert len(runs) == 2
+    assert "| msp |" in (tmp_path / "b" / "table.md").read_text()
+    bench_files(digits, replace(options, cache=None), tmp_path / "c")
+    assert len(runs) == 3
+
+
+def test_sources(tmp_path) -> None:
+    np.savez(tmp_path / "x.npz", images=np.zeros((3, 4, 4), np.uint8), labels=np.arange(3))
+    assert open_source("array:x.npz", tmp_path).labels.tolist() == [0, 1, 2]
+    for source, message in [
+        ("digits", "one of the forms"),
+        ("digits:nines", "digits has no set 'nines'"),
+        ("tape:x", "'tape' is no kind"),
+        ("folder:nowhere", "there is no"),
+        ("catalog:imagenet", "has no set ''"),
+        ("catalog:mars/Texture", "no benchmark 'mars'"),
+        ("catalog:imagenet/Texture", "--data DIR"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            open_source(source, tmp_path)
+    with pytest.raises(InputError, match="put it at"):
+        open_source("catalog:imagenet/Texture", tmp_path, tmp_path)
