@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from oodshape.benchmark import Benchmark as Benchmark
+    from oodshape.datasets.folders import ImageFolder as ImageFolder
+    from oodshape.datasets.folders import ImageList as ImageList
     from oodshape.detector import Decision as Decision
     from oodshape.detector import Detector as Detector
     from oodshape.detector import Method as Method
@@ -24,11 +27,20 @@ if TYPE_CHECKING:
     from oodshape.model import Classifier as Classifier
     from oodshape.outputs import Head as Head
     from oodshape.outputs import Outputs as Outputs
+    from oodshape.preprocess import CIFAR as CIFAR
+    from oodshape.preprocess import IMAGENET as IMAGENET
+    from oodshape.preprocess import Preprocessing as Preprocessing
+    from oodshape.results import Results as Results
     from oodshape.stats import FeatureStats as FeatureStats
 
 # name -> module; imported when first asked for, so that `import oodshape` takes no time
 _HOMES = {
     "Classifier": "model",
+    "ImageFolder": "datasets.folders",
+    "ImageList": "datasets.folders",
+    "Preprocessing": "preprocess",
+    "IMAGENET": "preprocess",
+    "CIFAR": "preprocess",
     "Features": "features",
     "FeatureStats": "stats",
     "Head": "outputs",
@@ -40,6 +52,8 @@ _HOMES = {
     "paper_methods": "methods",
     "auroc": "metrics",
     "fpr_at_tpr": "metrics",
+    "Benchmark": "benchmark",
+    "Results": "results",
     "InputError": "errors",
 }
 
