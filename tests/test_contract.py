@@ -94,6 +94,19 @@ def test_laws(name: str, fitted: tuple[bool, dict[str, Detector]], data: st.Data
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_the_compiled_path_is_the_torch_path(
+    name: str, fitted: tuple[bool, dict[str, Detector]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed, detectors = fitted
+    test = features(200, signed=signed, seed=6)
+    compiled = detectors[name].score(test)
+    monkeypatch.setattr(optfs.PiecewiseConstant, "compiled", lambda self, z: False)
+    for kernel in ("scale_by_theta", "frozen_logits"):
+        monkeypatch.delattr(f"oodshape.kernels.{kernel}")  # not even by accident
+    torch.testing.assert_close(detectors[name].score(test), compiled, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_saved_and_loaded_is_equal(name: str, fitted: tuple[bool, dict[str, Detector]], tmp_path) -> None:
     signed, detectors = fitted
     test = features(50, signed=signed, seed=2)

@@ -14,7 +14,7 @@ from oodshape.shaping import BFAct, Product, ReAct, VraP
 
 def _table(
     *,
-    odin_eps: float = 0.0,
+    odin: Odin = Odin(),
     dice: float = 0.7,
     ash_p: float = 0.6,
     ash_b: float = 0.65,
@@ -26,7 +26,7 @@ def _table(
         "msp": Method(score=MaxSoftmax()),
         "mls": Method(score=MaxLogit()),
         "energy": Method(score=Energy()),
-        "odin": Method(perturb=Odin(eps=odin_eps, std=AUTHORS_STD), score=MaxSoftmax(temperature=1000.0)),
+        "odin": Method(perturb=odin, score=MaxSoftmax(temperature=1000.0)),
         "dice": Method(head=Dice(p=dice)),
         "react": Method(shape=react),
         "bfact": Method(shape=BFAct(q=0.95, order=2)),
@@ -48,9 +48,9 @@ METHODS: dict[str, Method] = _table()
 
 # the paper's table of hyperparameters; ASH-Rand's is the authors' code's
 _PAPER = {
-    "imagenet": _table(vra=VraP(low=0.5, high=1.0, absolute=True)),
-    "cifar10": _table(odin_eps=0.004, dice=0.9, ash_p=0.9, ash_b=0.95, ash_s=0.95),
-    "cifar100": _table(odin_eps=0.004, dice=0.9, ash_p=0.8, ash_b=0.85, ash_s=0.9),
+    "imagenet": _table(odin=Odin(eps=0.0, std=AUTHORS_STD), vra=VraP(low=0.5, high=1.0, absolute=True)),
+    "cifar10": _table(odin=Odin(eps=0.004, std=AUTHORS_STD), dice=0.9, ash_p=0.9, ash_b=0.95, ash_s=0.95),
+    "cifar100": _table(odin=Odin(eps=0.004, std=AUTHORS_STD), dice=0.9, ash_p=0.8, ash_b=0.85, ash_s=0.9),
 }
 
 

@@ -29,7 +29,7 @@ def progress_bar(text: str, total: int, show: bool | None = None) -> Iterator[Re
             return Text(f"{task.finished_speed or task.speed or 0:.0f} images/s")
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Speed(), TimeLeft())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=total)
 
         def report(done: int, text: str | None = None) -> None:
