@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from oodshape import zoo
@@ -23,15 +21,12 @@ from oodshape.datasets.sources import Missing, open_source
 from oodshape.detector import Detector, Method
 from oodshape.errors import InputError
 from oodshape.features import Features
-from oodshape.loading import decoded
 from oodshape.methods import METHODS, paper_methods
 from oodshape.metrics import summary
 from oodshape.model import Classifier
+from oodshape.perturbed import perturbed_scores
 from oodshape.preprocess import Preprocessing
-from oodshape.progress import progress_bar
 from oodshape.results import Results, Row, flat, provenance
-
-BATCH = 64  # images at once when a perturbation needs gradients
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,16 +205,12 @@ def _scored(detector: Detector, model: _Model, name: str, options: Options) -> t
     start = time.perf_counter()
     if detector.method.perturb.eps == 0:
         return detector.score(model.features[name]), time.perf_counter() - start
-    images, parts, done = model.sets[name], [], 0
-    batches = [range(first, min(first + BATCH, len(images))) for first in range(0, len(images), BATCH)]
-    with (
-        progress_bar(f"{model.spec.title} {name} perturbed", len(images), options.progress) as report,
-        closing(decoded(images, model.preprocessing, batches)) as decoding,
-    ):
-        for pixels in decoding:
-            if isinstance(pixels, InputError):
-                raise pixels
-            parts.append(detector.score(model.classifier, model.preprocessing.normalize(pixels)))
-            done += len(pixels)
-            report(done)
-    return torch.cat(parts), time.perf_counter() - start
+    scores = perturbed_scores(
+        detector,
+        model.classifier,
+        model.sets[name],
+        model.preprocessing,
+        cache=options.cache,
+        progress=options.progress,
+    )
+    return scores, time.perf_counter() - start
