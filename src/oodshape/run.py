@@ -152,7 +152,7 @@ def _sets(benchmark: Benchmark, options: Options) -> tuple[dict[str, ImageSet], 
         try:
             images = open_source(ood.images, benchmark.base, options.data)
         except Missing as error:
-            skipped.append((ood.name, str(error)))
+            skipped.append((ood.name, str(error).removeprefix(f"{ood.name}: ")))
             continue
         sets[ood.name] = limited(images, options.limit, options.seed)
     if len(sets) == 2:

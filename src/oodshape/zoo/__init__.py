@@ -88,9 +88,9 @@ def find_weights(name: str, folder: Path | None) -> Path | None:
 
 def weights_needed(name: str, folder: Path | None) -> str:
     """What is missing to run a network, where to get it and where to put it."""
-    here = folder / f"{name}.safetensors" if folder else f"{name}.safetensors"
-    where = f"put it at {here} (or .pth)" if folder else f"put it into a folder as {here} (or .pth); --weights names it"
-    return f"needs weights: get {model_entry(name).weights}, and {where}"
+    file = f"{name}.safetensors (or .pth)"
+    where = f"put them at {folder / file}" if folder else f"put them into a folder as {file} and name it with --weights"
+    return f"needs weights ({model_entry(name).weights}); {where}"
 
 
 def _library(name: str) -> Any:
