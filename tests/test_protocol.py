@@ -180,3 +180,23 @@ def test_the_data_list_needs_no_folder_but_not_a_wrong_one(tmp_path: Path) -> No
     assert not any(re.match(r"/", fact["put"]) for fact in facts)
     with pytest.raises(InputError, match="there is no folder"):
         data_facts(tmp_path / "nowhere")
+
+
+# The docs
+
+
+def test_every_command_of_the_docs_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from oodshape.cli import app
+
+    docs = Path(__file__).parents[1] / "docs"
+    monkeypatch.chdir(docs.parent)
+    for name in ("OODSHAPE_DATA", "OODSHAPE_WEIGHTS"):
+        monkeypatch.delenv(name, raising=False)
+    text = "".join((docs / file).read_text() for file in ("paper.md", "results.md"))
+    commands = re.findall(r"oodshape (bench (?:imagenet|cifar|docs/)[^`\n]*)", text)
+    assert len(commands) >= 10
+    for command in dict.fromkeys(commands):
+        done = CliRunner().invoke(app, [*command.split(), "--out", str(tmp_path)])
+        assert "has weights here" in str(done.exception), command  # all that is missing
