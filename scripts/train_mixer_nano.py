@@ -187,9 +187,9 @@ def main() -> None:
     recipe = Recipe(**options)
     torch.set_num_threads(threads)
     out.mkdir(parents=True, exist_ok=True)
-    name = f"mixer_nano_cifar{recipe.classes}"
+    name = f"cifar{recipe.classes}-mixer_nano"  # as `oodshape bench --weights` looks for it
     data, test = (cifar(root, recipe.classes, train=part) for part in (True, False))  # type: ignore[arg-type]
-    run = train(recipe, data, out / f"{name}.pt")
+    run = train(recipe, data, out / f"{name}.training.pt")
     with replacing(weights := out / f"{name}.safetensors") as temporary:
         save_file(run.net.state_dict(), temporary, {"recipe": str(recipe), "steps": str(run.step)})
     load_weights(net := MixerNano(recipe.classes), weights)

@@ -69,6 +69,11 @@ def test_mistakes_are_named(text: str, message: str) -> None:
         parse(text)
 
 
+def test_the_benchmark_of_the_docs_is_one() -> None:
+    made = Benchmark.load(Path(__file__).parents[1] / "docs" / "imagenet-small.toml")
+    assert [model.title for model in made.models] == ["DeiT-tiny", "EfficientNet-Lite0"]
+
+
 def test_unknown_benchmarks_and_models() -> None:
     with pytest.raises(InputError, match="no benchmark 'digitz'; did you mean digits"):
         Benchmark.load("digitz")

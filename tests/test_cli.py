@@ -55,6 +55,9 @@ def test_bench_writes_a_table_a_page_and_rows(tmp_path) -> None:
         (("bench", "digitz"), "no benchmark 'digitz'; did you mean digits?"),
         (("bench", "--models", "VGG"), "digits has no model 'VGG'"),
         (("bench", "--methods", "magic"), "no method is called 'magic'"),
+        (("bench", "--compare-paper"), "--compare-paper needs the paper's settings"),
+        (("bench", "--table", "standard4"), "standard4 is over iNaturalist, SUN, Places, Texture"),
+        (("bench", "cifar10", "--weights", "nowhere"), "no network of cifar10 has weights here; DenseNet101 needs"),
     ],
 )
 def test_mistakes_are_one_line(words: tuple[str, ...], message: str, tmp_path) -> None:
@@ -81,3 +84,28 @@ def test_lists_are_plain_when_piped() -> None:
     models = call("models").stdout
     assert "digits-convnet\tConvNet\tdigits\t8" in models
     assert "resnet50" in models
+
+
+def test_the_data_list(tmp_path) -> None:
+    plain = call("data", "--data", str(tmp_path))
+    assert plain.returncode == 0, plain.stderr
+    assert all(line.count("\t") == 5 for line in plain.stdout.splitlines())
+    assert "cifar10/SVHN\tfar\tmissing\t0 of 26,032\t" in plain.stdout
+    facts = json.loads(call("data", "--json", OODSHAPE_DATA=str(tmp_path)).stdout)
+    assert {fact["state"] for fact in facts} == {"missing"}
+    assert len(facts) == len(plain.stdout.splitlines()) - 1
+    without = call("data")
+    assert (without.returncode, without.stderr.count("\n")) == (0, 1)
+    assert "no folder" in call("data", "--data", str(tmp_path / "nowhere")).stderr
+
+
+def test_tables_and_conventions_on_request(tmp_path) -> None:
+    few = ("bench", "--methods", "msp,energy", "--limit", "30", "--cache", "cache", "--out", "out")
+    groups = call(*few, "--table", "groups", "--positive", "ood", cwd=tmp_path)
+    assert groups.returncode == 0, groups.stderr
+    for word in ("ConvNets", "transformers", "MLPs", "OpenOOD's convention", "limit 30"):
+        assert word in groups.stdout
+    assert "ConvNets" in (tmp_path / "out" / "table.md").read_text()
+    by_ood = call(*few, "--table", "ood", "--models", "ViT", cwd=tmp_path)
+    assert by_ood.stdout.count("OOD detection on") == 1
+    assert "letters" in by_ood.stdout.splitlines()[3]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import oodshape
 from oodshape.benchmark import Benchmark
@@ -12,37 +14,52 @@ from oodshape.files import replacing
 from oodshape.results import Results
 from oodshape.run import Options, identity, run
 
-FILES = ("results.csv", "results.json", "table.md", "table.tex", "report.html")
+if TYPE_CHECKING:
+    from oodshape.report.chosen import Kind
+    from oodshape.report.pivot import Table
+
+KEPT = ("results.csv", "results.json", "report.html")
+FILES = (*KEPT, "table.md", "table.tex")
 
 
-def bench_files(benchmark: Benchmark, options: Options, folder: Path) -> Results:
+def bench_files(
+    benchmark: Benchmark, options: Options, folder: Path, kind: Kind = "model", *, paper: bool = False
+) -> Results:
     """The results of a benchmark, and `FILES` in the folder; a run that has been done already is copied.
 
-    What identifies a run: the benchmark, the weights, the images, the methods, the settings and this package's code.
+    The tables start with those of the kind asked for. What identifies a run: the benchmark, the weights, the images,
+    the methods, the settings and this package's code.
     """
-    if options.cache is None:
-        return _made(benchmark, options, folder)
-    kept = options.cache / "runs" / _key(benchmark, options)
-    done = all((kept / name).is_file() for name in FILES)
+    from oodshape.report.chosen import by_ood, check, tables_of
+
+    check(benchmark, kind, paper=paper, positive=options.positive)
+    kept = folder if options.cache is None else options.cache / "runs" / _key(benchmark, options)
+    done = options.cache is not None and all((kept / name).is_file() for name in KEPT)
     results = Results.load(kept) if done else _made(benchmark, options, kept)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in FILES:
+    for name in KEPT if kept != folder else ():
         with replacing(folder / name) as temporary:
             temporary.write_bytes((kept / name).read_bytes())
+    more = [] if kind == "ood" else [by_ood(results, model) for model in results.names("model")]
+    _write_tables([*tables_of(results, kind, paper=paper), *more], folder)
     return results
 
 
 def _made(benchmark: Benchmark, options: Options, folder: Path) -> Results:
-    from oodshape.report import table, to_latex, to_markdown, write_page
+    from oodshape.report import write_page
 
     results = run(benchmark, options)
     results.save(folder)
-    tables = [table(results)] + [table(results, columns="ood", model=name) for name in results.names("model")]
+    write_page(results, folder / "report.html")
+    return results
+
+
+def _write_tables(tables: Sequence[Table], folder: Path) -> None:
+    from oodshape.report import to_latex, to_markdown
+
     for name, render in (("table.md", to_markdown), ("table.tex", to_latex)):
         with replacing(folder / name) as temporary:
             temporary.write_text("\n".join(render(part) for part in tables), encoding="utf-8")
-    write_page(results, folder / "report.html")
-    return results
 
 
 def _key(benchmark: Benchmark, options: Options) -> str:

@@ -104,17 +104,6 @@ class Entry:
             return None
         return features, np.array(predictions)
 
-    @contextmanager
-    def locked(self, waiting: Callable[[], None]) -> Iterator[int]:
-        """Make the folder and hold its lock, whose file descriptor comes out; `waiting` is called before a wait."""
-        with _said(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file = (self.folder / "lock").open("ab")
-        with file:
-            with _said(self.folder):
-                _lock(file.fileno(), waiting)
-            yield file.fileno()
-
     def start(self, meta: dict[str, Any], chunk: int) -> int:
         """Say what the folder is; the first row that is still to be written comes out: a chunk's start, or N."""
         with _said(self.folder):
@@ -154,6 +143,18 @@ class Entry:
         with _said(self.folder):
             for table in (self.features, self.predictions):
                 table.part.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path, waiting: Callable[[], None]) -> Iterator[int]:
+    """Make the folder and hold its lock, whose file descriptor comes out; `waiting` is called before a wait."""
+    with _said(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("ab")
+    with file:
+        with _said(folder):
+            _lock(file.fileno(), waiting)
+        yield file.fileno()
 
 
 def keep_note(path: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,22 @@ app = typer.Typer(
     "features of a trained network and gives every image a score: high for images like those it was trained on "
     "(in-distribution, ID), low for others (out-of-distribution, OOD).",
 )
+
+
+class Table(Enum):
+    """The tables that `bench` prints."""
+
+    model = "model"
+    ood = "ood"
+    standard4 = "standard4"
+    groups = "groups"
+
+
+class Positive(Enum):
+    """The positive side of FPR95."""
+
+    id = "id"
+    ood = "ood"
 
 
 def main() -> None:
@@ -85,6 +102,19 @@ def bench(
     data: Annotated[
         Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")
     ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(envvar="OODSHAPE_WEIGHTS", help="The folder that holds weights, NETWORK.safetensors or .pth."),
+    ] = None,
+    table: Annotated[
+        Table, typer.Option(help="By model, by OOD set, by model on the standard four sets, or by family of models.")
+    ] = Table.model,
+    compare_paper: Annotated[
+        bool, typer.Option("--compare-paper", help="Show the paper's figures and the difference beside ours.")
+    ] = False,
+    positive: Annotated[
+        Positive, typer.Option(help="Which side FPR95 takes as positive: id (the paper) or ood (OpenOOD).")
+    ] = Positive.id,
     cache: Annotated[
         Path | None, typer.Option(help="Where features are kept between runs [default: the user's cache folder].")
     ] = None,
@@ -109,10 +139,12 @@ def bench(
         limit=limit,
         cache=None if no_cache else (cache or default_cache()),
         data=data,
+        weights=weights,
+        positive=positive.value,
         progress=False if json or quiet else None,
     )
     folder = out or Path("oodshape-results") / chosen.name
-    results = bench_files(chosen, options, folder)
+    results = bench_files(chosen, options, folder, table.value, paper=compare_paper)
     if json:
         import json as encoder
 
@@ -120,9 +152,10 @@ def bench(
         return
     console = _console()
     if not quiet:
-        from oodshape.report import show, table
+        from oodshape.report import show, tables_of
 
-        show(table(results), console)
+        for part in tables_of(results, table.value, paper=compare_paper):
+            show(part, console)
     typer.echo(f"page: {folder / 'report.html'}")
 
 
@@ -143,3 +176,26 @@ def models() -> None:
 
     rows = [(entry.name, entry.family, entry.id_set, str(entry.classes), entry.weights) for entry in MODELS.values()]
     show_columns(("network", "family", "trained on", "classes", "weights"), rows, _console())
+
+
+@app.command()
+def data(
+    data: Annotated[
+        Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List the data sets of the paper's benchmarks: what is there, where to get the rest, where to put it."""
+    from oodshape.describe import data_facts, data_lines
+    from oodshape.report.listing import show_columns
+
+    facts = data_facts(data)
+    if json:
+        import json as encoder
+
+        typer.echo(encoder.dumps(facts))
+        return
+    heads = ("set", "role", "state", "images", "where to get it", "where to put it")
+    show_columns(heads, data_lines(facts), _console())
+    if data is None:
+        sys.stderr.write("no data folder was named: --data DIR or OODSHAPE_DATA\n")

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 import oodshape
-from oodshape.cache import Entry, keep_note
+from oodshape.cache import Entry, keep_note, locked
 from oodshape.datasets.base import ImageSet, fingerprint_of
 from oodshape.errors import InputError
 from oodshape.features import Features, check_finite
@@ -72,29 +72,34 @@ class Extraction:
 
     def on_disk(self, cache: Path) -> Features:
         """The features, memory-mapped from a folder of the cache that their key names."""
+        folder = self.folder(cache)
+        head = self.classifier.head
+        entry = Entry(folder, (len(self.images), head.width), head.classes, self.dtype)
+        kept = entry.load() or self._fill(entry, self._prints)
+        return Features.from_arrays(kept[0], head, self.images.labels, kept[1])
+
+    def folder(self, cache: Path) -> Path:
+        """The folder of the cache for these features, and for what else comes from these images and this network."""
         if cache.exists() and not cache.is_dir():
             raise InputError(f"cache must be a folder, but {cache} is a file")
+        prints = self._prints
+        self._find_head(cache / f"{prints['network']}.head")
+        named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype)
+        return cache / fingerprint_of(str(FORMAT), *prints.values(), *named)
+
+    @property
+    def _prints(self) -> dict[str, str]:
+        """What identifies the network and the images."""
         # Equal weights do not make equal networks: the text of a module tells strides and activations.
         modules = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.classifier.net))
-        prints = {"network": fingerprint_of(self.classifier.fingerprint, modules), "images": self.images.fingerprint}
-        self._find_head(cache / f"{prints['network']}.head")
-        head = self.classifier.head
-        named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype)
-        entry = Entry(
-            cache / fingerprint_of(str(FORMAT), *prints.values(), *named),
-            (len(self.images), head.width),
-            head.classes,
-            self.dtype,
-        )
-        kept = entry.load() or self._fill(entry, prints)
-        return Features.from_arrays(kept[0], head, self.images.labels, kept[1])
+        return {"network": fingerprint_of(self.classifier.fingerprint, modules), "images": self.images.fingerprint}
 
     def _fill(self, entry: Entry, prints: dict[str, str]) -> Batch:
         """The arrays of the entry, after the rows that it lacks have been through the network."""
         images, chunk = self.images, -(-CHUNK // self.batch_size) * self.batch_size
         with progress_bar(images.name, len(images), self.progress) as report:
             waiting = partial(report, 0, f"{images.name}: another process is at it")
-            with entry.locked(waiting) as lock:
+            with locked(entry.folder, waiting) as lock:
                 kept = entry.load()  # that process has filled it, or died
                 if kept is not None:
                     return kept

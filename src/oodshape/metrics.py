@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from torch import Tensor, bfloat16
 
 from oodshape.errors import InputError, check_fraction
 
+Positive = Literal["id", "ood"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -35,7 +36,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Summary:
-    """The four metrics of the field, each with its confidence interval; ID is positive in FPR95."""
+    """The four metrics of the field, each with its confidence interval; ID is positive in FPR95 unless asked."""
 
     fpr95: Estimate
     auroc: Estimate
@@ -52,7 +53,7 @@ def auroc(id_scores: Any, ood_scores: Any) -> float:
     return float(_auroc(*_curve(*_ranks(id_scores, ood_scores))))
 
 
-def fpr_at_tpr(id_scores: Any, ood_scores: Any, *, tpr: float = 0.95, positive: Literal["id", "ood"] = "id") -> float:
+def fpr_at_tpr(id_scores: Any, ood_scores: Any, *, tpr: float = 0.95, positive: Positive = "id") -> float:
     """The share of OOD with score >= t, for the largest t that at least the share tpr of ID reaches.
 
     positive="ood" gives the other convention, the same on negated scores: the share of ID with score <= t,
@@ -62,8 +63,7 @@ def fpr_at_tpr(id_scores: Any, ood_scores: Any, *, tpr: float = 0.95, positive: 
     0.5
     """
     check_fraction("tpr", tpr, one=True)
-    if positive not in ("id", "ood"):
-        raise InputError(f"positive must be 'id' or 'ood', got {positive!r}")
+    _check_positive(positive)
     curve = _curve(*_ranks(id_scores, ood_scores))
     return float(_fpr(*(curve if positive == "id" else _mirror(*curve)), tpr))
 
@@ -121,16 +121,27 @@ def bootstrap(
     return _estimate(metric(id_values, ood_values), np.array(values), level)
 
 
-def summary(id_scores: Any, ood_scores: Any, *, level: float = 0.95, resamples: int = 200, seed: int = 0) -> Summary:
+def summary(
+    id_scores: Any,
+    ood_scores: Any,
+    *,
+    level: float = 0.95,
+    resamples: int = 200,
+    seed: int = 0,
+    positive: Positive = "id",
+) -> Summary:
     """FPR95, AUROC, AUPR-in and AUPR-out, each with its percentile bootstrap interval.
+
+    `positive` is that of `fpr_at_tpr`; AUROC is the same for both, and each AUPR has its side in its name.
 
     >>> summary([4.0, 3.0, 2.0], [1.0, 0.0]).auroc
     Estimate(value=1.0, low=1.0, high=1.0)
     """
+    _check_positive(positive)
     id_ranks, ood_ranks, width = _ranks(id_scores, ood_scores)
-    point = _measure(*_curve(id_ranks, ood_ranks, width))
+    point = _measure(*_curve(id_ranks, ood_ranks, width), positive)
     draws = _draws(len(id_ranks), len(ood_ranks), resamples, seed)
-    chunks = [_measure(*_curve(id_ranks[i], ood_ranks[j], width)) for i, j in draws]
+    chunks = [_measure(*_curve(id_ranks[i], ood_ranks[j], width), positive) for i, j in draws]
     return Summary(*(_estimate(*row, level) for row in zip(point, np.hstack(chunks), strict=True)))
 
 
@@ -178,9 +189,16 @@ def _aupr(tp: Ints, fp: Ints) -> Floats:
     return np.asarray(twice / (2 * tp[..., -1]))
 
 
-def _measure(tp: Ints, fp: Ints) -> Floats:
+def _measure(tp: Ints, fp: Ints, positive: Positive) -> Floats:
     """[4, ...] values in the order of Summary's fields."""
-    return np.array([_fpr(tp, fp, 0.95), _auroc(tp, fp), _aupr(tp, fp), _aupr(*_mirror(tp, fp))])
+    mirror = _mirror(tp, fp)
+    side = (tp, fp) if positive == "id" else mirror
+    return np.array([_fpr(*side, 0.95), _auroc(tp, fp), _aupr(tp, fp), _aupr(*mirror)])
+
+
+def _check_positive(positive: str) -> None:
+    if positive not in get_args(Positive):
+        raise InputError(f"positive must be 'id' or 'ood', got {positive!r}")
 
 
 def _estimate(value: float, values: Floats, level: float) -> Estimate:

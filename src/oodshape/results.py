@@ -19,12 +19,11 @@ from oodshape.files import replacing
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from oodshape.metrics import Summary
+    from oodshape.metrics import Positive, Summary
 
 FORMAT = 1
 METRICS = ("fpr95", "auroc", "aupr_in", "aupr_out")
 Axis = Literal["model", "ood"]
-Positive = Literal["id", "ood"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +53,8 @@ class Row:
     n_ood: int
     id_accuracy: float | None  # None where the ID images have no labels
     seconds: float  # to fit the method and score this set
+    limit: int = 0  # at most so many images of each set were used; 0 = all
+    positive: Positive = "id"  # the positive side of FPR95
 
     def __post_init__(self) -> None:
         """Make every number a plain one, and refuse metrics outside 0..1."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from oodshape import zoo
@@ -23,20 +21,17 @@ from oodshape.datasets.sources import Missing, open_source
 from oodshape.detector import Detector, Method
 from oodshape.errors import InputError
 from oodshape.features import Features
-from oodshape.loading import decoded
 from oodshape.methods import METHODS, paper_methods
-from oodshape.metrics import summary
+from oodshape.metrics import Positive, summary
 from oodshape.model import Classifier
+from oodshape.perturbed import perturbed_scores
 from oodshape.preprocess import Preprocessing
-from oodshape.progress import progress_bar
 from oodshape.results import Results, Row, flat, provenance
-
-BATCH = 64  # images at once when a perturbation needs gradients
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a run may be told: which methods, how many images, where caches and data lie."""
+    """What a run may be told: which methods, how many images, where caches, data and weights lie."""
 
     models: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
@@ -45,6 +40,8 @@ class Options:
     resamples: int = 200
     cache: Path | None = None
     data: Path | None = None
+    weights: Path | None = None
+    positive: Positive = "id"  # which side FPR95 takes as positive
     progress: bool | None = None
 
 
@@ -78,25 +75,25 @@ def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, M
 def identity(benchmark: Benchmark, options: Options) -> list[str]:
     """What the figures of a run depend on beside its settings: the images, the weights, the libraries."""
     methods = methods_of(benchmark, options.methods)
-    specs = benchmark.chosen(list(options.models))
+    networks, gone = _networks(benchmark, options)
     sets, skipped = _sets(benchmark, options)
-    models = [_opened(spec, benchmark, sets).classifier.fingerprint for spec in specs]
+    models = [_opened(*network, benchmark, sets).classifier.fingerprint for network in networks]
     libraries = [f"{name} {version(name)}" for name in ("torch", "numpy", "numba")]
     images = [part.fingerprint for part in sets.values()]
-    return [*images, *map(str, skipped), *models, *map(repr, methods.values()), *libraries]
+    return [*images, *map(str, [*gone, *skipped]), *models, *map(repr, methods.values()), *libraries]
 
 
 def run(benchmark: Benchmark, options: Options = Options()) -> Results:
     """The results of every method on every network and OOD set of the benchmark."""
     methods = methods_of(benchmark, options.methods)
-    specs = benchmark.chosen(list(options.models))
+    networks, gone = _networks(benchmark, options)
     sets, skipped = _sets(benchmark, options)
     rows: list[Row] = []
     curves: list[Curve] = []
     shapes: list[Theta] = []
     weights: dict[str, str] = {}
-    for spec in specs:
-        model = _opened(spec, benchmark, sets)
+    for spec, file in networks:
+        model = _opened(spec, file, benchmark, sets)
         weights[spec.title] = model.classifier.fingerprint
         for name, images in sets.items():
             model.features[name] = Features.extract(
@@ -120,8 +117,29 @@ def run(benchmark: Benchmark, options: Options = Options()) -> Results:
         "resamples": options.resamples,
         "data": {name: images.fingerprint for name, images in sets.items()},
     }
-    said = provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
-    return Results(tuple(rows), said, tuple(skipped), tuple(curves), tuple(shapes))
+    said = provenance(
+        benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings, positive=options.positive
+    )
+    return Results(tuple(rows), said, (*gone, *skipped), tuple(curves), tuple(shapes))
+
+
+def _networks(
+    benchmark: Benchmark, options: Options
+) -> tuple[list[tuple[ModelSpec, Path | None]], list[tuple[str, str]]]:
+    """The models that can run, each with its file of weights, and those without one, with the reason."""
+    found: list[tuple[ModelSpec, Path | None]] = []
+    skipped: list[tuple[str, str]] = []
+    for spec in benchmark.chosen(list(options.models)):
+        file = benchmark.base / Path(spec.weights).expanduser() if spec.weights else None
+        if file is None and ":" not in spec.name:
+            file = zoo.find_weights(spec.name, options.weights)
+            if file is None and zoo.model_entry(spec.name).id_set != "digits":
+                skipped.append((spec.title, zoo.weights_needed(spec.name, options.weights)))
+                continue
+        found.append((spec, file))
+    if not found:
+        raise InputError(f"no network of {benchmark.name} has weights here; {skipped[0][0]} {skipped[0][1]}")
+    return found, skipped
 
 
 def _sets(benchmark: Benchmark, options: Options) -> tuple[dict[str, ImageSet], list[tuple[str, str]]]:
@@ -134,7 +152,7 @@ def _sets(benchmark: Benchmark, options: Options) -> tuple[dict[str, ImageSet], 
         try:
             images = open_source(ood.images, benchmark.base, options.data)
         except Missing as error:
-            skipped.append((ood.name, str(error)))
+            skipped.append((ood.name, str(error).removeprefix(f"{ood.name}: ")))
             continue
         sets[ood.name] = limited(images, options.limit, options.seed)
     if len(sets) == 2:
@@ -142,8 +160,7 @@ def _sets(benchmark: Benchmark, options: Options) -> tuple[dict[str, ImageSet], 
     return sets, skipped
 
 
-def _opened(spec: ModelSpec, benchmark: Benchmark, sets: Mapping[str, ImageSet]) -> _Model:
-    weights = benchmark.base / Path(spec.weights).expanduser() if spec.weights else None
+def _opened(spec: ModelSpec, weights: Path | None, benchmark: Benchmark, sets: Mapping[str, ImageSet]) -> _Model:
     if ":" in spec.name:
         net, preprocessing = _built(spec.name)
         if weights is not None:
@@ -152,8 +169,6 @@ def _opened(spec: ModelSpec, benchmark: Benchmark, sets: Mapping[str, ImageSet])
             load_weights(net, weights)
         return _Model(spec, spec.family or "ConvNet", Classifier(net), preprocessing, dict(sets))
     entry = zoo.model_entry(spec.name)
-    if weights is None and entry.id_set != "digits":
-        raise InputError(f"{spec.title} needs weights: get {entry.weights}, and name the file in the benchmark")
     way = spec.preprocessing or benchmark.preprocessing
     preprocessing = entry.paper if way == "paper" else entry.native
     return _Model(
@@ -184,7 +199,7 @@ def _compared(
         if ood.name not in model.features:
             continue
         outside, more = _scored(detector, model, ood.name, options)
-        measured = summary(inside, outside, resamples=options.resamples, seed=options.seed)
+        measured = summary(inside, outside, resamples=options.resamples, seed=options.seed, positive=options.positive)
         rows.append(
             Row(
                 benchmark=benchmark.name,
@@ -199,6 +214,8 @@ def _compared(
                 n_ood=len(outside),
                 id_accuracy=test.accuracy,
                 seconds=fitting + seconds + more,
+                limit=options.limit or 0,
+                positive=options.positive,
             )
         )
         curves.append(Curve.of(model.spec.title, name, ood.name, inside, outside))
@@ -210,16 +227,12 @@ def _scored(detector: Detector, model: _Model, name: str, options: Options) -> t
     start = time.perf_counter()
     if detector.method.perturb.eps == 0:
         return detector.score(model.features[name]), time.perf_counter() - start
-    images, parts, done = model.sets[name], [], 0
-    batches = [range(first, min(first + BATCH, len(images))) for first in range(0, len(images), BATCH)]
-    with (
-        progress_bar(f"{model.spec.title} {name} perturbed", len(images), options.progress) as report,
-        closing(decoded(images, model.preprocessing, batches)) as decoding,
-    ):
-        for pixels in decoding:
-            if isinstance(pixels, InputError):
-                raise pixels
-            parts.append(detector.score(model.classifier, model.preprocessing.normalize(pixels)))
-            done += len(pixels)
-            report(done)
-    return torch.cat(parts), time.perf_counter() - start
+    scores = perturbed_scores(
+        detector,
+        model.classifier,
+        model.sets[name],
+        model.preprocessing,
+        cache=options.cache,
+        progress=options.progress,
+    )
+    return scores, time.perf_counter() - start

@@ -20,12 +20,20 @@ _LEAD = (
     " below score each image by how familiar it looks, so that unfamiliar ones can be rejected; this page shows how"
     " well that works."
 )
-_READING = (
-    "<b>FP</b> is the share of unfamiliar images (out-of-distribution, OOD) that still pass when 95 % of the familiar"
-    " ones (in-distribution, ID) pass: lower is better. <b>AU</b> is the chance that a familiar image scores higher"
-    " than an unfamiliar one: 50 is guessing, 100 is perfect."
+_READING = {
+    "id": "<b>FP</b> is the share of unfamiliar images (out-of-distribution, OOD) that still pass when 95 % of the"
+    " familiar ones (in-distribution, ID) pass: lower is better.",
+    "ood": "<b>FP</b> is the share of familiar images (in-distribution, ID) that are rejected when 95 % of the"
+    " unfamiliar ones (out-of-distribution, OOD) are: lower is better. This is OpenOOD's convention.",
+}
+_AUROC = (
+    " <b>AU</b> is the chance that a familiar image scores higher than an unfamiliar one: 50 is guessing, 100 is"
+    " perfect."
 )
-_ROC = "FP is where a curve meets the dotted line."
+_ROC = {
+    "id": "FP is where a curve meets the dotted line.",
+    "ood": "FP is what a curve lacks to 1 where 5 % of OOD are accepted.",
+}
 _CSS = """
 :root { color-scheme: light dark; --text: #1c1c1e; --soft: #5f6368; --ground: #fff; --line: #d8dadf; --tint: #f4f5f7 }
 @media (prefers-color-scheme: dark) {
@@ -84,7 +92,7 @@ def _page(results: Results) -> Iterator[str]:
     # the browser itself refuses anything that is not in this file
     yield """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">"""
     yield f"<title>{escape(overview.title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n<main>"
-    yield f"<h1>{escape(overview.title)}</h1>\n<p>{_LEAD}</p>\n<p>{_READING}</p>"
+    yield f"<h1>{escape(overview.title)}</h1>\n<p>{_LEAD}</p>\n<p>{_READING[_positive(results)]}{_AUROC}</p>"
     links = [f'<a href="#model-{i}">{escape(model)}</a>' for i, model in enumerate(models)]
     yield f'<nav aria-label="Sections">{" ".join(links)} <a href="#origin">Provenance</a></nav>'
     yield "<h2>All models</h2>"
@@ -96,6 +104,11 @@ def _page(results: Results) -> Iterator[str]:
         yield from (f"<li>{escape(what)}: {escape(why)}</li>" for what, why in results.skipped)
         yield "</ul>"
     yield f'<h2 id="origin">Provenance</h2>\n{_facts(results.provenance)}\n</main>\n</body>\n</html>\n'
+
+
+def _positive(results: Results) -> str:
+    """The positive side of FPR95."""
+    return str(results.provenance.get("positive", "id"))
 
 
 def _model(results: Results, model: str, number: int) -> Iterator[str]:
@@ -127,11 +140,12 @@ def _details(results: Results, rows: Mapping[str, Row], *, is_open: bool) -> str
         return ""
     titles = {name: f"{name} (best)" if name == best.method else name for name in names}
     histograms = [figures.histogram(curve, titles[curve.method]) for curve in curves]
+    caption = f"<figcaption>{_ROC[_positive(results)]}</figcaption>"
     said = f"{best.ood} ({best.group}, {best.n_ood:,} images): best AU {100 * best.auroc:.2f} by {best.method}"
     return "\n".join(
         [
             f"<details{' open' if is_open else ''}><summary>{escape(said)}</summary>",
-            f'<div class="figures"><figure>{figures.roc(curves)}<figcaption>{_ROC}</figcaption></figure><div>',
+            f'<div class="figures"><figure>{figures.roc(curves)}{caption}</figure><div>',
             *(f"<figure>{svg}</figure>" for svg in histograms),
             "</div></div>\n</details>",
         ]

@@ -1,16 +1,19 @@
-"""The table that every renderer prints: methods by models or by OOD sets, ranked column by column."""
+"""The table that every renderer prints: methods by models, families or OOD sets, ranked column by column."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.errors import InputError
 from oodshape.results import Axis, Results, convention
+
+Columns = Literal["model", "ood", "family"]
 
 
 @dataclass(frozen=True)
@@ -55,41 +58,66 @@ class Table:
     notes: tuple[str, ...]
 
 
-def table(results: Results, columns: Axis = "model", model: str | None = None) -> Table:
-    """The table with a line per method and a pair of columns per model or per OOD set; the last is the average.
+def table(results: Results, columns: Columns = "model", model: str | None = None) -> Table:
+    """The table with a line per method and a pair of columns per model, OOD set or family; the last is the average.
 
     A model's value is the mean over its OOD sets. An OOD set's value is that of `model`, or the mean over models.
+    A family's value is the mean over its models, and the average beside it that over all models.
     A method is ranked in the columns where it has as many results as any other.
     """
     chosen = replace(results, rows=tuple(row for row in results.rows if model in (None, row.model)))
     if not chosen.rows:
         why = f"no model {model!r}, only {', '.join(results.names('model'))}" if results.rows else "no rows"
         raise InputError("; ".join([f"these results have {why}", *_skipped(results)]))
-    methods, groups = chosen.names("method"), chosen.names(columns)
-    means = chosen.averages(columns)
+    axis: Axis = "ood" if columns == "ood" else "model"
+    methods, names = chosen.names("method"), chosen.names(axis)
+    means = chosen.averages(axis)
 
     def wide(column: str) -> NDArray[np.float64]:
-        """[groups, methods], NaN where there is no result."""
-        pivot = means.pivot(index=columns, columns="method", values=column)
-        return pivot.loc[groups, methods].to_numpy(np.float64)
+        """[names, methods], NaN where there is no result."""
+        pivot = means.pivot(index=axis, columns="method", values=column)
+        return pivot.loc[names, methods].to_numpy(np.float64)
 
-    over = np.nan_to_num(wide("over")).astype(int)
-    full = over.max(axis=1)
-    over, full = np.vstack([over, over.sum(axis=0)]), np.append(full, full.sum())
-    fp, au = (np.vstack([values, np.nanmean(values, axis=0)]) for values in (wide("fpr95"), wide("auroc")))
+    members = families(chosen) if columns == "family" else {name: [name] for name in names}
+    places = [[names.index(name) for name in group] for group in (*members.values(), names)]
+    counts = np.nan_to_num(wide("over")).astype(int)
+    over = np.array([counts[place].sum(axis=0) for place in places])
+    full = np.array([counts[place].max(axis=1).sum() for place in places])
+    fp, au = ([_mean(values[place]) for place in places] for values in (wide("fpr95"), wide("auroc")))
     pairs = [_pairs(fp[j], au[j], over[j].tolist(), int(n)) for j, n in enumerate(full)]
     recipes = results.provenance.get("methods", {})
     blocks = [_block(str(recipes.get(method, ""))) for method in methods]
     rules = [False, *(a != b for a, b in pairwise(blocks))]
     return Table(
-        title=f"OOD detection on {', '.join(chosen.names('benchmark'))}" + (f": {model}" if model else ""),
-        groups=(*groups, "Average"),
+        title=_title(chosen, model),
+        groups=(*members, "Average"),
         lines=tuple(Line(*line) for line in zip(methods, zip(*pairs, strict=True), rules, strict=True)),
         notes=(
-            *_meaning(chosen, columns, full[:-1].tolist()),
+            *_meaning(chosen, columns, counts.max(axis=1).tolist()),
             *_caveats(results, incomplete=bool((over != full[:, None]).any())),
         ),
     )
+
+
+def families(results: Results) -> dict[str, list[str]]:
+    """The models of each family: ConvNets, transformers, MLPs."""
+    found: dict[str, list[str]] = {}
+    for model, family in {row.model: row.family for row in results.rows}.items():
+        found.setdefault(f"{family}s", []).append(model)
+    return found
+
+
+def _title(chosen: Results, model: str | None) -> str:
+    """What was measured, on what, and the convention where it is not the usual one."""
+    other = " (OpenOOD's convention: OOD is positive)" if chosen.provenance.get("positive") == "ood" else ""
+    return f"OOD detection on {', '.join(chosen.names('benchmark'))}" + (f": {model}" if model else "") + other
+
+
+def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[n, methods] -> [methods]: the mean over what is there, NaN for nothing."""
+    there = ~np.isnan(values)
+    sums = np.where(there, values, 0.0).sum(axis=0)
+    return np.asarray(np.where(there.any(axis=0), sums / np.maximum(there.sum(axis=0), 1), np.nan))
 
 
 def _pairs(fp: Iterable[float], au: Iterable[float], over: list[int], full: int) -> list[Pair]:
@@ -111,7 +139,7 @@ def _block(recipe: str) -> int:
     return 2 if "OptFS(" in recipe else 0 if "shape=Identity()" in recipe else 1
 
 
-def _meaning(chosen: Results, columns: Axis, full: list[int]) -> Iterator[str]:
+def _meaning(chosen: Results, columns: Columns, full: list[int]) -> Iterator[str]:
     """What the numbers are, over what they are averaged, and how sure they are."""
     yield "FP: FPR95 in percent, lower is better. AU: AUROC in percent, higher is better."
     models, oods = chosen.names("model"), chosen.names("ood")
@@ -125,7 +153,9 @@ def _meaning(chosen: Results, columns: Axis, full: list[int]) -> Iterator[str]:
         yield f"{each}Average: the mean over {sets}."
     else:
         few = [f", but {n} for {name}" for name, n in zip(models, full, strict=True) if n < len(oods)]
-        yield f"Each value is the mean over {sets}{''.join(few)}."
+        kinds = [f"{family}: {', '.join(group)}" for family, group in families(chosen).items()]
+        each = f" and over the models of a family ({'; '.join(kinds)})" if columns == "family" else ""
+        yield f"Each value is the mean over {sets}{''.join(few)}{each}."
         yield f"Average: the mean over {_count(len(models), 'model')}."
     if columns == "ood" and len(models) == 1:
         fp = max(row.fpr95_high - row.fpr95_low for row in chosen.rows)

@@ -19,7 +19,7 @@ from oodshape.errors import InputError
 from oodshape.preprocess import CIFAR, DIGITS, IMAGENET, Preprocessing
 from oodshape.zoo.densenet import DenseNet
 from oodshape.zoo.efficientnet_lite import EfficientNetLite0
-from oodshape.zoo.loading import load_weights
+from oodshape.zoo.loading import PICKLED, load_weights
 from oodshape.zoo.mixer_nano import MixerNano
 from oodshape.zoo.small import SmallConvNet, SmallMixer, SmallNet, SmallViT, small_net
 
@@ -76,6 +76,21 @@ def model_entry(name: str) -> ModelEntry:
     like = ", ".join(dict.fromkeys([*part, *close]))
     way_out = f"did you mean {like}?" if like else f"there are {', '.join(MODELS)}"
     raise InputError(f"no network is called {name!r}; {way_out}")
+
+
+def find_weights(name: str, folder: Path | None) -> Path | None:
+    """The file in a folder with the weights of a network: called like the network, or as it was published."""
+    published = model_entry(name).weights.rpartition("/")[2]
+    names = [f"{name}{end}" for end in (".safetensors", *PICKLED)]
+    names += [published] if published.endswith(PICKLED) else []
+    return next((folder / file for file in names if (folder / file).is_file()), None) if folder else None
+
+
+def weights_needed(name: str, folder: Path | None) -> str:
+    """What is missing to run a network, where to get it and where to put it."""
+    file = f"{name}.safetensors (or .pth)"
+    where = f"put them at {folder / file}" if folder else f"put them into a folder as {file} and name it with --weights"
+    return f"needs weights ({model_entry(name).weights}); {where}"
 
 
 def _library(name: str) -> Any:

@@ -1,0 +1,57 @@
+"""src/oodshape/data/paper.csv: the figures of the paper's main tables, from one CSV file per table.
+
+    python scripts/make_paper_csv.py TABLES
+
+Methods get this package's names; `Ours` with features of OOD images instead of none keeps the paper's names.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+TARGET = Path(__file__).parents[1] / "src/oodshape/data/paper.csv"
+COLUMNS = ("table", "id_set", "model", "ood", "method", "fpr95", "auroc")
+METHODS = {"Ours (V)": "optfs-v", "Ours (E)": "optfs-e"}
+METHODS |= {name: name.lower() for name in ("MSP", "MLS", "Energy", "ODIN", "DICE", "ReAct", "BFAct", "VRA-P")}
+METHODS |= {name: name.lower() for name in ("ASH-P", "ASH-B", "ASH-S")}
+BY_OOD = {"resnet50": "ResNet50", "vit_b_16": "ViT-B-16", "mlp_b": "MLP-B"}
+
+
+def rows(folder: Path) -> Iterator[tuple[str, ...]]:
+    """Every figure: the table, where it stands in it, FPR95 and AUROC in percent."""
+    for table, file in (("model", "by_model"), ("standard4", "standard4_by_model"), ("variants", "variants_by_model")):
+        for line in read(folder / f"imagenet_{file}.csv"):
+            yield table, "imagenet", line["model"], "Average", *figures(line)
+    for name, model in BY_OOD.items():
+        for line in read(folder / f"imagenet_{name}_by_ood.csv"):
+            yield "ood", "imagenet", model, line["ood"], *figures(line)
+    for line in read(folder / "cifar_by_model.csv"):
+        id_set, model = line["id_set_and_model"].split("/")
+        yield "model", id_set.lower(), model, "Average", *figures(line)
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """The lines of a CSV file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def figures(line: dict[str, str]) -> tuple[str, str, str]:
+    """The method under our name, and its figures with two decimals."""
+    method = METHODS.get(line["method"], line["method"])
+    return method, f"{float(line['fpr95']):.2f}", f"{float(line['auroc']):.2f}"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    found = list(rows(Path(sys.argv[1])))
+    TARGET.parent.mkdir(exist_ok=True)
+    with TARGET.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(found)
+    print(f"{len(found)} figures in {TARGET}")

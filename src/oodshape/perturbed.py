@@ -1,0 +1,96 @@
+"""Scores of methods that perturb the images: a second pass through the network, kept on disk like the features."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.cache import Table, locked
+from oodshape.datasets.base import ImageSet, fingerprint_of
+from oodshape.detector import Detector
+from oodshape.errors import InputError
+from oodshape.extract import CHUNK, Extraction
+from oodshape.loading import decoded
+from oodshape.model import Classifier
+from oodshape.preprocess import Preprocessing
+from oodshape.progress import progress_bar
+from oodshape.values import encode
+
+BATCH = 64  # images at once: gradients take several times the memory of a forward pass
+
+
+def perturbed_scores(
+    detector: Detector,
+    classifier: Classifier,
+    images: ImageSet,
+    preprocessing: Preprocessing,
+    *,
+    cache: Path | None = None,
+    progress: bool | None = None,
+) -> Tensor:
+    """[N] float32 scores of a detector that goes back to the images.
+
+    With a cache they are written in chunks beside the features of the same images, under a name that changes
+    with the fitted method; a later call reads them, one after a crash resumes at the last whole chunk.
+    """
+    with progress_bar(f"{images.name} perturbed", len(images), progress) as report:
+        if cache is None:
+            scores = np.empty(len(images), np.float32)
+            for first, part in _parts(detector, classifier, images, preprocessing, 0):
+                scores[first : first + len(part)] = part
+                report(first + len(part))
+            return torch.from_numpy(scores)
+        home = Extraction(classifier, images, preprocessing).folder(cache) / f"scores-{_identity(detector)}"
+        table = Table(home / "scores.npy", (len(images),), np.dtype("<f4"))
+        kept = table.load()
+        if kept is None:
+            with locked(home, partial(report, 0, f"{images.name}: another process is at it")) as lock:
+                if table.load() is None:
+                    first = table.rows() // CHUNK * CHUNK
+                    pending: list[NDArray[np.float32]] = []
+                    for at, part in _parts(detector, classifier, images, preprocessing, first, lock):
+                        pending.append(part)
+                        done = at + len(part)
+                        report(done)
+                        if done - first == CHUNK or done == len(images):
+                            table.put(first, np.concatenate(pending))
+                            first, pending = done, []
+                    table.part.replace(table.path)
+            kept = table.load()
+        if kept is None:
+            raise InputError(f"{home} was changed by someone else while it was filled; run it again")
+        return torch.from_numpy(np.array(kept, np.float32))
+
+
+def _parts(
+    detector: Detector,
+    classifier: Classifier,
+    images: ImageSet,
+    preprocessing: Preprocessing,
+    first: int,
+    lock: int | None = None,
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """(row, scores from that row on) for consecutive batches, from row `first` on."""
+    n = len(images)
+    batches = [range(start, min(start + BATCH, n)) for start in range(first, n, BATCH)]
+    with closing(decoded(images, preprocessing, batches, private=lock)) as decoding:
+        for rows, pixels in zip(batches, decoding, strict=True):
+            if isinstance(pixels, InputError):
+                raise InputError(f"{images.name}, images {rows.start} to {rows.stop - 1}: {pixels}")
+            yield rows.start, detector.score(classifier, preprocessing.normalize(pixels)).cpu().numpy()
+
+
+def _identity(detector: Detector) -> str:
+    """What decides a score beside the image and the network: the recipe and what was fitted."""
+    tensors: dict[str, NDArray[Any]] = {}
+    value = encode((detector.method, detector.shape, detector.head), tensors)
+    return fingerprint_of(json.dumps(value), *(tensors[name] for name in sorted(tensors)))
