@@ -77,8 +77,8 @@ class BoundaryDistance(FittedScore):
         lengths = torch.cdist(weight[classes], weight)
         # the class itself, and classes with the same weights, have no boundary
         distances = torch.where(lengths > TINY, gaps / lengths.clamp_min(TINY), 0.0).scatter(1, classes[:, None], 0.0)
-        away = torch.linalg.vector_norm(seen.features - self.tensor("mean", gaps), dim=1).clamp_min(TINY)
-        return distances.sum(dim=1) / max(gaps.shape[1] - 1, 1) / away
+        away: Tensor = torch.linalg.vector_norm(seen.features - self.tensor("mean", gaps), dim=1)
+        return distances.sum(dim=1) / max(gaps.shape[1] - 1, 1) / away.clamp_min(TINY)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,7 +15,8 @@ def unit(z: Tensor) -> Tensor:
     tensor([[0.6000, 0.8000],
             [0.0000, 0.0000]])
     """
-    return z / torch.linalg.vector_norm(z, dim=1, keepdim=True).clamp_min(TINY)
+    length: Tensor = torch.linalg.vector_norm(z, dim=1, keepdim=True)
+    return z / length.clamp_min(TINY)
 
 
 def row_noise(z: Tensor, seed: int) -> Tensor:

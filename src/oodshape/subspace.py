@@ -29,7 +29,9 @@ class VirtualLogit(FittedScore):
 
     def residual(self, z: Tensor) -> Tensor:
         """[n]: the length of what lies outside the principal subspace."""
-        return torch.linalg.vector_norm((z - self.tensor("origin", z)) @ self.tensor("complement", z), dim=1)
+        outside = (z - self.tensor("origin", z)) @ self.tensor("complement", z)
+        length: Tensor = torch.linalg.vector_norm(outside, dim=1)
+        return length
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -94,4 +94,5 @@ class Ras(Shaper):
 
     def fit(self, train: Training) -> Profile:
         """The mean profile."""
-        return Profile(np.float32(train.moments(self.needs).parts["profile"] / train.stats.n))
+        mean = train.moments(self.needs).parts["profile"] / train.stats.n
+        return Profile(mean.astype(np.float32))
