@@ -11,14 +11,33 @@ from hypothesis.extra.numpy import arrays as array_strategy
 
 import oodshape
 from data import arrays, features
-from oodshape import METHODS, Detector, Features, Outputs, ash, heads, optfs, perturb, scores, shaping
-from oodshape.detector import Method
-from oracle import naive_scores
+from oodshape import (
+    METHODS,
+    Detector,
+    Features,
+    Outputs,
+    ash,
+    class_scores,
+    gaussians,
+    heads,
+    logit_scores,
+    neighbours,
+    optfs,
+    perturb,
+    scaling,
+    scores,
+    shaping,
+    subspace,
+    typical,
+)
+from oodshape.detector import Method, fit_all
+from oracle import NEWER, naive_scores
 
 NAMES = list(METHODS)
+SINCE = (class_scores, gaussians, logit_scores, neighbours, scaling, subspace, typical)
 NAMESPACE = {"Method": Method} | {
     name: getattr(module, name)
-    for module in (ash, heads, optfs, perturb, scores, shaping)
+    for module in (ash, heads, optfs, perturb, scores, shaping, *SINCE)
     for name in dir(module)
     if name[0].isupper()
 }
@@ -28,7 +47,7 @@ SIGNED = [False, True]
 @pytest.fixture(scope="module", params=SIGNED, ids=["relu", "signed"])
 def fitted(request: pytest.FixtureRequest) -> tuple[bool, dict[str, Detector]]:
     train = features(400, half=True, signed=request.param)
-    return request.param, {name: method.fit(train) for name, method in METHODS.items()}
+    return request.param, fit_all(METHODS, train)
 
 
 def test_the_table_has_every_method_of_the_paper() -> None:
@@ -47,7 +66,7 @@ def test_the_table_has_every_method_of_the_paper() -> None:
         "vra-p",
     ]
     ours = ["optfs-v", "optfs-e", "optfs-msp", "optfs-mls", "optfs-e+dice", "optfs-e+react"]
-    assert paper + ours == NAMES
+    assert [*paper, *ours, *NEWER] == NAMES
     for id_set in ("imagenet", "cifar10", "cifar100"):
         assert list(oodshape.paper_methods(id_set)) == NAMES
 

@@ -89,6 +89,11 @@ def test_a_model_or_a_set_called_average_is_another_column() -> None:
     assert table(results(["Average"])).groups == ("Average", "Average")
 
 
+def test_methods_since_the_paper_are_a_block_of_their_own() -> None:
+    lines = table(results(methods=["react", "optfs-e", "gen", "scale", "knn"])).lines
+    assert [line.rule for line in lines] == [False, True, True, False, False]
+
+
 def test_the_paper_s_blocks_are_ruled_off() -> None:
     assert [line.rule for line in table(results()).lines] == [False, False, True, True]  # msp energy | react | optfs
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from oodshape.errors import check_fraction
+from oodshape.rows import row_noise
 from oodshape.shaping import Shape, Shaper
 from oodshape.training import Training
 
@@ -100,22 +101,3 @@ class AshRand(_Ash):
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """The pruned features with noise in place of the kept values."""
         return torch.mul(row_noise(z, self.seed).mul_(self.high), largest(z, self.p)[0], out=out)
-
-
-def row_noise(z: Tensor, seed: int) -> Tensor:
-    """[N, M] uniform numbers in [0, 1) that depend on the seed, the place and the row's own float32 bits."""
-    place = torch.arange(1, z.shape[1] + 1, device=z.device) * _GOLDEN
-    bits = (z.float() + 0.0).view(torch.int32).to(torch.int64)  # + 0.0: -0.0 counts as 0
-    row = _mix(_mix(bits + place).sum(dim=1, keepdim=True) + seed)
-    return ((_mix(row + place) >> 40) & 0xFFFFFF).to(torch.float32) * 2.0**-24
-
-
-_GOLDEN = -7046029254386353131  # 2^64 / golden ratio, as a signed integer
-_FIRST, _SECOND = -4658895280553007687, -7723592293110705685  # the multipliers of splitmix64
-
-
-def _mix(x: Tensor) -> Tensor:
-    """The finaliser of splitmix64 on int64 with wrap-around."""
-    x = (x ^ ((x >> 30) & (2**34 - 1))) * _FIRST
-    x = (x ^ ((x >> 27) & (2**37 - 1))) * _SECOND
-    return x ^ ((x >> 31) & (2**33 - 1))

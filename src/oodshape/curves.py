@@ -99,6 +99,8 @@ class Theta:
         """
         import torch
 
+        if not shape.pointwise:
+            return None
         z = torch.linspace(low, high, points)
         z = z[z != 0]
         row, column = z[None, :], z[:, None]

@@ -29,6 +29,23 @@ SENTENCES = {
     "optfs-mls": "the largest logit of optimally shaped features",
     "optfs-e+dice": "optimal shaping on the features, DICE on the head",
     "optfs-e+react": "optimal shaping times ReAct's cut",
+    "gen": "minus the generalised entropy of the top probabilities; learns nothing, good on every architecture",
+    "scale": "energy after scaling by how concentrated the features are; for ReLU features",
+    "lts": "energy after scaling the logits by the same idea; best on ReLU networks, poor on transformers",
+    "ras": "energy of the mean sorted profile in the image's own order of features; poor where sizes matter",
+    "bats": "energy after clipping each feature to its usual range; poor on transformers",
+    "gradnorm": "length of the features times how far the probabilities are from uniform; weak with many classes",
+    "klm": "divergence from the nearest class's mean probabilities; needs images of every class",
+    "she": "inner product with the predicted class's mean feature; needs images of every class",
+    "fdbd": "mean distance to the decision boundaries, over the distance to the mean feature",
+    "nci": "how far the features point along the predicted class's weights; needs their mean only",
+    "vim": "energy minus what lies outside the principal subspace; needs more images than features",
+    "mds++": "Mahalanobis distance of normalised features to the nearest class; needs several images per class",
+    "rmds++": "the same relative to one Gaussian for all; for near OOD, poor with few images per class",
+    "knn": "distance of normalised features to the k-th nearest in a bank; the file holds the bank",
+    "caref": "relative distance to the predicted class's mean feature; needs several images per class",
+    "cadref": "the same, errors along the weights divided by the energy; needs several images per class",
+    "nnguide": "energy times its nearest neighbours' similarity and energy; the file holds a bank",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,13 +16,15 @@ from torch import Tensor
 
 from oodshape import files
 from oodshape.errors import InputError, check_fraction
+from oodshape.evidence import Evidence
 from oodshape.features import Features
 from oodshape.heads import Batch, FittedHead, HeadRecipe, Linear
 from oodshape.metrics import as_scores
 from oodshape.model import Classifier
+from oodshape.moments import Moments
 from oodshape.outputs import Head, Outputs
 from oodshape.perturb import Odin
-from oodshape.scores import Energy, Score
+from oodshape.scores import Energy, FittedScore, ScoreRecipe
 from oodshape.shaping import Identity, Shape, Shaper
 from oodshape.stats import FeatureStats
 from oodshape.training import Training
@@ -49,19 +51,59 @@ class Method(Value):
 
     shape: Shaper = Identity()
     head: HeadRecipe = Linear()
-    score: Score = Energy()
+    score: ScoreRecipe = Energy()
     perturb: Odin = Odin()
 
-    def fit(self, train: Features | FeatureStats, head: Head | tuple[Any, Any] | None = None) -> Detector:
-        """The detector that this recipe gives on ID training data; statistics alone may need the head too."""
-        training = Training.of(train, None if head is None else Head.of(head))
+    def __post_init__(self) -> None:
+        """Refuse a shape or a head that the score would never look at."""
+        if self.score.reads_features and (self.shape, self.head) != (Identity(), Linear()):
+            raise InputError(
+                f"{type(self.score).__name__} reads the features themselves, as the network gives them; "
+                "leave shape and head out, or choose a score of the logits"
+            )
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The parts of `Moments` that fitting looks at, beside `FeatureStats`."""
+        return self.shape.needs | self.head.needs | self.score.needs
+
+    def fit(
+        self,
+        train: Features | FeatureStats,
+        head: Head | tuple[Any, Any] | None = None,
+        moments: Moments | None = None,
+    ) -> Detector:
+        """The detector that this recipe gives on ID training data.
+
+        Statistics alone may need the head too, and some methods the `Moments` of the same features.
+        """
+        training = Training.of(train, None if head is None else Head.of(head), moments)
+        if training.maybe_features is not None:
+            training.moments(self.needs)  # one pass for all three slots
         return Detector(
             method=self,
             shape=self.shape.fit(training),
             head=self.head.fit(training),
             fingerprint=training.stats.head,
             n_train=training.stats.n,
+            scorer=self.score.fit(training),
         )
+
+
+def fit_all(methods: Mapping[str, Method], train: Features) -> dict[str, Detector]:
+    """Every method fitted on the same features, from one pass over them for all that any method needs.
+
+    >>> train = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
+    >>> list(fit_all({"plain": Method()}, train))
+    ['plain']
+    """
+    collect(methods, train)
+    return {name: method.fit(train) for name, method in methods.items()}
+
+
+def collect(methods: Mapping[str, Method], train: Features) -> None:
+    """Go over the features once for all that any of the methods needs; the features keep it."""
+    train.moments(frozenset().union(*(method.needs for method in methods.values())))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,9 +117,14 @@ class Detector(Value):
     n_train: int
     calibration: NDArray[np.float32] | None = None  # held-out ID scores, ascending
     alpha: float | None = None  # the wanted share of falsely rejected ID images
+    scorer: FittedScore | None = None  # None, as in old files: the method's own score, which learns nothing
 
     def __post_init__(self) -> None:
         """Freeze the calibration scores."""
+        if self.scorer is None and isinstance(self.method.score, FittedScore):
+            object.__setattr__(self, "scorer", self.method.score)
+        if self.scorer is None:
+            raise InputError(f"{type(self.method.score).__name__} has to be fitted: use Method(...).fit(train)")
         if self.calibration is not None:
             object.__setattr__(self, "calibration", frozen_array(self.calibration, np.float32))
 
@@ -95,9 +142,10 @@ class Detector(Value):
         self._check_head(data.head)
         layer = self.head.bind(data.head)
         scores = torch.empty(len(data), device=data.head.weight.device)
+        assert self.scorer is not None
         for batch in self._batches(data):
-            logits = self.head.logits(batch, self.shape, layer)
-            scores[batch.first : batch.first + len(logits)] = self.method.score(logits)
+            seen = Evidence(batch, self.shape, self.head, layer)
+            scores[batch.first : batch.first + len(batch.raw)] = self.scorer.of(seen)
         if not bool(torch.isfinite(scores).all()):
             row = int((~torch.isfinite(scores)).to(torch.uint8).argmax())
             raise InputError(f"the score of row {row} is {float(scores[row])}: its features are too large")

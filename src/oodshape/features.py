@@ -19,6 +19,7 @@ from oodshape.outputs import Head
 if TYPE_CHECKING:
     from oodshape.datasets.base import ImageSet
     from oodshape.model import Classifier
+    from oodshape.moments import Moments
     from oodshape.preprocess import Preprocessing
     from oodshape.stats import FeatureStats
 
@@ -41,6 +42,7 @@ class Features:
         self.labels = labels
         self._predictions = predictions
         self._stats: FeatureStats | None = None
+        self._moments: Moments | None = None
 
     @classmethod
     def from_arrays(
@@ -180,6 +182,16 @@ class Features:
         if self._stats is None:
             self._stats = FeatureStats.of(self)
         return self._stats
+
+    def moments(self, needs: frozenset[str]) -> Moments:
+        """The sums that some methods need beside `stats`: one pass for those not yet known; kept afterwards."""
+        from oodshape.moments import Moments
+
+        known = frozenset() if self._moments is None else frozenset(self._moments.parts)
+        if self._moments is None or needs - known:
+            more = Moments.of(self, needs - known)
+            self._moments = more if self._moments is None else self._moments.beside(more)
+        return self._moments
 
     @property
     def accuracy(self) -> float | None:

@@ -69,6 +69,11 @@ class FittedHead(Value):
 class HeadRecipe(Value):
     """A recipe for a head."""
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """The parts of `Moments` that fitting looks at."""
+        return frozenset()
+
     def fit(self, train: Training) -> FittedHead:
         """The head that this recipe gives on a training set."""
         raise NotImplementedError

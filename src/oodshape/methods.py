@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 from oodshape.ash import AshB, AshP, AshRand, AshS
+from oodshape.class_scores import CadRef, CaRef, KlMatching, She
 from oodshape.detector import Method
 from oodshape.errors import InputError
+from oodshape.gaussians import MdsPlus, RmdsPlus
 from oodshape.heads import Dice, FrozenClass
+from oodshape.logit_scores import Fdbd, Gen, GradNorm, Nci
+from oodshape.neighbours import Knn, NnGuide
 from oodshape.optfs import OptFS
 from oodshape.perturb import AUTHORS_STD, Odin
+from oodshape.scaling import Lts, Scale
 from oodshape.scores import Energy, MaxLogit, MaxSoftmax
 from oodshape.shaping import BFAct, Product, ReAct, VraP
+from oodshape.subspace import Vim
+from oodshape.typical import Bats, Ras
+
+# what came after the paper, with general settings whatever the ID set
+NEWER: dict[str, Method] = {
+    "gen": Method(score=Gen(gamma=0.1, top=100)),
+    "scale": Method(shape=Scale(p=0.85)),
+    "lts": Method(head=Lts(share=0.05)),
+    "ras": Method(shape=Ras()),
+    "bats": Method(shape=Bats(width=1.0)),
+    "gradnorm": Method(score=GradNorm()),
+    "klm": Method(score=KlMatching()),
+    "she": Method(score=She()),
+    "fdbd": Method(score=Fdbd()),
+    "nci": Method(score=Nci()),
+    "vim": Method(score=Vim()),
+    "mds++": Method(score=MdsPlus()),
+    "rmds++": Method(score=RmdsPlus()),
+    "knn": Method(score=Knn(k=10)),
+    "caref": Method(score=CaRef()),
+    "cadref": Method(score=CadRef()),
+    "nnguide": Method(score=NnGuide(k=10)),
+}
 
 
 def _table(
@@ -41,6 +69,7 @@ def _table(
         "optfs-mls": Method(shape=optfs, score=MaxLogit()),
         "optfs-e+dice": Method(shape=optfs, head=Dice(p=dice)),
         "optfs-e+react": Method(shape=Product((react, optfs))),
+        **NEWER,
     }
 
 
@@ -56,6 +85,8 @@ _PAPER = {
 
 def paper_methods(id_set: str) -> dict[str, Method]:
     """The methods with the paper's hyperparameters for `imagenet`, `cifar10` or `cifar100`.
+
+    The methods since the paper follow with their general settings.
 
     >>> paper_methods("cifar10")["ash-s"].shape
     AshS(p=0.95)

@@ -18,7 +18,7 @@ from oodshape.benchmark import Benchmark, ModelSpec
 from oodshape.curves import Curve, Theta
 from oodshape.datasets.base import ImageSet, limited
 from oodshape.datasets.sources import Missing, open_source
-from oodshape.detector import Detector, Method
+from oodshape.detector import Detector, Method, collect
 from oodshape.errors import InputError
 from oodshape.features import Features
 from oodshape.methods import METHODS, paper_methods
@@ -101,6 +101,7 @@ def run(benchmark: Benchmark, options: Options = Options()) -> Results:
             )
         train = model.features["train"]
         low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
+        collect(methods, train)
         for name, method in methods.items():
             start = time.perf_counter()
             detector = method.fit(train)

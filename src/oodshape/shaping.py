@@ -19,6 +19,11 @@ from oodshape.values import Value
 class Shape(Value):
     """A fitted shaping function."""
 
+    @property
+    def pointwise(self) -> bool:
+        """Whether it may be asked about single values; not where each feature has limits of its own."""
+        return True
+
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """[N, M] features -> [N, M] shaped features, into `out` where it helps; the input is left alone."""
         raise NotImplementedError
@@ -30,6 +35,11 @@ class Shape(Value):
 
 class Shaper(Value):
     """A recipe for a shape."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The parts of `Moments` that fitting looks at."""
+        return frozenset()
 
     def fit(self, train: Training) -> Shape:
         """The shape that this recipe gives on a training set."""
@@ -166,6 +176,11 @@ class ProductShape(Shape):
 
     shapes: tuple[Shape, ...]
 
+    @property
+    def pointwise(self) -> bool:
+        """Whether every factor is."""
+        return all(shape.pointwise for shape in self.shapes)
+
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """The first shape's features times the other shapes' thetas."""
         shaped = self.shapes[0](z, out)
@@ -188,6 +203,11 @@ class Product(Shaper):
         """Refuse an empty product."""
         if not self.shapers:
             raise InputError("a Product needs at least one shaper")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What any of the shapers needs."""
+        return frozenset().union(*(shaper.needs for shaper in self.shapers))
 
     def fit(self, train: Training) -> ProductShape:
         """The product of the fitted shapes."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from oodshape.errors import InputError
 from oodshape.features import Features
+from oodshape.moments import Moments
 from oodshape.outputs import Head
 from oodshape.stats import FeatureStats
 
@@ -17,9 +18,10 @@ class Training:
     stats: FeatureStats
     maybe_head: Head | None = None
     maybe_features: Features | None = None
+    maybe_moments: Moments | None = None
 
     @classmethod
-    def of(cls, train: Features | FeatureStats, head: Head | None = None) -> Training:
+    def of(cls, train: Features | FeatureStats, head: Head | None = None, moments: Moments | None = None) -> Training:
         """A training set from its features, or from its statistics and the head they belong to."""
         if isinstance(train, Features):
             return cls(train.stats, train.head, train)
@@ -27,7 +29,12 @@ class Training:
             raise InputError(f"fit takes Features or FeatureStats, got {type(train).__name__}")
         if head is not None and head.fingerprint != train.head:
             raise InputError(f"the statistics belong to head {train.head}, the head given is {head.fingerprint}")
-        return cls(train, head)
+        if moments is not None and (moments.head, moments.n) != (train.head, train.n):
+            raise InputError(
+                f"the moments are of {moments.n} images and head {moments.head}, "
+                f"the statistics of {train.n} and {train.head}; collect both over the same features"
+            )
+        return cls(train, head, None, moments)
 
     @property
     def head(self) -> Head:
@@ -35,6 +42,18 @@ class Training:
         if self.maybe_head is None:
             raise InputError("this method needs the classifier's head: fit(stats, head=(weight, bias))")
         return self.maybe_head
+
+    def moments(self, needs: frozenset[str]) -> Moments:
+        """The sums that a recipe needs, from the features where they are at hand."""
+        if self.maybe_features is not None:
+            return self.maybe_features.moments(needs)
+        missing = sorted(needs - set(() if self.maybe_moments is None else self.maybe_moments.parts))
+        if self.maybe_moments is None or missing:
+            raise InputError(
+                f"this method needs the {', '.join(missing)} of the training features: give fit the Features, "
+                "or their moments, fit(stats, head=..., moments=Moments.of(features, method.needs))"
+            )
+        return self.maybe_moments
 
     @property
     def features(self) -> Features:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
+import torch
 
 from oodshape.errors import InputError
 
@@ -48,6 +50,24 @@ class Value:
         """The call that makes this value; arrays by type and shape."""
         inside = ", ".join(f"{name}={_shown(value)}" for name, value in self._items())
         return f"{type(self).__name__}({inside})"
+
+
+class ArrayValue(Value):
+    """A value whose array fields are frozen as float32 and at hand as tensors."""
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        for name, value in self._items():
+            if isinstance(value, (np.ndarray, list)):
+                object.__setattr__(self, name, frozen_array(value, np.float32))
+
+    @cached_property
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        return {name: torch.tensor(value) for name, value in self._items() if isinstance(value, np.ndarray)}
+
+    def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
+        """An array field as a tensor on the device of `like`."""
+        return self._tensors[name].to(like.device)
 
 
 def frozen_array(values: Any, dtype: Any) -> np.ndarray[Any, Any]:

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 TEXT = "#010203"  # stands for the colour of the text until the SVG is written
 # Okabe and Ito's colours for all readers; black is the text's colour, and gray replaces yellow, too pale on white.
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", TEXT, "#888888")
-DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)))
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (4, 1.5)),
+    (0, (1, 1)),
+    (0, (8, 1.5)),
+    (0, (4, 1, 1, 1, 1, 1)),
+    (0, (5, 1.5, 1, 1.5)),  # methods of one's own
+)
 _LOOK: Any = {
     "font.size": 9.0,
     "axes.titlesize": 9.5,

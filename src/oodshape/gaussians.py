@@ -1,0 +1,105 @@
+"""Mahalanobis distances of normalised features: MDS++ and RMDS++ (Mueller & Hein, 2025)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.errors import InputError
+from oodshape.evidence import Evidence
+from oodshape.scores import FittedScore, ScoreRecipe
+from oodshape.training import Training
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Clusters(FittedScore):
+    """-min over classes of ||(z / ||z|| - center) A - mean_c||^2."""
+
+    center: NDArray[np.float32]  # [M]
+    whitening: NDArray[np.float32]  # [M, M]
+    means: NDArray[np.float32]  # [classes seen, M], whitened
+
+    def of(self, seen: Evidence) -> Tensor:
+        """Minus the squared distance to the nearest class."""
+        z = (seen.directions - self.tensor("center", seen.features)) @ self.tensor("whitening", seen.features)
+        means = self.tensor("means", z)
+        nearest = (means.square().sum(dim=1) - 2 * z @ means.T).amin(dim=1)
+        return -(nearest + z.square().sum(dim=1))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RelativeClusters(Clusters):
+    """The same plus the squared distance to all images as one Gaussian."""
+
+    background: NDArray[np.float32]  # [M, M]
+
+    def of(self, seen: Evidence) -> Tensor:
+        """Minus the squared distance to the nearest class, relative to the background's."""
+        z = (seen.directions - self.tensor("center", seen.features)) @ self.tensor("background", seen.features)
+        return super().of(seen) + z.square().sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MdsPlus(ScoreRecipe):
+    """-min_c (z' - mu_c)' S^-1 (z' - mu_c) with z' = z / ||z||: MDS++ (Mueller & Hein, 2025).
+
+    mu_c is the mean of the images predicted as c; classes never predicted are no candidates. S is the covariance
+    within classes, shrunk towards its mean variance (OAS; Chen et al., 2010), so that it has an inverse however
+    few the images are. Where every class was predicted once at most it is the covariance of all images.
+    """
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Class sums and the second moment of normalised features."""
+        return frozenset(["counts", "unit_class_sums", "unit_second"])
+
+    def fit(self, train: Training) -> Clusters:
+        """The whitened class means."""
+        center, within, means, _ = self._solved(train)
+        return Clusters(center, within, means)
+
+    def _solved(self, train: Training) -> tuple[Array, Array, Array, Array]:
+        """(center [M], whitening within classes [M, M], whitened means [K, M], scatter of all images [M, M])."""
+        moments = train.moments(self.needs)
+        counts, sums = moments.parts["counts"], moments.parts["unit_class_sums"]
+        second, n = moments.parts["unit_second"], moments.n
+        means, seen = moments.means("unit_class_sums")
+        if n < 2:
+            raise InputError(f"a covariance needs at least 2 training images, got {n}")
+        center = sums.sum(axis=0) / n
+        total = second - n * np.outer(center, center)
+        free = n - int(seen.sum())
+        scatter = second - (means[seen] * counts[seen, None]).T @ means[seen] if free else total
+        whitening = whitened(scatter, free or n - 1)
+        return center, whitening, (means[seen] - center) @ whitening, total
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RmdsPlus(MdsPlus):
+    """MDS++ minus the same with one Gaussian over all images: RMDS++ (Ren et al., 2021; Mueller & Hein, 2025)."""
+
+    def fit(self, train: Training) -> RelativeClusters:
+        """The whitened class means and the background."""
+        center, within, means, total = self._solved(train)
+        return RelativeClusters(center, within, means, whitened(total, train.stats.n - 1))
+
+
+def whitened(scatter: Array, free: int) -> Array:
+    """[M, M] A with A A' = the inverse of the shrunk covariance; `free` degrees of freedom made the scatter."""
+    covariance = scatter / free
+    width = len(covariance)
+    trace, square = float(np.trace(covariance)), float((covariance**2).sum())
+    if not trace > 1e-12:
+        raise InputError("the directions of the training features are all the same: they have no covariance")
+    apart = (free + 1 - 2 / width) * (square - trace**2 / width)
+    share = 1.0 if apart <= 0 else min(1.0, ((1 - 2 / width) * square + trace**2) / apart)
+    shrunk = torch.tensor((1 - share) * covariance + share * trace / width * np.eye(width))
+    lower = torch.linalg.cholesky(shrunk)
+    return np.asarray(torch.linalg.solve_triangular(lower, torch.eye(width).double(), upper=False).T.numpy())
