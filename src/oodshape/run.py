@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -96,12 +96,8 @@ def run(benchmark: Benchmark, options: Options = Options()) -> Results:
     shapes: list[Theta] = []
     weights: dict[str, str] = {}
     for spec in specs:
-        model = _opened(spec, benchmark, sets)
+        model = _extracted(spec, benchmark, sets, options)
         weights[spec.title] = model.classifier.fingerprint
-        for name, images in sets.items():
-            model.features[name] = Features.extract(
-                model.classifier, images, model.preprocessing, cache=options.cache, progress=options.progress
-            )
         train = model.features["train"]
         low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
         for name, method in methods.items():
@@ -122,6 +118,23 @@ def run(benchmark: Benchmark, options: Options = Options()) -> Results:
     }
     said = provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
     return Results(tuple(rows), said, tuple(skipped), tuple(curves), tuple(shapes))
+
+
+def extracted(benchmark: Benchmark, options: Options = Options()) -> Iterator[_Model]:
+    """The networks of the benchmark one by one, each with the features of every set on this machine."""
+    specs = benchmark.chosen(list(options.models))
+    sets, _ = _sets(benchmark, options)
+    for spec in specs:
+        yield _extracted(spec, benchmark, sets, options)
+
+
+def _extracted(spec: ModelSpec, benchmark: Benchmark, sets: Mapping[str, ImageSet], options: Options) -> _Model:
+    model = _opened(spec, benchmark, sets)
+    for name, images in sets.items():
+        model.features[name] = Features.extract(
+            model.classifier, images, model.preprocessing, cache=options.cache, progress=options.progress
+        )
+    return model
 
 
 def _sets(benchmark: Benchmark, options: Options) -> tuple[dict[str, ImageSet], list[tuple[str, str]]]:
