@@ -48,7 +48,10 @@ def shaping_profiles(
     edges, pooled = ours.edges, (inside, ood)
     count = per_interval(ours, pooled, edges)[0]
     middle = torch.tensor((edges[:-1].astype(np.float64) + edges[1:]) / 2).float()[None]
-    curves = {WITHOUT: (ours.theta, None), WITH: (with_ood(train, ood, optfs=optfs).theta, None)}
+    curves: dict[str, tuple[Array, Array | None]] = {
+        WITHOUT: (ours.theta, None),
+        WITH: (with_ood(train, ood, optfs=optfs).theta, None),
+    }
     for name in BY_VALUE:
         try:
             shape = methods[name].shape.fit(Training.of(train))
@@ -56,7 +59,8 @@ def shaping_profiles(
             continue
         curves[name] = (shape.scale(middle, torch.ones_like(middle))[0].numpy(), None)
     for name in BY_VECTOR:
-        curves[name] = per_interval(methods[name].shape.fit(Training.of(train)), pooled, edges)[1:]
+        _, mean, std = per_interval(methods[name].shape.fit(Training.of(train)), pooled, edges)
+        curves[name] = (mean, std)
     limits = {"left": edges[:-1].astype(np.float64), "right": edges[1:].astype(np.float64)}
     parts = [
         DataFrame({"curve": name, **limits, "theta": theta.astype(np.float64), "std": std, "count": count})

@@ -40,7 +40,7 @@ def tune_on_surrogates(
     surrogate: Features,
     methods: Mapping[str, Method] = METHODS,
     *,
-    most: int = 400,
+    most: int = 250,
     seed: int = 0,
 ) -> DataFrame:
     """method, tuned, setting, surrogate_auroc, ood, fpr95, auroc: each rival as given, and tuned on surrogates.

@@ -84,6 +84,7 @@ def _smooth_hinge(margin: Array, width: float) -> tuple[Array, Array]:
 def _minimum(inside: Array, outside: Array, penalty: float, losses: list[Callable[[Array], Any]]) -> Array:
     """[K]: the theta that minimises the mean losses, each loss in turn from where the last one ended."""
     from scipy.optimize import minimize
+    from threadpoolctl import threadpool_limits
 
     if not penalty > 0:
         raise InputError(f"penalty must be positive, got {penalty:g}")
@@ -99,9 +100,10 @@ def _minimum(inside: Array, outside: Array, penalty: float, losses: list[Callabl
         return float(share @ losses + 0.5 * penalty * x[:-1] @ x[:-1]), gradient
 
     x = np.zeros(inside.shape[1] + 1)
-    for loss in losses:
-        options = {"maxiter": 2000, "ftol": 1e-12, "gtol": 1e-8}
-        x = minimize(value, x, args=(loss,), jac=True, method="L-BFGS-B", options=options).x
+    options = {"maxiter": 2000, "ftol": 1e-12, "gtol": 1e-8}
+    with threadpool_limits(1, "blas"):  # products this small take longer on many threads, and sums depend on them
+        for loss in losses:
+            x = minimize(value, x, args=(loss,), jac=True, method="L-BFGS-B", options=options).x
     return np.asarray(x[:-1])
 
 

@@ -49,9 +49,12 @@ _LOOK: Any = {
     "lines.markersize": 3.5,
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), TEXT),
 }
-# names in figures and tables that are no methods: OptFS with other data keeps OptFS's colour, but not its dashes
+# names in figures that are no methods: variants of OptFS (V) have its colour, where both are drawn one of their own
 _VARIANTS: dict[str, tuple[str, Any]] = {
-    "optfs with OOD": (style("optfs-v").color, "-"),
+    "optfs with OOD": ("#882255", "-"),
+    **dict.fromkeys(("real", "gaussian", "uniform", "mean-gap"), (style("optfs-v").color, "-")),
+    "logistic": ("#0072B2", "-"),
+    "hinge": ("#009E73", "-"),
     "ours (V)": (style("optfs-v").color, style("optfs-v").dashes),
     "ours (E)": (style("optfs-e").color, style("optfs-e").dashes),
     "dynamic": ("#009E73", (0, (1, 1))),

@@ -44,15 +44,15 @@ def _dotted(frame: DataFrame, label: Any) -> Figure:
     each = [groups.get_group(name).tolist() for name in labels]
     figure, (axes,) = panels(0.55 + 0.19 * len(labels))
     dots(axes, labels, [float(np.mean(values)) for values in each], each)
-    axes.set(xlabel=f"{AUROC}: mean (dot), each OOD set (mark)", ylabel="variant")
+    axes.set(xlabel=f"{AUROC}; marks: OOD sets", ylabel="variant")
     return figure
 
 
 def draw_validation(frame: DataFrame) -> Figure:
     """AUROC on each OOD set of theta with and without its OOD data."""
     figure, (axes,) = panels(0.85 + 0.22 * len(frame))
-    for place, row in enumerate(frame.itertuples(index=False)):
-        axes.plot([100 * row.auroc_with, 100 * row.auroc_without], [place] * 2, color=PALE, linewidth=0.8)  # type: ignore[operator]
+    for place, pair in enumerate(100 * frame[["auroc_with", "auroc_without"]].to_numpy(float)):
+        axes.plot(pair, [place] * 2, color=PALE, linewidth=0.8)
     without, real = line_style("ours (V)")["color"], line_style("odin")["color"]
     axes.plot(100 * frame["auroc_without"], range(len(frame)), "o", color=without, label="ID data only")
     axes.plot(100 * frame["auroc_with"], range(len(frame)), "D", color=real, fillstyle="none", label="with OOD data")
@@ -67,7 +67,7 @@ def draw_dynamic(frame: DataFrame) -> Figure:
     """theta(z) with the class of the unshaped features, and with classes that may change."""
     figure, (axes,) = panels(2.2)
     for name, part in frame.groupby("curve", sort=False):
-        axes.stairs(part["theta"], _edges(part), label=name, linewidth=1.2, **line_style(str(name)))
+        axes.plot((part["left"] + part["right"]) / 2, part["theta"], label=name, **line_style(str(name)))
     axes.set(xlabel="feature value z", ylabel="θ(z)")
     below(figure, 2)
     return figure
@@ -81,7 +81,7 @@ def draw_intervals(frame: DataFrame) -> Figure:
 def draw_limits(frame: DataFrame) -> Figure:
     """Mean AUROC and FPR95 over the percentiles that limit the intervals."""
     names = [f"{100 * tail:g}" for tail in frame["tail"].unique()]
-    return _swept(frame, "tail", names, "percentile p; the limits are the p and 100 - p percentiles")
+    return _swept(frame, "tail", names, "limits at the percentiles p and 100 - p: p")
 
 
 def _swept(frame: DataFrame, column: str, ticks: list[str], label: str) -> Figure:
@@ -121,7 +121,7 @@ def draw_compatibility(frame: DataFrame) -> Figure:
 def draw_shaping(frame: DataFrame) -> Figure:
     """The eight panels: theta(z) of each method beside the optimal one with OOD data, scaled to fit it."""
     figure, axes = panels(5.6, 4, 2, sharex=True)
-    curves = {name: part for name, part in frame.groupby("curve", sort=False)}
+    curves = dict(list(frame.groupby("curve", sort=False)))
     # the paper's order: element-wise methods left, whole-vector methods right
     for place, (title, name, other) in zip((0, 2, 4, 6, 1, 3, 5, 7), PANELS, strict=True):
         _profile(axes[place], title, curves.get(name), curves[other])
@@ -142,17 +142,17 @@ def _profile(axes: Axes, title: str, curve: DataFrame | None, optimal: DataFrame
     name = str(curve["curve"].iloc[0])
     middle = (curve["left"] + curve["right"]).to_numpy() / 2
     theta, best = curve["theta"].to_numpy(), optimal["theta"].to_numpy()
-    axes.plot(
-        middle, fitted(best, theta, curve["count"].to_numpy()), label="OptFS with OOD", **line_style("optfs with OOD")
-    )
-    axes.plot(middle, theta, **line_style(name) | {"linestyle": "-"})
+    scaled = fitted(best, theta, curve["count"].to_numpy())
+    axes.plot(middle, scaled, label="OptFS with OOD", **line_style("optfs with OOD") | {"linewidth": 0.9})
+    axes.plot(middle, theta, **line_style(name) | {"linestyle": "-", "linewidth": 1.5})
     if curve["std"].notna().any():
         std = curve["std"].to_numpy()
         color = line_style(name)["color"]
         axes.fill_between(middle, theta - std, theta + std, color=color, alpha=0.2, linewidth=0)
-    low, high = np.nanmin(theta), np.nanmax(theta)
-    room = 0.35 * (high - low) or 0.5
-    axes.set_ylim(low - 1.5 * room, high + room)
+    both = np.concatenate([scaled, theta])
+    low, high = min(float(np.nanmin(both)), 0.0), max(float(np.nanmax(both)), 0.0)
+    room = 0.1 * (high - low) or 0.5
+    axes.set_ylim(low - room, high + room)  # the lines decide: the bands may be much wider
 
 
 def fitted(best: Any, theta: Any, count: Any) -> Any:
@@ -204,7 +204,7 @@ def draw_bars(frame: DataFrame) -> Figure:
     figure, (axes,) = panels(0.7 + 0.155 * len(means))
     for place, (name, value) in enumerate(means.items()):
         axes.barh(place, 100 * value, 0.7, color=line_style(str(name))["color"])
-        axes.text(1.5, place, f"{100 * value:.1f}", va="center", fontsize=6, color="white", fontweight="bold")
+        axes.text(101.5, place, f"{100 * value:.1f}", va="center", fontsize=6.5)
     if "optfs-e" in means:
         axes.axvline(100 * means["optfs-e"], **line_style("optfs-e") | {"color": TEXT, "linewidth": 0.9})
     axes.set_yticks(range(len(means)), [str(name) for name in means.index])
@@ -218,10 +218,8 @@ def draw_generalisation(table: DataFrame) -> Figure:
     """A point per method: mean AUROC on ConvNets against that on transformers and MLPs."""
     known = table.dropna()
     figure, (axes,) = panels(3.6)
-    for row in known.itertuples(index=False):
-        name = str(row.method)
-        color = line_style(name)["color"]
-        axes.plot([100 * row.convnets], [100 * row.others], marker(name), color=color, label=name, markersize=5)  # type: ignore[operator]
+    for name, x, y in zip(known["method"], 100 * known["convnets"], 100 * known["others"], strict=True):
+        axes.plot([x], [y], marker(name), color=line_style(name)["color"], label=name, markersize=5)
     axes.set(xlabel=f"ConvNets: mean {AUROC}", ylabel=f"transformers and MLPs: mean {AUROC}")
     if known.empty:
         axes.text(0.5, 0.5, "needs a ConvNet and another network", transform=axes.transAxes, ha="center")
@@ -250,7 +248,3 @@ def draw_tuning(frame: DataFrame) -> Figure:
     axes.set(xlabel=f"mean {AUROC}", ylabel="method")
     below(figure, 3)
     return figure
-
-
-def _edges(part: DataFrame) -> Any:
-    return np.append(part["left"].to_numpy(), part["right"].to_numpy()[-1])

@@ -117,7 +117,7 @@ def print_weights(frame: DataFrame) -> DataFrame:
     sums["weight"] = [f"{m:.4f} ± {s:.4f}" if np.isfinite(m) else "" for m, s in zip(mean, std, strict=True)]
     sums["set"] = sums["set"].str.partition(" ")[0]
     wide = sums.pivot(index=["network", "part", "z"], columns="set", values=["values", "weight"]).reset_index()
-    wide.columns = ["".join((f"{b} " if b else "", a)) for a, b in wide.columns]
+    wide.columns = [f"{column[1]} {column[0]}".strip() for column in wide.columns.to_flat_index()]
     return wide.drop(columns="part").fillna("")
 
 
