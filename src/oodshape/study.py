@@ -52,6 +52,10 @@ def _sets(network: Network) -> tuple[Any, Any, Any]:
     return network.train, network.inside, network.ood
 
 
+def _v_first(frame: DataFrame) -> DataFrame:
+    return frame.sort_values("method", ascending=False, kind="stable")
+
+
 def _dynamic(network: Network) -> DataFrame:
     from pandas import DataFrame, concat
 
@@ -103,13 +107,13 @@ STUDIES: dict[str, Study] = {
     "intervals": Study(
         "Number of intervals K; K = 0 is Energy; means over OOD sets",
         lambda network: analysis.k_sweep(*_sets(network)),
-        lambda frame: by_network(frame, ["method", "k"]),
+        lambda frame: by_network(_v_first(frame), ["method", "k"]),
         draw.draw_intervals,
     ),
     "limits": Study(
         "Limits of the intervals at the p and 100 - p percentiles; means over OOD sets",
         lambda network: analysis.limits_sweep(*_sets(network)),
-        lambda frame: by_network(frame, ["method", "tail"], also=("lower", "upper")),
+        lambda frame: by_network(_v_first(frame), ["method", "tail"], also=("lower", "upper")),
         draw.draw_limits,
     ),
     "compatibility": Study(

@@ -129,7 +129,7 @@ def draw_shaping(frame: DataFrame) -> Figure:
         axes[place].set_xlabel("feature value z")
     for place in (0, 2, 4, 6):
         axes[place].set_ylabel("θ(z)")
-    axes[0].legend(loc="best")
+    below(figure, 1)
     return figure
 
 
@@ -143,7 +143,9 @@ def _profile(axes: Axes, title: str, curve: DataFrame | None, optimal: DataFrame
     middle = (curve["left"] + curve["right"]).to_numpy() / 2
     theta, best = curve["theta"].to_numpy(), optimal["theta"].to_numpy()
     scaled = fitted(best, theta, curve["count"].to_numpy())
-    axes.plot(middle, scaled, label="OptFS with OOD", **line_style("optfs with OOD") | {"linewidth": 0.9})
+    axes.plot(
+        middle, scaled, label="OptFS with OOD data, scaled to fit", **line_style("optfs with OOD") | {"linewidth": 0.9}
+    )
     axes.plot(middle, theta, **line_style(name) | {"linestyle": "-", "linewidth": 1.5})
     if curve["std"].notna().any():
         std = curve["std"].to_numpy()

@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 METRICS = {"fpr95": "FPR95", "auroc": "AUROC"}
+_NAMES = {
+    "norm_ratio": "length b / a",
+    "cosine": "cos(a, b)",
+    "auroc_with": "AUROC with OOD data",
+    "auroc_without": "AUROC ID only",
+    "x": "b along a",
+    "orthogonal": "b across a",
+    "degrees": "angle of a, b",
+    "turned": "angle of a, a - b",
+}
 
 
 def percent(value: float) -> str:
@@ -54,11 +64,11 @@ def _plain(value: Any) -> str:
 
 def listed(frame: DataFrame) -> DataFrame:
     """Every row as it is: AUROC in percent, other numbers with three decimals."""
-    shown = frame.drop(columns="family").copy()
+    shown = frame.drop(columns=["family", "y"], errors="ignore").copy()
     for name in shown.columns:
         if shown[name].dtype.kind == "f":
             shown[name] = shown[name].map(percent if name.startswith("auroc") else number)
-    return shown.rename(columns={"auroc_with": "AUROC with OOD data", "auroc_without": "AUROC ID only"})
+    return shown.rename(columns=_NAMES)
 
 
 def print_changed(frame: DataFrame) -> DataFrame:
@@ -124,11 +134,14 @@ def print_weights(frame: DataFrame) -> DataFrame:
 def print_generalisation(frame: DataFrame) -> DataFrame:
     """Per method: the mean AUROC on each network, on ConvNets and on the others."""
     from oodshape.analysis.compare import generalisation
+    from oodshape.methods import METHODS
 
     means = frame.groupby(["method", "network"], sort=False)["auroc"].mean().unstack("network")
     groups = generalisation(frame.rename(columns={"network": "model"})).set_index("method")
     table = means.join(groups.rename(columns={"convnets": "ConvNets", "others": "transformers and MLPs"}))
-    table = table.loc[list(dict.fromkeys(frame["method"]))]
+    table = table.loc[
+        sorted(table.index, key=lambda name: list(METHODS).index(name) if name in METHODS else len(METHODS))
+    ]
     return table.map(percent).rename_axis("method").reset_index()
 
 
