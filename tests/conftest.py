@@ -54,7 +54,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def real_features(shared: Path) -> list[dict[str, Any]]:
-    """The features of three real networks: name, head, train, id, labels, ood (a dict of sets)."""
+    """The features of three real networks: name, head, train, id, labels, ood and surrogates (dicts of sets)."""
     networks = []
     for folder in sorted((shared / "features").iterdir()):
         sets = {path.stem: np.load(path) for path in folder.glob("*.npz")}
@@ -68,6 +68,7 @@ def real_features(shared: Path) -> list[dict[str, Any]]:
                 "id": inside["features"],
                 "labels": inside["labels"],
                 "ood": {name: data["features"] for name, data in sets.items() if name not in SURROGATES},
+                "surrogates": {name: sets[name]["features"] for name in SURROGATES},
             }
         )
     return networks

@@ -160,6 +160,48 @@ def bench(
 
 
 @app.command()
+def study(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A study, or `all`; an unknown name lists them.")],
+    benchmark: Annotated[
+        str, typer.Option(metavar="NAME|FILE", help="A benchmark that comes with oodshape, or a TOML file.")
+    ] = "digits",
+    features: Annotated[
+        list[Path] | None,
+        typer.Option(help="A network's folder of feature files, or a folder of such folders, in place of a benchmark."),
+    ] = None,
+    models: Annotated[str, typer.Option(help="Only these networks, separated by commas.")] = "",
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most N images of each set, drawn with a fixed seed.")
+    ] = None,
+    surrogates: Annotated[
+        int, typer.Option(min=1, help="How many noise images of a kind to make where the benchmark has none.")
+    ] = 50_000,
+    out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("oodshape-results/studies"),
+    data: Annotated[
+        Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Where features are kept between runs [default: the user's cache folder].")
+    ] = None,
+) -> None:
+    """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
+
+    Each writes a table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG). Folders of feature files hold head.npz
+    (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels); gaussian and
+    uniform are surrogates.
+    """
+    from oodshape.study import chosen, networks, write
+
+    names = chosen(name)
+    found = networks(benchmark, features or [], _words(models), limit, surrogates, data, cache)
+    for network in found:
+        typer.echo(network.describe())
+    for each in names:
+        for path in write(each, found, out):
+            typer.echo(f"wrote {path}")
+
+
+@app.command()
 def methods() -> None:
     """List the methods, what each does, and its settings."""
     from oodshape.describe import method_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
@@ -93,12 +93,8 @@ def run(benchmark: Benchmark, options: Options = Options()) -> Results:
     shapes: list[Theta] = []
     weights: dict[str, str] = {}
     for spec, file in networks:
-        model = _opened(spec, file, benchmark, sets)
+        model = _extracted(spec, file, benchmark, sets, options)
         weights[spec.title] = model.classifier.fingerprint
-        for name, images in sets.items():
-            model.features[name] = Features.extract(
-                model.classifier, images, model.preprocessing, cache=options.cache, progress=options.progress
-            )
         train = model.features["train"]
         low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
         collect(methods, train)
@@ -141,6 +137,25 @@ def _networks(
     if not found:
         raise InputError(f"no network of {benchmark.name} has weights here; {skipped[0][0]} {skipped[0][1]}")
     return found, skipped
+
+
+def extracted(benchmark: Benchmark, options: Options = Options()) -> Iterator[_Model]:
+    """The networks of the benchmark one by one, each with the features of every set on this machine."""
+    networks, _ = _networks(benchmark, options)
+    sets, _ = _sets(benchmark, options)
+    for spec, file in networks:
+        yield _extracted(spec, file, benchmark, sets, options)
+
+
+def _extracted(
+    spec: ModelSpec, file: Path | None, benchmark: Benchmark, sets: Mapping[str, ImageSet], options: Options
+) -> _Model:
+    model = _opened(spec, file, benchmark, sets)
+    for name, images in sets.items():
+        model.features[name] = Features.extract(
+            model.classifier, images, model.preprocessing, cache=options.cache, progress=options.progress
+        )
+    return model
 
 
 def _sets(benchmark: Benchmark, options: Options) -> tuple[dict[str, ImageSet], list[tuple[str, str]]]:
