@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -87,7 +87,7 @@ class Extraction:
         named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype)
         return cache / fingerprint_of(str(FORMAT), *prints.values(), *named)
 
-    @property
+    @cached_property
     def _prints(self) -> dict[str, str]:
         """What identifies the network and the images."""
         # Equal weights do not make equal networks: the text of a module tells strides and activations.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,10 @@ from oodshape.extract import CHUNK, Extraction
 from oodshape.loading import decoded
 from oodshape.model import Classifier
 from oodshape.preprocess import Preprocessing
-from oodshape.progress import progress_bar
+from oodshape.progress import Report, progress_bar
 from oodshape.values import encode
 
+Part = tuple[int, NDArray[np.float32]]  # a row, and the scores from that row on
 BATCH = 64  # images at once: gradients take several times the memory of a forward pass
 
 
@@ -42,10 +43,11 @@ def perturbed_scores(
     With a cache they are written in chunks beside the features of the same images, under a name that changes
     with the fitted method; a later call reads them, one after a crash resumes at the last whole chunk.
     """
+    parts = partial(_parts, detector, classifier, images, preprocessing)
     with progress_bar(f"{images.name} perturbed", len(images), progress) as report:
         if cache is None:
             scores = np.empty(len(images), np.float32)
-            for first, part in _parts(detector, classifier, images, preprocessing, 0):
+            for first, part in parts(0):
                 scores[first : first + len(part)] = part
                 report(first + len(part))
             return torch.from_numpy(scores)
@@ -54,21 +56,26 @@ def perturbed_scores(
         kept = table.load()
         if kept is None:
             with locked(home, partial(report, 0, f"{images.name}: another process is at it")) as lock:
-                if table.load() is None:
-                    first = table.rows() // CHUNK * CHUNK
-                    pending: list[NDArray[np.float32]] = []
-                    for at, part in _parts(detector, classifier, images, preprocessing, first, lock):
-                        pending.append(part)
-                        done = at + len(part)
-                        report(done)
-                        if done - first == CHUNK or done == len(images):
-                            table.put(first, np.concatenate(pending))
-                            first, pending = done, []
-                    table.part.replace(table.path)
+                if table.load() is None:  # that process has not filled it
+                    _fill(table, parts, lock, report)
             kept = table.load()
         if kept is None:
             raise InputError(f"{home} was changed by someone else while it was filled; run it again")
         return torch.from_numpy(np.array(kept, np.float32))
+
+
+def _fill(table: Table, parts: Callable[[int, int], Iterator[Part]], lock: int, report: Report) -> None:
+    """Write the scores that the table lacks, a chunk at a time, and give it its name."""
+    first = table.rows() // CHUNK * CHUNK
+    pending: list[NDArray[np.float32]] = []
+    for at, part in parts(first, lock):
+        pending.append(part)
+        done = at + len(part)
+        report(done)
+        if done - first == CHUNK or done == table.shape[0]:
+            table.put(first, np.concatenate(pending))
+            first, pending = done, []
+    table.part.replace(table.path)
 
 
 def _parts(
@@ -78,8 +85,8 @@ def _parts(
     preprocessing: Preprocessing,
     first: int,
     lock: int | None = None,
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """(row, scores from that row on) for consecutive batches, from row `first` on."""
+) -> Iterator[Part]:
+    """The scores of consecutive batches, from row `first` on."""
     n = len(images)
     batches = [range(start, min(start + BATCH, n)) for start in range(first, n, BATCH)]
     with closing(decoded(images, preprocessing, batches, private=lock)) as decoding:
