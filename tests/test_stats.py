@@ -170,10 +170,12 @@ def test_one_thread_and_two_agree() -> None:
 
 def test_methods_fit_from_statistics_alone() -> None:
     from oodshape import METHODS
+    from oodshape.moments import Moments
 
     data = features(half=True)
     for name, method in METHODS.items():
-        assert method.fit(data.stats, head=data.head) == method.fit(data), name
+        more = Moments.of(data, method.needs) if method.needs else None
+        assert method.fit(data.stats, head=data.head, moments=more) == method.fit(data), name
     with pytest.raises(InputError, match=r"head=\(weight, bias\)"):
         METHODS["dice"].fit(data.stats)
     with pytest.raises(InputError, match="belong to head"):

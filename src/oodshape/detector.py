@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -72,12 +72,14 @@ class Method(Value):
         train: Features | FeatureStats,
         head: Head | tuple[Any, Any] | None = None,
         moments: Moments | None = None,
+        panel: Sequence[Features] = (),
     ) -> Detector:
         """The detector that this recipe gives on ID training data.
 
-        Statistics alone may need the head too, and some methods the `Moments` of the same features.
+        Statistics alone may need the head too, and some methods the `Moments` of the same features. A `panel` of
+        images that no classifier should trust (`surrogates`) is for recipes that choose by it.
         """
-        training = Training.of(train, None if head is None else Head.of(head), moments)
+        training = Training.of(train, None if head is None else Head.of(head), moments, panel)
         if training.maybe_features is not None:
             training.moments(self.needs)  # one pass for all three slots
         return Detector(

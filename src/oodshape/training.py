@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oodshape.errors import InputError
@@ -19,12 +20,19 @@ class Training:
     maybe_head: Head | None = None
     maybe_features: Features | None = None
     maybe_moments: Moments | None = None
+    panel: tuple[Features, ...] = ()  # images that no classifier should trust, to choose by
 
     @classmethod
-    def of(cls, train: Features | FeatureStats, head: Head | None = None, moments: Moments | None = None) -> Training:
+    def of(
+        cls,
+        train: Features | FeatureStats,
+        head: Head | None = None,
+        moments: Moments | None = None,
+        panel: Sequence[Features] = (),
+    ) -> Training:
         """A training set from its features, or from its statistics and the head they belong to."""
         if isinstance(train, Features):
-            return cls(train.stats, train.head, train)
+            return cls(train.stats, train.head, train, panel=tuple(panel))
         if not isinstance(train, FeatureStats):
             raise InputError(f"fit takes Features or FeatureStats, got {type(train).__name__}")
         if head is not None and head.fingerprint != train.head:
@@ -34,7 +42,7 @@ class Training:
                 f"the moments are of {moments.n} images and head {moments.head}, "
                 f"the statistics of {train.n} and {train.head}; collect both over the same features"
             )
-        return cls(train, head, None, moments)
+        return cls(train, head, None, moments, tuple(panel))
 
     @property
     def head(self) -> Head:

@@ -1,0 +1,155 @@
+"""Auto: chooses methods from ID data alone, by images that no classifier should trust, and fuses the best."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.detector import Detector, Method, fit_all
+from oodshape.errors import InputError, check_fraction
+from oodshape.evidence import Evidence
+from oodshape.features import Features
+from oodshape.heads import FittedHead
+from oodshape.metrics import auroc
+from oodshape.scores import FittedScore, ScoreRecipe
+from oodshape.shaping import Shape
+from oodshape.training import Training
+
+FALLBACK = "optfs-e"
+TAIL = 0.1  # the lowest share of ID scores, below which p-values fall exponentially
+FEWEST = 20  # images of the selection part
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Member(FittedScore):
+    """A fitted method inside a fusion, with the ID scores that turn its own into p-values."""
+
+    name: str
+    shape: Shape
+    head: FittedHead
+    scorer: FittedScore
+    reference: NDArray[np.float32]  # scores of the selection part, ascending
+
+    @classmethod
+    def of_detector(cls, name: str, detector: Detector, id_scores: Tensor) -> Member:
+        """The member that a detector becomes."""
+        assert detector.scorer is not None
+        return cls(name, detector.shape, detector.head, detector.scorer, np.sort(id_scores.cpu().numpy()))
+
+    def of(self, seen: Evidence) -> Tensor:
+        """[n]: the method's own scores."""
+        return self.scorer.of(Evidence(seen.batch, self.shape, self.head, self.head.bind(seen.head)))
+
+    def log_p(self, scores: Tensor) -> Tensor:
+        """[n]: log of the smoothed share of ID images with a score as low.
+
+        The share is (1 + #{<= score}) / (n + 1), linear between neighbours; below the lowest tenth it falls
+        exponentially with the mean distance there, so that scores lower than any ID score stay in their order.
+        """
+        ordered, n = self.tensor("reference", scores), len(self.reference)
+        place = torch.searchsorted(ordered, scores.contiguous())
+        low, high = ordered[(place - 1).clamp_min(0)], ordered[place.clamp_max(n - 1)]
+        between = torch.where(high > low, (scores - low) / (high - low).clamp_min(1e-30), 0.0).clamp(0, 1)
+        body = ((place + between).clamp(1, n) / (n + 1)).log()
+        k = int(TAIL * n)
+        limit = ordered[k]
+        reach = (limit - ordered[:k]).mean().clamp_min(1e-12)
+        tail = math.log((k + 1) / (n + 1)) - (limit - scores) / reach
+        return torch.where(scores < limit, tail, body)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fusion(FittedScore):
+    """The summed log p-values of its members (Fisher); the plain score where there is one member only."""
+
+    members: tuple[Member, ...]
+    ranking: tuple[tuple[str, float], ...]  # every candidate with its mean AUROC against the panel, best first
+
+    def of(self, seen: Evidence) -> Tensor:
+        """[n] fused scores."""
+        if len(self.members) == 1:
+            return self.members[0].of(seen)
+        return torch.stack([member.log_p(member.of(seen)) for member in self.members]).sum(dim=0)
+
+    def __str__(self) -> str:
+        """The choice, and how every candidate did against the panel."""
+        chosen = ", ".join(member.name for member in self.members)
+        lines = [f"{name:<16} {100 * value:6.2f}" for name, value in self.ranking]
+        return "\n".join([f"chosen: {chosen}", "AUROC of held-out ID images against the panel:", *lines])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Auto(ScoreRecipe):
+    """The `fuse` candidates that best tell ID images from a panel of images without content, fused by p-values.
+
+    A `share` of the training images is kept from fitting: on it and on the panel the candidates are ranked by
+    AUROC (the mean over the panel's sets), and its scores turn theirs into p-values. The panel is made from ID
+    images (`surrogates.Scrambled`), so no OOD data are used. Without a panel it is OptFS (E), with a warning.
+    """
+
+    candidates: tuple[str, ...] = ()  # rows of METHODS; none: DEFAULT
+    fuse: int = 5
+    share: float = 0.25
+
+    def __post_init__(self) -> None:
+        """Refuse settings that have no meaning."""
+        check_fraction("share", self.share)
+        if self.fuse < 1:
+            raise InputError(f"fuse must be at least 1, got {self.fuse}")
+        object.__setattr__(self, "candidates", tuple(self.candidates))
+
+    def methods(self) -> dict[str, Method]:
+        """The candidates by name."""
+        from oodshape.methods import METHODS
+
+        names = self.candidates or CANDIDATES
+        for name in names:
+            if name not in METHODS:
+                raise InputError(f"no method is called {name!r}; there are {', '.join(METHODS)}")
+        return {name: METHODS[name] for name in names}
+
+    def fit(self, train: Training) -> Fusion:
+        """The fusion of the best candidates."""
+        fitting, selection = split(train.features, self.share)
+        panel = train.panel
+        if not panel:
+            warnings.warn(
+                "auto has no panel to choose by and falls back to OptFS (E); make one from ID images, "
+                "Features.extract(classifier, Scrambled(images), preprocessing), and give fit(train, panel=[...])",
+                stacklevel=3,
+            )
+            detector = Auto(candidates=(FALLBACK,)).methods()[FALLBACK].fit(fitting)
+            return Fusion((Member.of_detector(FALLBACK, detector, detector.score(selection)),), ())
+        detectors = fit_all(self.methods(), fitting)
+        inside = {name: detector.score(selection) for name, detector in detectors.items()}
+        values = {name: _mean_auroc(detectors[name], inside[name], panel) for name in detectors}
+        ranking = sorted(values.items(), key=lambda item: -item[1])
+        chosen = [name for name, _ in ranking[: self.fuse]]
+        members = tuple(Member.of_detector(name, detectors[name], inside[name]) for name in chosen)
+        return Fusion(members, tuple(ranking))
+
+
+def split(train: Features, share: float) -> tuple[Features, Features]:
+    """(fitting part, selection part): the second is every (1 / share)-th image, so that sorted classes stay mixed."""
+    numbers = np.arange(len(train))
+    held_out = np.floor((numbers + 1) * share) > np.floor(numbers * share)
+    if held_out.sum() < FEWEST:
+        raise InputError(
+            f"auto keeps {share:g} of the training images for selection and needs at least {FEWEST} there, "
+            f"got {held_out.sum()} of {len(train)}"
+        )
+    return train[numbers[~held_out]], train[numbers[held_out]]
+
+
+def _mean_auroc(detector: Detector, inside: Tensor, panel: Sequence[Features]) -> float:
+    return float(np.mean([auroc(inside, detector.score(images)) for images in panel]))
+
+
+CANDIDATES = ("energy", "react", "ash-s", "vra-p", "optfs-v", "optfs-e", "gen")
