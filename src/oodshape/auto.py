@@ -23,6 +23,12 @@ from oodshape.shaping import Shape
 from oodshape.training import Training
 
 FALLBACK = "optfs-e"
+# one row per idea: near copies of one score would crowd the others out of a fusion
+CANDIDATES = (
+    *("msp", "mls", "energy", "dice", "react", "ash-s", "vra-p", "optfs-e"),
+    *("gen", "scale", "lts", "ras", "bats", "gradnorm", "klm", "she", "fdbd", "nci"),
+    *("vim", "mds++", "knn", "cadref", "nnguide"),
+)
 TAIL = 0.1  # the lowest share of ID scores, below which p-values fall exponentially
 FEWEST = 20  # images of the selection part
 
@@ -94,7 +100,7 @@ class Auto(ScoreRecipe):
     images (`surrogates.Scrambled`), so no OOD data are used. Without a panel it is OptFS (E), with a warning.
     """
 
-    candidates: tuple[str, ...] = ()  # rows of METHODS; none: DEFAULT
+    candidates: tuple[str, ...] = ()  # rows of METHODS; none: CANDIDATES
     fuse: int = 5
     share: float = 0.25
 
@@ -150,6 +156,3 @@ def split(train: Features, share: float) -> tuple[Features, Features]:
 
 def _mean_auroc(detector: Detector, inside: Tensor, panel: Sequence[Features]) -> float:
     return float(np.mean([auroc(inside, detector.score(images)) for images in panel]))
-
-
-CANDIDATES = ("energy", "react", "ash-s", "vra-p", "optfs-v", "optfs-e", "gen")

@@ -58,8 +58,8 @@ class Vim(ScoreRecipe):
     def fit(self, train: Training) -> VirtualLogit:
         """The residual space and alpha."""
         moments, head, n = train.moments(self.needs), train.head.to("cpu"), train.stats.n
-        # gelsd: the shortest solution, pinv(W) b, at a quarter of pinv's cost
-        solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsd")
+        # gelsy: the shortest solution, pinv(W) b, without singular values
+        solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
         origin = -solved.solution.numpy()
         mixed = np.outer(origin, train.stats.sums)
         scatter = moments.parts["second"] - mixed - mixed.T + n * np.outer(origin, origin)
