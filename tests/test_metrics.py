@@ -230,7 +230,7 @@ def test_counts_of_chosen_indices_equal_scores_of_chosen_indices() -> None:
     rng = np.random.default_rng(1)
     i, j = rng.integers(40, size=(25, 40)), rng.integers(30, size=(25, 30))
     id_ranks, ood_ranks, width = metrics._ranks(a, b)
-    found = metrics._measure(*metrics._curve(id_ranks[i], ood_ranks[j], width))
+    found = metrics._measure(*metrics._curve(id_ranks[i], ood_ranks[j], width), "id")
     for row in range(25):
         one = a[i[row]], b[j[row]]
         expected = fpr_at_tpr(*one), auroc(*one), aupr_in(*one), aupr_out(*one)

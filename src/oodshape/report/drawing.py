@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WIDTH = 3.3  # inches: one column of a paper
 FORMATS = ("svg", "pdf", "png")
-MARKERS = ("o", "s", "^", "D")
+MARKERS = ("o", "s", "^", "D", "v", "P")
 ID_COLOR, OOD_COLOR = "#0072B2", "#D55E00"
 PALE = "#888888"
 _LOOK: Any = {
