@@ -15,6 +15,7 @@ from torch import Tensor
 from oodshape import kernels
 from oodshape.errors import InputError
 from oodshape.shaping import Shape, Shaper
+from oodshape.stats import between
 from oodshape.training import Training
 from oodshape.values import frozen_array
 
@@ -207,7 +208,7 @@ def _exact_quantile(train: Training, q: float) -> float:
         float(np.sort(np.concatenate(found))[rank - start])
         for found, rank, (_, _, start, _) in zip(inside, ranks, bins, strict=True)
     )
-    return a + (b - a) * (place - lower)
+    return between(a, b, place - lower)
 
 
 def _exact_impact(train: Training, grid: Grid) -> Array:

@@ -127,7 +127,7 @@ class FeatureStats:
         place = (self.total - 1) * q
         lower = min(int(place), self.total - 2) if self.total > 1 else 0
         a, b = self._ranked(lower), self._ranked(min(lower + 1, self.total - 1))
-        return float(a + (b - a) * (place - lower))
+        return between(a, b, place - lower)
 
     def _ranked(self, rank: int) -> float:
         """The value of the given rank, counted from 0."""
@@ -182,3 +182,12 @@ class FeatureStats:
         header, arrays = files.load(path, "statistics")
         items: dict[str, Any] = {field.name: header.get(field.name, arrays.get(field.name)) for field in fields(cls)}
         return cls(**items)
+
+
+def between(a: float, b: float, share: float) -> float:
+    """The value a share of the way from a to b, exactly a at 0 and b at 1 (as numpy's quantile).
+
+    >>> between(-9.0, 1e-8, 1.0)
+    1e-08
+    """
+    return float(a + (b - a) * share if share < 0.5 else b - (b - a) * (1 - share))
