@@ -45,7 +45,7 @@ def main() -> int:
     z, head = torch.from_numpy(test._values), train.head
     identity = torch.nn.Identity()
     react = Method(shape=ReAct(q=0.9)).fit(train)
-    dice = ood.DICE(identity, head.weight, head.bias, p=70)
+    dice = ood.DICE(identity, head.weight, head.bias, p=0.7)
     dice.fit_features(torch.from_numpy(train._values), torch.zeros(len(train), dtype=torch.long))
     ash = {
         name: ood.ASH(identity, lambda maps: head.logits(maps.flatten(1)), percentile=0.65, variant=name)

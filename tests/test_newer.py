@@ -255,9 +255,8 @@ def test_pytorch_ood_agrees(torchvision_ops) -> None:
 
     she = theirs.SHE(None, train.head.logits).fit_features(z, train.predictions)
     torch.testing.assert_close(ours(METHODS["she"]), -she.predict_features(rows))
-    unit = torch.nn.functional.normalize
-    knn = theirs.KNN(None).fit_features(unit(z), train.predictions)
-    wanted = -knn.predict_features(unit(rows))[:, 0].float()
+    knn = theirs.KNN(None, k=1).fit_features(z, train.predictions)
+    wanted = -knn.predict_features(rows).float()
     torch.testing.assert_close(ours(Method(score=Knn(k=1))), wanted, rtol=1e-4, atol=1e-4)
     vim = theirs.ViM(None, 20, weight, bias).fit_features(z, train.predictions)
     torch.testing.assert_close(ours(METHODS["vim"]), -vim.predict_features(rows), rtol=1e-4, atol=1e-3)
