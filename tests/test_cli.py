@@ -100,12 +100,9 @@ def test_the_data_list(tmp_path) -> None:
 
 
 def test_tables_and_conventions_on_request(tmp_path) -> None:
-    few = ("bench", "--methods", "msp,energy", "--limit", "30", "--cache", "cache", "--out", "out")
+    few = ("bench", "--methods", "msp", "--limit", "30", "--no-cache", "--out", "out")
     groups = call(*few, "--table", "groups", "--positive", "ood", cwd=tmp_path)
     assert groups.returncode == 0, groups.stderr
     for word in ("ConvNets", "transformers", "MLPs", "OpenOOD's convention", "limit 30"):
         assert word in groups.stdout
     assert "ConvNets" in (tmp_path / "out" / "table.md").read_text()
-    by_ood = call(*few, "--table", "ood", "--models", "ViT", cwd=tmp_path)
-    assert by_ood.stdout.count("OOD detection on") == 1
-    assert "letters" in by_ood.stdout.splitlines()[3]

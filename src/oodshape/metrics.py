@@ -189,7 +189,7 @@ def _aupr(tp: Ints, fp: Ints) -> Floats:
     return np.asarray(twice / (2 * tp[..., -1]))
 
 
-def _measure(tp: Ints, fp: Ints, positive: Positive) -> Floats:
+def _measure(tp: Ints, fp: Ints, positive: Positive = "id") -> Floats:
     """[4, ...] values in the order of Summary's fields."""
     mirror = _mirror(tp, fp)
     side = (tp, fp) if positive == "id" else mirror
