@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape import files
+from oodshape import conformal, files
 from oodshape.errors import InputError, check_fraction
 from oodshape.evidence import Evidence
 from oodshape.features import Features
@@ -89,6 +89,7 @@ class Method(Value):
             fingerprint=training.stats.head,
             n_train=training.stats.n,
             scorer=self.score.fit(training),
+            classes=None if training.maybe_head is None else training.maybe_head.classes,
         )
 
 
@@ -120,6 +121,8 @@ class Detector(Value):
     calibration: NDArray[np.float32] | None = None  # held-out ID scores, ascending
     alpha: float | None = None  # the wanted share of falsely rejected ID images
     scorer: FittedScore | None = None  # None, as in old files: the method's own score, which learns nothing
+    groups: NDArray[np.int32] | None = None  # the predicted class of each held-out image: a threshold per class
+    classes: int | None = None  # how many the head has; None where that is not known, as in old files
 
     def __post_init__(self) -> None:
         """Freeze the calibration scores."""
@@ -129,6 +132,8 @@ class Detector(Value):
             raise InputError(f"{type(self.method.score).__name__} has to be fitted: use Method(...).fit(train)")
         if self.calibration is not None:
             object.__setattr__(self, "calibration", frozen_array(self.calibration, np.float32))
+        if self.groups is not None:
+            object.__setattr__(self, "groups", frozen_array(self.groups, np.int32))
 
     def score(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Tensor:
         """[N] float32 scores, higher = more in-distribution: `score(features)` or `score(classifier, images)`."""
@@ -171,53 +176,77 @@ class Detector(Value):
                 f"{head.fingerprint}; fit it again for this checkpoint"
             )
 
-    def calibrate(self, held_out: Features | Outputs | Any, alpha: float = 0.05) -> Detector:
+    def calibrate(self, held_out: Features | Outputs | Any, alpha: float = 0.05, *, per_class: bool = False) -> Detector:
         """The same detector with a threshold that falsely rejects at most a share alpha of ID images.
 
         `held_out` are ID data, or their scores, that were not used for fitting. The threshold is the
-        floor(alpha (n + 1))-th smallest of the n scores (split conformal).
+        floor(alpha (n + 1))-th smallest of the n scores (split conformal). `per_class` sets one for each
+        predicted class that has enough images, so that the promise holds within it; the others share the one of all.
         """
         check_fraction("alpha", alpha)
-        scores = self.score(held_out) if isinstance(held_out, (Features, Outputs)) else held_out
-        calibrated = replace(
-            self, calibration=np.sort(as_scores(scores, "calibration scores").astype(np.float32)), alpha=alpha
-        )
-        if calibrated._rank() < 1:
-            needed = int(-(-(1 - Fraction(str(alpha))) // Fraction(str(alpha))))
-            raise InputError(
-                f"alpha = {alpha:g} needs at least {needed} held-out images, got {len(calibrated._held_out())}; "
-                "give more images or a larger alpha"
-            )
-        return calibrated
+        data = held_out if isinstance(held_out, (Features, Outputs)) else None
+        scores = as_scores(held_out if data is None else self.score(data), "calibration scores").astype(np.float32)
+        conformal.check_enough(len(scores), alpha)
+        order, groups = np.argsort(scores, kind="stable"), None
+        if per_class:
+            if data is None:
+                raise InputError("thresholds per class need the predicted classes: give calibrate the data, not scores")
+            groups = predicted(data).cpu().numpy()[order].astype(np.int32)
+        classes = self.classes if data is None else data.head.classes
+        return replace(self, calibration=scores[order], alpha=alpha, groups=groups, classes=classes)
 
-    def _held_out(self) -> NDArray[np.float32]:
-        if self.calibration is None:
+    def _held_out(self) -> tuple[NDArray[np.float32], float]:
+        if self.calibration is None or self.alpha is None:
             raise InputError("this detector has no threshold yet: call calibrate(held_out_id_data) first")
-        return self.calibration
-
-    def _rank(self) -> int:
-        return int(Fraction(str(self.alpha)) * (len(self._held_out()) + 1))  # exact: 0.29 * 100 is 29
+        return self.calibration, self.alpha
 
     @property
     def threshold(self) -> float:
-        """The smallest score that is accepted."""
-        return float(self._held_out()[self._rank() - 1])
+        """The smallest score that is accepted, where the predicted class has no threshold of its own."""
+        return conformal.threshold(*self._held_out())
 
-    def p_values(self, scores: Tensor) -> Tensor:
-        """[N] float64: the share of held-out ID images with a score as low, (1 + #{<= score}) / (n + 1)."""
-        held_out = torch.tensor(self._held_out())
-        below = torch.searchsorted(held_out, scores.detach().cpu().float().contiguous(), right=True)
-        return (1.0 + below.double()) / (len(held_out) + 1)
+    @property
+    def thresholds(self) -> Tensor:
+        """[C] float32: the smallest accepted score for each predicted class; all equal unless set per class."""
+        if self.classes is None:
+            raise InputError("the number of classes is not known: calibrate with Features, not with scores")
+        values = torch.full((self.classes,), self.threshold)
+        for label, scores in self.own_scores.items():
+            values[label] = conformal.threshold(scores, self._held_out()[1])
+        return values
+
+    @cached_property
+    def own_scores(self) -> dict[int, NDArray[np.float32]]:
+        """The held-out scores of every predicted class that has a threshold of its own, ascending."""
+        scores, alpha = self._held_out()
+        return {} if self.groups is None else conformal.by_class(scores, self.groups, alpha)
+
+    def p_values(self, scores: Tensor, classes: Tensor | None = None) -> Tensor:
+        """[N] float64: the share of held-out ID images with a score as low, (1 + #{<= score}) / (n + 1).
+
+        With thresholds per class, those of the same predicted class: `classes` [N] says which.
+        """
+        values = conformal.p_values(self._held_out()[0], scores)
+        if self.groups is None:
+            return values
+        if classes is None:
+            raise InputError("this detector has thresholds per class: give p_values(scores, classes)")
+        for label, own in self.own_scores.items():
+            rows = (classes == label).cpu()
+            values[rows] = conformal.p_values(own, scores.cpu()[rows])
+        return values
 
     def decide(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Decision:
         """Class, score, p-value and accepted for each image: `decide(features)` or `decide(classifier, images)`."""
-        threshold = self.threshold
+        limit: float | Tensor = self.threshold
         scores = self.score(data, images)
         if isinstance(data, Classifier):
             assert images is not None  # score has refused it
             data = data(images)
-        classes = data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)
-        return Decision(classes, scores, self.p_values(scores), scores >= threshold)
+        classes = predicted(data)
+        if self.groups is not None:
+            limit = self.thresholds.to(scores.device)[classes.to(scores.device)]
+        return Decision(classes, scores, self.p_values(scores, classes), scores >= limit)
 
     def save(self, path: str | Path) -> None:
         """Write the detector to one safetensors file; no code, no pickle."""
@@ -237,3 +266,8 @@ class Detector(Value):
         if not isinstance(value, cls):
             raise InputError(f"{path} holds a {type(value).__name__}, not a detector")
         return value
+
+
+def predicted(data: Features | Outputs) -> Tensor:
+    """[N] int64: the class that the network itself predicts."""
+    return data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)
