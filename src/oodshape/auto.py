@@ -111,6 +111,11 @@ class Auto(ScoreRecipe):
             raise InputError(f"fuse must be at least 1, got {self.fuse}")
         object.__setattr__(self, "candidates", tuple(self.candidates))
 
+    @property
+    def wants_panel(self) -> bool:
+        """Yes."""
+        return True
+
     def methods(self) -> dict[str, Method]:
         """The candidates by name."""
         from oodshape.methods import METHODS

@@ -67,6 +67,11 @@ class Method(Value):
         """The parts of `Moments` that fitting looks at, beside `FeatureStats`."""
         return self.shape.needs | self.head.needs | self.score.needs
 
+    @property
+    def wants_panel(self) -> bool:
+        """Whether fitting chooses by a panel (`panel.panel_features`)."""
+        return self.score.wants_panel
+
     def fit(
         self,
         train: Features | FeatureStats,
