@@ -89,10 +89,14 @@ class Table:
 class Entry:
     """The folder of one network, preprocessing and data set."""
 
-    def __init__(self, folder: Path, shape: tuple[int, int], classes: int, dtype: str) -> None:
-        """The folder <cache>/<key> for [N, M] features of a network with so many classes."""
+    def __init__(self, folder: Path, shape: tuple[int, int], classes: int, dtype: str, *, gaps: bool = False) -> None:
+        """The folder <cache>/<key> for [N, M] features of a network with so many classes.
+
+        With `gaps`, the prediction -1 marks an image that could not be read.
+        """
         self.folder = folder
         self.classes = classes
+        self.lowest = -1 if gaps else 0
         little = np.dtype(dtype).newbyteorder("<")
         self.features = Table(folder / "features.npy", shape, little)
         self.predictions = Table(folder / "predictions.npy", shape[:1], np.dtype("<i8"))
@@ -100,7 +104,9 @@ class Entry:
     def load(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
         """The features, memory-mapped, and the predictions; None unless all is there and sound."""
         features, predictions = self.features.load(), self.predictions.load()
-        if features is None or predictions is None or predictions.min() < 0 or predictions.max() >= self.classes:
+        if features is None or predictions is None:
+            return None
+        if predictions.min() < self.lowest or predictions.max() >= self.classes:
             return None
         return features, np.array(predictions)
 

@@ -181,7 +181,9 @@ class Detector(Value):
                 f"{head.fingerprint}; fit it again for this checkpoint"
             )
 
-    def calibrate(self, held_out: Features | Outputs | Any, alpha: float = 0.05, *, per_class: bool = False) -> Detector:
+    def calibrate(
+        self, held_out: Features | Outputs | Any, alpha: float = 0.05, *, per_class: bool = False
+    ) -> Detector:
         """The same detector with a threshold that falsely rejects at most a share alpha of ID images.
 
         `held_out` are ID data, or their scores, that were not used for fitting. The threshold is the

@@ -16,6 +16,7 @@ import numpy as np
 import PIL
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 import oodshape
 from oodshape.cache import Entry, keep_note, locked
@@ -45,6 +46,7 @@ class Extraction:
     batch_size: int = 64
     workers: int | None = None
     progress: bool | None = None
+    skip: bool = False  # leave out images that cannot be read, instead of stopping at the first
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work."""
@@ -57,10 +59,25 @@ class Extraction:
         if len(self.images) == 0:
             raise InputError(f"{self.images.name} holds no images")
 
-    def in_memory(self) -> Features:
-        """The features, kept in memory."""
+    def features(self, cache: Path | None) -> Features:
+        """The features of the images: memory-mapped from a folder of the cache, or in memory without one."""
+        return self.readable(cache)[0]
+
+    def readable(self, cache: Path | None) -> tuple[Features, NDArray[np.int64]]:
+        """The features, and the numbers of the images that they are of: with `skip`, of those that can be read."""
+        features, predictions = self._in_memory() if cache is None else self._on_disk(cache)
+        labels, read = self.images.labels, predictions >= 0
+        if not read.any():
+            self._first_image()  # says why
+        if not read.all():  # a copy in memory
+            features, labels, predictions = features[read], labels[read], predictions[read]
+        return Features.from_arrays(features, self.classifier.head, labels, predictions), np.flatnonzero(read)
+
+    def _in_memory(self) -> Batch:
         n, first = len(self.images), 0
         features, predictions = np.empty((0, 0)), np.empty(n, np.int64)
+        if self.skip:
+            self._find_head(None)
         with progress_bar(self.images.name, n, self.progress) as report, closing(self._batches(0)) as batches:
             for part, classes in batches:
                 features = np.empty((n, part.shape[1]), self.dtype) if first == 0 else features
@@ -68,15 +85,13 @@ class Extraction:
                 features[rows], predictions[rows] = part, classes
                 first += len(part)
                 report(first)
-        return Features.from_arrays(features, self.classifier.head, self.images.labels, predictions)
+        return features, predictions
 
-    def on_disk(self, cache: Path) -> Features:
-        """The features, memory-mapped from a folder of the cache that their key names."""
+    def _on_disk(self, cache: Path) -> Batch:
         folder = self.folder(cache)
         head = self.classifier.head
-        entry = Entry(folder, (len(self.images), head.width), head.classes, self.dtype)
-        kept = entry.load() or self._fill(entry, self._prints)
-        return Features.from_arrays(kept[0], head, self.images.labels, kept[1])
+        entry = Entry(folder, (len(self.images), head.width), head.classes, self.dtype, gaps=self.skip)
+        return entry.load() or self._fill(entry, self._prints)
 
     def folder(self, cache: Path) -> Path:
         """The folder of the cache for these features, and for what else comes from these images and this network."""
@@ -128,31 +143,57 @@ class Extraction:
         """Features and predictions from row `first` on; to be closed, since it may have worker processes."""
         n = len(self.images)
         batches = [range(start, min(start + self.batch_size, n)) for start in range(first, n, self.batch_size)]
-        with closing(decoded(self.images, self.preprocessing, batches, self.workers, lock)) as pixels:
-            for rows, batch in zip(batches, pixels, strict=True):
+        decoding = decoded(self.images, self.preprocessing, batches, self.workers, lock, skip=self.skip)
+        with closing(decoding):
+            for rows, batch in zip(batches, decoding, strict=True):
                 where = f"{self.images.name}, images {rows.start} to {rows.stop - 1}"
                 if isinstance(batch, InputError):
                     raise InputError(f"{where}: {batch}")
-                try:
-                    outputs = self.classifier(self.preprocessing.normalize(batch))
-                except InputError as error:
-                    raise InputError(f"{where}: {error}") from None
-                features = outputs.features.cpu()
-                check_finite(features, rows.start)
-                kept = features.to(getattr(torch, self.dtype))
-                if not bool(torch.isfinite(kept).all()):
-                    raise InputError(f'{where}: features up to {features.abs().max():g} need dtype="float32"')
-                yield kept.numpy(), outputs.logits.argmax(dim=1).cpu().numpy()
+                pixels, read = batch
+                if len(read) == len(rows):
+                    yield self._through(pixels, rows.start, where)
+                    continue
+                kept = np.zeros((len(rows), self.classifier.head.width), self.dtype)
+                predictions = np.full(len(rows), -1, np.int64)  # -1: could not be read
+                if read:
+                    places = np.array(read) - rows.start
+                    kept[places], predictions[places] = self._through(pixels, rows.start, where)
+                yield kept, predictions
 
-    def _find_head(self, note: Path) -> None:
+    def _through(self, pixels: NDArray[np.uint8], first: int, where: str) -> Batch:
+        """Features and predictions of one batch."""
+        try:
+            outputs = self.classifier(self.preprocessing.normalize(pixels))
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        features = outputs.features.cpu()
+        check_finite(features, first)
+        kept = features.to(getattr(torch, self.dtype))
+        if not bool(torch.isfinite(kept).all()):
+            raise InputError(f'{where}: features up to {features.abs().max():g} need dtype="float32"')
+        return kept.numpy(), outputs.logits.argmax(dim=1).cpu().numpy()
+
+    def _find_head(self, note: Path | None) -> None:
         """Let the classifier know its head: from the note of an earlier run, else by running one image."""
         classifier = self.classifier
-        if classifier.head_name is None and note.is_file():
+        if classifier.head_name is None and note is not None and note.is_file():
             with suppress(OSError, ValueError):  # the note is damaged: find the head again
                 classifier._name = Classifier(classifier.net, head=note.read_text()).head_name
         if classifier.head_name is None:
-            classifier(self.preprocessing(self.images[0])[None])
-        keep_note(note, str(classifier.head_name))
+            classifier(self._first_image()[None])
+        if note is not None:
+            keep_note(note, str(classifier.head_name))
+
+    def _first_image(self) -> Tensor:
+        """The first image, or the first that can be read."""
+        for row in range(len(self.images)):
+            try:
+                return self.preprocessing(self.images[row])
+            except InputError as error:
+                if not self.skip or row == len(self.images) - 1:
+                    none = f"none of the {len(self.images)} images of {self.images.name} can be read: "
+                    raise InputError(f"{none if self.skip else ''}{error}") from None
+        raise AssertionError("there is at least one image")
 
     def _meta(self, prints: dict[str, str]) -> dict[str, Any]:
         """What the features are, for people who look into the cache."""

@@ -101,7 +101,7 @@ class Features:
         from oodshape.extract import Extraction
 
         extraction = Extraction(classifier, images, preprocessing, dtype, batch_size, workers, progress)
-        return extraction.in_memory() if cache is None else extraction.on_disk(Path(cache))
+        return extraction.features(None if cache is None else Path(cache))
 
     def __len__(self) -> int:
         """The number of images."""

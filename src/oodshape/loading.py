@@ -18,19 +18,33 @@ from oodshape.datasets.base import ArraySet, ImageSet
 from oodshape.errors import InputError
 from oodshape.preprocess import Preprocessing, stacked
 
+Batch = tuple[NDArray[np.uint8], list[int]]  # pixels [n, H, W, C], and the numbers of their rows
+
 
 class Decoder:
-    """Rows -> uint8 [n, H, W, C], or the error that a row gave: as a value it crosses processes unchanged."""
+    """Rows -> their pixels, or the error that a row gave: as a value it crosses processes unchanged.
 
-    def __init__(self, images: ImageSet, preprocessing: Preprocessing) -> None:
+    With `skip`, rows that cannot be read are left out.
+    """
+
+    def __init__(self, images: ImageSet, preprocessing: Preprocessing, *, skip: bool = False) -> None:
         """Decode rows of `images`."""
         self.images = images
         self.preprocessing = preprocessing
+        self.skip = skip
 
-    def __getitem__(self, rows: range) -> NDArray[np.uint8] | InputError:
+    def __getitem__(self, rows: range) -> Batch | InputError:
         """The pixels of some rows."""
+        pixels, read = [], []
+        for row in rows:
+            try:
+                pixels.append(self.preprocessing.pixels(self.images[row]))
+                read.append(row)
+            except InputError as error:
+                if not self.skip:
+                    return error
         try:
-            return stacked([self.preprocessing.pixels(self.images[row]) for row in rows])
+            return stacked(pixels) if pixels else np.empty((0, 1, 1, self.preprocessing.channels), np.uint8), read
         except InputError as error:
             return error
 
@@ -41,14 +55,16 @@ def decoded(
     batches: list[range],
     workers: int | None = None,
     private: int | None = None,
-) -> Generator[NDArray[np.uint8] | InputError, None, None]:
+    *,
+    skip: bool = False,
+) -> Generator[Batch | InputError, None, None]:
     """The decoded batches in their order; with workers, some batches ahead of who reads them.
 
     `private` is an open file that workers must not inherit. Close the generator: that ends the workers.
     """
     workers = default_workers(images, len(batches)) if workers is None else min(workers, len(batches))
     if workers == 0:
-        yield from map(Decoder(images, preprocessing).__getitem__, batches)
+        yield from map(Decoder(images, preprocessing, skip=skip).__getitem__, batches)
         return
     identity = None if private is None else os.fstat(private)
     with warnings.catch_warnings():
@@ -57,7 +73,7 @@ def decoded(
         # More workers than cores were asked for by name.
         warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
         loader: DataLoader[Any] = DataLoader(
-            Decoder(images, preprocessing),  # type: ignore[arg-type]
+            Decoder(images, preprocessing, skip=skip),  # type: ignore[arg-type]
             batch_size=None,
             sampler=batches,
             num_workers=workers,

@@ -90,10 +90,10 @@ def _parts(
     n = len(images)
     batches = [range(start, min(start + BATCH, n)) for start in range(first, n, BATCH)]
     with closing(decoded(images, preprocessing, batches, private=lock)) as decoding:
-        for rows, pixels in zip(batches, decoding, strict=True):
-            if isinstance(pixels, InputError):
-                raise InputError(f"{images.name}, images {rows.start} to {rows.stop - 1}: {pixels}")
-            yield rows.start, detector.score(classifier, preprocessing.normalize(pixels)).cpu().numpy()
+        for rows, batch in zip(batches, decoding, strict=True):
+            if isinstance(batch, InputError):
+                raise InputError(f"{images.name}, images {rows.start} to {rows.stop - 1}: {batch}")
+            yield rows.start, detector.score(classifier, preprocessing.normalize(batch[0])).cpu().numpy()
 
 
 def _identity(detector: Detector) -> str:

@@ -1,4 +1,4 @@
-"""Image files as upright pictures of 8 bits, whatever is in them."""
+"""Image files as pictures of 8 bits, whatever is in them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ import PIL.ImageOps
 from oodshape.errors import InputError
 
 
-def read_image(path: str | Path) -> PIL.Image.Image:
-    """The picture in a file: RGB, 8 bits, turned upright as its EXIF orientation says."""
+def read_image(path: str | Path, *, upright: bool = True) -> PIL.Image.Image:
+    """The picture in a file, the first of several: RGB, 8 bits, turned upright as its EXIF orientation says.
+
+    upright=False leaves it as the camera held it, as the loaders of torchvision and timm do.
+    """
     try:
         with warnings.catch_warnings():
             # An EXIF block that cannot be read says nothing about the pixels.
             warnings.filterwarnings("ignore", module=r"PIL\.TiffImagePlugin")
             with PIL.Image.open(path) as image:
                 image.load()
-                PIL.ImageOps.exif_transpose(image, in_place=True)
+                if upright:
+                    PIL.ImageOps.exif_transpose(image, in_place=True)
                 return in_mode(image, "RGB")
     except PIL.UnidentifiedImageError:
         raise InputError(f"{path} is no image that Pillow can read; remove or replace the file") from None

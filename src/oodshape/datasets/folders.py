@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 import PIL.Image
@@ -17,7 +17,7 @@ from oodshape.datasets.base import fingerprint_of
 from oodshape.datasets.decode import read_image
 from oodshape.errors import InputError
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm")
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".gif")
 
 
 class ImageFiles:
@@ -93,16 +93,7 @@ class ImageList(ImageFiles):
         """Read the list; the set takes its file name unless it is given one."""
         path = Path(path)
         root = path.parent if root is None else Path(root)
-        try:
-            text = path.read_bytes().decode("utf-8-sig", errors="surrogateescape")
-        except OSError as error:
-            raise InputError(f"cannot read the image list {path}: {error.strerror}") from None
-        if path.suffix.lower() == ".csv":
-            pairs = _csv_pairs(path, text)
-        else:
-            pairs = [_pair(line.strip()) for line in text.split("\n") if line.strip()]
-        if not pairs:
-            raise InputError(f"the image list {path} is empty; it needs one path per line, and a label where known")
+        pairs = list(list_pairs(path))
         files = [file for file, _ in pairs]
         missing = [file for file in files if not os.path.isfile(os.path.join(root, file))]
         if missing:
@@ -128,25 +119,38 @@ def _images_below(root: Path, folder: str) -> list[str]:
     return [os.path.normpath(os.path.join(place, file)) for place, files in sorted(found) for file in files]
 
 
-def _pair(line: str) -> tuple[str, int]:
+def list_pairs(path: Path) -> Iterator[tuple[str, int]]:
+    """The paths in a text or CSV list with their labels, -1 where there is none; read line by line."""
+    is_csv, empty = path.suffix.lower() == ".csv", True
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="" if is_csv else "\n") as file:
+            for pair in _csv_pairs(path, file) if is_csv else _text_pairs(file):
+                empty = False
+                yield pair
+    except OSError as error:
+        raise InputError(f"cannot read the image list {path}: {error.strerror}") from None
+    if empty:
+        raise InputError(f"the image list {path} is empty; it needs one path per line, and a label where known")
+
+
+def _text_pairs(file: TextIO) -> Iterator[tuple[str, int]]:
     """A line's path, which may hold spaces, and its label."""
-    match = re.fullmatch(r"(.*\S)\s+([+-]?\d+)", line)
-    return (match[1], _label(match[2])) if match else (line, -1)
+    for line in map(str.strip, file):
+        if match := re.fullmatch(r"(.*\S)\s+([+-]?\d+)", line):
+            yield match[1], _label(match[2])
+        elif line:
+            yield line, -1
 
 
-def _csv_pairs(path: Path, text: str) -> list[tuple[str, int]]:
-    rows = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
-    if text.strip() and "path" not in (rows.fieldnames or ()):
-        raise InputError(
-            f"{path} needs the header path,label (or path), but starts {','.join(rows.fieldnames or ())!r}"
-        )
-    pairs = []
+def _csv_pairs(path: Path, file: TextIO) -> Iterator[tuple[str, int]]:
+    rows = csv.DictReader(file, skipinitialspace=True)
+    if rows.fieldnames and "path" not in rows.fieldnames:
+        raise InputError(f"{path} needs the header path,label (or path), but starts {','.join(rows.fieldnames)!r}")
     for row in rows:
         label = (row.get("label") or "").strip()
         if label and not re.fullmatch(r"[+-]?\d+", label):
             raise InputError(f"{path}, line {rows.line_num}: the label must be a whole number, got {label!r}")
-        pairs.append((row["path"] or "", _label(label or "-1")))
-    return pairs
+        yield row["path"] or "", _label(label or "-1")
 
 
 def _label(digits: str) -> int:
