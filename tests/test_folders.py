@@ -77,7 +77,7 @@ def test_missing_and_empty_folders_say_what_was_looked_for(tmp_path: Path) -> No
     with pytest.raises(InputError, match=r"there is no folder .*nowhere"):
         ImageFolder(tmp_path / "nowhere")
     (tmp_path / "cats").mkdir()
-    (tmp_path / "cats" / "a.gif").touch()
+    (tmp_path / "cats" / "a.svg").touch()
     with pytest.raises(InputError, match=r"no image lies in .* or its subfolders; looked for \.jpg \.jpeg \.png"):
         ImageFolder(tmp_path)
 

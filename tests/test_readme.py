@@ -12,7 +12,7 @@ from PIL import Image
 
 from oodshape import Detector, InputError
 from oodshape.benchmark import Benchmark
-from oodshape.run import _built
+from oodshape.sources import built
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -53,7 +53,7 @@ def test_toml() -> None:
     benchmark = Benchmark.parse(text, where="README", base=Path())
     assert benchmark.models[0].title == "my net"
     with pytest.raises(InputError, match="cannot import 'mypackage.models:guarded_net'"):
-        _built(benchmark.models[0].name)
+        built(benchmark.models[0].name)
 
 
 def test_commands_exist() -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oodshape.detector import Method as Method
     from oodshape.errors import InputError as InputError
     from oodshape.features import Features as Features
+    from oodshape.guard import Guard as Guard
     from oodshape.methods import METHODS as METHODS
     from oodshape.methods import paper_methods as paper_methods
     from oodshape.metrics import auroc as auroc
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 # name -> module; imported when first asked for, so that `import oodshape` takes no time
 _HOMES = {
+    "Guard": "guard",
     "Classifier": "model",
     "ImageFolder": "datasets.folders",
     "ImageList": "datasets.folders",

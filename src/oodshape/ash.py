@@ -33,6 +33,11 @@ class _Ash(Shape, Shaper):
         """Refuse a share outside 0..1."""
         check_fraction("p", self.p, zero=True)
 
+    @property
+    def for_nonnegative(self) -> bool:
+        """Yes: it takes small values for unimportant ones."""
+        return True
+
     def fit(self, train: Training) -> Shape:
         """Itself: nothing is learned."""
         return self

@@ -159,7 +159,7 @@ def locked(folder: Path, waiting: Callable[[], None]) -> Iterator[int]:
         file = (folder / "lock").open("ab")
     with file:
         with _said(folder):
-            _lock(file.fileno(), waiting)
+            lock_file(file.fileno(), waiting)
         yield file.fileno()
 
 
@@ -188,8 +188,8 @@ if sys.platform == "win32":
     import msvcrt
     import time
 
-    def _lock(descriptor: int, waiting: Callable[[], None]) -> None:
-        """Lock an open file, until it is closed or the process ends."""
+    def lock_file(descriptor: int, waiting: Callable[[], None]) -> None:
+        """Lock an open file, until it is closed or the process ends; `waiting` is called before a wait."""
         while True:
             try:
                 return msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -200,8 +200,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _lock(descriptor: int, waiting: Callable[[], None]) -> None:
-        """Lock an open file, until it is closed or the process ends."""
+    def lock_file(descriptor: int, waiting: Callable[[], None]) -> None:
+        """Lock an open file, until it is closed or the process ends; `waiting` is called before a wait."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oodshape.cli_guard import check, fit, inspect, score
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -22,6 +24,10 @@ app = typer.Typer(
     "features of a trained network and gives every image a score: high for images like those it was trained on "
     "(in-distribution, ID), low for others (out-of-distribution, OOD).",
 )
+
+
+for command in (fit, score, inspect, check):
+    app.command()(command)
 
 
 class Table(Enum):

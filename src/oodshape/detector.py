@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +67,11 @@ class Method(Value):
     def needs(self) -> frozenset[str]:
         """The parts of `Moments` that fitting looks at, beside `FeatureStats`."""
         return self.shape.needs | self.head.needs | self.score.needs
+
+    @property
+    def for_nonnegative(self) -> bool:
+        """Whether it is made for features that are never negative, such as those after a ReLU."""
+        return self.shape.for_nonnegative or self.head.for_nonnegative
 
     @property
     def wants_panel(self) -> bool:
@@ -255,24 +261,31 @@ class Detector(Value):
             limit = self.thresholds.to(scores.device)[classes.to(scores.device)]
         return Decision(classes, scores, self.p_values(scores, classes), scores >= limit)
 
-    def save(self, path: str | Path) -> None:
-        """Write the detector to one safetensors file; no code, no pickle."""
+    def save(self, path: str | Path, **more: Any) -> None:
+        """Write the detector to one safetensors file; no code, no pickle. `more` are values kept beside it, by name."""
         tensors: dict[str, NDArray[Any]] = {}
         value = encode(self, tensors, "detector")
-        header = {"method": repr(self.method), "head": self.fingerprint, "value": json.dumps(value)}
+        beside = {name: json.dumps(encode(item, tensors, name)) for name, item in more.items()}
+        header = {"method": repr(self.method), "head": self.fingerprint, "value": json.dumps(value), **beside}
         files.save(path, "detector", header, tensors)
 
     @classmethod
     def load(cls, path: str | Path) -> Detector:
         """The detector that `save` wrote."""
-        header, tensors = files.load(path, "detector")
-        try:
-            value = decode(json.loads(header["value"]), tensors)
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
-            raise InputError(f"{path} is damaged: {error}") from None
+        value = load_value(path, "value")
         if not isinstance(value, cls):
             raise InputError(f"{path} holds a {type(value).__name__}, not a detector")
         return value
+
+
+def load_value(path: str | Path, name: str) -> Any:
+    """What a detector's file holds under a name; None where it does not hold it."""
+    import_module("oodshape.methods")  # makes the types of every method known
+    header, tensors = files.load(path, "detector")
+    try:
+        return decode(json.loads(header.get(name, "null")), tensors)
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
 
 
 def predicted(data: Features | Outputs) -> Tensor:

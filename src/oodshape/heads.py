@@ -74,6 +74,11 @@ class HeadRecipe(Value):
         """The parts of `Moments` that fitting looks at."""
         return frozenset()
 
+    @property
+    def for_nonnegative(self) -> bool:
+        """Whether it is made for features that are never negative, such as those after a ReLU."""
+        return False
+
     def fit(self, train: Training) -> FittedHead:
         """The head that this recipe gives on a training set."""
         raise NotImplementedError

@@ -11,10 +11,10 @@ Report = Callable[..., None]
 
 
 @contextmanager
-def progress_bar(text: str, total: int, show: bool | None = None) -> Iterator[Report]:
+def progress_bar(text: str, total: int | None, show: bool | None = None) -> Iterator[Report]:
     """A function `report(done, text=...)` behind a bar with images/s and time left, on stderr.
 
-    Without a terminal, or with show=False, the function does nothing.
+    A total of None is one that nobody knows. Without a terminal, or with show=False, the function does nothing.
     """
     if show is False or not sys.stderr.isatty():
         yield _nothing

@@ -6,12 +6,11 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from oodshape import zoo
 from oodshape.benchmark import Benchmark, ModelSpec
@@ -27,6 +26,7 @@ from oodshape.model import Classifier
 from oodshape.perturbed import perturbed_scores
 from oodshape.preprocess import Preprocessing
 from oodshape.results import Results, Row, flat, provenance
+from oodshape.sources import built
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,30 +178,20 @@ def _sets(benchmark: Benchmark, options: Options) -> tuple[dict[str, ImageSet], 
 
 def _opened(spec: ModelSpec, weights: Path | None, benchmark: Benchmark, sets: Mapping[str, ImageSet]) -> _Model:
     if ":" in spec.name:
-        net, preprocessing = _built(spec.name)
+        net, own = built(spec.name)
+        if own is None:
+            raise InputError(f"{spec.name}() must return (network, Preprocessing), got {type(net).__name__}")
         if weights is not None:
             from oodshape.zoo.loading import load_weights
 
             load_weights(net, weights)
-        return _Model(spec, spec.family or "ConvNet", Classifier(net), preprocessing, dict(sets))
+        return _Model(spec, spec.family or "ConvNet", Classifier(net), own, dict(sets))
     entry = zoo.model_entry(spec.name)
     way = spec.preprocessing or benchmark.preprocessing
     preprocessing = entry.paper if way == "paper" else entry.native
     return _Model(
         spec, spec.family or entry.family, Classifier(zoo.build(spec.name, weights)), preprocessing, dict(sets)
     )
-
-
-def _built(name: str) -> tuple[nn.Module, Preprocessing]:
-    """What a user's own function gives: a network and its preprocessing."""
-    module, _, function = name.partition(":")
-    try:
-        made = getattr(import_module(module), function)()
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot import {name!r}: {error}") from None
-    if not (isinstance(made, tuple) and isinstance(made[0], nn.Module) and isinstance(made[1], Preprocessing)):
-        raise InputError(f"{name}() must return (network, Preprocessing), got {type(made).__name__}")
-    return made
 
 
 def _compared(

@@ -29,6 +29,11 @@ class Scale(Shape, Shaper):
         """Refuse a share outside 0..1."""
         check_fraction("p", self.p, zero=True)
 
+    @property
+    def for_nonnegative(self) -> bool:
+        """Yes: it takes the sum of the features for their size."""
+        return True
+
     def fit(self, train: Training) -> Scale:
         """Itself: nothing is learned."""
         return self
@@ -49,6 +54,11 @@ class Lts(FittedHead, HeadRecipe):
     def __post_init__(self) -> None:
         """Refuse a share outside 0..1."""
         check_fraction("share", self.share, one=True)
+
+    @property
+    def for_nonnegative(self) -> bool:
+        """Yes: it takes the sum of the positive features for the size of all."""
+        return True
 
     def fit(self, train: Training) -> Lts:
         """Itself: nothing is learned."""

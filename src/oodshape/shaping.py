@@ -41,6 +41,11 @@ class Shaper(Value):
         """The parts of `Moments` that fitting looks at."""
         return frozenset()
 
+    @property
+    def for_nonnegative(self) -> bool:
+        """Whether it is made for features that are never negative, such as those after a ReLU."""
+        return False
+
     def fit(self, train: Training) -> Shape:
         """The shape that this recipe gives on a training set."""
         raise NotImplementedError
@@ -163,6 +168,11 @@ class VraP(Shaper):
         if not self.low < self.high:
             raise InputError(f"low must be less than high, got {self.low:g} and {self.high:g}")
 
+    @property
+    def for_nonnegative(self) -> bool:
+        """Yes: it takes small values for unimportant ones."""
+        return True
+
     def fit(self, train: Training) -> Band:
         """The band."""
         if self.absolute:
@@ -208,6 +218,11 @@ class Product(Shaper):
     def needs(self) -> frozenset[str]:
         """What any of the shapers needs."""
         return frozenset().union(*(shaper.needs for shaper in self.shapers))
+
+    @property
+    def for_nonnegative(self) -> bool:
+        """Whether any factor is."""
+        return any(shaper.for_nonnegative for shaper in self.shapers)
 
     def fit(self, train: Training) -> ProductShape:
         """The product of the fitted shapes."""

@@ -93,7 +93,7 @@ def weights_needed(name: str, folder: Path | None) -> str:
     return f"needs weights ({model_entry(name).weights}); {where}"
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
     """A library's module, imported when the first of its networks is asked for."""
     try:
         return import_module(name)
@@ -105,7 +105,7 @@ def _library(name: str) -> Any:
 
 def _made_by_torchvision(name: str) -> Make:
     def make(classes: int) -> nn.Module:
-        net: nn.Module = getattr(_library("torchvision.models"), name)(num_classes=classes)
+        net: nn.Module = getattr(library("torchvision.models"), name)(num_classes=classes)
         return net
 
     return make
@@ -113,7 +113,7 @@ def _made_by_torchvision(name: str) -> Make:
 
 def _made_by_timm(name: str) -> Make:
     def make(classes: int) -> nn.Module:
-        net: nn.Module = _library("timm").create_model(name, num_classes=classes)
+        net: nn.Module = library("timm").create_model(name, num_classes=classes)
         return net
 
     return make

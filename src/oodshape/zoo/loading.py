@@ -46,6 +46,14 @@ def load_weights(net: nn.Module, path: str | Path) -> None:
     net.load_state_dict({**weights, **kept})
 
 
+def classes_in(net: nn.Module, path: str | Path) -> int | None:
+    """The number of classes of a checkpoint whose last matrix has other rows than the network's; None for the same."""
+    wanted: dict[str, Tensor] = net.state_dict()
+    weights = _renamed(read_weights(path), wanted, path)
+    other = _other_rows(weights, wanted, [name for name in wanted if name in weights])
+    return None if other is None else other[0]
+
+
 def read_weights(path: str | Path) -> dict[str, Tensor]:
     """The tensors of a checkpoint by name, as they are in the file."""
     path = Path(path)
@@ -144,8 +152,16 @@ def _hint(weights: dict[str, Tensor], wanted: dict[str, Tensor], wrong: list[str
     """What most likely went wrong."""
     if matched == 0:
         return "No name is the same: it is a checkpoint of another network, or under another library's names"
-    for name in wrong:
+    other = _other_rows(weights, wanted, wrong)
+    if other is not None:
+        return f"The file has {other[0]} classes, the network {other[1]}: build it with num_classes={other[0]}"
+    return "Build the network that the file was saved from, and its variant"
+
+
+def _other_rows(weights: dict[str, Tensor], wanted: dict[str, Tensor], names: list[str]) -> tuple[int, int] | None:
+    """The rows in the file and in the network of the last matrix whose columns agree and whose rows do not."""
+    for name in reversed(names):
         there, here = weights[name].shape, wanted[name].shape
         if len(there) == len(here) == 2 and there[1] == here[1] and there[0] != here[0]:
-            return f"The file has {there[0]} classes, the network {here[0]}: build it with num_classes={there[0]}"
-    return "Build the network that the file was saved from, and its variant"
+            return int(there[0]), int(here[0])
+    return None
