@@ -166,9 +166,7 @@ def test_colour_images_of_any_size_and_an_archive(digits: Path, tmp_path: Path) 
     torch.manual_seed(0)
     layers = torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
     net = torch.nn.Sequential(*layers, torch.nn.Linear(8, 4)).eval()
-    program = torch.export.export(
-        net, (torch.rand(2, 3, 8, 8),), dynamic_shapes=({0: torch.export.Dim("batch")},)
-    )
+    program = torch.export.export(net, (torch.rand(2, 3, 8, 8),), dynamic_shapes=({0: torch.export.Dim("batch")},))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="No complete tensor found")
         torch.export.save(program, tmp_path / "net.pt2")

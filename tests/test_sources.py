@@ -202,6 +202,8 @@ def test_plain_shapes_are_arithmetic(text: str) -> None:
     assert _is_arithmetic(text)
 
 
-@pytest.mark.parametrize("text", ["open('x')", "S('__import__(1)')", "Symbol.mro()", "[x for x in y]", "lambda: 0", "("])
+@pytest.mark.parametrize(
+    "text", ["open('x')", "S('__import__(1)')", "Symbol.mro()", "[x for x in y]", "lambda: 0", "("]
+)
 def test_anything_else_is_not(text: str) -> None:
     assert not _is_arithmetic(text)

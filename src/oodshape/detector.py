@@ -104,15 +104,17 @@ class Method(Value):
         )
 
 
-def fit_all(methods: Mapping[str, Method], train: Features) -> dict[str, Detector]:
+def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Features] = ()) -> dict[str, Detector]:
     """Every method fitted on the same features, from one pass over them for all that any method needs.
+
+    The `panel` is for those that choose by it.
 
     >>> train = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
     >>> list(fit_all({"plain": Method()}, train))
     ['plain']
     """
     collect(methods, train)
-    return {name: method.fit(train) for name, method in methods.items()}
+    return {name: method.fit(train, panel=panel) for name, method in methods.items()}
 
 
 def collect(methods: Mapping[str, Method], train: Features) -> None:
