@@ -121,6 +121,11 @@ class Auto(ScoreRecipe):
                 raise InputError(f"no method is called {name!r}; there are {', '.join(METHODS)}")
         return {name: METHODS[name] for name in names}
 
+    @property
+    def exportable(self) -> bool:
+        """Whether every candidate is, so that any choice can be."""
+        return all(method.exportable for method in self.methods().values())
+
     def fit(self, train: Training) -> Fusion:
         """The fusion of the best candidates."""
         fitting, selection = split(train.features, self.share)

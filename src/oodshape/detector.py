@@ -67,6 +67,11 @@ class Method(Value):
         """The parts of `Moments` that fitting looks at, beside `FeatureStats`."""
         return self.shape.needs | self.head.needs | self.score.needs
 
+    @property
+    def exportable(self) -> bool:
+        """Whether the fitted detector can go into a graph: `Detector.wrap`, and ONNX."""
+        return all(slot.exportable for slot in (self.perturb, self.shape, self.head, self.score))
+
     def fit(
         self,
         train: Features | FeatureStats,

@@ -74,6 +74,11 @@ class HeadRecipe(Value):
         """The parts of `Moments` that fitting looks at."""
         return frozenset()
 
+    @property
+    def exportable(self) -> bool:
+        """Whether the fitted head can be traced into a graph (`wrap`, ONNX)."""
+        return True
+
     def fit(self, train: Training) -> FittedHead:
         """The head that this recipe gives on a training set."""
         raise NotImplementedError

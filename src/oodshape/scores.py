@@ -34,6 +34,11 @@ class ScoreRecipe(Value):
         """Whether it looks at the features themselves, so that no shape and no other head may stand before it."""
         return True
 
+    @property
+    def exportable(self) -> bool:
+        """Whether the fitted score can be traced into a graph (`wrap`, ONNX)."""
+        return True
+
     def fit(self, train: Training) -> FittedScore:
         """The score that this recipe gives on a training set."""
         raise NotImplementedError
