@@ -88,12 +88,18 @@ class GuardedNet(nn.Module):
 
     def forward(self, images: Tensor, threshold: Tensor | None = None) -> Verdict:
         """The network's logits, and whether to trust them; `threshold` in place of the module's own."""
-        features = self.features(images)
+        return self.judged(self.features(images), threshold)
+
+    def judged(self, features: Tensor, threshold: Tensor | None = None) -> Verdict:
+        """[N, M] features -> (logits, score, accepted)."""
         logits = self.tap.logits(features)
         score = self.score(features, logits)
+        return logits, score, score >= self.limit(logits, threshold)
+
+    def limit(self, logits: Tensor, threshold: Tensor | None = None) -> Tensor:
+        """[1] or [N]: the smallest score that is accepted."""
         limits = self.threshold if threshold is None else threshold
-        limit = limits if limits.shape[0] == 1 else limits.index_select(0, logits.argmax(dim=1))
-        return logits, score, score >= limit
+        return limits if limits.shape[0] == 1 else limits.index_select(0, logits.argmax(dim=1))
 
     def features(self, images: Tensor) -> Tensor:
         """[N, M]: what reaches the head."""
