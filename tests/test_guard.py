@@ -256,8 +256,8 @@ def test_the_check_by_hand(guard: Guard, digits: Path, tmp_path: Path) -> None:
     assert "some letters" in page
     assert "<svg" in page
     assert "http" not in page.replace("http-equiv", "")
+    (tmp_path / "empty.png").touch()
     with pytest.raises(InputError, match="no image of"):
-        (tmp_path / "empty.png").touch()
         guard.check(digits / "test", tmp_path / "empty.png", model=MODEL)
 
 

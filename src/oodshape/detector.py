@@ -6,14 +6,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from oodshape import conformal, files
 from oodshape.errors import InputError, check_fraction
@@ -29,7 +28,8 @@ from oodshape.scores import Energy, FittedScore, ScoreRecipe
 from oodshape.shaping import Identity, Shape, Shaper
 from oodshape.stats import FeatureStats
 from oodshape.training import Training
-from oodshape.values import Value, decode, encode, frozen_array
+from oodshape.values import Value, encode, frozen_array, load_value
+from oodshape.wrap import GuardedNet, wrap
 
 
 class Decision(NamedTuple):
@@ -77,6 +77,11 @@ class Method(Value):
     def wants_panel(self) -> bool:
         """Whether fitting chooses by a panel (`panel.panel_features`)."""
         return self.score.wants_panel
+
+    @property
+    def exportable(self) -> bool:
+        """Whether the fitted detector can go into a graph: `Detector.wrap`, and ONNX."""
+        return all(slot.exportable for slot in (self.perturb, self.shape, self.head, self.score))
 
     def fit(
         self,
@@ -230,6 +235,11 @@ class Detector(Value):
             values[label] = conformal.threshold(scores, self._held_out()[1])
         return values
 
+    @property
+    def limits(self) -> Tensor:
+        """[C] float32, the thresholds, where they are set per class; [1], the threshold, where they are not."""
+        return torch.tensor([self.threshold]) if self.groups is None else self.thresholds
+
     @cached_property
     def own_scores(self) -> dict[int, NDArray[np.float32]]:
         """The held-out scores of every predicted class that has a threshold of its own, ascending."""
@@ -253,15 +263,18 @@ class Detector(Value):
 
     def decide(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Decision:
         """Class, score, p-value and accepted for each image: `decide(features)` or `decide(classifier, images)`."""
-        limit: float | Tensor = self.threshold
+        limits = self.limits
         scores = self.score(data, images)
         if isinstance(data, Classifier):
             assert images is not None  # score has refused it
             data = data(images)
         classes = predicted(data)
-        if self.groups is not None:
-            limit = self.thresholds.to(scores.device)[classes.to(scores.device)]
-        return Decision(classes, scores, self.p_values(scores, classes), scores >= limit)
+        limits = limits if len(limits) == 1 else limits[classes.cpu()]
+        return Decision(classes, scores, self.p_values(scores, classes), scores >= limits.to(scores.device))
+
+    def wrap(self, net: nn.Module | Classifier, head: str | None = None) -> GuardedNet:
+        """A module that runs the network once and gives logits, score and accepted: see `GuardedNet`."""
+        return wrap(net, self, self.limits, head)
 
     def save(self, path: str | Path, **more: Any) -> None:
         """Write the detector to one safetensors file; no code, no pickle. `more` are values kept beside it, by name."""
@@ -278,16 +291,6 @@ class Detector(Value):
         if not isinstance(value, cls):
             raise InputError(f"{path} holds a {type(value).__name__}, not a detector")
         return value
-
-
-def load_value(path: str | Path, name: str) -> Any:
-    """What a detector's file holds under a name; None where it does not hold it."""
-    import_module("oodshape.methods")  # makes the types of every method known
-    header, tensors = files.load(path, "detector")
-    try:
-        return decode(json.loads(header.get(name, "null")), tensors)
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is damaged: {error}") from None
 
 
 def predicted(data: Features | Outputs) -> Tensor:

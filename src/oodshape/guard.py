@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oodshape.conformal import rejected_share
-from oodshape.detector import Detector, load_value
+from oodshape.detector import Detector
 from oodshape.errors import InputError
 from oodshape.inputs import Given
 from oodshape.preprocess import Preprocessing
 from oodshape.sources import Model, Source, open_model
-from oodshape.values import Value
+from oodshape.values import Value, load_value
 
 if TYPE_CHECKING:
     from oodshape.checking import Check

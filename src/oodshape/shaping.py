@@ -46,6 +46,11 @@ class Shaper(Value):
         """Whether it is made for features that are never negative, such as those after a ReLU."""
         return False
 
+    @property
+    def exportable(self) -> bool:
+        """Whether the fitted shape can be traced into a graph (`wrap`, ONNX)."""
+        return True
+
     def fit(self, train: Training) -> Shape:
         """The shape that this recipe gives on a training set."""
         raise NotImplementedError
@@ -223,6 +228,11 @@ class Product(Shaper):
     def for_nonnegative(self) -> bool:
         """Whether any factor is."""
         return any(shaper.for_nonnegative for shaper in self.shapers)
+
+    @property
+    def exportable(self) -> bool:
+        """Whether every shaper is."""
+        return all(shaper.exportable for shaper in self.shapers)
 
     def fit(self, train: Training) -> ProductShape:
         """The product of the fitted shapes."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
 
+from oodshape import files
 from oodshape.errors import InputError
 
 V = TypeVar("V", bound="Value")
@@ -33,6 +37,10 @@ class Value:
     def _items(self) -> list[tuple[str, Any]]:
         fields = dataclasses.fields(cast(Any, self))
         return [(field.name, getattr(self, field.name)) for field in fields]
+
+    def traced(self: V) -> V:
+        """An equal value for a graph: plain torch alone, and no cached tensor shared with this one."""
+        return type(self)(**{name: _traced(value) for name, value in self._items()})
 
     def __eq__(self, other: object) -> bool:
         """Whether both have the same type and equal fields, arrays element by element."""
@@ -105,6 +113,12 @@ def decode(data: Json, tensors: dict[str, np.ndarray[Any, Any]]) -> Any:
     return kind(**fields)
 
 
+def _traced(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_traced(item) for item in value)
+    return value.traced() if isinstance(value, Value) else value
+
+
 def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return np.array_equal(a, b)
@@ -119,3 +133,13 @@ def _hashable(value: Any) -> Any:
 
 def _shown(value: Any) -> str:
     return f"<{value.dtype}{list(value.shape)}>" if isinstance(value, np.ndarray) else repr(value)
+
+
+def load_value(path: str | Path, name: str) -> Any:
+    """What a detector's file holds under a name; None where it does not hold it."""
+    import_module("oodshape.methods")  # makes the types of every method known
+    header, tensors = files.load(path, "detector")
+    try:
+        return decode(json.loads(header.get(name, "null")), tensors)
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
