@@ -49,7 +49,7 @@ def train(net: nn.Module) -> Features:
 
 @pytest.fixture(scope="module")
 def detectors(train: Features) -> dict[str, Detector]:
-    fitted = fit_all({name: METHODS[name] for name in EXPORTABLE}, train)
+    fitted = fit_all({name: METHODS[name] for name in EXPORTABLE}, train, [train[:100]])
     return {name: detector.calibrate(train, alpha=0.2) for name, detector in fitted.items()}
 
 

@@ -66,12 +66,12 @@ class Extraction:
     def readable(self, cache: Path | None) -> tuple[Features, NDArray[np.int64]]:
         """The features, and the numbers of the images that they are of: with `skip`, of those that can be read."""
         features, predictions = self._in_memory() if cache is None else self._on_disk(cache)
-        labels, read = self.images.labels, predictions >= 0
-        if not read.any():
+        read = np.flatnonzero(predictions >= 0)
+        if len(read) == 0:
             self._first_image()  # says why
-        if not read.all():  # a copy in memory
-            features, labels, predictions = features[read], labels[read], predictions[read]
-        return Features.from_arrays(features, self.classifier.head, labels, predictions), np.flatnonzero(read)
+        head, labels = self.classifier.head, self.images.labels
+        kept = Features.from_arrays(features, head, labels, np.maximum(predictions, 0))
+        return kept if len(read) == len(predictions) else kept[read], read
 
     def _in_memory(self) -> Batch:
         n, first = len(self.images), 0
