@@ -79,7 +79,8 @@ def test_wrong_options_are_refused(tmp_path) -> None:
 def test_lists_are_plain_when_piped() -> None:
     methods = call("methods").stdout.splitlines()
     assert len(methods) == 1 + len(oodshape.METHODS)
-    assert all(line.count("\t") == 2 for line in methods)
+    assert all(line.count("\t") == 4 for line in methods)
+    assert all(all(cell for cell in line.split("\t")) for line in methods)
     assert any("OptFS(" in line for line in methods)
     models = call("models").stdout
     assert "digits-convnet\tConvNet\tdigits\t8" in models

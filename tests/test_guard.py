@@ -304,6 +304,17 @@ def test_per_class_guards_say_how_many_have_their_own(digits: Path) -> None:
         assert row.accepted == (np.float32(row.score) >= guard.detector.thresholds[label])
 
 
+def test_exportable_leaves_out_what_cannot_be_exported(digits: Path) -> None:
+    from oodshape import Method
+    from oodshape.auto import Auto
+
+    given = {"images": digits / "train", "calibrate": digits / "val", "exportable": True, "progress": False}
+    with pytest.raises(InputError, match="ash-rand cannot be exported; these can: .*optfs-e"):
+        Guard.fit(MODEL, method="ash-rand", **given)
+    guard = Guard.fit(MODEL, method=Method(score=Auto(candidates=("ash-rand", "energy", "msp"), fuse=3)), **given)
+    assert {name for name, _ in guard.detector.scorer.ranking} == {"energy", "msp"}
+
+
 def test_a_plain_detector_is_no_guard(guard: Guard, tmp_path: Path) -> None:
     guard.detector.save(tmp_path / "d.safetensors")
     with pytest.raises(InputError, match="oodshape fit, or Guard.fit"):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodshape.cli_guard import check, fit, inspect, score
+from oodshape.cli_fit import fit
+from oodshape.cli_score import check, inspect, score
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -217,11 +218,11 @@ def study(
 
 @app.command()
 def methods() -> None:
-    """List the methods, what each does, and its settings."""
+    """List the methods: what each does, what it needs, when it fails, and its settings."""
     from oodshape.describe import method_lines
     from oodshape.report.listing import show_columns
 
-    show_columns(("method", "what it does", "settings"), method_lines(), _console())
+    show_columns(("method", "what it does", "needs", "fails", "settings"), method_lines(), _console())
 
 
 @app.command()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 import oodshape
+from oodshape.auto import Auto
 from oodshape.conformal import check_enough, images_needed
 from oodshape.datasets.base import ImageSet, Subset, limited
 from oodshape.detector import Method
@@ -49,12 +50,13 @@ def fit_guard(
     preprocessing: Preprocessing | None = None,
     names: tuple[str, ...] = (),
     upright: bool = False,
+    exportable: bool = False,
     limit: int | None = None,
     cache: Path | None = None,
     progress: bool | None = None,
 ) -> Guard:
     """`Guard.fit` on an open network."""
-    recipe = _recipe(method)
+    recipe = _recipe(method, exportable)
     preprocessing = preprocessing or prepared(source.native)
     given = GivenImages(images, upright=upright)
     fitting, held = _parts(given, calibrate, alpha, limit)
@@ -86,12 +88,19 @@ def fit_guard(
     return Guard(detector, about)
 
 
-def _recipe(method: str | Method) -> Method:
-    if isinstance(method, Method):
-        return method
-    if method not in METHODS:
+def _recipe(method: str | Method, exportable: bool) -> Method:
+    if isinstance(method, str) and method not in METHODS:
         raise InputError(f"no method is called {method!r}; there are {', '.join(METHODS)}")
-    return METHODS[method]
+    recipe = METHODS[method] if isinstance(method, str) else method
+    if not exportable:
+        return recipe
+    if isinstance(recipe.score, Auto):
+        names = tuple(name for name, candidate in recipe.score.methods().items() if candidate.exportable)
+        recipe = replace(recipe, score=replace(recipe.score, candidates=names))
+    if not recipe.exportable:
+        those = ", ".join(name for name, each in METHODS.items() if each.exportable)
+        raise InputError(f"{method} cannot be exported; these can: {those}")
+    return recipe
 
 
 def _parts(images: GivenImages, calibrate: Given | None, alpha: float, limit: int | None) -> tuple[ImageSet, ImageSet]:

@@ -68,6 +68,7 @@ class Guard(Value):
         weights: str | Path | None = None,
         names: tuple[str, ...] = (),
         upright: bool = False,
+        exportable: bool = False,
         limit: int | None = None,
         cache: str | Path | None = None,
         progress: bool | None = None,
@@ -76,8 +77,9 @@ class Guard(Value):
 
         At most a share `alpha` of images like the `calibrate` ones is rejected; without these the threshold comes
         from a part of the training images that is kept from fitting, and nothing is promised. `model` is a spec
-        (`sources.FORMS`), a torch network or a Classifier; `preprocessing` stands in for the model's own. Images
-        that cannot be read are left out, with a warning.
+        (`sources.FORMS`), a torch network or a Classifier; `preprocessing` stands in for the model's own;
+        `exportable` keeps to methods that can go into an ONNX graph. Images that cannot be read are left out, with a
+        warning.
         """
         from oodshape.fitting import fit_guard
 
@@ -91,6 +93,7 @@ class Guard(Value):
             preprocessing=preprocessing,
             names=names,
             upright=upright,
+            exportable=exportable,
             limit=limit,
             cache=None if cache is None else Path(cache),
             progress=progress,

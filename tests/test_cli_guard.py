@@ -1,0 +1,202 @@
+"""fit, score, inspect and check as a user runs them; in this process, where a new one would tell nothing more."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from folders_of_digits import write_digits, write_odd_files
+from oodshape.cli import main
+
+MODEL = ("--model", "zoo:digits-convnet")
+GUARD = ("--detector", "guard.safetensors", *MODEL)
+
+
+def call(*words: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """The command line with these words."""
+    out, err, before = io.StringIO(), io.StringIO(), os.getcwd()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr("sys.argv", ["oodshape", *words])
+        patch.setattr("sys.stdin", io.StringIO(stdin))
+        os.chdir(cwd)
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        finally:
+            os.chdir(before)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of digits, and a guard fitted on them by the command line."""
+    root = write_digits(tmp_path_factory.mktemp("cli"))
+    words = ("--images", "train", "--calibrate", "val", "--method", "optfs-e", "--no-cache")
+    done = call("fit", *MODEL, *words, "--out", "guard.safetensors", cwd=root)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "at most 5 % are rejected on average" in lines[-2]
+    assert lines[-1] == "guard: guard.safetensors"
+    assert done.stderr == ""
+    return root
+
+
+def test_fit_without_calibration_says_so_everywhere(place: Path) -> None:
+    words = ("--images", "train", "--method", "gen", "--cache", "cache", "--out", "loose.safetensors")
+    done = call("fit", *MODEL, *words, cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "no guarantee: calibrated on training images" in done.stdout
+    assert "--calibrate" in done.stdout
+    assert "no guarantee: calibrated on training images" in call("inspect", "loose.safetensors", cwd=place).stdout
+    said = json.loads(call("fit", *MODEL, *words, "--json", cwd=place).stdout)
+    assert (said["method"], said["held_out"], said["calibration_images"]) == ("gen", False, 80)
+    assert call("fit", *MODEL, *words, "--quiet", cwd=place).stdout == ""
+
+
+def test_fit_auto_says_what_it_chose_and_why(place: Path) -> None:
+    words = ("--images", "train", "--calibrate", "val", "--no-cache", "--out", "auto.safetensors", "--per-class")
+    done = call("fit", *MODEL, *words, cwd=place)
+    assert done.returncode == 0, done.stderr
+    first, second, *_ = done.stdout.splitlines()
+    assert first.startswith("auto chose ")
+    assert second.startswith("why: of ")
+    assert "classes have a threshold of their own" in done.stdout
+
+
+def test_fit_warns_in_one_line_each(place: Path) -> None:
+    names = place / "classes.txt"
+    names.write_text("\n".join(["zero", "one", "two", "three", "four", "five", "six", "seven"]))
+    (place / "list.txt").write_text("\n".join(["nowhere.png", *(str(p) for p in (place / "train").rglob("*.png"))]))
+    words = ("--images", "list.txt", "--method", "ash-s", "--classes", "classes.txt", "--no-cache")
+    done = call("fit", "--model", "zoo:digits-vit", *words, "--out", "warned.safetensors", cwd=place)
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("warning: ") for line in lines)
+    assert "nowhere.png" in lines[0]
+    assert "never negative" in lines[1]
+    assert json.loads(call("inspect", "warned.safetensors", "--json", cwd=place).stdout)["names"][1] == "one"
+
+
+def test_score_to_every_place(place: Path) -> None:
+    done = call("score", *GUARD, "--images", "letters", cwd=place)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert len(rows) == 60
+    assert list(rows[0]) == ["path", "class", "score", "p_value", "accepted", "error"]
+    assert rows[0]["path"] == os.path.join("letters", "0000.png")
+    assert rows[0]["class"].startswith("digit ")
+    assert "60 images:" in done.stderr
+    again = call("score", *GUARD, "--images", "letters/*.png", "--out", "s.csv", "--gallery", "g.html", cwd=place)
+    assert again.returncode == 0, again.stderr
+    assert (place / "s.csv").read_text() == done.stdout
+    assert "wrote g.html" in again.stdout
+    assert (place / "g.html").read_text().count("data:image/jpeg") == 48
+    lines = call("score", *GUARD, "--images", "letters", "--json", "--quiet", cwd=place)
+    assert [json.loads(line)["path"] for line in lines.stdout.splitlines()] == [row["path"] for row in rows]
+    assert lines.stderr == ""
+    piped = call("score", *GUARD, "--images", "-", "--quiet", cwd=place, stdin="letters/0003.png\nletters/0001.png\n")
+    paths = [line.split(",")[0] for line in piped.stdout.splitlines()]
+    assert paths == ["path", "letters/0003.png", "letters/0001.png"]
+
+
+def test_files_that_cannot_be_read_have_rows_and_an_exit_status(place: Path) -> None:
+    expected = write_odd_files(place / "odd")
+    done = call("score", *GUARD, "--images", "odd", "--out", "odd.csv", cwd=place)
+    assert done.returncode == 3
+    assert "3 could not be read; odd" in done.stdout
+    with (place / "odd.csv").open() as file:
+        rows = {Path(row["path"]).name: row for row in csv.DictReader(file)}
+    assert {name: bool(row["error"]) for name, row in rows.items()} == {k: bool(v) for k, v in expected.items()}
+    said = call("score", *GUARD, "--images", "odd", "--out", "odd.jsonl", "--json", cwd=place)
+    assert said.returncode == 3
+    assert json.loads(said.stdout)["unreadable"] == 3
+
+
+def test_a_killed_run_ends_with_the_same_bytes(place: Path) -> None:
+    for i in range(800):
+        Image.open(place / "test" / f"{i % 100:04}.png").save(_made(place / "many") / f"{i:04}.png")
+    words = ("score", *GUARD, "--images", "many", "--batch-size", "8")
+    code = "from oodshape.cli import main; main()"
+    part = place / "killed.csv.part"
+    running = subprocess.Popen([sys.executable, "-c", code, *words, "--out", "killed.csv"], cwd=place)
+    while running.poll() is None and not (part.exists() and part.stat().st_size > 4000):
+        time.sleep(0.005)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert part.exists(), "it ended before it could be killed"
+    done = call(*words, "--out", "killed.csv", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "of them by an earlier run" in done.stdout
+    assert call(*words, "--out", "whole.csv", cwd=place).returncode == 0
+    assert (place / "killed.csv").read_bytes() == (place / "whole.csv").read_bytes()
+    assert not part.exists()
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def test_inspect_is_tidy(place: Path) -> None:
+    lines = call("inspect", "guard.safetensors", cwd=place).stdout.splitlines()
+    words = [line[:14].strip() for line in lines]
+    for word in ("method", "threshold", "promise", "preprocessing", "model", "head", "classes", "made by"):
+        assert word in words
+    said = json.loads(call("inspect", "guard.safetensors", "--json", cwd=place).stdout)
+    assert (said["classes"], said["alpha"], said["held_out"]) == (8, 0.05, True)
+
+
+def test_check_prints_and_draws(place: Path) -> None:
+    words = ("check", *GUARD, "--id", "test", "--ood", "letters", "--ood", "letters/0*.png")
+    done = call(*words, "--out", "check.html", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("softmax") == 3
+    assert "as promised" in done.stdout
+    assert "<svg" in (place / "check.html").read_text()
+    said = json.loads(call(*words, "--json", cwd=place).stdout)
+    assert len(said["sets"]) == 6
+    assert said["promised"][0] <= said["rejected_id"] <= said["promised"][1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("fit", *MODEL, "--images", "nowhere", "--out", "g"), "there is no file or folder nowhere"),
+        (("fit", *MODEL, "--images", "train", "--out", "no/g"), "the folder no does not exist"),
+        (("fit", "--model", "resnet", "--images", "train", "--out", "g"), "'resnet' names no model; a model is timm:"),
+        (("fit", *MODEL, "--images", "train", "--method", "magic", "--out", "g"), "no method is called 'magic'"),
+        (("fit", *MODEL, "--images", "train", "--alpha", "5", "--out", "g"), "did you mean 0.05?"),
+        (("fit", *MODEL, "--images", "train", "--calibrate", "train", "--out", "g"), "are training images too"),
+        (("fit", *MODEL, "--images", "train", "--mean", "a", "--out", "g"), "--mean takes numbers"),
+        (("score", *GUARD, "--images", "nowhere"), "there is no file or folder nowhere"),
+        (("score", *GUARD, "--images", "test", "--out", "s.xls"), "must end in .csv, .jsonl or .parquet"),
+        (("score", *GUARD, "--images", "test", "--resize", "20"), "was fitted with the preprocessing"),
+        (
+            ("score", "--detector", "guard.safetensors", "--model", "zoo:digits-vit", "--images", "test"),
+            "fitted for the network zoo:digits-convnet",
+        ),
+        (("inspect", "nothing.safetensors"), "there is no file nothing.safetensors"),
+        (("check", *GUARD, "--id", "test", "--ood", "nowhere"), "there is no file or folder nowhere"),
+    ],
+)
+def test_mistakes_are_one_line(words: tuple[str, ...], message: str, place: Path) -> None:
+    before = sorted(place.iterdir())
+    done = call(*words, cwd=place)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert sorted(place.iterdir()) == before
