@@ -30,7 +30,7 @@ CANDIDATES = (
     *("vim", "mds++", "knn", "cadref", "nnguide"),
 )
 TAIL = 0.1  # the lowest share of ID scores, below which p-values fall exponentially
-FEWEST = 20  # images of the selection part
+FEWEST = 10  # images of the selection part: the lowest tenth must hold one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,7 +88,8 @@ class Fusion(FittedScore):
         """The choice, and how every candidate did against the panel."""
         chosen = ", ".join(member.name for member in self.members)
         lines = [f"{name:<16} {100 * value:6.2f}" for name, value in self.ranking]
-        return "\n".join([f"chosen: {chosen}", "AUROC of held-out ID images against the panel:", *lines])
+        said = ["AUROC (%) of held-out ID images against the panel:"] if lines else []
+        return "\n".join([f"chosen: {chosen}", *said, *lines])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,6 +112,11 @@ class Auto(ScoreRecipe):
             raise InputError(f"fuse must be at least 1, got {self.fuse}")
         object.__setattr__(self, "candidates", tuple(self.candidates))
 
+    @property
+    def wants_panel(self) -> bool:
+        """Yes."""
+        return True
+
     def methods(self) -> dict[str, Method]:
         """The candidates by name."""
         from oodshape.methods import METHODS
@@ -124,18 +130,11 @@ class Auto(ScoreRecipe):
     def fit(self, train: Training) -> Fusion:
         """The fusion of the best candidates."""
         fitting, selection = split(train.features, self.share)
-        panel = train.panel
-        if not panel:
-            warnings.warn(
-                "auto has no panel to choose by and falls back to OptFS (E); make one from ID images, "
-                "Features.extract(classifier, Scrambled(images), preprocessing), and give fit(train, panel=[...])",
-                stacklevel=3,
-            )
-            detector = Auto(candidates=(FALLBACK,)).methods()[FALLBACK].fit(fitting)
-            return Fusion((Member.of_detector(FALLBACK, detector, detector.score(selection)),), ())
+        if not train.panel or len(selection) < FEWEST:
+            return _fallback(train.features, self.share, len(selection) if train.panel else None)
         detectors = fit_all(self.methods(), fitting)
         inside = {name: detector.score(selection) for name, detector in detectors.items()}
-        values = {name: _mean_auroc(detectors[name], inside[name], panel) for name in detectors}
+        values = {name: _mean_auroc(detectors[name], inside[name], train.panel) for name in detectors}
         ranking = sorted(values.items(), key=lambda item: -item[1])
         chosen = [name for name, _ in ranking[: self.fuse]]
         members = tuple(Member.of_detector(name, detectors[name], inside[name]) for name in chosen)
@@ -146,12 +145,25 @@ def split(train: Features, share: float) -> tuple[Features, Features]:
     """(fitting part, selection part): the second is every (1 / share)-th image, so that sorted classes stay mixed."""
     numbers = np.arange(len(train))
     held_out = np.floor((numbers + 1) * share) > np.floor(numbers * share)
-    if held_out.sum() < FEWEST:
-        raise InputError(
-            f"auto keeps {share:g} of the training images for selection and needs at least {FEWEST} there, "
-            f"got {held_out.sum()} of {len(train)}"
-        )
+    if not held_out.any():
+        raise InputError(f"a share of {share:g} of {len(train)} training images is none; auto needs some to select by")
     return train[numbers[~held_out]], train[numbers[held_out]]
+
+
+def _fallback(train: Features, share: float, held_out: int | None) -> Fusion:
+    """OptFS (E) on all images, and a warning that says why."""
+    from oodshape.methods import METHODS
+
+    why = (
+        "has no panel to choose by; make one from ID images, panel_features(classifier, images, preprocessing), and "
+        "give fit(train, panel=...)"
+        if held_out is None
+        else f"keeps {share:g} of the training images to choose by and needs at least {FEWEST} there, "
+        f"got {held_out} of {len(train)}; give more images"
+    )
+    warnings.warn(f"auto {why}. It falls back to OptFS (E).", stacklevel=4)
+    detector = METHODS[FALLBACK].fit(train)
+    return Fusion((Member.of_detector(FALLBACK, detector, detector.score(train)),), ())
 
 
 def _mean_auroc(detector: Detector, inside: Tensor, panel: Sequence[Features]) -> float:

@@ -148,7 +148,7 @@ STUDIES: dict[str, Study] = {
     ),
     "generalisation": Study(
         "Generalisation: mean AUROC per method on each network, on ConvNets, and on transformers and MLPs",
-        lambda network: analysis.every_method(*_sets(network), network.methods),
+        lambda network: analysis.every_method(*_sets(network), network.methods, network.panel),
         print_generalisation,
         draw.draw_bars,
         lambda frame: draw.draw_generalisation(analysis.generalisation(frame.rename(columns={"network": "model"}))),
