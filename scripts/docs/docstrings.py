@@ -11,15 +11,10 @@ EXAMPLE = re.compile(r"^>>> .*?(?=\n\n|\Z)", flags=re.DOTALL | re.MULTILINE)
 
 
 def as_markdown(docstring: str) -> str:
-    """The docstring with doctests fenced and brackets and asterisks of the prose escaped.
+    """The docstring with doctests fenced, and brackets and asterisks of the prose escaped.
 
-    >>> print(as_markdown("[N]: a * b\\n\\n>>> 1 + 1\\n2"))
-    \\[N\\]: a \\* b
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
+    >>> as_markdown("[N]: a * b\\n\\n>>> 1 + 1\\n2").splitlines()
+    ['\\\\[N\\\\]: a \\\\* b', '', '```pycon', '>>> 1 + 1', '2', '```']
     """
     parts, last = [], 0
     for found in EXAMPLE.finditer(docstring):

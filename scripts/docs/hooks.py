@@ -1,4 +1,4 @@
-"""What mkdocs calls while it builds the site: generated parts, inline figures, formulas as MathML, the nav's folders."""
+"""What mkdocs calls while it builds: generated parts, inline figures, formulas as MathML, the nav's folders."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import pages
 from latex2mathml.converter import convert
 
+import pages
 from oodshape.methods import METHODS
 
 FIGURE = re.compile(r"!\[([^\]]*)\]\(([^)]+\.svg)\)")

@@ -180,8 +180,8 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
         f'`METHODS["{name}"]`: {SENTENCES[name]}.\n\nFills {filled}. Fitting needs: {needs(method)}.',
         words.strip(),
         f'## Picture\n\n<div class="figures" markdown="1">\n\n{pictures}\n\n</div>\n\n{drawn_words}',
-        "## Measured\n\nPercent, means over OOD sets; the digits are the embedded benchmark, the others are described in "
-        f"[studies](../studies.md).\n\n{measured_table(name, docs)}",
+        "## Measured\n\nPercent, means over OOD sets; the digits are the embedded benchmark, the others are described "
+        f"in [studies](../studies.md).\n\n{measured_table(name, docs)}",
         f"## Settings\n\n{settings_table(name)}",
         f"## Try it\n\n```python\n{snippet(name)}\n```",
     ]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from lean import svg
 
+from lean import svg
 from oodshape.analysis.profiles import per_interval
 from oodshape.curves import Curve, Theta
 from oodshape.detector import Detector
