@@ -96,7 +96,7 @@ def test_a_page_per_method(page: str) -> None:
     heads = re.findall(r"^##? (.*)$", written, flags=re.MULTILINE)
     assert heads[1:] == ["Formula", "When it works", "When it fails", "Reference"]
     shown = text(page)
-    assert SENTENCES[name] in shown
+    assert f'`METHODS["{name}"]` fills' in shown
     for figure in re.findall(r"\]\((\.\./img/[^)]+)\)", shown):
         assert (DOCS / "methods" / figure).is_file()
     assert (f"{pages.page_name(name)}-theta.svg" in shown) == ("shape" in pages.slots(METHODS[name]))
@@ -105,7 +105,9 @@ def test_a_page_per_method(page: str) -> None:
 def test_every_method_is_listed_and_measured() -> None:
     assert {page for page in WRITTEN if page.startswith("methods/")} == {*METHOD_PAGES, "methods/index.md"}
     table = text("methods/index.md")
-    assert all(f"]({page.removeprefix('methods/')})" in table for page in METHOD_PAGES)
+    for page, name in METHOD_PAGES.items():
+        assert f"[{name}]({page.removeprefix('methods/')})" in table
+        assert SENTENCES[name] in table
     digits = [row for row in json.loads((DOCS / "methods" / "measured.json").read_text()) if not row["real"]]
     assert [row["network"] for row in digits] == ["ConvNet", "ViT", "MLP-Mixer"]
     for row in digits:

@@ -28,7 +28,7 @@ MORE = {
 }
 
 
-def svg(size: tuple[float, float], label: str, paint: Callable[..., None], columns: int = 1) -> str:
+def svg(size: tuple[float, float], label: str, paint: Callable[[Axes], None]) -> str:
     """The axes that `paint` has drawn into, as an SVG string with a label for screen readers; the size in inches."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -36,11 +36,10 @@ def svg(size: tuple[float, float], label: str, paint: Callable[..., None], colum
     text = io.StringIO()
     with look(), rc_context(MORE):
         figure = Figure(figsize=size, layout="constrained")
-        axes: list[Axes] = list(figure.subplots(1, columns, squeeze=False).ravel())
-        paint(*axes)
-        for each in axes:
-            for artist in each.findobj():
-                artist.set_clip_on(False)
+        axes = figure.add_subplot()
+        paint(axes)
+        for artist in axes.findobj():
+            artist.set_clip_on(False)
         figure.savefig(text, format="svg", transparent=True)
     return lean(text.getvalue(), label)
 

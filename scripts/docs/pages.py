@@ -177,7 +177,7 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
     pictures = "\n".join(drawn)
     parts = [
         title,
-        f'`METHODS["{name}"]`: {SENTENCES[name]}.\n\nFills {filled}. Fitting needs: {needs(method)}.',
+        f'`METHODS["{name}"]` fills {filled}. Fitting needs: {needs(method)}.',
         words.strip(),
         f'## Picture\n\n<div class="figures" markdown="1">\n\n{pictures}\n\n</div>\n\n{drawn_words}',
         "## Measured\n\nPercent, means over OOD sets; the digits are the embedded benchmark, the others are described "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +113,7 @@ def impacts(network: Network, edges: Any) -> Mapping[str, Any]:
 
 
 def idea(network: Network) -> dict[str, str]:
-    """The three pictures by name."""
+    """The three pictures by name, the last in two parts."""
     network = only(network, "textures")
     edges = OptFS(k=40).fit(Training.of(network.train)).edges
 
@@ -128,14 +128,17 @@ def idea(network: Network) -> dict[str, str]:
 
     fitted = {name: METHODS[name].fit(network.train) for name in ("energy", "react", "bfact", "vra-p", "optfs-e")}
 
-    def paint_scores(*panels: Axes) -> None:
-        for axes, name in zip(panels, ("energy", "optfs-e"), strict=True):
+    def paint_scores(name: str) -> Callable[[Axes], None]:
+        def paint(axes: Axes) -> None:
             pair = scores(fitted[name], network)
             _histogram(axes, name, pair, fitted[name].calibrate(pair[0], alpha=0.05).threshold)
             axes.set_title(f"{name}: AUROC {100 * auroc(*pair):.1f} %")
 
+        return paint
+
     return {
         "idea-impact": svg((5.2, 2.8), "Mean impact on the max logit by feature value, ID and OOD", paint_impacts),
         "idea-shapes": shaping([theta_of(name, d.shape, network) for name, d in fitted.items() if name != "energy"]),
-        "idea-scores": svg((7.0, 2.5), "Scores before and after shaping, with the threshold", paint_scores, columns=2),
+        "idea-before": svg((4.2, 2.4), "Scores without shaping, with the threshold", paint_scores("energy")),
+        "idea-after": svg((4.2, 2.4), "Scores of shaped features, with the threshold", paint_scores("optfs-e")),
     }
