@@ -102,7 +102,7 @@ class Auto(ScoreRecipe):
     """
 
     candidates: tuple[str, ...] = ()  # rows of METHODS; none: CANDIDATES
-    fuse: int = 5
+    fuse: int = 7
     share: float = 0.25
 
     def __post_init__(self) -> None:

@@ -46,6 +46,15 @@ class Network:
             raise InputError(f"{self.name} has no {SURROGATES[0]} surrogates to tune on")
         return self.surrogates[SURROGATES[0]]
 
+    def chosen_by(self) -> tuple[Features, ...]:
+        """The panel, or an error that says what is missing."""
+        if not self.panel:
+            raise InputError(
+                f"{self.name} has no panel: put {PANEL}.npz, the features of scrambled ID images, beside its "
+                f"features, or --panel DIR with DIR/{self.name}/{PANEL}.npz"
+            )
+        return self.panel
+
     def describe(self) -> str:
         """The sizes of all sets in a line."""
         sets = {"train": self.train, "ID test": self.inside, **self.ood}
