@@ -146,8 +146,9 @@ def snippet(name: str) -> str:
         "from oodshape.zoo import build",
         "",
         'classifier, sets = Classifier(build("digits-convnet")), digits_sets()',
-        'names = ("train", "test", "photos")',
-        "train, test, photos = (Features.extract(classifier, sets[name], DIGITS) for name in names)",
+        'train = Features.extract(classifier, sets["train"], DIGITS)',
+        'test = Features.extract(classifier, sets["test"], DIGITS)',
+        'photos = Features.extract(classifier, sets["photos"], DIGITS)',
     ]
     if method.wants_panel:
         lines.insert(2, "from oodshape.panel import panel_features")
