@@ -28,20 +28,29 @@ MORE = {
 }
 
 
-def svg(size: tuple[float, float], label: str, paint: Callable[[Axes], None]) -> str:
-    """The axes that `paint` has drawn into, as an SVG string with a label for screen readers; the size in inches."""
+def svg(size: tuple[float, float], label: str, *paints: Callable[[Axes], None], columns: int = 1) -> str:
+    """Axes that `paints` have drawn into, as an SVG string with a label for screen readers; the size in inches."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     text = io.StringIO()
     with look(), rc_context(MORE):
         figure = Figure(figsize=size, layout="constrained")
-        axes = figure.add_subplot()
-        paint(axes)
-        for artist in axes.findobj():
-            artist.set_clip_on(False)
+        grid = figure.subplots(len(paints) // columns, columns, squeeze=False)
+        for axes, paint in zip(grid.flat, paints, strict=True):
+            paint(axes)
+            for artist in axes.findobj():
+                artist.set_clip_on(False)
         figure.savefig(text, format="svg", transparent=True)
     return lean(text.getvalue(), label)
+
+
+def on_paper(drawn: str) -> str:
+    """The figure with dark words on a white ground, for places that give it no colour."""
+    start = drawn.index(">") + 1
+    return (drawn[:start] + '<rect width="100%" height="100%" fill="#fff"/>' + drawn[start:]).replace(
+        "currentColor", "#222"
+    )
 
 
 def lean(drawn: str, label: str) -> str:

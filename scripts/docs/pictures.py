@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from lean import svg
+from lean import on_paper, svg
 from oodshape.analysis.profiles import per_interval
 from oodshape.curves import Curve, Theta
 from oodshape.detector import Detector
@@ -89,19 +90,20 @@ def _histogram(axes: Axes, name: str, pair: tuple[Any, Any], threshold: float | 
 def shaping(curves: Sequence[Theta]) -> str:
     """An SVG of theta(z) of some methods."""
     names = ", ".join(curve.method for curve in curves)
+    height = 2.4 if len(curves) == 1 else 3.0
+    return svg((4.2, height), f"Shaping function of {names}", lambda axes: _shaping(axes, curves))
 
-    def paint(axes: Axes) -> None:
-        axes.axhline(1.0, color=TEXT, linewidth=0.8, linestyle=":")
-        axes.axhline(0.0, color=TEXT, linewidth=0.5)
-        for curve, color in zip(curves, APART, strict=False):
-            look = line_style(curve.method)["color"] if len(curves) == 1 else color
-            axes.plot(curve.z, curve.theta, label=curve.method, color=look)
-        axes.set(xlabel="feature value z", ylabel="θ(z) = f(z) / z")
-        axes.margins(x=0)
-        if len(curves) > 1:
-            axes.legend()
 
-    return svg((4.2, 2.4 if len(curves) == 1 else 3.0), f"Shaping function of {names}", paint)
+def _shaping(axes: Axes, curves: Sequence[Theta]) -> None:
+    axes.axhline(1.0, color=TEXT, linewidth=0.8, linestyle=":")
+    axes.axhline(0.0, color=TEXT, linewidth=0.5)
+    for curve, color in zip(curves, APART, strict=False):
+        look = line_style(curve.method)["color"] if len(curves) == 1 else color
+        axes.plot(curve.z, curve.theta, label=curve.method, color=look)
+    axes.set(xlabel="feature value z", ylabel="θ(z) = f(z) / z")
+    axes.margins(x=0)
+    if len(curves) > 1:
+        axes.legend()
 
 
 def impacts(network: Network, edges: Any) -> Mapping[str, Any]:
@@ -113,9 +115,11 @@ def impacts(network: Network, edges: Any) -> Mapping[str, Any]:
 
 
 def idea(network: Network) -> dict[str, str]:
-    """The three pictures by name, the last in two parts."""
+    """The three pictures by name, the last in two parts; and all of them on one sheet of paper, `readme`."""
     network = only(network, "textures")
     edges = OptFS(k=40).fit(Training.of(network.train)).edges
+    fitted = {name: METHODS[name].fit(network.train) for name in ("energy", "react", "bfact", "vra-p", "optfs-e")}
+    curves = [theta_of(name, detector.shape, network) for name, detector in fitted.items() if name != "energy"]
 
     def paint_impacts(axes: Axes) -> None:
         axes.axhline(0.0, color=TEXT, linewidth=0.5)
@@ -126,19 +130,17 @@ def idea(network: Network) -> dict[str, str]:
         axes.margins(x=0)
         axes.legend()
 
-    fitted = {name: METHODS[name].fit(network.train) for name in ("energy", "react", "bfact", "vra-p", "optfs-e")}
+    def paint_scores(axes: Axes, name: str) -> None:
+        pair = scores(fitted[name], network)
+        _histogram(axes, name, pair, fitted[name].calibrate(pair[0], alpha=0.05).threshold)
+        axes.set_title(f"{name}: AUROC {100 * auroc(*pair):.1f} %")
 
-    def paint_scores(name: str) -> Callable[[Axes], None]:
-        def paint(axes: Axes) -> None:
-            pair = scores(fitted[name], network)
-            _histogram(axes, name, pair, fitted[name].calibrate(pair[0], alpha=0.05).threshold)
-            axes.set_title(f"{name}: AUROC {100 * auroc(*pair):.1f} %")
-
-        return paint
-
+    before, after = partial(paint_scores, name="energy"), partial(paint_scores, name="optfs-e")
+    sheet = (paint_impacts, lambda axes: _shaping(axes, curves), before, after)
     return {
         "idea-impact": svg((5.2, 2.8), "Mean impact on the max logit by feature value, ID and OOD", paint_impacts),
-        "idea-shapes": shaping([theta_of(name, d.shape, network) for name, d in fitted.items() if name != "energy"]),
-        "idea-before": svg((4.2, 2.4), "Scores without shaping, with the threshold", paint_scores("energy")),
-        "idea-after": svg((4.2, 2.4), "Scores of shaped features, with the threshold", paint_scores("optfs-e")),
+        "idea-shapes": shaping(curves),
+        "idea-before": svg((4.2, 2.4), "Scores without shaping, with the threshold", before),
+        "idea-after": svg((4.2, 2.4), "Scores of shaped features, with the threshold", after),
+        "readme": on_paper(svg((8.4, 5.0), "Impact by feature value, shaping functions, scores", *sheet, columns=2)),
     }
