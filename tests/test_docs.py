@@ -19,16 +19,19 @@ import torch
 import typer
 
 import oodshape.digits
+from oodshape.analysis.networks import from_benchmark
+from oodshape.benchmark import Benchmark
 from oodshape.cli import app
 from oodshape.describe import SENTENCES
 from oodshape.features import Features
 from oodshape.methods import METHODS
+from oodshape.run import Options
 from test_readme import folders  # noqa: F401  (a fixture)
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-sys.path.insert(0, str(ROOT / "scripts" / "docs"))
-pages = importlib.import_module("pages")
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "docs")]
+pages, maker = importlib.import_module("pages"), importlib.import_module("make_docs_figures")
 
 WRITTEN = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 OPTIONAL = ("onnx", "onnxruntime", "onnxscript", "timm", "torchvision", "pyarrow", "fastapi")
@@ -113,6 +116,16 @@ def test_every_method_is_listed_and_measured() -> None:
     assert [row["network"] for row in digits] == ["ConvNet", "ViT", "MLP-Mixer"]
     for row in digits:
         assert row["methods"].keys() == METHODS.keys()
+
+
+def test_measurements_are_those_of_this_code() -> None:
+    """Digits, ConvNet; else: python scripts/make_docs_figures.py."""
+    (network,) = from_benchmark(Benchmark.load("digits"), Options(models=("ConvNet",), cache=None, progress=False))
+    (now,) = maker.measure([network], real=False)
+    kept = json.loads((DOCS / "methods" / "measured.json").read_text())[0]
+    assert kept["ood"] == now["ood"]
+    for name, (fpr, area) in now["methods"].items():
+        assert kept["methods"][name] == [pytest.approx(fpr, abs=1.0), pytest.approx(area, abs=0.3)], name
 
 
 def test_needs_and_settings_are_those_of_the_recipe() -> None:
