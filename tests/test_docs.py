@@ -22,7 +22,7 @@ import oodshape.digits
 from oodshape.analysis.networks import from_benchmark
 from oodshape.benchmark import Benchmark
 from oodshape.cli import app
-from oodshape.describe import SENTENCES
+from oodshape.describe import method_lines
 from oodshape.features import Features
 from oodshape.methods import METHODS
 from oodshape.run import Options
@@ -109,9 +109,10 @@ def test_a_page_per_method(page: str) -> None:
 def test_every_method_is_listed_and_measured() -> None:
     assert {page for page in WRITTEN if page.startswith("methods/")} == {*METHOD_PAGES, "methods/index.md"}
     table = text("methods/index.md")
-    for page, name in METHOD_PAGES.items():
+    for (page, name), (same, sentence, *_) in zip(METHOD_PAGES.items(), method_lines(), strict=True):
+        assert name == same
         assert f"[{name}]({page.removeprefix('methods/')})" in table
-        assert SENTENCES[name] in table
+        assert sentence in table
     digits = [row for row in json.loads((DOCS / "methods" / "measured.json").read_text()) if not row["real"]]
     assert [row["network"] for row in digits] == ["ConvNet", "ViT", "MLP-Mixer"]
     for row in digits:

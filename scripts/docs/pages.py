@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import oodshape
-from oodshape.describe import SENTENCES
+from oodshape.describe import method_lines
 from oodshape.detector import Method
 from oodshape.heads import FittedHead
 from oodshape.methods import METHODS, paper_methods
@@ -191,10 +191,10 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
 
 def methods_table() -> str:
     """Every method with its slots, needs and sentence."""
-    rows = []
+    rows, sentences = [], {name: sentence for name, sentence, *_ in method_lines()}
     for name, method in METHODS.items():
         filled = ", ".join(f"{slot}: {piece}" for slot, piece in slots(method).items())
-        rows.append([f"[{name}]({page_name(name)}.md)", filled, needs(method), SENTENCES[name]])
+        rows.append([f"[{name}]({page_name(name)}.md)", filled, needs(method), sentences[name]])
     return _table(["method", "slots", "fitting needs", "in a sentence"], rows)
 
 
