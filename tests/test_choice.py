@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
 from data import arrays, features, panel
-from oodshape import METHODS, Features, Method, auroc
+from oodshape import METHODS, Auto, Classifier, Features, Method, auroc, panel_features, zoo
 from oodshape.analysis import choice, regret
-from oodshape.auto import Auto
+from oodshape.analysis.networks import from_folder
+from oodshape.datasets.cifar import cifar
 from oodshape.methods import NEWER
 from oodshape.report.choice import print_choice
 
@@ -85,3 +88,19 @@ def test_regret_is_what_was_missed(frame: pd.DataFrame) -> None:
         table.loc["near", "best_all"],
         pytest.approx(100 * table.loc["near", "auroc_best_all"], abs=0.006),
     )
+
+
+def test_auto_on_a_real_network(shared: Path) -> None:
+    """On the CIFAR-10 DenseNet the choice is not behind the best method of the paper in hindsight."""
+    network = from_folder(shared / "features" / "cifar10_densenet101")
+    entry = zoo.model_entry("cifar10-densenet101")
+    classifier = Classifier(zoo.build(entry.name, shared / "weights" / "densenet101_cifar10.safetensors"))
+    images = cifar(shared / "data" / "cifar10", train=True)
+    scrambled = panel_features(classifier, images, entry.native, size=100, progress=False)
+    names = [name for name, method in METHODS.items() if name not in NEWER and not method.wants_panel]
+    methods = {name: METHODS[name] for name in names}
+    table = regret(choice(network.train, network.inside, network.ood, scrambled, methods).assign(network="net"))
+    mean = table.set_index("ood").loc["mean"]
+    assert mean["auroc_best_paper"] > 0.94
+    assert mean["regret_auto_paper"] < 0.005
+    assert mean["rank_paper"] > 0.8

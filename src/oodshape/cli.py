@@ -184,6 +184,10 @@ def study(
     data: Annotated[
         Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")
     ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(envvar="OODSHAPE_WEIGHTS", help="The folder that holds weights, NETWORK.safetensors or .pth."),
+    ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Where features are kept between runs [default: the user's cache folder].")
     ] = None,
@@ -197,7 +201,7 @@ def study(
     from oodshape.study import chosen, networks, possible, write
 
     names = chosen(name)
-    found = networks(benchmark, features or [], _words(models), limit, surrogates, data, cache, panel)
+    found = networks(benchmark, features or [], _words(models), limit, surrogates, data, cache, panel, weights)
     for network in found:
         typer.echo(network.describe())
     can = possible(names, found) if name == "all" else names

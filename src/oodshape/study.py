@@ -195,6 +195,7 @@ def networks(
     data: Path | None = None,
     cache: Path | None = None,
     panel: Path | None = None,
+    weights: Path | None = None,
 ) -> list[Network]:
     """The networks that studies look at: from folders of feature files where any is given, else from a benchmark."""
     if features:
@@ -203,7 +204,7 @@ def networks(
         if missing:
             raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")
         return [network for network in found if not models or network.name in models]
-    options = Options(models=models, limit=limit, data=data, cache=cache or default_cache())
+    options = Options(models=models, limit=limit, data=data, weights=weights, cache=cache or default_cache())
     return list(from_benchmark(Benchmark.load(benchmark), options, surrogates))
 
 
