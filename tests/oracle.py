@@ -311,7 +311,7 @@ def naive_cadref(train, z, weight, bias):
         c = _class(row, weight, bias)
         errors = (row - _mean_of(c, rows, train)) / np.abs(row).sum()
         along = sum(abs(e) for e, w in zip(errors, weight[c], strict=True) if e * w > 0)
-        against = sum(abs(e) for e, w in zip(errors, weight[c], strict=True) if e * w <= 0)
+        against = sum(abs(e) for e, w in zip(errors, weight[c], strict=True) if e * w < 0)
         scores.append(-(along * usual / _energy(_logits(row, weight, bias)) + against))
     return scores
 

@@ -11,7 +11,9 @@ import torch
 from oodshape import METHODS, Classifier, Features, InputError, auroc, fpr_at_tpr, zoo
 from oodshape.bench import FILES, bench_files
 from oodshape.benchmark import Benchmark, ModelSpec, OodSpec
+from oodshape.datasets.base import limited
 from oodshape.datasets.sources import open_source
+from oodshape.panel import panel_features
 from oodshape.perturb import Odin
 from oodshape.preprocess import DIGITS
 from oodshape.run import Options, run
@@ -48,15 +50,37 @@ def test_each_network_sees_each_image_once(digits: Benchmark, monkeypatch: pytes
     monkeypatch.setattr(SmallNet, "forward", lambda self, x: seen.append(len(x)) or forward(self, x))
     options = replace(FEW, methods=(), cache=tmp_path)
     first = run(digits, options)
-    assert sorted(seen) == [1, 1] + 8 * [60]  # two probes find the head, then one pass over each set
+    assert sorted(seen) == [1, 1] + 9 * [60]  # two probes find the head, then one pass over each set and the panel
     seen.clear()
     second = run(digits, options)
     assert sum(seen) <= 2  # at most the probe that finds the head
-    # ViM's decomposition may differ in the last bits between two runs; every other figure is the same
-    clean = [[replace(row, seconds=0.0) for row in results.rows if row.method != "vim"] for results in (first, second)]
+    # ViM's decomposition, which auto may fuse, can differ in the last bits between two runs; nothing else does
+    loose = ("vim", "auto")
+    clean = [[replace(row, seconds=0.0) for row in part.rows if row.method not in loose] for part in (first, second)]
     assert clean[0] == clean[1]
-    vims = [[row.auroc for row in results.rows if row.method == "vim"] for results in (first, second)]
+    vims = [[row.auroc for row in part.rows if row.method in loose] for part in (first, second)]
     assert vims[0] == pytest.approx(vims[1], abs=0.005)
+
+
+def test_the_panel_is_made_only_where_a_method_wants_it(digits: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
+    from oodshape import run as module
+
+    made: list[int] = []
+    make = module.panel_features
+    monkeypatch.setattr(module, "panel_features", lambda *args, **named: made.append(1) or make(*args, **named))
+    run(digits, FEW)
+    assert made == []
+    results = run(digits, replace(FEW, methods=("auto",), limit=200))
+    assert made == [1]
+    images = open_source("digits:train", digits.base)
+    classifier = Classifier(zoo.build("digits-vit"))
+    kept = limited(images, 200, 0)
+    train = Features.extract(classifier, kept, DIGITS)
+    detector = METHODS["auto"].fit(train, panel=panel_features(classifier, kept, DIGITS))
+    sets = {name: limited(open_source(f"digits:{name}", digits.base), 200, 0) for name in ("test", "letters")}
+    scores = [detector.score(Features.extract(classifier, part, DIGITS)) for part in sets.values()]
+    (row,) = (row for row in results.rows if row.ood == "letters")
+    assert row.auroc == pytest.approx(auroc(*scores), abs=1e-3)
 
 
 def test_limit_is_seeded_and_said(digits: Benchmark) -> None:

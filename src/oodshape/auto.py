@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.detector import Detector, Method, fit_all
+from oodshape.detector import Detector, Method, collect
 from oodshape.errors import InputError, check_fraction
 from oodshape.evidence import Evidence
 from oodshape.features import Features
@@ -30,7 +29,7 @@ CANDIDATES = (
     *("vim", "mds++", "knn", "cadref", "nnguide"),
 )
 TAIL = 0.1  # the lowest share of ID scores, below which p-values fall exponentially
-FEWEST = 20  # images of the selection part
+FEWEST = 10  # images of the selection part: the lowest tenth must hold one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,7 +87,8 @@ class Fusion(FittedScore):
         """The choice, and how every candidate did against the panel."""
         chosen = ", ".join(member.name for member in self.members)
         lines = [f"{name:<16} {100 * value:6.2f}" for name, value in self.ranking]
-        return "\n".join([f"chosen: {chosen}", "AUROC of held-out ID images against the panel:", *lines])
+        said = ["AUROC (%) of held-out ID images against the panel:"] if lines else []
+        return "\n".join([f"chosen: {chosen}", *said, *lines])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,11 +97,12 @@ class Auto(ScoreRecipe):
 
     A `share` of the training images is kept from fitting: on it and on the panel the candidates are ranked by
     AUROC (the mean over the panel's sets), and its scores turn theirs into p-values. The panel is made from ID
-    images (`surrogates.Scrambled`), so no OOD data are used. Without a panel it is OptFS (E), with a warning.
+    images (`surrogates.Scrambled`), so no OOD data are used. Without a panel it is OptFS (E), with a warning; a
+    candidate that refuses the features is left out.
     """
 
     candidates: tuple[str, ...] = ()  # rows of METHODS; none: CANDIDATES
-    fuse: int = 5
+    fuse: int = 7
     share: float = 0.25
 
     def __post_init__(self) -> None:
@@ -110,6 +111,11 @@ class Auto(ScoreRecipe):
         if self.fuse < 1:
             raise InputError(f"fuse must be at least 1, got {self.fuse}")
         object.__setattr__(self, "candidates", tuple(self.candidates))
+
+    @property
+    def wants_panel(self) -> bool:
+        """Yes."""
+        return True
 
     def methods(self) -> dict[str, Method]:
         """The candidates by name."""
@@ -124,35 +130,53 @@ class Auto(ScoreRecipe):
     def fit(self, train: Training) -> Fusion:
         """The fusion of the best candidates."""
         fitting, selection = split(train.features, self.share)
-        panel = train.panel
-        if not panel:
-            warnings.warn(
-                "auto has no panel to choose by and falls back to OptFS (E); make one from ID images, "
-                "Features.extract(classifier, Scrambled(images), preprocessing), and give fit(train, panel=[...])",
-                stacklevel=3,
-            )
-            detector = Auto(candidates=(FALLBACK,)).methods()[FALLBACK].fit(fitting)
-            return Fusion((Member.of_detector(FALLBACK, detector, detector.score(selection)),), ())
-        detectors = fit_all(self.methods(), fitting)
-        inside = {name: detector.score(selection) for name, detector in detectors.items()}
-        values = {name: _mean_auroc(detectors[name], inside[name], panel) for name in detectors}
+        if not train.panel or len(selection) < FEWEST:
+            return _fallback(train.features, self.share, len(selection) if train.panel else None)
+        for images in train.panel:
+            if images.head.fingerprint != fitting.head.fingerprint:
+                raise InputError(
+                    f"the panel comes from head {images.head.fingerprint}, the training images from head "
+                    f"{fitting.head.fingerprint}; extract both through the same classifier"
+                )
+        methods = self.methods()
+        collect(methods, fitting)
+        members: dict[str, Member] = {}
+        values: dict[str, float] = {}
+        for name, method in methods.items():
+            try:
+                detector = method.fit(fitting)
+                inside = detector.score(selection)
+                value = float(np.mean([auroc(inside, detector.score(images)) for images in train.panel]))
+            except InputError as error:  # a candidate that does not suit these features is no choice
+                refused = error
+                continue
+            members[name], values[name] = Member.of_detector(name, detector, inside), value
+        if not members:
+            raise refused
         ranking = sorted(values.items(), key=lambda item: -item[1])
-        chosen = [name for name, _ in ranking[: self.fuse]]
-        members = tuple(Member.of_detector(name, detectors[name], inside[name]) for name in chosen)
-        return Fusion(members, tuple(ranking))
+        return Fusion(tuple(members[name] for name, _ in ranking[: self.fuse]), tuple(ranking))
 
 
 def split(train: Features, share: float) -> tuple[Features, Features]:
     """(fitting part, selection part): the second is every (1 / share)-th image, so that sorted classes stay mixed."""
     numbers = np.arange(len(train))
     held_out = np.floor((numbers + 1) * share) > np.floor(numbers * share)
-    if held_out.sum() < FEWEST:
-        raise InputError(
-            f"auto keeps {share:g} of the training images for selection and needs at least {FEWEST} there, "
-            f"got {held_out.sum()} of {len(train)}"
-        )
+    if not held_out.any():
+        raise InputError(f"a share of {share:g} of {len(train)} training images is none; auto needs some to select by")
     return train[numbers[~held_out]], train[numbers[held_out]]
 
 
-def _mean_auroc(detector: Detector, inside: Tensor, panel: Sequence[Features]) -> float:
-    return float(np.mean([auroc(inside, detector.score(images)) for images in panel]))
+def _fallback(train: Features, share: float, held_out: int | None) -> Fusion:
+    """OptFS (E) on all images, and a warning that says why."""
+    from oodshape.methods import METHODS
+
+    why = (
+        "has no panel to choose by; make one from ID images, panel_features(classifier, images, preprocessing), and "
+        "give fit(train, panel=...)"
+        if held_out is None
+        else f"keeps {share:g} of the training images to choose by and needs at least {FEWEST} there, "
+        f"got {held_out} of {len(train)}; give more images"
+    )
+    warnings.warn(f"auto {why}. It falls back to OptFS (E).", stacklevel=4)
+    detector = METHODS[FALLBACK].fit(train)
+    return Fusion((Member.of_detector(FALLBACK, detector, detector.score(train)),), ())

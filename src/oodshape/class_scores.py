@@ -115,9 +115,8 @@ class DecoupledError(RelativeError):
     def of(self, seen: Evidence) -> Tensor:
         """Minus the errors, those along the weights scaled by how low the energy is."""
         errors = self.errors(seen)
-        along = errors * seen.head.weight[seen.classes] > 0
-        positive = (errors.abs() * along).sum(dim=1)
-        negative = (errors.abs() * ~along).sum(dim=1)
+        along = errors * seen.head.weight[seen.classes].sign()  # a weight of 0 has no side, as in the authors' code
+        positive, negative = along.clamp_min(0).sum(dim=1), -along.clamp_max(0).sum(dim=1)
         ratio = torch.logsumexp(seen.logits, dim=1) / self.energy if self.energy > 0 else torch.ones_like(positive)
         return -(positive / ratio.clamp_min(LEAST_RATIO) + negative)
 
@@ -129,6 +128,7 @@ LEAST_RATIO = 0.01  # of an energy to the mean one: near 0 and below, the quotie
 class CadRef(ScoreRecipe):
     """CARef with errors split by the sign of w_c, those along it divided by the energy (CADRef; Ling et al., 2025).
 
+    The authors' E+ / energy + E- / mean energy, times the mean energy: the same order, numbers near those of CARef.
     Where the mean energy of the training set is not positive it cannot divide, and nothing is scaled.
     """
 

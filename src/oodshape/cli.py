@@ -169,6 +169,10 @@ def study(
         list[Path] | None,
         typer.Option(help="A network's folder of feature files, or a folder of such folders, in place of a benchmark."),
     ] = None,
+    panel: Annotated[
+        Path | None,
+        typer.Option(help="With --features: a folder with NETWORK/scrambled.npz, where they are not beside the rest."),
+    ] = None,
     models: Annotated[str, typer.Option(help="Only these networks, separated by commas.")] = "",
     limit: Annotated[
         int | None, typer.Option(min=1, help="At most N images of each set, drawn with a fixed seed.")
@@ -180,6 +184,10 @@ def study(
     data: Annotated[
         Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")
     ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(envvar="OODSHAPE_WEIGHTS", help="The folder that holds weights, NETWORK.safetensors or .pth."),
+    ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Where features are kept between runs [default: the user's cache folder].")
     ] = None,
@@ -188,15 +196,19 @@ def study(
 
     Each writes a table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG). Folders of feature files hold head.npz
     (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels); gaussian and
-    uniform are surrogates.
+    uniform are surrogates; scrambled is the panel that `auto` chooses by.
     """
-    from oodshape.study import chosen, networks, write
+    from oodshape.study import chosen, networks, possible, write
 
     names = chosen(name)
-    found = networks(benchmark, features or [], _words(models), limit, surrogates, data, cache)
+    found = networks(benchmark, features or [], _words(models), limit, surrogates, data, cache, panel, weights)
     for network in found:
         typer.echo(network.describe())
+    can = possible(names, found) if name == "all" else names
     for each in names:
+        if each not in can:
+            typer.echo(f"skipped {each}: a network has no panel (scrambled.npz)")
+    for each in can:
         for path in write(each, found, out):
             typer.echo(f"wrote {path}")
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +68,11 @@ class Method(Value):
         """The parts of `Moments` that fitting looks at, beside `FeatureStats`."""
         return self.shape.needs | self.head.needs | self.score.needs
 
+    @property
+    def wants_panel(self) -> bool:
+        """Whether fitting chooses by a panel (`panel.panel_features`)."""
+        return self.score.wants_panel
+
     def fit(
         self,
         train: Features | FeatureStats,
@@ -92,15 +98,17 @@ class Method(Value):
         )
 
 
-def fit_all(methods: Mapping[str, Method], train: Features) -> dict[str, Detector]:
+def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Features] = ()) -> dict[str, Detector]:
     """Every method fitted on the same features, from one pass over them for all that any method needs.
+
+    The `panel` is for those that choose by it.
 
     >>> train = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
     >>> list(fit_all({"plain": Method()}, train))
     ['plain']
     """
     collect(methods, train)
-    return {name: method.fit(train) for name, method in methods.items()}
+    return {name: method.fit(train, panel=panel) for name, method in methods.items()}
 
 
 def collect(methods: Mapping[str, Method], train: Features) -> None:
@@ -229,6 +237,7 @@ class Detector(Value):
     @classmethod
     def load(cls, path: str | Path) -> Detector:
         """The detector that `save` wrote."""
+        import_module("oodshape.methods")  # makes every type of the table known
         header, tensors = files.load(path, "detector")
         try:
             value = decode(json.loads(header["value"]), tensors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,6 +26,29 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 16 << 20
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Picked:
+    """Some rows of an array, read when they are asked for."""
+
+    base: Any  # [N, M] numpy, torch, memory-mapped, or picked itself
+    rows: Tensor  # [n] int64
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, M)."""
+        return len(self.rows), int(self.base.shape[1])
+
+    @property
+    def dtype(self) -> Any:
+        """That of the array."""
+        return self.base.dtype
+
+    def __getitem__(self, rows: slice | Tensor) -> Any:
+        """The values of some of the rows."""
+        chosen = self.rows[rows]
+        return self.base[chosen.numpy() if isinstance(self.base, np.ndarray) else chosen]
 
 
 class Features:
@@ -112,10 +136,11 @@ class Features:
         return f"Features({len(self)} x {self.width} {self._values.dtype}, head {self.head.fingerprint})"
 
     def __getitem__(self, rows: slice | Any) -> Features:
-        """The features of some rows: a slice stays a view, a list of indices is copied."""
+        """The features of some rows; nothing is copied: a slice is a view, a list of indices reads by chunk."""
         rows = rows if isinstance(rows, slice) else np.asarray(rows)
         chosen = torch.from_numpy(np.arange(len(self))[rows])
-        values = self._values[chosen] if isinstance(self._values, Tensor) else self._values[rows]
+        view = isinstance(rows, slice) and (rows.step or 1) > 0 and not isinstance(self._values, Picked)
+        values = self._values[rows] if view else Picked(self._values, chosen)
         if len(chosen) == 0:
             raise InputError(f"no row of {len(self)} is chosen")
         labels = None if self.labels is None else self.labels[chosen]
@@ -134,6 +159,8 @@ class Features:
     @property
     def direct(self) -> bool:
         """Whether the values can be read where they lie, in memory or in a file, without a copy."""
+        if isinstance(self._values, Picked):
+            return False
         kept = self._values.dtype in (np.float16, np.float32, torch.float16, torch.float32)
         if isinstance(self._values, Tensor):
             return kept and self._values.is_contiguous()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oodshape.ash import AshB, AshP, AshRand, AshS
+from oodshape.auto import Auto
 from oodshape.class_scores import CadRef, CaRef, KlMatching, She
 from oodshape.detector import Method
 from oodshape.errors import InputError
@@ -70,6 +71,7 @@ def _table(
         "optfs-e+dice": Method(shape=optfs, head=Dice(p=dice)),
         "optfs-e+react": Method(shape=Product((react, optfs))),
         **NEWER,
+        "auto": Method(score=Auto()),
     }
 
 

@@ -24,6 +24,7 @@ from oodshape.features import Features
 from oodshape.methods import METHODS, paper_methods
 from oodshape.metrics import Positive, summary
 from oodshape.model import Classifier
+from oodshape.panel import panel_features
 from oodshape.perturbed import perturbed_scores
 from oodshape.preprocess import Preprocessing
 from oodshape.results import Results, Row, flat, provenance
@@ -55,6 +56,7 @@ class _Model:
     preprocessing: Preprocessing
     sets: dict[str, ImageSet]
     features: dict[str, Features] = field(default_factory=dict)
+    panel: list[Features] = field(default_factory=list)  # only where a method wants one
 
 
 def default_cache() -> Path:
@@ -93,14 +95,14 @@ def run(benchmark: Benchmark, options: Options = Options()) -> Results:
     shapes: list[Theta] = []
     weights: dict[str, str] = {}
     for spec, file in networks:
-        model = _extracted(spec, file, benchmark, sets, options)
+        model = _extracted(spec, file, benchmark, sets, options, panel=wants_panel(methods))
         weights[spec.title] = model.classifier.fingerprint
         train = model.features["train"]
         low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
         collect(methods, train)
         for name, method in methods.items():
             start = time.perf_counter()
-            detector = method.fit(train)
+            detector = method.fit(train, panel=model.panel)
             fitting = time.perf_counter() - start
             rows_of_method, curves_of_method = _compared(benchmark, model, name, detector, fitting, options)
             rows += rows_of_method
@@ -139,21 +141,41 @@ def _networks(
     return found, skipped
 
 
+def wants_panel(methods: Mapping[str, Method]) -> bool:
+    """Whether any of the methods chooses by a panel."""
+    return any(method.wants_panel for method in methods.values())
+
+
 def extracted(benchmark: Benchmark, options: Options = Options()) -> Iterator[_Model]:
-    """The networks of the benchmark one by one, each with the features of every set on this machine."""
+    """The networks of the benchmark one by one, each with the features of every set here and the panel's."""
     networks, _ = _networks(benchmark, options)
     sets, _ = _sets(benchmark, options)
     for spec, file in networks:
-        yield _extracted(spec, file, benchmark, sets, options)
+        yield _extracted(spec, file, benchmark, sets, options, panel=True)
 
 
 def _extracted(
-    spec: ModelSpec, file: Path | None, benchmark: Benchmark, sets: Mapping[str, ImageSet], options: Options
+    spec: ModelSpec,
+    file: Path | None,
+    benchmark: Benchmark,
+    sets: Mapping[str, ImageSet],
+    options: Options,
+    *,
+    panel: bool,
 ) -> _Model:
     model = _opened(spec, file, benchmark, sets)
     for name, images in sets.items():
         model.features[name] = Features.extract(
             model.classifier, images, model.preprocessing, cache=options.cache, progress=options.progress
+        )
+    if panel:
+        model.panel = panel_features(
+            model.classifier,
+            sets["train"],
+            model.preprocessing,
+            cache=options.cache,
+            seed=options.seed,
+            progress=options.progress,
         )
     return model
 

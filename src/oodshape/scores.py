@@ -34,6 +34,11 @@ class ScoreRecipe(Value):
         """Whether it looks at the features themselves, so that no shape and no other head may stand before it."""
         return True
 
+    @property
+    def wants_panel(self) -> bool:
+        """Whether it chooses by a panel of images that no classifier should trust."""
+        return False
+
     def fit(self, train: Training) -> FittedScore:
         """The score that this recipe gives on a training set."""
         raise NotImplementedError

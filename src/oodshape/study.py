@@ -15,6 +15,7 @@ from oodshape.errors import InputError
 from oodshape.files import replacing
 from oodshape.report import drawing
 from oodshape.report import studies as draw
+from oodshape.report.choice import draw_choice, draw_regret, print_choice
 from oodshape.report.frames import frame_latex, frame_markdown
 from oodshape.report.summaries import (
     by_network,
@@ -42,6 +43,7 @@ class Study:
     table: Callable[[DataFrame], DataFrame]
     draw: Callable[[DataFrame], Figure]
     draw_all: Callable[[DataFrame], Figure] | None = None
+    by_panel: bool = False  # whether each network must have a panel
 
 
 def _sources(network: Network) -> dict[str, Any]:
@@ -148,7 +150,7 @@ STUDIES: dict[str, Study] = {
     ),
     "generalisation": Study(
         "Generalisation: mean AUROC per method on each network, on ConvNets, and on transformers and MLPs",
-        lambda network: analysis.every_method(*_sets(network), network.methods),
+        lambda network: analysis.every_method(*_sets(network), network.methods, network.panel),
         print_generalisation,
         draw.draw_bars,
         lambda frame: draw.draw_generalisation(analysis.generalisation(frame.rename(columns={"network": "model"}))),
@@ -158,6 +160,14 @@ STUDIES: dict[str, Study] = {
         _tuning,
         print_tuning,
         draw.draw_tuning,
+    ),
+    "auto": Study(
+        "The choice of auto: AUROC against scrambled ID images beside AUROC against real OOD data",
+        lambda network: analysis.choice(*_sets(network), network.chosen_by(), network.methods),
+        print_choice,
+        draw_choice,
+        draw_regret,
+        by_panel=True,
     ),
 }
 
@@ -171,6 +181,11 @@ def chosen(name: str) -> list[str]:
     return [name]
 
 
+def possible(names: Sequence[str], networks: Sequence[Network]) -> list[str]:
+    """The studies that these networks allow: one that looks at a panel needs it for each of them."""
+    return [name for name in names if not STUDIES[name].by_panel or all(network.panel for network in networks)]
+
+
 def networks(
     benchmark: str,
     features: Sequence[Path],
@@ -179,15 +194,17 @@ def networks(
     surrogates: int = 50_000,
     data: Path | None = None,
     cache: Path | None = None,
+    panel: Path | None = None,
+    weights: Path | None = None,
 ) -> list[Network]:
     """The networks that studies look at: from folders of feature files where any is given, else from a benchmark."""
     if features:
-        found = [from_folder(folder) for folder in folders_in(features)]
+        found = [from_folder(folder, panel) for folder in folders_in(features)]
         missing = set(models) - {network.name for network in found}
         if missing:
             raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")
         return [network for network in found if not models or network.name in models]
-    options = Options(models=models, limit=limit, data=data, cache=cache or default_cache())
+    options = Options(models=models, limit=limit, data=data, weights=weights, cache=cache or default_cache())
     return list(from_benchmark(Benchmark.load(benchmark), options, surrogates))
 
 

@@ -1,5 +1,7 @@
 """The paper's studies as functions over features: each gives a tidy table or a small frozen value."""
 
+from oodshape.analysis.choice import choice as choice
+from oodshape.analysis.choice import regret as regret
 from oodshape.analysis.compare import compatibility as compatibility
 from oodshape.analysis.compare import every_method as every_method
 from oodshape.analysis.compare import generalisation as generalisation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oodshape.detector import Detector, Method
@@ -48,15 +48,22 @@ def compatibility(
 
 
 def every_method(
-    train: Features, inside: Features, ood: Mapping[str, Features], methods: Mapping[str, Method] = METHODS
+    train: Features,
+    inside: Features,
+    ood: Mapping[str, Features],
+    methods: Mapping[str, Method] = METHODS,
+    panel: Sequence[Features] = (),
 ) -> DataFrame:
-    """method, ood, fpr95, auroc of every method that works on features (one that perturbs images does not)."""
+    """method, ood, fpr95, auroc of every method that works on what is given.
+
+    One that perturbs images does not work on features, and one that chooses by a panel needs it.
+    """
     from pandas import DataFrame
 
     rows: list[dict[str, Any]] = []
     for name, method in methods.items():
-        if method.perturb.eps == 0:
-            rows += measured(method.fit(train), inside, ood, method=name)
+        if method.perturb.eps == 0 and (panel or not method.wants_panel):
+            rows += measured(method.fit(train, panel=panel), inside, ood, method=name)
     return DataFrame(rows)
 
 

@@ -17,6 +17,7 @@ from oodshape.methods import METHODS, paper_methods
 from oodshape.run import Options, extracted, methods_of
 
 SURROGATES = ("gaussian", "uniform")
+PANEL = "scrambled"
 LAYOUT = "head.npz (weight, bias), train.npz, val.npz or test.npz, and a .npz per OOD set (features, labels)"
 
 
@@ -31,6 +32,7 @@ class Network:
     ood: dict[str, Features]
     surrogates: dict[str, Features]
     methods: dict[str, Method]
+    panel: tuple[Features, ...] = ()  # scrambled ID images, to choose methods by
 
     @property
     def real(self) -> str:
@@ -44,12 +46,22 @@ class Network:
             raise InputError(f"{self.name} has no {SURROGATES[0]} surrogates to tune on")
         return self.surrogates[SURROGATES[0]]
 
+    def chosen_by(self) -> tuple[Features, ...]:
+        """The panel, or an error that says what is missing."""
+        if not self.panel:
+            raise InputError(
+                f"{self.name} has no panel: put {PANEL}.npz, the features of scrambled ID images, beside its "
+                f"features, or --panel DIR with DIR/{self.name}/{PANEL}.npz"
+            )
+        return self.panel
+
     def describe(self) -> str:
         """The sizes of all sets in a line."""
         sets = {"train": self.train, "ID test": self.inside, **self.ood}
         sizes = ", ".join(f"{name} {len(features):,}" for name, features in sets.items())
         extra = ", ".join(f"{name} {len(features):,}" for name, features in self.surrogates.items())
-        return f"{self.name}: {sizes}; surrogates: {extra or 'none'}; real OOD data: {self.real}"
+        panel = sum(len(features) for features in self.panel)
+        return f"{self.name}: {sizes}; surrogates: {extra or 'none'}; panel: {panel}; real OOD data: {self.real}"
 
 
 def folders_in(paths: Sequence[Path]) -> list[Path]:
@@ -63,10 +75,14 @@ def folders_in(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def from_folder(folder: Path) -> Network:
-    """The network whose feature files lie in a folder; family and settings follow from its name where known."""
+def from_folder(folder: Path, panels: Path | None = None) -> Network:
+    """The network whose feature files lie in a folder; family and settings follow from its name where known.
+
+    The panel is scrambled.npz there, or in the folder of the same name below `panels`.
+    """
     arrays = {}
-    for path in sorted(folder.glob("*.npz")):
+    more = [] if panels is None else [panels / folder.name / f"{PANEL}.npz"]
+    for path in [*sorted(folder.glob("*.npz")), *(path for path in more if path.is_file())]:
         with np.load(path, allow_pickle=False) as data:
             arrays[path.stem] = {name: data[name] for name in data.files}
     try:
@@ -80,11 +96,12 @@ def from_folder(folder: Path) -> Network:
     except KeyError as error:
         raise InputError(f"{folder} lacks {error}; a network's folder has {LAYOUT}") from None
     surrogates = {name: sets.pop(name) for name in SURROGATES if name in sets}
+    panel = (sets.pop(PANEL),) if PANEL in sets else ()
     if not sets:
         raise InputError(f"{folder} holds no OOD set; a network's folder has {LAYOUT}")
     family, id_set = _known(folder.name)
     methods = paper_methods(id_set) if id_set in ("imagenet", "cifar10", "cifar100") else METHODS
-    return Network(folder.name, family, train, inside, sets, surrogates, dict(methods))
+    return Network(folder.name, family, train, inside, sets, surrogates, dict(methods), panel)
 
 
 def _known(name: str) -> tuple[str, str]:
@@ -115,4 +132,5 @@ def from_benchmark(benchmark: Benchmark, options: Options, surrogates: int = 50_
                     progress=options.progress,
                 )
         methods = methods_of(benchmark, options.methods)
-        yield Network(model.spec.title, model.family, train, inside, sets, noise, methods)
+        panel = tuple(model.panel)
+        yield Network(model.spec.title, model.family, train, inside, sets, noise, methods, panel)
