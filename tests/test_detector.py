@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data import features
-from oodshape import METHODS, Detector, InputError, Outputs
+from oodshape import METHODS, Detector, InputError, Method, Outputs
+from oodshape.ash import AshRand
+from oodshape.auto import Auto
+from oodshape.optfs import OptFS
+from oodshape.perturb import Odin
+from oodshape.shaping import Product, ReAct
 
 ENERGY = METHODS["energy"].fit(features())
 
@@ -147,3 +152,13 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch: pytest.MonkeyP
         METHODS["optfs-e"].fit(features()).save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_which_methods_can_be_exported() -> None:
+    assert {name for name, method in METHODS.items() if not method.exportable} == {"ash-rand"}
+    assert Method(perturb=Odin(eps=0.0)).exportable
+    assert not Method(perturb=Odin(eps=0.004)).exportable
+    assert not Method(shape=Product((ReAct(), AshRand()))).exportable
+    assert Method(shape=Product((ReAct(), OptFS()))).exportable
+    assert Method(score=Auto()).exportable
+    assert not Method(score=Auto(candidates=("energy", "ash-rand"))).exportable

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from oodshape.detector import Method as Method
     from oodshape.detector import fit_all as fit_all
     from oodshape.errors import InputError as InputError
+    from oodshape.estimator import OODEstimator as OODEstimator
+    from oodshape.export import export_onnx as export_onnx
     from oodshape.features import Features as Features
     from oodshape.methods import METHODS as METHODS
     from oodshape.methods import paper_methods as paper_methods
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from oodshape.results import Results as Results
     from oodshape.stats import FeatureStats as FeatureStats
     from oodshape.surrogates import Scrambled as Scrambled
+    from oodshape.watch import Watch as Watch
 
 # name -> module; imported when first asked for, so that `import oodshape` takes no time
 _HOMES = {
@@ -64,6 +67,9 @@ _HOMES = {
     "fpr_at_tpr": "metrics",
     "Benchmark": "benchmark",
     "Results": "results",
+    "OODEstimator": "estimator",
+    "export_onnx": "export",
+    "Watch": "watch",
     "InputError": "errors",
 }
 

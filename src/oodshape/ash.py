@@ -98,6 +98,11 @@ class AshRand(_Ash):
     high: float = 10.0
     seed: int = 0
 
+    @property
+    def exportable(self) -> bool:
+        """No: the noise comes from the bits of the features, which a graph does not see."""
+        return False
+
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """The pruned features with noise in place of the kept values."""
         return torch.mul(row_noise(z, self.seed).mul_(self.high), largest(z, self.p)[0], out=out)

@@ -16,6 +16,7 @@ from oodshape.errors import InputError, check_fraction
 from oodshape.evidence import Evidence
 from oodshape.features import Features
 from oodshape.heads import FittedHead
+from oodshape.kernels import places_torch, taken
 from oodshape.metrics import auroc
 from oodshape.scores import FittedScore, ScoreRecipe
 from oodshape.shaping import Shape
@@ -59,8 +60,8 @@ class Member(FittedScore):
         exponentially with the mean distance there, so that scores lower than any ID score stay in their order.
         """
         ordered, n = self.tensor("reference", scores), len(self.reference)
-        place = torch.searchsorted(ordered, scores.contiguous())
-        low, high = ordered[(place - 1).clamp_min(0)], ordered[place.clamp_max(n - 1)]
+        place = places_torch(scores.contiguous(), ordered, right=False)
+        low, high = taken(ordered, (place - 1).clamp_min(0)), taken(ordered, place.clamp_max(n - 1))
         between = torch.where(high > low, (scores - low) / (high - low).clamp_min(1e-30), 0.0).clamp(0, 1)
         body = ((place + between).clamp(1, n) / (n + 1)).log()
         k = int(TAIL * n)
@@ -126,6 +127,11 @@ class Auto(ScoreRecipe):
             if name not in METHODS:
                 raise InputError(f"no method is called {name!r}; there are {', '.join(METHODS)}")
         return {name: METHODS[name] for name in names}
+
+    @property
+    def exportable(self) -> bool:
+        """Whether every candidate is, so that any choice can be."""
+        return all(method.exportable for method in self.methods().values())
 
     def fit(self, train: Training) -> Fusion:
         """The fusion of the best candidates."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oodshape.cli_watch import watch
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -253,3 +255,6 @@ def data(
     show_columns(heads, data_lines(facts), _console())
     if data is None:
         sys.stderr.write("no data folder was named: --data DIR or OODSHAPE_DATA\n")
+
+
+app.command()(watch)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from oodshape import files
 from oodshape.errors import InputError, check_fraction
@@ -30,6 +30,7 @@ from oodshape.shaping import Identity, Shape, Shaper
 from oodshape.stats import FeatureStats
 from oodshape.training import Training
 from oodshape.values import Value, decode, encode, frozen_array
+from oodshape.wrap import GuardedNet, wrap
 
 
 class Decision(NamedTuple):
@@ -72,6 +73,11 @@ class Method(Value):
     def wants_panel(self) -> bool:
         """Whether fitting chooses by a panel (`panel.panel_features`)."""
         return self.score.wants_panel
+
+    @property
+    def exportable(self) -> bool:
+        """Whether the fitted detector can go into a graph: `Detector.wrap`, and ONNX."""
+        return all(slot.exportable for slot in (self.perturb, self.shape, self.head, self.score))
 
     def fit(
         self,
@@ -226,6 +232,10 @@ class Detector(Value):
             data = data(images)
         classes = data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)
         return Decision(classes, scores, self.p_values(scores), scores >= threshold)
+
+    def wrap(self, net: nn.Module | Classifier, head: str | None = None) -> GuardedNet:
+        """A module that runs the network once and gives logits, score and accepted: see `GuardedNet`."""
+        return wrap(net, self, torch.tensor([self.threshold]), head)
 
     def save(self, path: str | Path) -> None:
         """Write the detector to one safetensors file; no code, no pickle."""

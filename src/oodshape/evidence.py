@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from torch import Tensor
 
 from oodshape.heads import Batch, FittedHead
+from oodshape.once import once
 from oodshape.outputs import Head
 from oodshape.rows import unit
 from oodshape.shaping import Shape
@@ -22,7 +22,7 @@ class Evidence:
     fitted: FittedHead
     layer: Head  # the fitted head's own linear layer
 
-    @cached_property
+    @once
     def logits(self) -> Tensor:
         """[n, C] logits of the shaped features."""
         return self.fitted.logits(self.batch, self.shape, self.layer)
@@ -42,7 +42,7 @@ class Evidence:
         """The classifier's own head."""
         return self.batch.head
 
-    @cached_property
+    @once
     def directions(self) -> Tensor:
         """[n, M]: features of length 1; zeros stay zeros."""
         return unit(self.features)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from oodshape.errors import InputError, check_fraction
 from oodshape.features import check_finite
+from oodshape.once import once
 from oodshape.optfs import PiecewiseConstant
 from oodshape.outputs import Head
 from oodshape.shaping import Identity, Shape
@@ -30,19 +30,21 @@ class Batch:
     given_logits: Tensor | None = None
     given_classes: Tensor | None = None
     buffer: Tensor | None = None  # [n, M] float32 that may be overwritten
+    checked: bool = True  # whether NaN and infinite features are refused: a graph cannot look
 
-    @cached_property
+    @once
     def features(self) -> Tensor:
         """[n, M] float32, finite."""
-        check_finite(self.raw, self.first)
+        if self.checked:
+            check_finite(self.raw, self.first)
         return self.raw.float()
 
-    @cached_property
+    @once
     def logits(self) -> Tensor:
         """[n, C]: the logits of the network itself."""
         return self.head.logits(self.features) if self.given_logits is None else self.given_logits
 
-    @cached_property
+    @once
     def classes(self) -> Tensor:
         """[n]: the class that the network itself predicts."""
         return self.logits.argmax(dim=1) if self.given_classes is None else self.given_classes
@@ -74,6 +76,11 @@ class HeadRecipe(Value):
         """The parts of `Moments` that fitting looks at."""
         return frozenset()
 
+    @property
+    def exportable(self) -> bool:
+        """Whether the fitted head can be traced into a graph (`wrap`, ONNX)."""
+        return True
+
     def fit(self, train: Training) -> FittedHead:
         """The head that this recipe gives on a training set."""
         raise NotImplementedError
@@ -104,7 +111,8 @@ class FrozenClass(FittedHead, HeadRecipe):
         """[n, 1]: never the whole head when the prediction is known."""
         if isinstance(shape, PiecewiseConstant):
             logit = shape.frozen_logits(batch.raw.float(), batch.classes, layer.weight)
-            if not bool(torch.isfinite(logit).all()):  # a NaN or infinite feature always reaches the sum
+            # a NaN or infinite feature always reaches the sum
+            if batch.checked and not bool(torch.isfinite(logit).all()):
                 check_finite(batch.raw, batch.first)
         else:
             logit = (shape(batch.features, batch.buffer) * layer.weight[batch.classes]).sum(dim=1)

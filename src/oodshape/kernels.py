@@ -201,16 +201,51 @@ def interval_impacts(z: Tensor, classes: Tensor, weight: Tensor, grid: tuple[flo
     return np.asarray(parts.sum(axis=0))
 
 
-def cells_torch(z: Tensor, edges: Tensor) -> Tensor:
-    """[N, M] int64 by plain torch: 0 below the first edge, k in the k-th interval, len(edges) above."""
-    return torch.bucketize(z, edges, right=True)
+def taken(table: Tensor, places: Tensor) -> Tensor:
+    """[...]: the value of a 1-d table at each place; graphs know this form better than table[places]."""
+    return table.index_select(0, places.reshape(-1)).reshape(places.shape)
 
 
-def scale_by_theta_torch(z: Tensor, values: Tensor, edges: Tensor, padded: Tensor) -> Tensor:
+def places_torch(values: Tensor, ordered: Tensor, *, right: bool) -> Tensor:
+    """int64: how many of the `ordered` are below each value (`right`: or equal to it), NaN as the lowest.
+
+    In a graph it is a binary search of fixed length: other runtimes have no such operator.
+    """
+    if not torch.compiler.is_compiling():
+        return torch.searchsorted(ordered, torch.where(values.isnan(), -torch.inf, values), right=right)
+    steps = len(ordered).bit_length()
+    table = torch.nn.functional.pad(ordered, (1, 2**steps - 1 - len(ordered)), value=torch.inf)
+    place = torch.zeros(values.shape, dtype=torch.int64, device=values.device)
+    for step in range(steps - 1, -1, -1):
+        edge = taken(table, place + 2**step)
+        place = torch.where(values >= edge if right else values > edge, place + 2**step, place)
+    return place.clamp_max(len(ordered))  # a value of infinity is not below the padding
+
+
+def cells_torch(z: Tensor, edges: Tensor, grid: tuple[float, float] | None = None) -> Tensor:
+    """[N, M] int64 by plain torch: 0 below the first edge, k in the k-th interval, len(edges) above.
+
+    Where the intervals are those of a grid, arithmetic makes a guess, and a comparison with the two stored edges
+    beside it decides: whatever rounding a runtime does, no value changes sides.
+    """
+    if grid is None:
+        return places_torch(z.contiguous(), edges, right=True)
+    guess = (z - grid[0]) * grid[1]
+    guess = torch.where(guess > 0, guess, 0.0)  # NaN becomes 0
+    cell = torch.where(guess < len(edges), guess, float(len(edges))).to(torch.int64)
+    bounds = torch.nn.functional.pad(torch.nn.functional.pad(edges, (1, 0), value=-torch.inf), (0, 1), value=torch.inf)
+    return cell - (z < taken(bounds, cell)).to(torch.int64) + (z >= taken(bounds[1:], cell)).to(torch.int64)
+
+
+def scale_by_theta_torch(
+    z: Tensor, values: Tensor, edges: Tensor, padded: Tensor, grid: tuple[float, float] | None = None
+) -> Tensor:
     """What `scale_by_theta` gives, on any device."""
-    return padded[cells_torch(z, edges)] * values
+    return taken(padded, cells_torch(z, edges, grid)) * values
 
 
-def frozen_logits_torch(z: Tensor, classes: Tensor, weight: Tensor, edges: Tensor, padded: Tensor) -> Tensor:
+def frozen_logits_torch(
+    z: Tensor, classes: Tensor, weight: Tensor, edges: Tensor, padded: Tensor, grid: tuple[float, float] | None = None
+) -> Tensor:
     """What `frozen_logits` gives, on any device."""
-    return (scale_by_theta_torch(z, z, edges, padded) * weight[classes]).sum(dim=1)
+    return (scale_by_theta_torch(z, z, edges, padded, grid) * weight[classes]).sum(dim=1)

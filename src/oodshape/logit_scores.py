@@ -11,7 +11,7 @@ from torch import Tensor
 
 from oodshape.errors import InputError
 from oodshape.evidence import Evidence
-from oodshape.rows import TINY, unit
+from oodshape.rows import TINY, row_distances, unit
 from oodshape.scores import FittedScore, Score, ScoreRecipe
 from oodshape.training import Training
 
@@ -74,7 +74,7 @@ class BoundaryDistance(FittedScore):
         """mean over c' of |l_c' - l_c| / ||w_c' - w_c||, over ||z - mean||."""
         weight, classes = seen.head.weight, seen.classes
         gaps = (seen.logits - seen.logits.gather(1, classes[:, None])).abs()
-        lengths = torch.cdist(weight[classes], weight)
+        lengths = row_distances(weight[classes], weight)
         # the class itself, and classes with the same weights, have no boundary
         distances = torch.where(lengths > TINY, gaps / lengths.clamp_min(TINY), 0.0).scatter(1, classes[:, None], 0.0)
         away: Tensor = torch.linalg.vector_norm(seen.features - self.tensor("mean", gaps), dim=1)

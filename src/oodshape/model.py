@@ -122,7 +122,7 @@ class _Call:
 
 def _find(net: nn.Module, images: Tensor) -> str:
     """The name of the one nn.Linear whose output is the logits."""
-    layers = _linears(net)
+    layers = linears(net)
     logits, calls = _read(net, images, list(layers.values()))
     reasons = {name: _why_not(layer, calls[layer], logits) for name, layer in layers.items()}
     found = [name for name, reason in reasons.items() if reason is None]
@@ -188,19 +188,8 @@ def _eval_mode(net: nn.Module) -> Iterator[None]:
 
 
 def _logits(output: Any, n: int) -> Tensor:
-    """The finite [N, C] logits in a network's output: itself, .logits, ["logits"], or a tuple's first."""
-    logits = output
-    if isinstance(output, Mapping) and "logits" in output:
-        logits = output["logits"]
-    elif hasattr(output, "logits"):
-        logits = output.logits
-    elif isinstance(output, (tuple, list)) and output:
-        logits = output[0]
-    if not isinstance(logits, Tensor):
-        keys = f" with {list(output)}" if isinstance(output, Mapping) else ""
-        raise InputError(
-            f"the network must return logits, or an object with .logits; got {type(output).__name__}{keys}"
-        )
+    """The finite [N, C] logits in a network's output."""
+    logits = logits_of(output)
     if logits.numel() == 0 or (n > 1 and logits.shape[:1] != (n,)):
         raise InputError(f"the network must return one row of logits per image ({n}), got {list(logits.shape)}")
     logits = logits.reshape(n, -1)
@@ -213,7 +202,24 @@ def _logits(output: Any, n: int) -> Tensor:
     return logits
 
 
-def _linears(net: nn.Module) -> dict[str, nn.Linear]:
+def logits_of(output: Any) -> Tensor:
+    """The tensor of logits in a network's output: itself, .logits, ["logits"], or a tuple's first."""
+    logits = output
+    if isinstance(output, Mapping) and "logits" in output:
+        logits = output["logits"]
+    elif hasattr(output, "logits"):
+        logits = output.logits
+    elif isinstance(output, (tuple, list)) and output:
+        logits = output[0]
+    if not isinstance(logits, Tensor):
+        keys = f" with {list(output)}" if isinstance(output, Mapping) else ""
+        raise InputError(
+            f"the network must return logits, or an object with .logits; got {type(output).__name__}{keys}"
+        )
+    return logits
+
+
+def linears(net: nn.Module) -> dict[str, nn.Linear]:
     """The nn.Linear layers of a network by dotted name, each once; the last, likely the head, first."""
     return {name: layer for name, layer in [*net.named_modules()][::-1] if isinstance(layer, nn.Linear)}
 
@@ -227,7 +233,7 @@ def _linear(net: nn.Module, name: str) -> nn.Linear:
         layer, what = None, f"not in {type(net).__name__}"
     if isinstance(layer, nn.Linear):
         return layer
-    raise InputError(f"head={name!r} is {what}. " + _listing(_linears(net), {}))
+    raise InputError(f"head={name!r} is {what}. " + _listing(linears(net), {}))
 
 
 def _listing(layers: dict[str, nn.Linear], notes: dict[str, str]) -> str:

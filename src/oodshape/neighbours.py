@@ -29,7 +29,8 @@ def best_products(z: Tensor, bank: Tensor, k: int) -> Tensor:
             [3.]])
     """
     rows = max(1, BLOCK // len(bank))
-    parts = [(part @ bank.T).topk(min(k, len(bank)), dim=1).values for part in torch.split(z, rows)]
+    blocks = (z,) if torch.compiler.is_compiling() else torch.split(z, rows)  # a graph has one form for any batch
+    parts = [(part @ bank.T).topk(min(k, len(bank)), dim=1).values for part in blocks]
     return torch.cat(parts)
 
 

@@ -105,6 +105,10 @@ class PiecewiseConstant(Shape):
         if self.grid is not None and not np.array_equal(Grid(*self.grid, k).edges(), self.edges):
             raise InputError("the edges are not those of the grid")
 
+    def traced(self) -> PiecewiseConstant:
+        """The same intervals, never by compiled loops."""
+        return PlainPieces(self.edges, self.theta, self.grid)
+
     @cached_property
     def _padded(self) -> Tensor:
         """[K + 2 or more]: theta with zeros on either side, for values outside the limits."""
@@ -124,11 +128,11 @@ class PiecewiseConstant(Shape):
             assert self.grid is not None
             return kernels.scale_by_theta(z.contiguous(), values.contiguous(), self.grid, self._padded, out)
         edges, padded = self._edges.to(z.device), self._padded.to(z.device)
-        return kernels.scale_by_theta_torch(z, values, edges, padded)
+        return kernels.scale_by_theta_torch(z, values, edges, padded, self.grid)
 
     def compiled(self, z: Tensor) -> bool:
         """Whether the compiled loops serve this tensor."""
-        return self.grid is not None and z.device.type == "cpu" and not torch.compiler.is_compiling()
+        return self.grid is not None and z.device.type == "cpu"
 
     def frozen_logits(self, z: Tensor, classes: Tensor, weight: Tensor) -> Tensor:
         """[N]: weight[class] . f(z) for each row."""
@@ -136,7 +140,16 @@ class PiecewiseConstant(Shape):
             assert self.grid is not None
             return kernels.frozen_logits(z.contiguous(), classes, weight, self.grid, self._padded)
         edges, padded = self._edges.to(z.device), self._padded.to(z.device)
-        return kernels.frozen_logits_torch(z, classes, weight, edges, padded)
+        return kernels.frozen_logits_torch(z, classes, weight, edges, padded, self.grid)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlainPieces(PiecewiseConstant):
+    """The same function in plain torch on every device, for graphs."""
+
+    def compiled(self, z: Tensor) -> bool:
+        """Never."""
+        return False
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -42,6 +42,11 @@ class Odin(Value):
         if not (self.temperature > 0 and self.std and min(self.std) > 0):
             raise InputError(f"temperature and std must be positive, got {self.temperature:g} and {self.std}")
 
+    @property
+    def exportable(self) -> bool:
+        """Only where it does nothing: a step needs a gradient, which a graph does not have."""
+        return self.eps == 0
+
     def __call__(self, classifier: Differentiable, images: Tensor) -> Tensor:
         """The perturbed images; the input is left alone."""
         if self.eps == 0:

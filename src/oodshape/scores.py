@@ -39,6 +39,11 @@ class ScoreRecipe(Value):
         """Whether it chooses by a panel of images that no classifier should trust."""
         return False
 
+    @property
+    def exportable(self) -> bool:
+        """Whether the fitted score can be traced into a graph (`wrap`, ONNX)."""
+        return True
+
     def fit(self, train: Training) -> FittedScore:
         """The score that this recipe gives on a training set."""
         raise NotImplementedError

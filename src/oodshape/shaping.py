@@ -41,6 +41,11 @@ class Shaper(Value):
         """The parts of `Moments` that fitting looks at."""
         return frozenset()
 
+    @property
+    def exportable(self) -> bool:
+        """Whether the fitted shape can be traced into a graph (`wrap`, ONNX)."""
+        return True
+
     def fit(self, train: Training) -> Shape:
         """The shape that this recipe gives on a training set."""
         raise NotImplementedError
@@ -208,6 +213,11 @@ class Product(Shaper):
     def needs(self) -> frozenset[str]:
         """What any of the shapers needs."""
         return frozenset().union(*(shaper.needs for shaper in self.shapers))
+
+    @property
+    def exportable(self) -> bool:
+        """Whether every shaper is."""
+        return all(shaper.exportable for shaper in self.shapers)
 
     def fit(self, train: Training) -> ProductShape:
         """The product of the fitted shapes."""

@@ -34,6 +34,10 @@ class Value:
         fields = dataclasses.fields(cast(Any, self))
         return [(field.name, getattr(self, field.name)) for field in fields]
 
+    def traced(self: V) -> V:
+        """An equal value for a graph: plain torch alone, and no cached tensor shared with this one."""
+        return type(self)(**{name: _traced(value) for name, value in self._items()})
+
     def __eq__(self, other: object) -> bool:
         """Whether both have the same type and equal fields, arrays element by element."""
         if type(self) is not type(other):
@@ -103,6 +107,12 @@ def decode(data: Json, tensors: dict[str, np.ndarray[Any, Any]]) -> Any:
     if kind is None:
         raise InputError(f"unknown type {data.get('type')!r}; the file was written by a newer oodshape?")
     return kind(**fields)
+
+
+def _traced(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_traced(item) for item in value)
+    return value.traced() if isinstance(value, Value) else value
 
 
 def _equal(a: Any, b: Any) -> bool:
