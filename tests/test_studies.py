@@ -109,7 +109,7 @@ def test_figures_are_the_same_twice(two, tmp_path) -> None:
 
 
 def test_a_method_has_one_colour() -> None:
-    from oodshape.report.figures import style
+    from oodshape.report.styles import style
 
     for name in METHODS:
         assert drawing.line_style(name)["color"] == style(name).color

@@ -27,6 +27,7 @@ from oodshape.model import Classifier
 from oodshape.perturbed import perturbed_scores
 from oodshape.preprocess import Preprocessing
 from oodshape.results import Results, Row, flat, provenance
+from oodshape.samples import Gallery
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,7 @@ class Options:
     data: Path | None = None
     weights: Path | None = None
     positive: Positive = "id"  # which side FPR95 takes as positive
+    samples: int = 6  # how many of the most wrong images of each set are kept as thumbnails
     progress: bool | None = None
 
 
@@ -92,6 +94,7 @@ def run(benchmark: Benchmark, options: Options = Options()) -> Results:
     curves: list[Curve] = []
     shapes: list[Theta] = []
     weights: dict[str, str] = {}
+    gallery = Gallery(sets, options.samples)
     for spec, file in networks:
         model = _extracted(spec, file, benchmark, sets, options)
         weights[spec.title] = model.classifier.fingerprint
@@ -102,7 +105,7 @@ def run(benchmark: Benchmark, options: Options = Options()) -> Results:
             start = time.perf_counter()
             detector = method.fit(train)
             fitting = time.perf_counter() - start
-            rows_of_method, curves_of_method = _compared(benchmark, model, name, detector, fitting, options)
+            rows_of_method, curves_of_method = _compared(benchmark, model, name, detector, fitting, options, gallery)
             rows += rows_of_method
             curves += curves_of_method
             theta = Theta.of(spec.title, name, detector.shape, low, high)
@@ -117,7 +120,7 @@ def run(benchmark: Benchmark, options: Options = Options()) -> Results:
     said = provenance(
         benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings, positive=options.positive
     )
-    return Results(tuple(rows), said, (*gone, *skipped), tuple(curves), tuple(shapes))
+    return Results(tuple(rows), said, (*gone, *skipped), tuple(curves), tuple(shapes), gallery.samples(rows))
 
 
 def _networks(
@@ -205,16 +208,23 @@ def _built(name: str) -> tuple[nn.Module, Preprocessing]:
 
 
 def _compared(
-    benchmark: Benchmark, model: _Model, name: str, detector: Detector, fitting: float, options: Options
+    benchmark: Benchmark,
+    model: _Model,
+    name: str,
+    detector: Detector,
+    fitting: float,
+    options: Options,
+    gallery: Gallery,
 ) -> tuple[list[Row], list[Curve]]:
     """The rows and curves of one fitted method on one network."""
     inside, seconds = _scored(detector, model, "test", options)
-    rows, curves = [], []
+    rows, curves, scores = [], [], {"test": inside}
     train, test = model.features["train"], model.features["test"]
     for ood in benchmark.ood:
         if ood.name not in model.features:
             continue
         outside, more = _scored(detector, model, ood.name, options)
+        scores[ood.name] = outside
         measured = summary(inside, outside, resamples=options.resamples, seed=options.seed, positive=options.positive)
         rows.append(
             Row(
@@ -235,6 +245,7 @@ def _compared(
             )
         )
         curves.append(Curve.of(model.spec.title, name, ood.name, inside, outside))
+    gallery.add(model.spec.title, name, scores, model.features)
     return rows, curves
 
 

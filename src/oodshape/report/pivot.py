@@ -86,7 +86,7 @@ def table(results: Results, columns: Columns = "model", model: str | None = None
     fp, au = ([_mean(values[place]) for place in places] for values in (wide("fpr95"), wide("auroc")))
     pairs = [_pairs(fp[j], au[j], over[j].tolist(), int(n)) for j, n in enumerate(full)]
     recipes = results.provenance.get("methods", {})
-    blocks = [_block(method, str(recipes.get(method, ""))) for method in methods]
+    blocks = [block(method, str(recipes.get(method, ""))) for method in methods]
     rules = [False, *(a != b for a, b in pairwise(blocks))]
     return Table(
         title=_title(chosen, model),
@@ -134,7 +134,7 @@ def _cells(values: Iterable[float], compared: list[bool], best: int) -> list[Cel
     return [Cell(text, rank if ok else 0) for text, rank, ok in zip(texts, ranks, compared, strict=True)]
 
 
-def _block(method: str, recipe: str) -> int:
+def block(method: str, recipe: str) -> int:
     """The paper's three blocks of methods, without shaping, with shaping, with OptFS, and those since the paper."""
     from oodshape.methods import NEWER
 
