@@ -37,10 +37,10 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """results.csv and report.html of a small run of digits."""
     folder = tmp_path_factory.mktemp("browser")
-    results = run(Benchmark.load("digits"), Options(methods=METHODS, limit=120, resamples=20, progress=False))
+    results = run(Benchmark.load("digits"), Options(methods=METHODS, limit=80, resamples=20, progress=False))
     results.save(folder)
     write_page(results, folder / "report.html")
     return folder
@@ -114,6 +114,11 @@ def test_a_click_on_a_head_sorts(opened: Opened, folder: Path) -> None:
         values = opened.column(opened.heads().index(head))
         keys = [float(value) for value in values] if "method" not in head else values
         assert keys == sorted(keys, reverse=sorted_heads[0] == "descending")  # type: ignore[type-var]
+
+
+def test_figures_are_printed_as_in_python(opened: Opened) -> None:
+    values = [0.98625, 0.98375, 0.98626, 0.5, 1.0, 0.0, 0.00125, 0.00375, 0.123456]
+    assert opened.page.evaluate("values => values.map(percent)", values) == [f"{100 * v:.2f}" for v in values]
 
 
 def test_the_keyboard_sorts_and_keeps_its_place(opened: Opened) -> None:
@@ -213,7 +218,8 @@ def test_the_gallery_shows_the_worst_first(opened: Opened, folder: Path) -> None
     worst = sorted((pick for pick in picks if pick.ood), key=lambda pick: -pick.shares[0])
     assert gallery.locator("h3").all_inner_texts()[0].startswith(worst[0].ood)
     assert gallery.locator("img").count() == 7 * 6
-    assert gallery.locator("figcaption").first.inner_text().startswith(f"{100 * worst[0].shares[0]:.1f} %")
+    share = float(gallery.locator("figcaption b").first.inner_text().rstrip(" %"))
+    assert share == pytest.approx(100 * worst[0].shares[0], abs=0.0501)
     assert opened.page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth === 16)")
 
 

@@ -26,6 +26,7 @@ from oodshape.metrics import Positive, summary
 from oodshape.model import Classifier
 from oodshape.perturbed import perturbed_scores
 from oodshape.preprocess import Preprocessing
+from oodshape.progress import tracked
 from oodshape.results import Results, Row, flat, provenance
 from oodshape.samples import Gallery
 
@@ -101,7 +102,7 @@ def run(benchmark: Benchmark, options: Options = Options()) -> Results:
         train = model.features["train"]
         low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
         collect(methods, train)
-        for name, method in methods.items():
+        for name, method in tracked(methods.items(), spec.title, options.progress, "methods"):
             start = time.perf_counter()
             detector = method.fit(train)
             fitting = time.perf_counter() - start
@@ -154,7 +155,7 @@ def _extracted(
     spec: ModelSpec, file: Path | None, benchmark: Benchmark, sets: Mapping[str, ImageSet], options: Options
 ) -> _Model:
     model = _opened(spec, file, benchmark, sets)
-    for name, images in sets.items():
+    for name, images in tracked(sets.items(), spec.title, options.progress, "sets"):
         model.features[name] = Features.extract(
             model.classifier, images, model.preprocessing, cache=options.cache, progress=options.progress
         )

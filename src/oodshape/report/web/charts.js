@@ -15,13 +15,15 @@ function ticks(low, high, count) {
   const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((part) => part * power).find((part) => part >= raw * 0.999);
   const first = Math.ceil(low / step - 1e-9);
-  return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(6)));
+  const length = Math.floor(high / step + 1e-9) - first + 1;
+  return Array.from({ length }, (_, i) => Number(((first + i) * step).toPrecision(6)));
 }
 
 // Axes with grid lines and numbers; gives the <svg> and the functions from values to pixels.
 function axes({ width, height, x, y, label, xTicks, yTicks, xLabel, yLabel, toX = (v) => v, toY = (v) => v }) {
   const left = yTicks ? 44 : 8, right = 12, top = 8, bottom = 34;
-  const scale = (to, [low, high], from, size) => (value) => from + (size * (to(value) - to(low))) / (to(high) - to(low));
+  const scale = (to, [low, high], from, size) =>
+    (value) => from + (size * (to(value) - to(low))) / (to(high) - to(low));
   const X = scale(toX, x, left, width - left - right), Y = scale(toY, y, height - bottom, -(height - top - bottom));
   const svg = sketch("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
   const text = (words, at) => sketch("text", { class: "tick", ...at }, String(words));
@@ -44,7 +46,9 @@ function axes({ width, height, x, y, label, xTicks, yTicks, xLabel, yLabel, toX 
 const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 
 function line(points, { color, dashes }, width = 2) {
-  return sketch("path", { d: path(points), fill: "none", stroke: color, "stroke-width": width, "stroke-dasharray": dashes });
+  return sketch("path", {
+    d: path(points), fill: "none", stroke: color, "stroke-width": width, "stroke-dasharray": dashes,
+  });
 }
 
 const SMALL = { width: 260, height: 150 };
@@ -57,7 +61,8 @@ function histogram([low, high, inside, outside], method, ood) {
   });
   const most = 1.05 * Math.max(...parts[0], ...parts[1]);
   const label = `Histogram of ${method.name} scores: ID and ${ood}`;
-  const { svg, X, Y, box } = axes({ ...SMALL, x: [low, high], y: [0, most], label, xTicks: ticks(low, high, 4), xLabel: "score" });
+  const xTicks = ticks(low, high, 4);
+  const { svg, X, Y, box } = axes({ ...SMALL, x: [low, high], y: [0, most], label, xTicks, xLabel: "score" });
   const edge = (i) => low + ((high - low) * i) / inside.length;
   const stairs = (part) => part.flatMap((share, i) => [[X(edge(i)), Y(share)], [X(edge(i + 1)), Y(share)]]);
   svg.append(sketch("path", { class: "id", d: `${path([[X(low), Y(0)], ...stairs(parts[0]), [X(high), Y(0)]])}Z` }),
@@ -91,7 +96,9 @@ function theta(pairs, model) {
   const { svg, X, Y, box } = axes({ ...SMALL, height: 190, x, y, label, xTicks: ticks(...x, 4), yTicks: ticks(...y, 4),
     xLabel: "feature value z", yLabel: "θ(z)" });
   svg.append(sketch("line", { class: "hint", x1: box.left, x2: box.right, y1: Y(1), y2: Y(1) }));
-  pairs.forEach(([method, [z, t]], i) => svg.append(line(z.map((value, j) => [X(value), Y(t[j])]), method, i ? 1.4 : 2.4)));
+  pairs.forEach(([method, [z, t]], i) => {
+    svg.append(line(z.map((value, j) => [X(value), Y(t[j])]), method, i ? 1.4 : 2.4));
+  });
   return svg;
 }
 
@@ -134,12 +141,14 @@ function scatter(points, width, yLabel, onclick) {
     label: "Mean AUROC of each method on ConvNets and on other networks", xTicks: fit, yTicks: fit,
     xLabel: "mean AUROC on ConvNets", yLabel });
   svg.append(sketch("line", { class: "hint", x1: X(low), y1: Y(low), x2: X(high), y2: Y(high) }));
-  const dots = points.map(([index, x, y]) => ({ index, x: X(100 * x), y: Y(100 * y), name: DATA.methods[index].name, values: [x, y] }));
+  const dots = points.map(([index, x, y]) =>
+    ({ index, x: X(100 * x), y: Y(100 * y), name: DATA.methods[index].name, values: [x, y] }));
   const labels = placed([...dots].sort((a, b) => Number(b.index === chosen.method) - Number(a.index === chosen.method)
     || b.values[0] + b.values[1] - a.values[0] - a.values[1]), box);
   for (const dot of dots) {
     const label = labels.get(dot);
-    if (label && label.far > 8) svg.append(sketch("line", { class: "leader", x1: dot.x, y1: dot.y, x2: label.end[0], y2: label.end[1] }));
+    if (!label || label.far <= 8) continue; // near enough to need no line
+    svg.append(sketch("line", { class: "leader", x1: dot.x, y1: dot.y, x2: label.end[0], y2: label.end[1] }));
   }
   for (const dot of dots) {
     const { color } = DATA.methods[dot.index], isChosen = dot.index === chosen.method, label = labels.get(dot);
@@ -147,7 +156,8 @@ function scatter(points, width, yLabel, onclick) {
     svg.append(sketch("circle", { class: "point", cx: dot.x, cy: dot.y, r: isChosen ? 6.5 : 4.5, fill: color,
       stroke: isChosen ? "currentColor" : "", "stroke-width": 2, onclick: () => onclick(dot.index) },
     sketch("title", {}, said)));
-    if (label) svg.append(sketch("text", { class: "name", x: label.x, y: label.y, "font-weight": isChosen ? 700 : 400 }, dot.name));
+    const at = label && { class: "name", x: label.x, y: label.y, "font-weight": isChosen ? 700 : 400 };
+    if (label) svg.append(sketch("text", at, dot.name));
   }
   return { svg, missing: dots.filter((dot) => !labels.has(dot)).map((dot) => dot.name) };
 }

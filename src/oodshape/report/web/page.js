@@ -1,8 +1,8 @@
 // The sections below the leaderboard, and what ties all of them together.
 
-const byAuroc = (rows) => [...grouped(rows, (row) => row[METHOD])]
-  .sort(([, a], [, b]) => nested(b, place("auroc"), MODEL) - nested(a, place("auroc"), MODEL)).map(([method]) => method);
-const ranking = byAuroc(DATA.rows);
+const overall = (rows) => nested(rows, place("auroc"), MODEL);
+const ranking = [...grouped(DATA.rows, (row) => row[METHOD])]
+  .sort(([, a], [, b]) => overall(b) - overall(a)).map(([method]) => method);
 const chosen = { method: ranking[0], families: [], network: 0 };
 chosen.beside = DATA.ours !== null && DATA.ours !== chosen.method ? DATA.ours : ranking[1];
 
@@ -31,9 +31,10 @@ function selector(label, options, value, onchange) {
 
 function buildChoice() {
   const names = DATA.methods.map((method, index) => [index, method.name]);
+  const compare = (method) => { chosen.beside = method; drawDetail(); };
   document.getElementById("choice").replaceChildren(
     selector("Method", names, chosen.method, (method) => chooseMethod(method)),
-    selector("beside", [[-1, "none"], ...names], chosen.beside ?? -1, (method) => { chosen.beside = method; drawDetail(); }));
+    selector("beside", [[-1, "none"], ...names], chosen.beside ?? -1, compare));
 }
 
 function drawScatter() {
@@ -54,8 +55,8 @@ function drawScatter() {
   const width = Math.min(900, Math.max(300, area.clientWidth));
   const label = `mean AUROC on ${families.map((family) => `${family}s`).join(" and ")}`;
   const { svg, missing } = scatter(points, width, label, (method) => chooseMethod(method));
-  const note = missing.length ? [make("p", { class: "soft" }, `No room for the names of ${missing.join(", ")}: point at them, or see the table by family.`)] : [];
-  area.replaceChildren(chips, svg, ...note);
+  const note = `No room for the names of ${missing.join(", ")}: point at them, or see the table by family.`;
+  area.replaceChildren(chips, svg, ...(missing.length ? [make("p", { class: "soft" }, note)] : []));
 }
 
 function figuresOf(model, rows) {
@@ -75,7 +76,8 @@ function figuresOf(model, rows) {
       return `${NAMES[metric]} ${percent(row[at])} (${percent(row[at + 1])} to ${percent(row[at + 2])})`;
     });
     const parts = own ? [histogram(own, DATA.methods[chosen.method], name), roc(pairs, name)] : [];
-    figures.push(make("figure", {}, make("figcaption", {}, make("b", {}, name), ` (${group}): ${said.join("; ")}`), ...parts));
+    const caption = make("figcaption", {}, make("b", {}, name), ` (${group}): ${said.join("; ")}`);
+    figures.push(make("figure", {}, caption, ...parts));
   }
   return figures;
 }
@@ -99,7 +101,8 @@ function drawDetail() {
   });
   if (networks.length && !networks.some((box) => box.open)) networks[0].open = true;
   const legend = make("div", { class: "legend" }, keyed(chosen.method), other ? keyed(chosen.beside) : undefined,
-    make("span", { class: "soft" }, "Histograms: gray is ID, the line OOD; what lies left of the dotted line is rejected when 95 % of ID pass."));
+    make("span", { class: "soft" },
+      "Histograms: gray is ID, the line OOD; what lies left of the dotted line is rejected when 95 % of ID pass."));
   document.getElementById("detail").replaceChildren(
     make("p", {}, make("b", {}, method.name), method.sentence ? `: ${method.sentence}.` : "",
       make("br"), make("code", { class: "soft" }, method.recipe)), legend, ...networks);
@@ -109,13 +112,16 @@ function thumbnail(pick, i) {
   const source = DATA.samples.images[pick.images[i]], isId = pick.ood < 0;
   const share = `${(100 * pick.shares[i]).toFixed(1)} %`;
   const [label, predicted] = [pick.labels[i], pick.predicted[i]];
-  const taken = !isId || label < 0 ? `taken for ${predicted}` : label === predicted ? `class ${label}` : `class ${label}, taken for ${predicted}`;
+  const own = isId && label >= 0 ? [`class ${label}`] : [];
+  const taken = [...own, ...(own.length && label === predicted ? [] : [`taken for ${predicted}`])].join(", ");
   const isWrong = isId ? "rejected" : pick.shares[i] >= 0.05 ? "passes" : "rejected";
   const more = isId ? `${share} of OOD images score higher` : `scores higher than ${share} of ID images`;
-  const image = make("img", { src: source, alt: `${isId ? "ID image" : DATA.oods[pick.ood].name}, ${taken}; score ${pick.scores[i]}; ${more}` });
+  const what = isId ? "ID image" : DATA.oods[pick.ood].name;
+  const image = make("img", { src: source, alt: `${what}, ${taken}; score ${pick.scores[i]}; ${more}` });
   image.addEventListener("load", () => image.classList.toggle("smooth", image.naturalWidth > 40));
   return make("figure", { title: `score ${pick.scores[i]}; ${more}` }, image,
-    make("figcaption", {}, make("b", {}, share), make("br"), isWrong, make("br"), `score ${pick.scores[i]}`, make("br"), taken));
+    make("figcaption", {}, make("b", {}, share),
+      ...[isWrong, `score ${pick.scores[i]}`, taken].flatMap((words) => [make("br"), words])));
 }
 
 function drawGallery(model, method) {
@@ -127,18 +133,21 @@ function drawGallery(model, method) {
   const order = [...shown].sort((a, b) => (a.ood < 0) - (b.ood < 0) || b.shares[0] - a.shares[0]);
   const title = (pick) => pick.ood < 0
     ? make("h3", {}, "ID ", make("small", {}, "share of OOD images that score higher"))
-    : make("h3", {}, DATA.oods[pick.ood].name, " ", make("small", {}, `${DATA.oods[pick.ood].group} OOD; share of ID images that score lower`));
+    : make("h3", {}, DATA.oods[pick.ood].name, " ",
+      make("small", {}, `${DATA.oods[pick.ood].group} OOD; share of ID images that score lower`));
+  const named = (list, indices) => indices.map((index) => [index, list[index].name]);
   document.getElementById("gallery").replaceChildren(
     make("div", { class: "filter" },
-      selector("Network", models.map((index) => [index, DATA.models[index].name]), model, (index) => drawGallery(index, here)),
-      selector("Method", methods.map((index) => [index, DATA.methods[index].name]), here, (index) => drawGallery(model, index))),
-    make("div", { class: "walls" }, ...order.map((pick) =>
-      make("div", {}, title(pick), make("div", { class: "thumbs" }, ...pick.images.map((_, i) => thumbnail(pick, i)))))));
+      selector("Network", named(DATA.models, models), model, (index) => drawGallery(index, here)),
+      selector("Method", named(DATA.methods, methods), here, (index) => drawGallery(model, index))),
+    make("div", { class: "walls" }, ...order.map((pick) => make("div", {}, title(pick),
+      make("div", { class: "thumbs" }, ...pick.images.map((_, i) => thumbnail(pick, i)))))));
 }
 
 function buildTheme() {
   const button = document.getElementById("theme"), root = document.documentElement;
-  const isDark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const usual = () => (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  const isDark = () => (root.dataset.theme ?? usual()) === "dark";
   const label = () => { button.textContent = isDark() ? "Light" : "Dark"; };
   button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); });
   label();
@@ -146,7 +155,11 @@ function buildTheme() {
 
 function hideWhatIsEmpty() {
   const families = unique(DATA.models.map((model) => model.family));
-  const there = { families: families.includes("ConvNet") && families.length > 1, samples: DATA.samples.picks.length > 0, paper: Boolean(DATA.paper) };
+  const there = {
+    families: families.includes("ConvNet") && families.length > 1,
+    samples: DATA.samples.picks.length > 0,
+    paper: Boolean(DATA.paper),
+  };
   for (const [name, isThere] of Object.entries(there)) {
     document.querySelectorAll(`.needs-${name}`).forEach((element) => { element.hidden = !isThere; });
   }

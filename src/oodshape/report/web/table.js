@@ -90,7 +90,9 @@ function head(columns) {
     class: metric === view.metrics[0] ? "start" : undefined,
     "aria-sort": sorted.column === column && sorted.metric === metric
       ? (sorted.descending ? "descending" : "ascending") : undefined,
-  }, make("button", { type: "button", "data-sort": `${column}|${metric}`, onclick: () => sortBy(column, metric) }, text));
+  }, make("button", {
+    type: "button", "data-sort": `${column}|${metric}`, onclick: () => sortBy(column, metric),
+  }, text));
   const arrow = (metric) => (better(metric) === 1 ? "↑" : "↓");
   const names = columns.map(({ name }) =>
     make("th", { colspan: view.metrics.length, scope: "colgroup", class: "start" }, name));
@@ -112,7 +114,9 @@ function boardCell(cell, method, metric, isFirst) {
   const isGood = cell.rank === 2 || cell.rank === 3;
   const parts = [isGood ? make("u", {}, cell.text) : cell.text];
   if (cell.rows.length && cell.rows.length < cell.full) parts.push(` (${cell.rows.length}/${cell.full})`);
-  if (view.intervals && cell.rows.length) parts.push(make("span", {}, `${percent(cell.low)} – ${percent(cell.high)}`));
+  if (view.intervals && cell.rows.length) {
+    parts.push(make("span", {}, `${percent(cell.low)} – ${percent(cell.high)}`));
+  }
   if (view.paper) {
     const theirs = paperFigure(cell.rows, method, metric);
     const gap = theirs === undefined ? 0 : Number(cell.text) - Number(theirs.toFixed(2));
@@ -148,13 +152,17 @@ function drawBoard() {
   }
   const focused = document.activeElement?.getAttribute("data-sort");
   const board = document.getElementById("board");
-  board.replaceChildren(head(columns), make("tbody", {}, ...order.map((method) => make("tr",
+  const line = (method) => make("tr",
     { class: method === chosen.method ? "chosen" : undefined, "data-method": DATA.methods[method].name },
-    make("th", { scope: "row" }, make("button", { type: "button", onclick: () => chooseMethod(method, true) }, keyed(method))),
-    ...columns.flatMap((_, i) => view.metrics.map((metric, j) => boardCell(cells[i][j].get(method), method, metric, j === 0)))))));
+    make("th", { scope: "row" },
+      make("button", { type: "button", onclick: () => chooseMethod(method, true) }, keyed(method))),
+    ...cells.flatMap((column) => view.metrics.map((metric, j) =>
+      boardCell(column[j].get(method), method, metric, j === 0))));
+  board.replaceChildren(head(columns), make("tbody", {}, ...order.map(line)));
   if (focused) [...board.querySelectorAll("[data-sort]")].find((b) => b.dataset.sort === focused)?.focus();
   const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
+  const over = (at, noun) => count(unique(rows.map((row) => row[at])).length, noun);
   document.getElementById("status").textContent = rows.length === 0 ? "No result has all that is picked above."
-    : `${count(methods.length, "method")}; means over ${count(unique(rows.map((row) => row[MODEL])).length, "network")}` +
-      ` and ${count(unique(rows.map((row) => row[OOD])).length, "OOD set")}, in percent.`;
+    : `${count(methods.length, "method")}; means over ${over(MODEL, "network")} and ${over(OOD, "OOD set")},` +
+      " in percent.";
 }
