@@ -16,14 +16,16 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def opened(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """stderr as a terminal; inside a test, since pytest puts its own back after a fixture."""
     shown = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", shown)
     return shown
 
 
-def test_a_bar_inside_a_bar(terminal: Terminal) -> None:
+def test_a_bar_inside_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = opened(monkeypatch)
     seen = []
     for name, number in tracked({"msp": 1, "[knn]": 2}.items(), "ViT", None, "methods"):
         with progress_bar("photos", 50) as report:
@@ -36,7 +38,8 @@ def test_a_bar_inside_a_bar(terminal: Terminal) -> None:
     assert progress._running == []
 
 
-def test_an_error_ends_every_bar(terminal: Terminal) -> None:
+def test_an_error_ends_every_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = opened(monkeypatch)
     with pytest.raises(ZeroDivisionError), progress_bar("outer", 2), progress_bar("inner", 2):
         1 / 0  # noqa: B018
     assert progress._running == []
@@ -45,6 +48,7 @@ def test_an_error_ends_every_bar(terminal: Terminal) -> None:
     assert "again" in terminal.getvalue()
 
 
-def test_nothing_is_shown_when_asked_to_be_silent(terminal: Terminal) -> None:
+def test_nothing_is_shown_when_asked_to_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = opened(monkeypatch)
     assert list(tracked({"msp": 1}.items(), "ViT", False, "methods")) == [("msp", 1)]
     assert terminal.getvalue() == ""

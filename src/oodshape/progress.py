@@ -64,7 +64,8 @@ def _display() -> Iterator[Progress]:
 
     words = TextColumn("{task.description}", markup=False)
     columns = (words, BarColumn(), MofNCompleteColumn(), Speed(), TimeLeft())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         _running.append(bar)
         try:
             yield bar
