@@ -76,6 +76,26 @@ def test_wrong_options_are_refused(tmp_path) -> None:
     assert call("bench", "--limt", "5", cwd=tmp_path).returncode == 2
 
 
+def test_the_page_again_from_results_alone(tmp_path) -> None:
+    few = ("bench", "--models", "ViT", "--methods", "msp,optfs-e", "--limit", "30", "--no-cache", "--samples", "2")
+    assert call(*few, "--out", "run", "--quiet", cwd=tmp_path).returncode == 0
+    made = (tmp_path / "run" / "report.html").read_text()
+    for words, page in (
+        (("run",), "run/report.html"),
+        (("run/results.json",), "run/report.html"),
+        (("run", "-o", "mine.html"), "mine.html"),
+    ):
+        (tmp_path / page).unlink(missing_ok=True)
+        done = call("report", *words, cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"page: {page}\n", "")
+        assert (tmp_path / page).read_text() == made
+    assert made.count("data:image/png;base64") > 2
+    assert call(*few[:-1], "0", "--out", "run", "--quiet", cwd=tmp_path).returncode == 0
+    assert "data:image" not in (tmp_path / "run" / "report.html").read_text()
+    missing = call("report", "nowhere", cwd=tmp_path)
+    assert (missing.returncode, missing.stderr) == (2, "error: there is no file nowhere\n")
+
+
 def test_lists_are_plain_when_piped() -> None:
     methods = call("methods").stdout.splitlines()
     assert len(methods) == 1 + len(oodshape.METHODS)

@@ -100,8 +100,10 @@ def test_the_page_fetches_nothing_and_runs_its_own_script_only(html: str) -> Non
 def test_the_page_holds_every_figure_and_says_what_they_mean(html: str) -> None:
     page, made = Page(html), results(limit=200)
     shown, data = "".join(page.text), page.data
-    assert all(note in shown for note in table(made).notes)
-    assert "no folder data/photos" in shown
+    assert all(note in shown for note in table(made).notes if not note.startswith("Skipped"))
+    assert "Not measured: photos" in shown
+    assert "photos: no folder data/photos" in shown
+    assert "Only a subset was used: at most 200 images of each set." in shown
     assert "sha256:4567" in shown
     rows = {
         (data["models"][m]["name"], data["methods"][k]["name"], data["oods"][o]["name"]): values
@@ -155,6 +157,7 @@ def known() -> Results:
 def test_the_best_method_of_each_network_by_hand(known: Results) -> None:
     net, vit = answers(known)
     assert (net.best.method, net.best.auroc, net.best.fpr95) == ("knn", pytest.approx(0.90), pytest.approx(0.3))
+    assert net.lowest.method == "knn"
     assert net.ours is not None
     assert (net.ours.place, net.methods, net.ours.auroc) == (2, 3, pytest.approx(0.895))
     assert net.worst is not None
@@ -163,6 +166,15 @@ def test_the_best_method_of_each_network_by_hand(known: Results) -> None:
     assert vit.ours is not None
     assert vit.ours.place == 3
     assert [round(gap.auroc, 6) for gap in gaps(known)] == [0.36, 0.10, 0.01, 0.0]
+
+
+def test_the_method_that_lets_least_through_is_named_where_it_is_another(known: Results, tmp_path: Path) -> None:
+    few = [row("net", "few", ood, auroc=0.8, fpr95=0.05) for ood in ("letters", "noise")]
+    net, _ = answers(replace(known, rows=(*known.rows, *few)))
+    assert (net.best.method, net.lowest.method) == ("knn", "few")
+    text = "".join(Page(written(replace(known, rows=(*known.rows, *few)), tmp_path)).text)
+    assert "By FPR95 few is: it lets 5.00 % of OOD images through." in text
+    assert text.count("By FPR95") == 1
 
 
 def test_a_method_without_a_set_is_not_the_best(known: Results) -> None:

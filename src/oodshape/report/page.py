@@ -19,7 +19,7 @@ from typing import Any
 from oodshape.errors import InputError
 from oodshape.files import replacing
 from oodshape.report.payload import payload
-from oodshape.report.pivot import table
+from oodshape.report.pivot import skipped_notes, table
 from oodshape.report.words import OURS, Answer, Gap, answers, gaps
 from oodshape.results import Results
 
@@ -60,7 +60,9 @@ def page(results: Results) -> str:
         "lets": _THRESHOLD[positive],
         "answers": "\n".join(_card(answer, _LETS[positive]) for answer in answers(results)),
         "losses": _losses(results, _LETS[positive]),
-        "notes": "".join(f"<li>{escape(note)}</li>" for note in overview.notes),
+        "notes": "".join(f"<li>{escape(note)}</li>" for note in overview.notes if note not in skipped_notes(results)),
+        "caveat": _caveat(results),
+        "skipped": _skipped(results),
         "origin": _facts(results.provenance),
         "data": _json(payload(results)),
         "script": script,
@@ -78,6 +80,21 @@ def _json(data: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
+def _caveat(results: Results) -> str:
+    """That only a part of the images was used, where that is so."""
+    limit = results.provenance.get("settings", {}).get("limit")
+    return f"<p><b>Only a subset was used</b>: at most {limit} images of each set.</p>" if limit is not None else ""
+
+
+def _skipped(results: Results) -> str:
+    """What was not measured, by name, and the reasons for who opens the list."""
+    if not results.skipped:
+        return ""
+    names = escape(", ".join(what for what, _ in results.skipped))
+    reasons = "".join(f"<li>{escape(what)}: {escape(why)}</li>" for what, why in results.skipped)
+    return f'<details class="notes"><summary>Not measured: {names}</summary><ul>{reasons}</ul></details>'
+
+
 def _card(answer: Answer, lets: str) -> str:
     """A network's answers: the best method, what it lets through, how ours compares."""
     best = answer.best
@@ -86,6 +103,9 @@ def _card(answer: Answer, lets: str) -> str:
         f'<p class="big"><b>{escape(best.method)}</b> is best</p>',
         f"<p>AUROC <b>{100 * best.auroc:.2f}</b>; it <b>{lets.format(100 * best.fpr95)}</b>.</p>",
     ]
+    if answer.lowest.fpr95 < best.fpr95:
+        lowest = answer.lowest
+        lines.append(f"<p>By FPR95 <b>{escape(lowest.method)}</b> is: it {lets.format(100 * lowest.fpr95)}.</p>")
     if answer.ours is not None and answer.worst is not None and answer.methods > 1:
         ours, worst = answer.ours, answer.worst
         lines.append(
@@ -143,7 +163,8 @@ def _facts(facts: Mapping[str, Any]) -> str:
     parts = []
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            inner = f"<details><summary>{len(value)} entries</summary>{_facts(value)}</details>" if value else "none"
+            count = "1 entry" if len(value) == 1 else f"{len(value)} entries"
+            inner = f"<details><summary>{count}</summary>{_facts(value)}</details>" if value else "none"
         else:
             inner = escape(str(value))
         parts.append(f"<dt>{escape(name)}</dt><dd>{inner}</dd>")

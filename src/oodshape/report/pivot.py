@@ -68,7 +68,7 @@ def table(results: Results, columns: Columns = "model", model: str | None = None
     chosen = replace(results, rows=tuple(row for row in results.rows if model in (None, row.model)))
     if not chosen.rows:
         why = f"no model {model!r}, only {', '.join(results.names('model'))}" if results.rows else "no rows"
-        raise InputError("; ".join([f"these results have {why}", *_skipped(results)]))
+        raise InputError("; ".join([f"these results have {why}", *skipped_notes(results)]))
     axis: Axis = "ood" if columns == "ood" else "model"
     methods, names = chosen.names("method"), chosen.names(axis)
     means = chosen.averages(axis)
@@ -176,10 +176,11 @@ def _caveats(results: Results, incomplete: bool) -> Iterator[str]:
         yield f"Only a subset was used: at most {limit} images per set (limit {limit})."
     if incomplete:
         yield "(n/m): the mean over n of m results, not ranked. -: no result."
-    yield from _skipped(results)
+    yield from skipped_notes(results)
 
 
-def _skipped(results: Results) -> list[str]:
+def skipped_notes(results: Results) -> list[str]:
+    """A note for each model and OOD set that was left out."""
     return [f"Skipped {what}: {why}" for what, why in results.skipped]
 
 

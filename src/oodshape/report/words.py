@@ -35,12 +35,13 @@ class Gap:
 
 @dataclass(frozen=True)
 class Answer:
-    """One network: its best method, and how `ours` compares, None where it was not measured."""
+    """One network: its best methods by AUROC and by FPR95, and how `ours` compares, None where it was not measured."""
 
     model: str
     family: str
     methods: int
     best: Mean
+    lowest: Mean
     ours: Mean | None
     worst: Gap | None
 
@@ -58,7 +59,8 @@ def answers(results: Results, ours: str = OURS) -> Iterator[Answer]:
         ]
         found = next((entry for entry in ranked if entry.method == ours), None)
         worst = max(gaps(results, ours, model), key=lambda gap: gap.auroc, default=None)
-        yield Answer(model, families[model], len(ranked), ranked[0], found, worst)
+        lowest = min(ranked, key=lambda entry: entry.fpr95)
+        yield Answer(model, families[model], len(ranked), ranked[0], lowest, found, worst)
 
 
 def gaps(results: Results, ours: str = OURS, model: str | None = None) -> list[Gap]:

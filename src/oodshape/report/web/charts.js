@@ -107,9 +107,10 @@ function placed(points, box) {
   const taken = points.map(({ x, y }) => [x - 5, y - 5, x + 5, y + 5]);
   const free = ([l, t, r, b]) => l > box.left && r < box.right && t > box.top && b < box.bottom &&
     taken.every(([l2, t2, r2, b2]) => r < l2 || l > r2 || b < t2 || t > b2);
-  const found = new Map();
+  const found = new Map(), pen = document.createElement("canvas").getContext("2d");
+  pen.font = "bold 11px system-ui, sans-serif";
   for (const point of points) {
-    const width = 6.1 * point.name.length + 3;
+    const width = pen.measureText(point.name).width + 3;
     search: for (const far of [8, 13, 19, 26, 36, 48].filter((far) => far < (box.right - box.left) / 14)) {
       for (let turn = 0; turn < 16; turn += 1) {
         const angle = (turn * Math.PI) / 8, [dx, dy] = [Math.cos(angle), Math.sin(angle)];
@@ -143,7 +144,8 @@ function scatter(points, width, yLabel, onclick) {
   svg.append(sketch("line", { class: "hint", x1: X(low), y1: Y(low), x2: X(high), y2: Y(high) }));
   const dots = points.map(([index, x, y]) =>
     ({ index, x: X(100 * x), y: Y(100 * y), name: DATA.methods[index].name, values: [x, y] }));
-  const labels = placed([...dots].sort((a, b) => Number(b.index === chosen.method) - Number(a.index === chosen.method)
+  const first = [DATA.ours, chosen.method]; // these are named whatever happens, then the best
+  const labels = placed([...dots].sort((a, b) => first.indexOf(b.index) - first.indexOf(a.index)
     || b.values[0] + b.values[1] - a.values[0] - a.values[1]), box);
   for (const dot of dots) {
     const label = labels.get(dot);

@@ -121,7 +121,7 @@ function thumbnail(pick, i) {
   image.addEventListener("load", () => image.classList.toggle("smooth", image.naturalWidth > 40));
   return make("figure", { title: `score ${pick.scores[i]}; ${more}` }, image,
     make("figcaption", {}, make("b", {}, share),
-      ...[isWrong, `score ${pick.scores[i]}`, taken].flatMap((words) => [make("br"), words])));
+      ...[isWrong, `score ${Number(pick.scores[i].toPrecision(3))}`, taken].flatMap((words) => [make("br"), words])));
 }
 
 function drawGallery(model, method) {

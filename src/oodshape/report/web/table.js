@@ -117,12 +117,10 @@ function boardCell(cell, method, metric, isFirst) {
   if (view.intervals && cell.rows.length) {
     parts.push(make("span", {}, `${percent(cell.low)} – ${percent(cell.high)}`));
   }
-  if (view.paper) {
-    const theirs = paperFigure(cell.rows, method, metric);
-    const gap = theirs === undefined ? 0 : Number(cell.text) - Number(theirs.toFixed(2));
-    const sign = gap < 0 ? "−" : "+";
-    parts.push(make("span", { class: "paper" },
-      theirs === undefined ? "paper –" : `paper ${theirs.toFixed(2)} (${sign}${Math.abs(gap).toFixed(2)})`));
+  const theirs = view.paper ? paperFigure(cell.rows, method, metric) : undefined;
+  if (theirs !== undefined) {
+    const gap = Number(cell.text) - Number(theirs.toFixed(2)), sign = gap < 0 ? "−" : "+";
+    parts.push(make("span", {}, `paper ${theirs.toFixed(2)} (${sign}${Math.abs(gap).toFixed(2)})`));
   }
   const rank = cell.rank === 1 ? "best" : "";
   return make("td", { class: `${rank}${isFirst ? " start" : ""}`.trim() || undefined, title: behind(cell, metric) },
