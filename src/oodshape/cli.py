@@ -212,9 +212,9 @@ def study(
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
 
-    Each writes a table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG). Folders of feature files hold head.npz
-    (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels); gaussian and
-    uniform are surrogates.
+    Each writes a table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and a page with both. Folders of feature files
+    hold head.npz (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels);
+    gaussian and uniform are surrogates.
     """
     from oodshape.study import chosen, networks, write
 
