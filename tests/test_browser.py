@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from oodshape import METHODS as EVERY
 from oodshape.benchmark import Benchmark
 from oodshape.report import write_page
 from oodshape.report.compare import paper_figures
@@ -200,13 +201,30 @@ def test_a_method_shows_its_figures(opened: Opened) -> None:
     detail.locator("summary", has_text="ViT").click()
     opened.page.wait_for_function("document.querySelectorAll('#detail figure').length === 14")
     assert opened.page.locator("#scatter circle").count() == len(METHODS)
-    boxes = opened.page.eval_on_selector_all(
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_names_in_the_picture_of_architectures_do_not_overlap(browser: Any, tmp_path: Path, width: int) -> None:
+    made = synthetic_results(["convnet", "vit"], list(EVERY), ["noise"])
+    families = {"convnet": "ConvNet", "vit": "transformer"}
+    rows = tuple(replace(row, family=families[row.model]) for row in made.rows)
+    write_page(replace(made, rows=rows), tmp_path / "page.html")
+    shown = Opened(browser, tmp_path / "page.html", width)
+    assert shown.page.locator("#scatter circle").count() == len(EVERY)
+    boxes = shown.page.eval_on_selector_all(
         "#scatter .name",
-        "all => all.map(t => { const b = t.getBBox(); return [b.x, b.y, b.x + b.width, b.y + b.height] })",
+        "all => all.map(text => { const b = text.getBBox(); return [b.x, b.y, b.x + b.width, b.y + b.height]; })",
     )
+    names = set(shown.page.locator("#scatter .name").all_text_contents())
+    assert "optfs-e" in names
+    below = shown.page.locator("#scatter p").all_text_contents()
+    assert all(name in names or name in below[0] for name in EVERY)  # those without room are listed
+    assert len(boxes) > len(EVERY) / 3
     for i, (left, top, right, bottom) in enumerate(boxes):
         for other in boxes[:i]:
-            assert right < other[0] or left > other[2] or bottom - 1 < other[1] or top + 1 > other[3]
+            apart = right <= other[0] + 1 or left >= other[2] - 1 or bottom <= other[1] + 1 or top >= other[3] - 1
+            assert apart, (boxes[i], other)
+    shown.context.close()
 
 
 def test_the_gallery_shows_the_worst_first(opened: Opened, folder: Path) -> None:

@@ -65,7 +65,8 @@ function figuresOf(model, rows) {
     .map((method) => [DATA.methods[method], DATA[part][`${model},${method}${end}`]]);
   const figures = [], shapes = found("shapes", "");
   if (shapes.length) {
-    figures.push(make("figure", {}, make("figcaption", {}, make("b", {}, "Shaping function"),
+    const whose = shapes.map(([method]) => method.name).join(" and ");
+    figures.push(make("figure", {}, make("figcaption", {}, make("b", {}, `Shaping by ${whose}`),
       ": what a feature of value z is multiplied by. Dotted: no shaping."), theta(shapes, DATA.models[model].name)));
   }
   for (const row of rows) {
@@ -87,7 +88,7 @@ function drawDetail() {
   const rows = rowsShown().filter((row) => row[METHOD] === chosen.method);
   const networks = [...grouped(rows, (row) => row[MODEL])].map(([model, part]) => {
     const { name, family, accuracy, train, id } = DATA.models[model];
-    const figures = make("div", { class: "grid" });
+    const figures = make("div", { class: "figures" });
     const draw = () => { if (!figures.children.length) figures.append(...figuresOf(model, part)); };
     const means = ["auroc", "fpr95"].map((metric) => `${NAMES[metric]} ${percent(nested(part, place(metric), MODEL))}`);
     const box = make("details", { class: "net", ontoggle: draw },
