@@ -100,7 +100,7 @@ def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeyp
     stems = {path.stem for path in paths if path.suffix == ".svg"}
     assert {f"{name}-cifar10_densenet101", f"{name}-imagenet_deit_tiny"} <= stems
     assert {(path.stem, path.suffix) for path in paths} == {
-        *((name, kind) for kind in (".csv", ".md", ".tex")),
+        *((name, kind) for kind in (".csv", ".md", ".tex", ".html")),
         *((stem, f".{kind}") for stem in stems for kind in drawing.FORMATS),
     }
     frame = pd.read_csv(tmp_path / f"{name}.csv")
@@ -109,6 +109,11 @@ def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeyp
     assert "higher score = ID" in text
     assert "nan" not in text.lower().replace("energy", "")
     assert (tmp_path / f"{name}.tex").read_text().count(r"\begin{tabular}") == 1
+    html = (tmp_path / f"{name}.html").read_text()
+    assert html.count("<td>") == html.count("<tr><td>") * html.count('<th scope="col">')
+    assert html.count('src="data:image/svg+xml;base64,') == len(stems)
+    assert "<script" not in html
+    assert "higher score = ID" in html
     for figure in seen:
         assert figure.get_size_inches()[0] == pytest.approx(3.3)
         rows, columns = figure.axes[0].get_subplotspec().get_gridspec().get_geometry()
@@ -129,7 +134,7 @@ def test_figures_are_the_same_twice(two, tmp_path) -> None:
 
 
 def test_a_method_has_one_colour() -> None:
-    from oodshape.report.figures import style
+    from oodshape.report.styles import style
 
     for name in METHODS:
         assert drawing.line_style(name)["color"] == style(name).color
