@@ -66,14 +66,15 @@ def main() -> int:
         del file
         head = small.head
         warm = Features.from_arrays(small._values[:2048].astype(np.float16), head)
+        panel = [Features.from_arrays(small._values[2048:2548].astype(np.float16), head)]
         for method in METHODS.values():
-            method.fit(warm).score(warm)
+            method.fit(warm, panel=panel).score(warm)
         del small, warm
         train = Features.from_arrays(np.load(path, mmap_mode="r"), head)
         with Peak() as peak:
             start = time.perf_counter()
             for method in METHODS.values():
-                method.fit(train)
+                method.fit(train, panel=panel)
             seconds = time.perf_counter() - start
     grown = peak.peak_mb - peak.start_mb
     print(f"{len(METHODS)} methods fitted on {ROWS:,} x {WIDTH:,} float16 (memory-mapped) in {seconds:.1f} s")

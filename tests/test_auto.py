@@ -117,6 +117,22 @@ def test_where_it_cannot_choose_it_is_optfs_and_says_so(n: int, images: list[Fea
     assert str(detector.scorer) == "chosen: optfs-e"
 
 
+def test_a_candidate_that_refuses_the_features_is_left_out() -> None:
+    z, head = arrays(400)
+    z = -z - 1  # no percentile is positive, as BFAct needs one
+    train, images = Features.from_arrays(z, head), Features.from_arrays(z[:50] * 0.1, head)
+    detector = Method(score=Auto(candidates=("bfact", "energy"))).fit(train, panel=[images])
+    assert [name for name, _ in detector.scorer.ranking] == ["energy"]
+    with pytest.raises(InputError, match="BFAct needs a positive limit"):
+        Method(score=Auto(candidates=("bfact",))).fit(train, panel=[images])
+
+
+def test_a_panel_of_another_network_is_refused() -> None:
+    z, (weight, bias) = arrays(50)
+    with pytest.raises(InputError, match="extract both through the same classifier"):
+        AUTO.fit(features(400), panel=[Features.from_arrays(z, (weight + 1, bias))])
+
+
 def test_saved_loaded_calibrated(tmp_path) -> None:
     detector = AUTO.fit(features(400), panel=[panel()]).calibrate(features(200, seed=3))
     detector.save(tmp_path / "auto.safetensors")

@@ -10,6 +10,8 @@ import sys
 import pytest
 
 import oodshape
+from oodshape.report import write_page
+from synthetic import results
 
 
 def call(*words: str, cwd=None, **more: str) -> subprocess.CompletedProcess[str]:
@@ -34,14 +36,15 @@ def test_help_is_for_newcomers() -> None:
 
 
 def test_bench_writes_a_table_a_page_and_rows(tmp_path) -> None:
-    few = ("bench", "digits", "--models", "ViT", "--methods", "msp,optfs-e", "--limit", "50")
+    few = ("bench", "digits", "--models", "ViT", "--methods", "msp,optfs-e", "--limit", "50", "--samples", "1")
     done = call(*few, "--out", "here", "--cache", "cache", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert "optfs-e" in done.stdout
     assert "50" in done.stdout  # the limit is said
     assert done.stdout.rstrip().endswith("report.html")
-    assert (tmp_path / "here" / "report.html").stat().st_size > 10_000
+    page = (tmp_path / "here" / "report.html").read_text()
+    assert 7 <= page.count("data:image/png;base64") <= 2 * 7  # the worst of 7 sets for 2 methods at most
     rows = json.loads(call(*few, "--out", "here", "--cache", "cache", "--json", cwd=tmp_path).stdout)
     assert {row["method"] for row in rows} == {"msp", "optfs-e"}
     assert len(rows) == 12
@@ -74,6 +77,18 @@ def test_wrong_options_are_refused(tmp_path) -> None:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert call("bench", "--limt", "5", cwd=tmp_path).returncode == 2
+
+
+def test_the_page_again_from_results_alone(tmp_path) -> None:
+    made = results()
+    made.save(tmp_path / "run")
+    for words, page in ((("run",), "run/report.html"), (("run/results.json", "-o", "mine.html"), "mine.html")):
+        done = call("report", *words, cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"page: {page}\n", "")
+        write_page(made, tmp_path / "same.html")
+        assert (tmp_path / page).read_text() == (tmp_path / "same.html").read_text()
+    missing = call("report", "nowhere", cwd=tmp_path)
+    assert (missing.returncode, missing.stderr) == (2, "error: there is no file nowhere\n")
 
 
 def test_lists_are_plain_when_piped() -> None:

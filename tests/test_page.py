@@ -1,25 +1,32 @@
-"""The page is one valid file that fetches nothing, escapes every name, and draws a method in one colour."""
+"""The page is one valid file that fetches nothing, escapes every name, and answers first what a reader asks first."""
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64encode
 from dataclasses import replace
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
-from xml.etree import ElementTree
+from typing import Any
 
 import pytest
 
-from oodshape import METHODS
+from oodshape import METHODS, paper_methods
 from oodshape.curves import Theta
 from oodshape.errors import InputError
-from oodshape.report import figures, table, write_page
-from oodshape.report.page import FEATURED
+from oodshape.report import table, write_page
+from oodshape.report.compare import paper_figures
+from oodshape.report.payload import payload
+from oodshape.report.styles import PALETTE, style
+from oodshape.report.words import answers, gaps
 from oodshape.results import Results
-from synthetic import results
+from oodshape.samples import Pick, Samples
+from synthetic import results, row
 
-VOID = {"meta", "wbr"}
-HOSTILE = "<b>net</b> \"q\" & 'x' -->"
+VOID = {"meta", "br"}
+HOSTILE = "</script><img src=x onerror=alert(1)> \"q\" & 'x' -->"
 
 
 class Page(HTMLParser):
@@ -29,6 +36,7 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text: list[str] = []
+        self.scripts: list[str] = []
         self.open: list[str] = []
         self.feed(html)
         self.close()
@@ -39,17 +47,16 @@ class Page(HTMLParser):
         if tag not in VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.text.append(data)
+        (self.scripts if self.open[-1:] == ["script"] else self.text).append(data)
 
-    def count(self, tag: str) -> int:
-        return sum(name == tag for name, _ in self.tags)
+    @property
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.scripts[0])
+        return found
 
 
 def written(made: Results, folder: Path) -> str:
@@ -63,90 +70,168 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> str:
     return written(results(limit=200), tmp_path_factory.mktemp("page"))
 
 
-def test_the_page_is_whole_and_closes_its_tags(html: str) -> None:
+def test_the_page_is_whole_and_its_anchors_lead_somewhere(html: str) -> None:
     page = Page(html)
     assert html.startswith("<!DOCTYPE html>")
-    assert page.count("table") == 3  # all models, and one per model
-    assert page.count("details") >= 4  # a model and an OOD set each
-    assert page.count("summary") == page.count("details")
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(set(ids)) == len(ids)
-    anchors = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
-    assert {f"#{name}" for name in ids} == set(anchors)
+    anchors = {attributes["href"] for tag, attributes in page.tags if tag == "a"}
+    assert len(anchors) == 6
+    assert anchors <= {f"#{name}" for name in ids}
+    assert "{{" not in html
 
 
-def test_the_page_fetches_nothing(html: str) -> None:
+def test_the_page_fetches_nothing_and_runs_its_own_script_only(html: str) -> None:
     page = Page(html)
     for tag, attributes in page.tags:
-        assert tag not in {"script", "link", "img", "iframe", "object", "embed", "base"}
+        assert tag not in {"link", "img", "iframe", "object", "embed", "base", "form"}
         assert not {"src", "srcset", "data", "action", "xlink:href"} & set(attributes)
         assert (attributes.get("href") or "#").startswith("#")
         assert not any(name.startswith("on") for name in attributes)
     assert "url(" not in html.lower()
     assert "@import" not in html
-    elsewhere = re.sub(r'xmlns="http://www\.w3\.org/2000/svg"', "", html)
-    assert "http://" not in elsewhere
-    assert "https://" not in elsewhere
+    assert set(re.findall(r"https?://[^\"' ]+", html)) == {"http://www.w3.org/2000/svg"}
+    (policy,) = (attributes["content"] for _, attributes in page.tags if "http-equiv" in attributes)
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert f"script-src 'sha256-{b64encode(sha256(page.scripts[1].encode()).digest()).decode()}'" in policy
 
 
-def test_the_page_shows_the_tables_and_says_what_they_mean(html: str) -> None:
-    page = Page(html)
-    made = results(limit=200)
-    shown = "".join(page.text)
-    for part in (table(made), table(made, "ood", "convnet"), table(made, "ood", "vit")):
-        for note in part.notes:
-            assert note in shown
-        for line in part.lines:
-            assert all(pair.fp.text in page.text and pair.au.text in page.text for pair in line.pairs)
-    cells = [c for part in (table(made), *(table(made, "ood", m) for m in ("convnet", "vit"))) for c in part.lines]
-    ranks = [cell.rank for line in cells for pair in line.pairs for cell in (pair.fp, pair.au)]
-    assert len(re.findall(r"<td><b>[\d.]+</b></td>", html)) == sum(rank == 1 for rank in ranks)
-    assert len(re.findall(r"<td><u>[\d.]+</u></td>", html)) == sum(rank in (2, 3) for rank in ranks)
-    assert "no folder data/photos" in shown
+def test_the_page_holds_every_figure_and_says_what_they_mean(html: str) -> None:
+    page, made = Page(html), results(limit=200)
+    shown, data = "".join(page.text), page.data
+    assert all(note in shown for note in table(made).notes if not note.startswith("Skipped"))
+    assert "Not measured: photos" in shown
+    assert "photos: no folder data/photos" in shown
+    assert "Only a subset was used: at most 200 images of each set." in shown
     assert "sha256:4567" in shown
-    assert str(METHODS["react"]) in shown
+    rows = {
+        (data["models"][m]["name"], data["methods"][k]["name"], data["oods"][o]["name"]): values
+        for m, k, o, *values in data["rows"]
+    }
+    assert data["metrics"] == ["fpr95", "auroc", "aupr_in", "aupr_out"]
+    for line in made.rows:
+        values = rows.pop((line.model, line.method, line.ood))
+        assert values[:6] == pytest.approx(
+            [line.fpr95, line.fpr95_low, line.fpr95_high, line.auroc, line.auroc_low, line.auroc_high], abs=1e-6
+        )
+    assert not rows
+    react = next(method for method in data["methods"] if method["name"] == "react")
+    assert react["recipe"] == str(METHODS["react"])
+    assert "cutting large features" in react["sentence"]
+    curve, points = made.curves[0], data["curves"]["0,0,0"]
+    assert points[2] == list(curve.id_counts)
+    assert points[5] == pytest.approx([1000 * rate for rate in curve.tpr], abs=0.5)
 
 
 def test_the_page_is_for_every_screen_and_for_the_keyboard(html: str) -> None:
     page = Page(html)
-    assert "prefers-color-scheme: dark" in html
     assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in page.tags
-    boxes = [attributes for tag, attributes in page.tags if tag == "div" and attributes.get("class") == "scroll"]
-    assert len(boxes) == page.count("table")
-    assert all(box["tabindex"] == "0" and box["aria-label"] for box in boxes)
-    assert all(
-        attributes["role"] == "img" and attributes["aria-label"] for tag, attributes in page.tags if tag == "svg"
-    )
-    assert figures.TEXT not in html
+    assert "color-scheme: light dark" in html
+    assert "@media print" in html
+    (box,) = (attributes for _, attributes in page.tags if attributes.get("class") == "scroll")
+    assert box["tabindex"] == "0"
+    assert box["aria-labelledby"] == "leaderboard-title"
+
+
+# What is said first
+
+
+@pytest.fixture
+def known() -> Results:
+    """Two networks and two sets; optfs-e is best on one of the four pairs."""
+    figures = {
+        ("net", "letters"): {"msp": (0.90, 0.40), "optfs-e": (0.80, 0.60), "knn": (0.85, 0.5)},
+        ("net", "noise"): {"msp": (0.70, 0.70), "optfs-e": (0.99, 0.02), "knn": (0.95, 0.1)},
+        ("vit", "letters"): {"msp": (0.96, 0.20), "optfs-e": (0.60, 0.90), "knn": (0.90, 0.3)},
+        ("vit", "noise"): {"msp": (0.98, 0.10), "optfs-e": (0.97, 0.15), "knn": (0.97, 0.12)},
+    }
+    rows = [
+        row(model, method, ood, auroc=auroc, fpr95=fpr95)
+        for (model, ood), methods in figures.items()
+        for method, (auroc, fpr95) in methods.items()
+    ]
+    return Results(tuple(rows), {})
+
+
+def test_the_best_method_of_each_network_by_hand(known: Results) -> None:
+    net, vit = answers(known)
+    assert (net.best.method, net.best.auroc, net.best.fpr95) == ("knn", pytest.approx(0.90), pytest.approx(0.3))
+    assert net.lowest.method == "knn"
+    assert net.ours is not None
+    assert (net.ours.place, net.methods, net.ours.auroc) == (2, 3, pytest.approx(0.895))
+    assert net.worst is not None
+    assert (net.worst.ours.ood, net.worst.best.method) == ("letters", "msp")
+    assert (vit.best.method, vit.best.fpr95) == ("msp", pytest.approx(0.15))
+    assert vit.ours is not None
+    assert vit.ours.place == 3
+    assert [round(gap.auroc, 6) for gap in gaps(known)] == [0.36, 0.10, 0.01, 0.0]
+
+
+def test_the_method_that_lets_least_through_is_named_where_it_is_another(known: Results, tmp_path: Path) -> None:
+    few = [row("net", "few", ood, auroc=0.8, fpr95=0.05) for ood in ("letters", "noise")]
+    net, _ = answers(replace(known, rows=(*known.rows, *few)))
+    assert (net.best.method, net.lowest.method) == ("knn", "few")
+    text = "".join(Page(written(replace(known, rows=(*known.rows, *few)), tmp_path)).text)
+    assert "By FPR95 few is: it lets 5.00 % of OOD images through." in text
+    assert text.count("By FPR95") == 1
+
+
+def test_a_method_without_a_set_is_not_the_best(known: Results) -> None:
+    lucky = row("net", "lucky", "noise", auroc=1.0, fpr95=0.0)
+    net, _ = answers(replace(known, rows=(*known.rows, lucky)))
+    assert net.best.method == "knn"
+
+
+def test_the_answers_stand_at_the_top_in_words(known: Results, tmp_path: Path) -> None:
+    text = " ".join("".join(Page(written(known, tmp_path)).text).split())
+    for said in (
+        "net ConvNetknn is bestAUROC 90.00; it lets 30.00 % of OOD images through.",
+        "optfs-e is number 2 of 3: AUROC 89.50; it lets 31.00 % of OOD images through. It loses most on letters:"
+        " AUROC 80.00 against 90.00 (msp).",
+        "Another method has a higher AUROC on 3 of 4 pairs",
+        "vit on letters: AUROC 60.00 against 96.00 of msp; optfs-e lets 90.00 % of OOD images through, msp 20.00 %.",
+        "It is the best on net (noise).",
+    ):
+        assert said in text
+
+
+def test_without_optfs_nothing_is_said_of_it(known: Results, tmp_path: Path) -> None:
+    rows = tuple(line for line in known.rows if line.method != "optfs-e")
+    text = "".join(Page(written(replace(known, rows=rows), tmp_path)).text)
+    assert "Where OptFS" not in text
+    assert "is number" not in text
+
+
+# Names, sizes, what is missing
 
 
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     made = results(
-        [HOSTILE], ["msp", HOSTILE, "_hidden", "$x^2$"], [HOSTILE], skipped=[(HOSTILE, HOSTILE)], note=HOSTILE
+        [HOSTILE], ["msp", HOSTILE, "optfs-e"], [HOSTILE], skipped=[(HOSTILE, HOSTILE)], note=HOSTILE, seed=3
     )
     shapes = [Theta(model=HOSTILE, method=HOSTILE, z=(0.5, 1.0), theta=(0.5, 2.0))]
-    html = written(replace(made, shapes=shapes), tmp_path)
+    pick = {"images": (0,), "scores": (1.0,), "shares": (0.5,), "predicted": (1,), "labels": (-1,)}
+    samples = Samples(("data:,",), (Pick(model=HOSTILE, method=HOSTILE, ood=HOSTILE, **pick),))
+    html = written(replace(made, shapes=shapes, samples=samples), tmp_path)
+    assert "<img" not in html
     page = Page(html)
-    assert "<b>net" not in html
-    assert page.text.count(HOSTILE) >= 5
-    assert "".join(page.text).count(HOSTILE) >= 10
-    assert "$x^2$" in page.text
-    assert "_hidden" in page.text
+    assert [page.data[part][-1]["name"] for part in ("models", "oods")] == [HOSTILE, HOSTILE]
+    assert page.data["methods"][1]["name"] == HOSTILE
+    assert "".join(page.text).count(HOSTILE) >= 5
+    assert len(page.scripts) == 2
 
 
-def test_three_models_eighteen_methods_and_six_sets_make_a_small_page(tmp_path: Path) -> None:
+def test_three_models_every_method_and_six_sets_make_a_small_page(tmp_path: Path) -> None:
     sets = ("digits89", "letters", "photos", "textures", "gaussian", "uniform")
     html = written(results(["convnet", "vit", "mixer"], list(METHODS), sets), tmp_path)
-    assert len(html.encode()) < 3_000_000
-    page = Page(html)
-    assert page.count("table") == 4
-    assert 3 * (1 + 6 * (1 + len(FEATURED))) <= page.count("svg") <= 3 * (1 + 6 * (2 + len(FEATURED)))
+    assert len(html.encode()) < 2_000_000  # images take less than the rest
 
 
 def test_results_without_curves_still_make_a_page(tmp_path: Path) -> None:
     page = Page(written(replace(results(), curves=[], shapes=[]), tmp_path))
-    assert page.count("svg") == 0
-    assert page.count("table") == 3
+    assert page.data["curves"] == page.data["shapes"] == {}
+    assert page.data["samples"] == {"images": [], "picks": []}
 
 
 def test_results_without_rows_make_no_page(tmp_path: Path) -> None:
@@ -155,54 +240,43 @@ def test_results_without_rows_make_no_page(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# Figures
+# The paper
 
 
-def strokes(svg: str) -> set[str]:
-    """The colours of the lines in an SVG, but for the text's."""
-    root = ElementTree.fromstring(svg)
-    styles = " ".join(element.get("style", "") for element in root.iter())
-    return set(re.findall(r"stroke: (#\w+)", styles))
+def test_the_papers_figures_stand_in_the_page_where_there_are_any() -> None:
+    names = (["ResNet50", "mine"], ["msp", "optfs-e", "knn"], ["SUN", "Texture"])
+    assert payload(results(*names))["paper"] is None  # other settings
+    assert payload(results(["mine"], settings="imagenet"))["paper"] is None  # not the paper's network
+    assert (
+        payload(replace(results(*names), provenance={"positive": "ood", "settings": {"settings": "imagenet"}}))["paper"]
+        is None
+    )
+    paper = payload(results(*names, settings="imagenet"))["paper"]
+    figures = paper_figures()
+    assert paper["figures"]["ood,0,0,1"] == figures["ood", "imagenet", "ResNet50", "Texture"]["msp"]
+    assert paper["figures"]["model,0,1"] == figures["model", "imagenet", "ResNet50", "Average"]["optfs-e"]
+    assert paper["figures"]["standard4,0,0"] == figures["standard4", "imagenet", "ResNet50", "Average"]["msp"]
+    assert len(paper["figures"]) == 2 * (1 + 1 + 2)  # nothing for `mine` and for knn
+    assert paper["standard4"] == []  # two of the four sets are missing
+    four = payload(results(["ResNet50"], ["msp"], ["Texture", "SUN", "Places", "iNaturalist"], settings="imagenet"))
+    assert four["paper"]["standard4"] == [3, 1, 2, 0]
 
 
-def test_a_method_has_one_colour_in_every_figure() -> None:
-    made = results()
-    curves = {curve.method: curve for curve in made.curves}
-    shapes = {shape.method: shape for shape in made.shapes}
-    for method, curve in curves.items():
-        color = figures.style(method).color.lower()
-        assert strokes(figures.histogram(curve)) == {color}
-        assert strokes(figures.roc([curve])) == {color}
-        if method in shapes:
-            assert strokes(figures.shaping([shapes[method]])) == {color}
-    colors = {figures.style(method).color.lower() for method in curves}
-    assert strokes(figures.roc(list(curves.values()))) == colors
-    assert len(colors) == len(curves) - 1  # react and optfs-e share one, and differ in their dashes
+# Styles
 
 
 def test_styles_are_all_different_and_do_not_depend_on_what_is_drawn() -> None:
-    assert len({(style.color, str(style.dashes)) for style in map(figures.style, METHODS)}) == len(METHODS)
-    own = figures.style("my-method")
-    assert own == figures.style.__wrapped__("my-method")
-    assert own.dashes not in [figures.style(method).dashes for method in METHODS]
+    assert len({(style(name).color, str(style(name).dashes)) for name in METHODS}) == len(METHODS)
+    own = style("my-method")
+    assert own == style.__wrapped__("my-method")
+    assert own.dashes not in [style(method).dashes for method in METHODS]
+    assert style("my-method").color in PALETTE
 
 
-def test_figures_are_labelled_and_alike_each_time() -> None:
-    curve = results().curves[0]
-    first = figures.histogram(curve, "msp (best)")
-    assert first == figures.histogram(curve, "msp (best)")
-    root = ElementTree.fromstring(first)
-    assert root.get("aria-label") == "Histogram of msp (best) scores: ID and letters"
-    assert not [element for element in root.iter() if element.get("id")]
-    assert "currentColor" in first
-
-
-def test_methods_with_one_shaping_function_share_a_line() -> None:
-    z, theta = (0.5, 1.0), (1.5, 0.5)
-    names = ("optfs-v", "optfs-e", "optfs-msp")
-    alike = [Theta(model="net", method=name, z=z, theta=theta) for name in names]
-    one = Theta(model="net", method="msp", z=z, theta=(1.0, 1.0))
-    svg = figures.shaping([one, *alike])
-    assert strokes(svg) == {figures.style("optfs-v").color.lower()}
-    assert "optfs-v, optfs-e and 1 more" in svg
-    assert ElementTree.fromstring(figures.shaping([one])).get("role") == "img"
+def test_a_method_has_its_colour_on_the_page_too() -> None:
+    shown = payload(results())["methods"]
+    assert [(entry["color"], entry["dashes"]) for entry in shown] == [style(entry["name"]).web for entry in shown]
+    kinds = {
+        entry["name"]: entry["kind"] for entry in payload(results(["net"], list(paper_methods("imagenet"))))["methods"]
+    }
+    assert [kinds[name] for name in ("msp", "react", "optfs-e", "knn")] == ["no shaping", "shaping", "OptFS", "newer"]

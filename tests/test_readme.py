@@ -1,4 +1,4 @@
-"""Every Python block of the README runs, in order, as a reader would run it."""
+"""Every Python block of the README and of docs/auto.md runs, in order, as a reader would run it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,19 @@ from oodshape import Detector, InputError
 from oodshape.benchmark import Benchmark
 from oodshape.sources import built
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+AUTO = (ROOT / "docs" / "auto.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def small_net() -> torch.nn.Module:
+    torch.manual_seed(0)
+    layers = torch.nn.Conv2d(3, 16, 9, stride=8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    return torch.nn.Sequential(*layers, torch.nn.Linear(16, 2))
 
 
 @pytest.fixture
@@ -34,9 +42,7 @@ def folders(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_python(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    torch.manual_seed(0)
-    layers = torch.nn.Conv2d(3, 16, 9, stride=8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
-    names = {"net": torch.nn.Sequential(*layers, torch.nn.Linear(16, 2))}
+    names = {"net": small_net()}
     assert len(blocks("python")) == 4
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), names)
@@ -46,6 +52,19 @@ def test_python(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert set(figures) == {"msp", "energy", "react", "optfs-e"}
     assert float(figures["optfs-e"]) > 0.9
     assert Detector.load(folders / "guard.safetensors").alpha == 0.05
+
+
+def test_auto(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = {"net": small_net()}
+    assert len(blocks("python", AUTO)) == 2
+    for block in blocks("python", AUTO):
+        exec(compile(block, "docs/auto.md", "exec"), names)
+    first, second = re.findall(r"^chosen: (.*)$", capsys.readouterr().out, flags=re.MULTILINE)
+    assert len(first.split(", ")) == 7
+    assert second in ("msp", "energy", "ash-s", "optfs-e")
+    assert Detector.load(folders / "auto.safetensors") == names["detector"]
+    for path in re.findall(r"\]\((img/[^)]+)\)", AUTO):
+        assert (ROOT / "docs" / path).is_file()
 
 
 def test_toml() -> None:
@@ -60,8 +79,8 @@ def test_commands_exist() -> None:
     from oodshape.cli import app
 
     known = {command.name or command.callback.__name__ for command in app.registered_commands}
-    used = set(re.findall(r"^oodshape (\w+)", README, flags=re.MULTILINE))
+    used = set(re.findall(r"^oodshape (\w+)", README + AUTO, flags=re.MULTILINE))
     assert used <= known
-    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
+    makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", README, flags=re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)

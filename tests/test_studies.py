@@ -12,10 +12,11 @@ import pytest
 
 from data import arrays
 from oodshape import METHODS, InputError
+from oodshape.analysis import every_method
 from oodshape.analysis.networks import Network, folders_in, from_folder
 from oodshape.report import drawing
 from oodshape.report.frames import frame_latex, frame_markdown
-from oodshape.study import STUDIES, chosen, networks, write
+from oodshape.study import STUDIES, chosen, networks, possible, write
 from test_cli import call
 
 
@@ -30,6 +31,8 @@ def write_folder(folder: Path, *, seed: int = 0, signed: bool = False) -> Path:
     for place, name in enumerate(("far", "near", "gaussian", "uniform")):
         values = np.abs(rng.normal(scale=0.4 + 0.2 * place, size=(60 + place, 40))).astype(np.float32)
         np.savez(folder / f"{name}.npz", features=values, labels=np.full(len(values), -1, np.int16))
+    values = rng.permuted(z[:50], axis=1)
+    np.savez(folder / "scrambled.npz", features=values, labels=np.full(len(values), -1, np.int16))
     return folder
 
 
@@ -52,6 +55,23 @@ def test_folders_say_family_settings_and_roles(two) -> None:
     assert first.methods["ash-s"].shape.p == 0.95  # the paper's for CIFAR-10
     assert two[1].methods["vra-p"].shape.absolute
     assert "surrogates: gaussian 62, uniform 63" in first.describe()
+
+
+def test_a_panel_may_lie_elsewhere_and_is_asked_for(tmp_path) -> None:
+    folder = write_folder(tmp_path / "features" / "mine")
+    assert [len(part) for part in from_folder(folder).panel] == [50]
+    elsewhere = tmp_path / "panels" / "mine" / "scrambled.npz"
+    elsewhere.parent.mkdir(parents=True)
+    (folder / "scrambled.npz").rename(elsewhere)
+    (there,) = networks("digits", [folder], panel=tmp_path / "panels")
+    assert len(there.chosen_by()[0]) == 50
+    assert "panel: 50" in there.describe()
+    (none,) = networks("digits", [folder])
+    assert possible(["variants", "auto"], [none]) == ["variants"]
+    assert possible(["variants", "auto"], [there]) == ["variants", "auto"]
+    with pytest.raises(InputError, match=r"mine has no panel: put scrambled.npz.*--panel DIR"):
+        list(write("auto", [none], tmp_path / "out"))
+    assert "auto" not in set(every_method(none.train, none.inside, none.ood)["method"])
 
 
 def test_wrong_folders_say_what_is_missing(tmp_path) -> None:
@@ -80,7 +100,7 @@ def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeyp
     stems = {path.stem for path in paths if path.suffix == ".svg"}
     assert {f"{name}-cifar10_densenet101", f"{name}-imagenet_deit_tiny"} <= stems
     assert {(path.stem, path.suffix) for path in paths} == {
-        *((name, kind) for kind in (".csv", ".md", ".tex")),
+        *((name, kind) for kind in (".csv", ".md", ".tex", ".html")),
         *((stem, f".{kind}") for stem in stems for kind in drawing.FORMATS),
     }
     frame = pd.read_csv(tmp_path / f"{name}.csv")
@@ -89,6 +109,11 @@ def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeyp
     assert "higher score = ID" in text
     assert "nan" not in text.lower().replace("energy", "")
     assert (tmp_path / f"{name}.tex").read_text().count(r"\begin{tabular}") == 1
+    html = (tmp_path / f"{name}.html").read_text()
+    assert html.count("<td>") == html.count("<tr><td>") * html.count('<th scope="col">')
+    assert html.count('src="data:image/svg+xml;base64,') == len(stems)
+    assert "<script" not in html
+    assert "higher score = ID" in html
     for figure in seen:
         assert figure.get_size_inches()[0] == pytest.approx(3.3)
         rows, columns = figure.axes[0].get_subplotspec().get_gridspec().get_geometry()
@@ -109,7 +134,7 @@ def test_figures_are_the_same_twice(two, tmp_path) -> None:
 
 
 def test_a_method_has_one_colour() -> None:
-    from oodshape.report.figures import style
+    from oodshape.report.styles import style
 
     for name in METHODS:
         assert drawing.line_style(name)["color"] == style(name).color

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.detector import Detector, Method, fit_all
+from oodshape.detector import Detector, Method, collect
 from oodshape.errors import InputError, check_fraction
 from oodshape.evidence import Evidence
 from oodshape.features import Features
@@ -99,7 +98,8 @@ class Auto(ScoreRecipe):
 
     A `share` of the training images is kept from fitting: on it and on the panel the candidates are ranked by
     AUROC (the mean over the panel's sets), and its scores turn theirs into p-values. The panel is made from ID
-    images (`surrogates.Scrambled`), so no OOD data are used. Without a panel it is OptFS (E), with a warning.
+    images (`surrogates.Scrambled`), so no OOD data are used. Without a panel it is OptFS (E), with a warning; a
+    candidate that refuses the features is left out.
     """
 
     candidates: tuple[str, ...] = ()  # rows of METHODS; none: CANDIDATES
@@ -138,13 +138,29 @@ class Auto(ScoreRecipe):
         fitting, selection = split(train.features, self.share)
         if not train.panel or len(selection) < FEWEST:
             return _fallback(train.features, self.share, len(selection) if train.panel else None)
-        detectors = fit_all(self.methods(), fitting)
-        inside = {name: detector.score(selection) for name, detector in detectors.items()}
-        values = {name: _mean_auroc(detectors[name], inside[name], train.panel) for name in detectors}
+        for images in train.panel:
+            if images.head.fingerprint != fitting.head.fingerprint:
+                raise InputError(
+                    f"the panel comes from head {images.head.fingerprint}, the training images from head "
+                    f"{fitting.head.fingerprint}; extract both through the same classifier"
+                )
+        methods = self.methods()
+        collect(methods, fitting)
+        members: dict[str, Member] = {}
+        values: dict[str, float] = {}
+        for name, method in methods.items():
+            try:
+                detector = method.fit(fitting)
+                inside = detector.score(selection)
+                value = float(np.mean([auroc(inside, detector.score(images)) for images in train.panel]))
+            except InputError as error:  # a candidate that does not suit these features is no choice
+                refused = error
+                continue
+            members[name], values[name] = Member.of_detector(name, detector, inside), value
+        if not members:
+            raise refused
         ranking = sorted(values.items(), key=lambda item: -item[1])
-        chosen = [name for name, _ in ranking[: self.fuse]]
-        members = tuple(Member.of_detector(name, detectors[name], inside[name]) for name in chosen)
-        return Fusion(members, tuple(ranking))
+        return Fusion(tuple(members[name] for name, _ in ranking[: self.fuse]), tuple(ranking))
 
 
 def split(train: Features, share: float) -> tuple[Features, Features]:
@@ -170,7 +186,3 @@ def _fallback(train: Features, share: float, held_out: int | None) -> Fusion:
     warnings.warn(f"auto {why}. It falls back to OptFS (E).", stacklevel=4)
     detector = METHODS[FALLBACK].fit(train)
     return Fusion((Member.of_detector(FALLBACK, detector, detector.score(train)),), ())
-
-
-def _mean_auroc(detector: Detector, inside: Tensor, panel: Sequence[Features]) -> float:
-    return float(np.mean([auroc(inside, detector.score(images)) for images in panel]))

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from oodshape.report.chosen import Kind
     from oodshape.report.pivot import Table
 
-KEPT = ("results.csv", "results.json", "report.html")
-FILES = (*KEPT, "table.md", "table.tex")
+KEPT = ("results.csv", "results.json")
+FILES = (*KEPT, "report.html", "table.md", "table.tex")
 
 
 def bench_files(
@@ -30,6 +30,7 @@ def bench_files(
     The tables start with those of the kind asked for. What identifies a run: the benchmark, the weights, the images,
     the methods, the settings and this package's code.
     """
+    from oodshape.report import write_page
     from oodshape.report.chosen import by_ood, check, tables_of
 
     check(benchmark, kind, paper=paper, positive=options.positive)
@@ -40,17 +41,15 @@ def bench_files(
     for name in KEPT if kept != folder else ():
         with replacing(folder / name) as temporary:
             temporary.write_bytes((kept / name).read_bytes())
+    write_page(results, folder / "report.html")
     more = [] if kind == "ood" else [by_ood(results, model) for model in results.names("model")]
     _write_tables([*tables_of(results, kind, paper=paper), *more], folder)
     return results
 
 
 def _made(benchmark: Benchmark, options: Options, folder: Path) -> Results:
-    from oodshape.report import write_page
-
     results = run(benchmark, options)
     results.save(folder)
-    write_page(results, folder / "report.html")
     return results
 
 

@@ -11,6 +11,7 @@ import typer
 
 from oodshape.cli_fit import fit
 from oodshape.cli_score import check, inspect, score
+from oodshape.cli_watch import watch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -126,6 +127,9 @@ def bench(
         Path | None, typer.Option(help="Where features are kept between runs [default: the user's cache folder].")
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing between runs.")] = False,
+    samples: Annotated[
+        int, typer.Option(min=0, help="Show the N most wrong images of each set on the page; 0 keeps images out of it.")
+    ] = 6,
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the results are.")] = False,
 ) -> None:
@@ -148,6 +152,7 @@ def bench(
         data=data,
         weights=weights,
         positive=positive.value,
+        samples=samples,
         progress=False if json or quiet else None,
     )
     folder = out or Path("oodshape-results") / chosen.name
@@ -164,6 +169,28 @@ def bench(
         for part in tables_of(results, table.value, paper=compare_paper):
             show(part, console)
     typer.echo(f"page: {folder / 'report.html'}")
+
+
+@app.command()
+def report(
+    results: Annotated[
+        Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The page to write [default: report.html beside the results].")
+    ] = None,
+) -> None:
+    """Write the page of a benchmark run again, from its results alone.
+
+    The page is one file that opens in any browser and needs no network: a leaderboard that sorts and filters, the
+    paper's figures where it has any, each method's figures, and the images that it gets most wrong.
+    """
+    from oodshape.report import write_page
+    from oodshape.results import Results
+
+    page = out or (results if results.is_dir() else results.parent) / "report.html"
+    write_page(Results.load(results), page)
+    typer.echo(f"page: {page}")
 
 
 @app.command()
@@ -191,20 +218,24 @@ def study(
     data: Annotated[
         Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")
     ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(envvar="OODSHAPE_WEIGHTS", help="The folder that holds weights, NETWORK.safetensors or .pth."),
+    ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Where features are kept between runs [default: the user's cache folder].")
     ] = None,
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
 
-    Each writes a table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG). Folders of feature files hold head.npz
-    (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels); gaussian and
-    uniform are surrogates; scrambled is the panel that `auto` chooses by.
+    Each writes a table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and a page with both. Folders of feature files
+    hold head.npz (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels);
+    gaussian and uniform are surrogates; scrambled is the panel that `auto` chooses by.
     """
     from oodshape.study import chosen, networks, possible, write
 
     names = chosen(name)
-    found = networks(benchmark, features or [], _words(models), limit, surrogates, data, cache, panel)
+    found = networks(benchmark, features or [], _words(models), limit, surrogates, data, cache, panel, weights)
     for network in found:
         typer.echo(network.describe())
     can = possible(names, found) if name == "all" else names
@@ -256,3 +287,6 @@ def data(
     show_columns(heads, data_lines(facts), _console())
     if data is None:
         sys.stderr.write("no data folder was named: --data DIR or OODSHAPE_DATA\n")
+
+
+app.command()(watch)

@@ -17,6 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from oodshape import vectors
+
 T = TypeVar("T")
 Array = NDArray[Any]
 
@@ -60,22 +62,34 @@ def _cell(z, origin, scale, last):  # type: ignore[no-untyped-def]
     return np.int32(position if position < last else last)
 
 
+@njit(nogil=True, cache=True)
+def _theta_row(z, origin, scale, padded, out):  # type: ignore[no-untyped-def]
+    last = np.float32(len(padded) - 1)
+    done = 0
+    if vectors.AVAILABLE and len(padded) == vectors.TABLE:
+        done = vectors.wide_theta(z, origin, scale, last, padded, out)
+    for j in range(done, len(z)):
+        out[j] = padded[np.uint32(_cell(z[j], origin, scale, last) & NOT_NEGATIVE)]
+
+
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _scale_rows(z, values, origin, scale, padded, out, first, last_row):  # type: ignore[no-untyped-def]
-    last = np.float32(len(padded) - 1)
+    theta = np.empty(z.shape[1], np.float32)
     for i in range(first, last_row):
+        _theta_row(z[i], origin, scale, padded, theta)
         for j in range(z.shape[1]):
-            out[i, j] = padded[np.uint32(_cell(z[i, j], origin, scale, last) & NOT_NEGATIVE)] * values[i, j]
+            out[i, j] = theta[j] * values[i, j]
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _frozen_rows(z, classes, weight, origin, scale, padded, out, first, last_row):  # type: ignore[no-untyped-def]
-    last = np.float32(len(padded) - 1)
+    theta = np.empty(z.shape[1], np.float32)
     for i in range(first, last_row):
+        _theta_row(z[i], origin, scale, padded, theta)
         w = weight[classes[i]]
         total = np.float32(0.0)
         for j in range(z.shape[1]):
-            total += padded[np.uint32(_cell(z[i, j], origin, scale, last) & NOT_NEGATIVE)] * z[i, j] * w[j]
+            total += theta[j] * z[i, j] * w[j]
         out[i] = total
 
 
@@ -93,6 +107,7 @@ def _tally32_rows(bits, z, classes, weight, shift, table, sums, limits, first, l
     width = z.shape[1]
     bins = table.shape[0] - ZEROS
     keys = np.empty(width, np.uint32)
+    impacts = np.empty(width, np.float64)
     low, high = limits[0], limits[1]
     for i in range(first, last_row):
         w = weight[classes[i]]
@@ -103,16 +118,14 @@ def _tally32_rows(bits, z, classes, weight, shift, table, sums, limits, first, l
             low, high = min(low, order), max(high, order)
             key = (order >> shift) + np.int32(bins // 2)
             keys[j] = np.uint32(bins + (j & (ZEROS - 1))) if magnitude == 0 else np.uint32(key)
-        for j in range(width):
-            key = keys[j]
-            wj = np.float64(w[j])
-            table[key, 0] += 1.0
-            table[key, 1] += wj * np.float64(z[i, j])
-            if table.shape[1] == 4:
-                table[key, 2] += wj
-                table[key, 3] += wj * wj
-        for j in range(width):
+            impacts[j] = np.float64(w[j]) * np.float64(z[i, j])
             sums[j] += z[i, j]
+        for j in range(width):
+            vectors.add_pair(table, keys[j], 0, 1.0, impacts[j])
+        if table.shape[1] == 4:
+            for j in range(width):
+                wj = np.float64(w[j])
+                vectors.add_pair(table, keys[j], 2, wj, wj * wj)
     limits[0], limits[1] = low, high
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape import kernels
+from oodshape import kernels, vectors
 from oodshape.errors import InputError
 from oodshape.shaping import Shape, Shaper
 from oodshape.stats import between
@@ -111,8 +111,8 @@ class PiecewiseConstant(Shape):
 
     @cached_property
     def _padded(self) -> Tensor:
-        """[K + 2]: theta with a 0 on either side, for values outside the limits."""
-        return torch.tensor(np.pad(self.theta, 1))
+        """[K + 2 or more]: theta with zeros on either side, for values outside the limits."""
+        return torch.tensor(np.pad(self.theta, (1, max(1, vectors.TABLE - 1 - len(self.theta)))))
 
     @cached_property
     def _edges(self) -> Tensor:

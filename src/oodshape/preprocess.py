@@ -76,12 +76,12 @@ class Preprocessing(Value):
 
     def pixels(self, image: Image) -> NDArray[np.uint8]:
         """The image resized and cropped: uint8 [H, W, C], a quarter of what the normalised one takes."""
-        picture = in_mode(_picture(image), "L" if self.channels == 1 else "RGB")
+        seen = in_mode(picture(image), "L" if self.channels == 1 else "RGB")
         if self.resize is not None:
-            picture = _resized(picture, self.resize, FILTERS[self.interpolation])
+            seen = _resized(seen, self.resize, FILTERS[self.interpolation])
         if self.crop is not None:
-            picture = _cropped(picture, self.crop)
-        return np.array(picture).reshape(picture.height, picture.width, self.channels)
+            seen = _cropped(seen, self.crop)
+        return np.array(seen).reshape(seen.height, seen.width, self.channels)
 
     def normalize(self, pixels: NDArray[np.uint8]) -> Tensor:
         """uint8 [N, H, W, C] -> float32 [N, C, H, W], normalised."""
@@ -125,7 +125,8 @@ def stacked(pixels: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
     return np.stack(pixels)
 
 
-def _picture(image: Image) -> PIL.Image.Image:
+def picture(image: Image) -> PIL.Image.Image:
+    """The image as PIL has it, whatever it came as; arrays that are no image are refused."""
     if isinstance(image, PIL.Image.Image):
         return image
     array = np.asarray(image)

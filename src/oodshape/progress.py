@@ -1,23 +1,56 @@
-"""A progress bar on a terminal, and nothing anywhere else."""
+"""Progress bars on a terminal, and nothing anywhere else; a bar inside another stands below it."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Report = Callable[..., None]
+T = TypeVar("T")
+_running: list[Progress] = []  # the display that is on the screen, of which there can be one
 
 
 @contextmanager
-def progress_bar(text: str, total: int | None, show: bool | None = None) -> Iterator[Report]:
-    """A function `report(done, text=...)` behind a bar with images/s and time left, on stderr.
+def progress_bar(text: str, total: int | None, show: bool | None = None, unit: str = "images") -> Iterator[Report]:
+    """A function `report(done, text=...)` behind a bar with its speed and the time left, on stderr.
 
     A total of None is one that nobody knows. Without a terminal, or with show=False, the function does nothing.
     """
     if show is False or not sys.stderr.isatty():
         yield _nothing
+        return
+    with _display() as bar:
+        task = bar.add_task(text, total=total, unit=unit)
+
+        def report(done: int, text: str | None = None) -> None:
+            bar.update(task, completed=done, description=text)
+
+        try:
+            yield report
+        finally:
+            bar.refresh()  # the last state is seen
+            bar.remove_task(task)
+
+
+def tracked(items: Iterable[tuple[str, T]], text: str, show: bool | None, unit: str) -> Iterator[tuple[str, T]]:
+    """The named items one by one behind a bar that says which one is at work."""
+    every = list(items)
+    with progress_bar(text, len(every), show, unit) as report:
+        for done, (name, item) in enumerate(every):
+            report(done, text=f"{text}: {name}")
+            yield name, item
+
+
+@contextmanager
+def _display() -> Iterator[Progress]:
+    """The display that is running, or a new one until the block ends."""
+    if _running:
+        yield _running[-1]
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
@@ -26,16 +59,18 @@ def progress_bar(text: str, total: int | None, show: bool | None = None) -> Iter
 
     class Speed(ProgressColumn):
         def render(self, task: Task) -> Text:
-            return Text(f"{task.finished_speed or task.speed or 0:.0f} images/s")
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{speed:.{0 if speed >= 10 else 1}f} {task.fields['unit']}/s")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Speed(), TimeLeft())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(text, total=total)
-
-        def report(done: int, text: str | None = None) -> None:
-            bar.update(task, completed=done, description=text)
-
-        yield report
+    words = TextColumn("{task.description}", markup=False)
+    columns = (words, BarColumn(), MofNCompleteColumn(), Speed(), TimeLeft())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        _running.append(bar)
+        try:
+            yield bar
+        finally:
+            _running.remove(bar)
 
 
 def _nothing(*_: Any, **__: Any) -> None:

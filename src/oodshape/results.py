@@ -15,6 +15,7 @@ import oodshape
 from oodshape.curves import Curve, Theta
 from oodshape.errors import InputError, check_fraction
 from oodshape.files import replacing
+from oodshape.samples import Pick, Samples
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -82,6 +83,7 @@ class Results:
     skipped: tuple[tuple[str, str], ...] = ()  # (what, why)
     curves: tuple[Curve, ...] = ()
     shapes: tuple[Theta, ...] = ()
+    samples: Samples = Samples()
 
     def __post_init__(self) -> None:
         """Refuse a second row for the same model, method and OOD set, and provenance that JSON cannot hold."""
@@ -130,7 +132,10 @@ class Results:
         folder.mkdir(parents=True, exist_ok=True)
         lists = {name: [vars(item) for item in getattr(self, name)] for name in ("rows", "curves", "shapes")}
         data = {"kind": "results", "format": FORMAT, "provenance": self.provenance, "skipped": self.skipped}
-        text = json.dumps(data | lists, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        samples = {"images": self.samples.images, "picks": [vars(pick) for pick in self.samples.picks]}
+        text = json.dumps(
+            data | lists | {"samples": samples}, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+        )
         with replacing(folder / "results.csv") as table, replacing(folder / "results.json") as everything:
             self.frame.to_csv(table, index=False, encoding="utf-8")
             everything.write_text(text + "\n", encoding="utf-8")
@@ -154,9 +159,14 @@ class Results:
                 skipped=data["skipped"],
                 curves=tuple(Curve(**_tuples(curve)) for curve in data["curves"]),
                 shapes=tuple(Theta(**_tuples(shape)) for shape in data["shapes"]),
+                samples=_samples(data.get("samples", {"images": [], "picks": []})),
             )
         except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise InputError(f"{path} is damaged: {error!r}") from None
+
+
+def _samples(data: dict[str, Any]) -> Samples:
+    return Samples(tuple(data["images"]), tuple(Pick(**_tuples(pick)) for pick in data["picks"]))
 
 
 def _tuples(item: dict[str, Any]) -> dict[str, Any]:

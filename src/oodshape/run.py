@@ -26,7 +26,9 @@ from oodshape.model import Classifier
 from oodshape.panel import panel_features
 from oodshape.perturbed import perturbed_scores
 from oodshape.preprocess import Preprocessing
+from oodshape.progress import tracked
 from oodshape.results import Results, Row, flat, provenance
+from oodshape.samples import Gallery
 from oodshape.sources import built
 
 
@@ -43,6 +45,7 @@ class Options:
     data: Path | None = None
     weights: Path | None = None
     positive: Positive = "id"  # which side FPR95 takes as positive
+    samples: int = 6  # how many of the most wrong images of each set are kept as thumbnails
     progress: bool | None = None
 
 
@@ -94,17 +97,18 @@ def run(benchmark: Benchmark, options: Options = Options()) -> Results:
     curves: list[Curve] = []
     shapes: list[Theta] = []
     weights: dict[str, str] = {}
+    gallery = Gallery(sets, options.samples)
     for spec, file in networks:
         model = _extracted(spec, file, benchmark, sets, options, panel=wants_panel(methods))
         weights[spec.title] = model.classifier.fingerprint
         train = model.features["train"]
         low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
         collect(methods, train)
-        for name, method in methods.items():
+        for name, method in tracked(methods.items(), spec.title, options.progress, "methods"):
             start = time.perf_counter()
             detector = method.fit(train, panel=model.panel)
             fitting = time.perf_counter() - start
-            rows_of_method, curves_of_method = _compared(benchmark, model, name, detector, fitting, options)
+            rows_of_method, curves_of_method = _compared(benchmark, model, name, detector, fitting, options, gallery)
             rows += rows_of_method
             curves += curves_of_method
             theta = Theta.of(spec.title, name, detector.shape, low, high)
@@ -119,7 +123,7 @@ def run(benchmark: Benchmark, options: Options = Options()) -> Results:
     said = provenance(
         benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings, positive=options.positive
     )
-    return Results(tuple(rows), said, (*gone, *skipped), tuple(curves), tuple(shapes))
+    return Results(tuple(rows), said, (*gone, *skipped), tuple(curves), tuple(shapes), gallery.samples(rows))
 
 
 def _networks(
@@ -164,7 +168,7 @@ def _extracted(
     panel: bool,
 ) -> _Model:
     model = _opened(spec, file, benchmark, sets)
-    for name, images in sets.items():
+    for name, images in tracked(sets.items(), spec.title, options.progress, "sets"):
         model.features[name] = Features.extract(
             model.classifier, images, model.preprocessing, cache=options.cache, progress=options.progress
         )
@@ -217,16 +221,23 @@ def _opened(spec: ModelSpec, weights: Path | None, benchmark: Benchmark, sets: M
 
 
 def _compared(
-    benchmark: Benchmark, model: _Model, name: str, detector: Detector, fitting: float, options: Options
+    benchmark: Benchmark,
+    model: _Model,
+    name: str,
+    detector: Detector,
+    fitting: float,
+    options: Options,
+    gallery: Gallery,
 ) -> tuple[list[Row], list[Curve]]:
     """The rows and curves of one fitted method on one network."""
     inside, seconds = _scored(detector, model, "test", options)
-    rows, curves = [], []
+    rows, curves, scores = [], [], {"test": inside}
     train, test = model.features["train"], model.features["test"]
     for ood in benchmark.ood:
         if ood.name not in model.features:
             continue
         outside, more = _scored(detector, model, ood.name, options)
+        scores[ood.name] = outside
         measured = summary(inside, outside, resamples=options.resamples, seed=options.seed, positive=options.positive)
         rows.append(
             Row(
@@ -247,6 +258,7 @@ def _compared(
             )
         )
         curves.append(Curve.of(model.spec.title, name, ood.name, inside, outside))
+    gallery.add(model.spec.title, name, scores, model.features)
     return rows, curves
 
 

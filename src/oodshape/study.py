@@ -17,6 +17,7 @@ from oodshape.report import drawing
 from oodshape.report import studies as draw
 from oodshape.report.choice import draw_choice, draw_regret, print_choice
 from oodshape.report.frames import frame_latex, frame_markdown
+from oodshape.report.sheet import sheet
 from oodshape.report.summaries import (
     by_network,
     listed,
@@ -195,6 +196,7 @@ def networks(
     data: Path | None = None,
     cache: Path | None = None,
     panel: Path | None = None,
+    weights: Path | None = None,
 ) -> list[Network]:
     """The networks that studies look at: from folders of feature files where any is given, else from a benchmark."""
     if features:
@@ -203,14 +205,14 @@ def networks(
         if missing:
             raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")
         return [network for network in found if not models or network.name in models]
-    options = Options(models=models, limit=limit, data=data, cache=cache or default_cache())
+    options = Options(models=models, limit=limit, data=data, weights=weights, cache=cache or default_cache())
     return list(from_benchmark(Benchmark.load(benchmark), options, surrogates))
 
 
 def write(name: str, networks: Sequence[Network], folder: Path) -> Iterator[Path]:
-    """Run a study and write its table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG); each path as it is written.
+    """Run a study and write its table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and page; the paths written.
 
-    The CSV holds the tidy rows in full; Markdown and LaTeX hold the table to print.
+    The CSV holds the tidy rows in full; Markdown, LaTeX and the page hold the table to print.
     """
     from pandas import concat
 
@@ -228,17 +230,25 @@ def write(name: str, networks: Sequence[Network], folder: Path) -> Iterator[Path
     }
     folder.mkdir(parents=True, exist_ok=True)
     for kind, text in texts.items():
-        with replacing(folder / f"{name}.{kind}") as temporary:
-            temporary.write_text(text, encoding="utf-8")
-        yield folder / f"{name}.{kind}"
+        yield _written(text, folder / f"{name}.{kind}")
+    pictures: list[Path] = []
     for network, part in zip(networks, parts, strict=True):
         with drawing.look():
             figure = study.draw(part)
-        yield from drawing.save(figure, folder, f"{name}-{slug(network.name)}")
+        pictures += drawing.save(figure, folder, f"{name}-{slug(network.name)}")
     if study.draw_all is not None:
         with drawing.look():
             figure = study.draw_all(frame)
-        yield from drawing.save(figure, folder, name)
+        pictures += drawing.save(figure, folder, name)
+    yield from pictures
+    drawn = [path for path in pictures if path.suffix == ".svg"]
+    yield _written(sheet(table, study.title, notes, drawn), folder / f"{name}.html")
+
+
+def _written(text: str, path: Path) -> Path:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
 
 
 def _notes(networks: Sequence[Network]) -> list[str]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oodshape.checking import Check, SetCheck
 from oodshape.metrics import Estimate
-from oodshape.report.sheet import ID_COLOR, OOD_COLOR, html_table, write_sheet
+from oodshape.report.plain_page import ID_COLOR, OOD_COLOR, html_table, write_page
 
 HEAD = ["set", "detector", "images", "accepted", "FPR95", "AUROC"]
 NOTE = (
@@ -60,7 +60,7 @@ def write_check(check: Check, path: str | Path) -> None:
     if check.unreadable:
         lines = [[file, why] for file, why in check.unreadable.items()]
         body.append(f"<h2>Not readable: {len(lines)}</h2>\n{html_table(['file', 'why'], lines[:100])}")
-    write_sheet(path, "Check of a guard", "\n".join(body))
+    write_page(path, "Check of a guard", "\n".join(body))
 
 
 def _percent(value: Estimate) -> str:

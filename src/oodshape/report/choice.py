@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from oodshape.analysis.choice import AUTO, LATER, ONE, PAPER, regret
 from oodshape.report.drawing import PALE, below, line_style, marker, panels
-from oodshape.report.figures import TEXT
+from oodshape.report.styles import TEXT
 from oodshape.report.summaries import number, percent
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodshape.files import replacing
-from oodshape.report.figures import PALETTE, TEXT, style
+from oodshape.report.styles import PALETTE, TEXT, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,7 +24,7 @@ def frame_markdown(frame: DataFrame, title: str, notes: Sequence[str] = ()) -> s
     """
     right = _numeric(frame)
     rows = [[_markdown(name) for name in frame.columns], ["---:" if r else "---" for r in right]]
-    rows += [[_markdown(cell) for cell in row] for row in _cells(frame)]
+    rows += [[_markdown(cell) for cell in row] for row in cells_of(frame)]
     lines = [f"**{_markdown(title)}**", "", *(f"| {' | '.join(row)} |" for row in rows)]
     return "\n".join([*lines, *([""] if notes else []), *(f"- {_markdown(note)}" for note in notes)]) + "\n"
 
@@ -41,7 +41,7 @@ def frame_latex(frame: DataFrame, title: str, notes: Sequence[str] = ()) -> str:
         r"    \toprule",
         "    " + " & ".join(_latex(name) for name in frame.columns) + r" \\",
         r"    \midrule",
-        *("    " + " & ".join(_latex(cell) for cell in row) + r" \\" for row in _cells(frame)),
+        *("    " + " & ".join(_latex(cell) for cell in row) + r" \\" for row in cells_of(frame)),
         r"    \bottomrule",
         r"  \end{tabular}",
         r"\end{table}",
@@ -49,7 +49,8 @@ def frame_latex(frame: DataFrame, title: str, notes: Sequence[str] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cells(frame: DataFrame) -> list[list[str]]:
+def cells_of(frame: DataFrame) -> list[list[str]]:
+    """The rows as they are printed, nothing for None."""
     return [["" if cell is None else str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
 
 

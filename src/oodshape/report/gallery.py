@@ -13,7 +13,7 @@ import PIL.Image
 
 from oodshape.datasets.decode import read_image
 from oodshape.errors import InputError
-from oodshape.report.sheet import write_sheet
+from oodshape.report.plain_page import write_page
 from oodshape.stream import Scored
 
 SHOWN = 24
@@ -56,7 +56,7 @@ def write_gallery(extremes: Extremes, path: str | Path, locate: Callable[[str], 
         f"<h2>Least trusted</h2>\n{_figures(extremes.least, locate)}",
         f"<h2>Most trusted</h2>\n{_figures(extremes.most, locate)}",
     ]
-    write_sheet(path, "The most and the least trusted images", "\n".join(body))
+    write_page(path, "The most and the least trusted images", "\n".join(body))
 
 
 def _figures(rows: Iterable[Scored], locate: Callable[[str], str]) -> str:

@@ -1,181 +1,161 @@
-"""One HTML page with all results: it needs no network and no other file, and suits light, dark and small screens."""
+"""One HTML page with all results: it needs no network and no other file, and suits light, dark and small screens.
+
+The words at the top and the provenance are written here; tables and figures are drawn by the scripts in `web` from
+JSON that stands in the page, so that they follow the reader's filters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from oodshape.errors import InputError
 from oodshape.files import replacing
-from oodshape.report import figures
-from oodshape.report.pivot import Cell, Table, table
-from oodshape.report.tables import STYLED
-from oodshape.results import Results, Row
+from oodshape.report.payload import payload
+from oodshape.report.pivot import skipped_notes, table
+from oodshape.report.words import OURS, Answer, Gap, answers, gaps
+from oodshape.results import Results
 
-FEATURED = ("msp", "energy", "optfs-e")  # drawn beside the best method of each OOD set
+SCRIPTS = ("data.js", "table.js", "charts.js", "page.js")
 
-_LEAD = (
-    "A classifier gives every image one of its classes, even an image unlike anything it was trained on. The methods"
-    " below score each image by how familiar it looks, so that unfamiliar ones can be rejected; this page shows how"
-    " well that works."
-)
 _READING = {
-    "id": "<b>FP</b> is the share of unfamiliar images (out-of-distribution, OOD) that still pass when 95 % of the"
+    "id": "<b>FPR95</b> is the share of unfamiliar images (out-of-distribution, OOD) that still pass when 95 % of the"
     " familiar ones (in-distribution, ID) pass: lower is better.",
-    "ood": "<b>FP</b> is the share of familiar images (in-distribution, ID) that are rejected when 95 % of the"
+    "ood": "<b>FPR95</b> is the share of familiar images (in-distribution, ID) that are rejected when 95 % of the"
     " unfamiliar ones (out-of-distribution, OOD) are: lower is better. This is OpenOOD's convention.",
 }
-_AUROC = (
-    " <b>AU</b> is the chance that a familiar image scores higher than an unfamiliar one: 50 is guessing, 100 is"
-    " perfect."
-)
-_ROC = {
-    "id": "FP is where a curve meets the dotted line.",
-    "ood": "FP is what a curve lacks to 1 where 5 % of OOD are accepted.",
+_THRESHOLD = {
+    "id": "What a method lets through is the mean FPR95: at a threshold that keeps 95 % of ID images.",
+    "ood": "What a method rejects is the mean FPR95: at a threshold that rejects 95 % of OOD images.",
 }
-_CSS = """
-:root { color-scheme: light dark; --text: #1c1c1e; --soft: #5f6368; --ground: #fff; --line: #d8dadf; --tint: #f4f5f7 }
-@media (prefers-color-scheme: dark) {
-  :root { --text: #e6e6e8; --soft: #a3a7ae; --ground: #16171a; --line: #3a3d43; --tint: #212328 }
-}
-* { box-sizing: border-box }
-body { margin: 0 auto; padding: 1rem 1rem 3rem; max-width: 76rem; color: var(--text); background: var(--ground);
-  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere }
-h1 { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0 }
-h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; padding-top: 1rem; border-top: 1px solid var(--line) }
-h3 { font-size: 1.05rem; margin: 1.5rem 0 .5rem }
-p, ul { max-width: 46rem; margin: .5rem 0 }
-a { color: inherit }
-nav a { margin-right: 1rem; white-space: nowrap }
-.soft, .notes, figcaption { color: var(--soft); font-size: .85rem }
-.notes { padding-left: 1.2rem; max-width: none }
-.scroll { overflow-x: auto; width: fit-content; max-width: 100%; border: 1px solid var(--line); border-radius: 6px }
-table { border-spacing: 0; font-size: .85rem; font-variant-numeric: tabular-nums; overflow-wrap: normal }
-th, td { padding: .2rem .5rem; text-align: right; white-space: nowrap }
-thead th { font-weight: 600; text-align: center; white-space: normal }
-thead tr + tr th { font-weight: 400; color: var(--soft); text-align: right; border-bottom: 1px solid var(--line) }
-th:first-child { position: sticky; left: 0; text-align: left; font-weight: 400; background: var(--ground);
-  border-right: 1px solid var(--line) }
-.rule > * { border-top: 1px solid var(--line) }
-td + td:nth-child(even), [colspan] + [colspan] { border-left: 1px solid var(--line) }
-tbody tr:hover > * { background: var(--tint) }
-details { border: 1px solid var(--line); border-radius: 6px; margin: .5rem 0 }
-summary { padding: .45rem .7rem; cursor: pointer }
-summary:hover { background: var(--tint) }
-:focus-visible { outline: 2px solid #0072b2; outline-offset: 2px }
-figure { margin: .5rem 0 }
-.figures, .figures > div { display: flex; flex-wrap: wrap; gap: .5rem 1.5rem; align-items: flex-start }
-.figures { padding: .3rem .7rem .8rem }
-.figures > div { flex: 1 1 16rem; max-width: 36rem }
-svg { max-width: 100%; height: auto; display: block }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: .5rem .7rem; font-size: .85rem }
-dt { color: var(--soft) }
-dd { margin: 0; min-width: 0 }
-dd dl { margin: .2rem .7rem .5rem }
-@media (max-width: 40rem) { dl { grid-template-columns: 1fr } dd { margin: 0 0 .3rem 1rem } }
-"""
+_LETS = {"id": "lets {:.2f} % of OOD images through", "ood": "rejects {:.2f} % of ID images"}
 
 
 def write_page(results: Results, path: str | Path) -> None:
     """Write the page of these results, whole or not at all."""
-    text = "\n".join(_page(results))
+    text = page(results)
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _page(results: Results) -> Iterator[str]:
+def page(results: Results) -> str:
+    """The page's HTML."""
     overview = table(results, "model")
-    models = results.names("model")
-    yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    # the browser itself refuses anything that is not in this file
-    yield """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">"""
-    yield f"<title>{escape(overview.title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n<main>"
-    yield f"<h1>{escape(overview.title)}</h1>\n<p>{_LEAD}</p>\n<p>{_READING[_positive(results)]}{_AUROC}</p>"
-    links = [f'<a href="#model-{i}">{escape(model)}</a>' for i, model in enumerate(models)]
-    yield f'<nav aria-label="Sections">{" ".join(links)} <a href="#origin">Provenance</a></nav>'
-    yield "<h2>All models</h2>"
-    yield _table(overview)
-    for i, model in enumerate(models):
-        yield from _model(results, model, i)
-    if results.skipped:
-        yield "<h2>Not measured</h2>\n<ul>"
-        yield from (f"<li>{escape(what)}: {escape(why)}</li>" for what, why in results.skipped)
-        yield "</ul>"
-    yield f'<h2 id="origin">Provenance</h2>\n{_facts(results.provenance)}\n</main>\n</body>\n</html>\n'
+    web = files("oodshape.report") / "web"
+    script = "\n".join((web / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    positive = str(results.provenance.get("positive", "id"))
+    parts = {
+        # the browser itself refuses anything that is not in this file, and any script but this one
+        "hash": b64encode(sha256(script.encode()).digest()).decode(),
+        "title": escape(overview.title),
+        "css": (web / "page.css").read_text(encoding="utf-8"),
+        "reading": _READING[positive],
+        "lets": _THRESHOLD[positive],
+        "answers": "\n".join(_card(answer, _LETS[positive]) for answer in answers(results)),
+        "losses": _losses(results, _LETS[positive]),
+        "notes": "".join(f"<li>{escape(note)}</li>" for note in overview.notes if note not in skipped_notes(results)),
+        "caveat": _caveat(results),
+        "skipped": _skipped(results),
+        "origin": _facts(results.provenance),
+        "data": _json(payload(results)),
+        "script": script,
+    }
+    template = (web / "page.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 
 
-def _positive(results: Results) -> str:
-    """The positive side of FPR95."""
-    return str(results.provenance.get("positive", "id"))
+def _json(data: Any) -> str:
+    """JSON that no HTML parser takes for the end of a script, whatever the names in it."""
+    try:
+        text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    except ValueError as error:
+        raise InputError(f"the results hold a number that is not finite: {error}") from None
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _model(results: Results, model: str, number: int) -> Iterator[str]:
-    rows = [row for row in results.rows if row.model == model]
-    row = rows[0]
-    facts = [row.family, f"fitted on {row.n_train:,} images", f"{row.n_id:,} ID images"]
-    facts += [] if row.id_accuracy is None else [f"accuracy {100 * row.id_accuracy:.2f} %"]
-    yield f'<h2 id="model-{number}">{escape(model)}</h2>\n<p class="soft">{escape("; ".join(facts))}</p>'
-    yield _table(table(results, "ood", model))
-    shapes = [shape for shape in results.shapes if shape.model == model and not shape.is_identity]
-    if shapes:
-        yield "<h3>Shaping functions</h3>\n<figure>" + figures.shaping(shapes)
-        yield "<figcaption>What a feature of value z is multiplied by. The dotted line at 1 is no shaping.</figcaption>"
-        yield "</figure>"
-    if any(curve.model == model for curve in results.curves):
-        yield "<h3>Scores by OOD set</h3>"
-    for i, ood in enumerate(dict.fromkeys(row.ood for row in rows)):
-        here = {row.method: row for row in rows if row.ood == ood}
-        yield _details(results, here, is_open=number == i == 0)
+def _caveat(results: Results) -> str:
+    """That only a part of the images was used, where that is so."""
+    limit = results.provenance.get("settings", {}).get("limit")
+    return f"<p><b>Only a subset was used</b>: at most {limit} images of each set.</p>" if limit is not None else ""
 
 
-def _details(results: Results, rows: Mapping[str, Row], *, is_open: bool) -> str:
-    """The histograms and the ROC curves of a few methods on one model and one OOD set, in a box that opens."""
-    best = max(rows.values(), key=lambda row: row.auroc)
-    names = [name for name in dict.fromkeys((best.method, *FEATURED)) if name in rows]
-    found = {c.method: c for c in results.curves if (c.model, c.ood) == (best.model, best.ood)}
-    curves = [found[name] for name in names if name in found]
-    if not curves:
+def _skipped(results: Results) -> str:
+    """What was not measured, by name, and the reasons for who opens the list."""
+    if not results.skipped:
         return ""
-    titles = {name: f"{name} (best)" if name == best.method else name for name in names}
-    histograms = [figures.histogram(curve, titles[curve.method]) for curve in curves]
-    caption = f"<figcaption>{_ROC[_positive(results)]}</figcaption>"
-    said = f"{best.ood} ({best.group}, {best.n_ood:,} images): best AU {100 * best.auroc:.2f} by {best.method}"
-    return "\n".join(
-        [
-            f"<details{' open' if is_open else ''}><summary>{escape(said)}</summary>",
-            f'<div class="figures"><figure>{figures.roc(curves)}{caption}</figure><div>',
-            *(f"<figure>{svg}</figure>" for svg in histograms),
-            "</div></div>\n</details>",
-        ]
-    )
+    names = escape(", ".join(what for what, _ in results.skipped))
+    reasons = "".join(f"<li>{escape(what)}: {escape(why)}</li>" for what, why in results.skipped)
+    return f'<details class="notes"><summary>Not measured: {names}</summary><ul>{reasons}</ul></details>'
 
 
-def _table(table: Table) -> str:
-    """The table in a box of its own that scrolls, and its notes."""
-    names = [escape(group).replace("_", "_<wbr>").replace("-", "-<wbr>") for group in table.groups]
-    groups = "".join(f'<th colspan="2" scope="colgroup">{name}</th>' for name in names)
-    heads = '<th scope="col">FP↓</th><th scope="col">AU↑</th>' * len(table.groups)
-    lines = []
-    for line in table.lines:
-        cells = "".join(
-            f"<td>{_marked(cell)}{escape(pair.mark)}</td>" for pair in line.pairs for cell in (pair.fp, pair.au)
+def _card(answer: Answer, lets: str) -> str:
+    """A network's answers: the best method, what it lets through, how ours compares."""
+    best = answer.best
+    lines = [
+        f'<article class="card"><h3>{escape(answer.model)} <small>{escape(answer.family)}</small></h3>',
+        f'<p class="big"><b>{escape(best.method)}</b> is best</p>',
+        f"<p>AUROC <b>{100 * best.auroc:.2f}</b>; it <b>{lets.format(100 * best.fpr95)}</b>.</p>",
+    ]
+    if answer.lowest.fpr95 < best.fpr95:
+        lowest = answer.lowest
+        lines.append(f"<p>By FPR95 <b>{escape(lowest.method)}</b> is: it {lets.format(100 * lowest.fpr95)}.</p>")
+    if answer.ours is not None and answer.worst is not None and answer.methods > 1:
+        ours, worst = answer.ours, answer.worst
+        lines.append(
+            f'<p class="soft"><b>{escape(ours.method)}</b> is number {ours.place} of {answer.methods}: AUROC'
+            f" {100 * ours.auroc:.2f}; it {lets.format(100 * ours.fpr95)}."
         )
-        kind = ' class="rule"' if line.rule else ""
-        lines.append(f'<tr{kind}><th scope="row">{escape(line.method)}</th>{cells}</tr>')
-    notes = "".join(f"<li>{escape(note)}</li>" for note in (STYLED, *table.notes))
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}"><table>\n<thead>'
-        f'<tr><th></th>{groups}</tr><tr><th scope="col">method</th>{heads}</tr></thead>\n<tbody>\n'
-        + "\n".join(lines)
-        + f'\n</tbody></table></div>\n<ul class="notes">{notes}</ul>'
-    )
+        lines.append(
+            f" It loses most on <b>{escape(worst.ours.ood)}</b>: AUROC {100 * worst.ours.auroc:.2f} against"
+            f" {100 * worst.best.auroc:.2f} ({escape(worst.best.method)}).</p>"
+            if worst.auroc > 0
+            else " No method beats it on any OOD set.</p>"
+        )
+    return "".join([*lines, "</article>"])
 
 
-def _marked(cell: Cell) -> str:
-    text = escape(cell.text)
-    return f"<b>{text}</b>" if cell.rank == 1 else f"<u>{text}</u>" if cell.rank in (2, 3) else text
+def _losses(results: Results, lets: str) -> str:
+    """Where ours is behind and where it is not, the largest gaps by name; nothing where there is nothing to say."""
+    found = gaps(results)
+    if not found or len(results.names("method")) < 2:
+        return ""
+    behind = [gap for gap in found if gap.auroc > 0]
+    parts = [
+        f"<p><b>Where OptFS ({escape(OURS)}) loses.</b> Another method has a higher AUROC on {len(behind)} of"
+        f" {len(found)} pairs of network and OOD set."
+    ]
+    if behind:
+        parts.append(" The largest gaps:</p><ol>")
+        parts += [
+            f"<li><b>{escape(gap.ours.model)}</b> on <b>{escape(gap.ours.ood)}</b>: AUROC {100 * gap.ours.auroc:.2f}"
+            f" against {100 * gap.best.auroc:.2f} of {escape(gap.best.method)}; {escape(OURS)}"
+            f" {lets.format(100 * gap.ours.fpr95)}, {escape(gap.best.method)} {100 * gap.best.fpr95:.2f} %.</li>"
+            for gap in behind[:3]
+        ]
+        near = min(found, key=lambda gap: gap.auroc)
+        parts.append(
+            f"</ol><p>It comes closest on {escape(near.ours.model)} with {escape(near.ours.ood)}:"
+            f" {100 * near.ours.auroc:.2f} against {100 * near.best.auroc:.2f} of {escape(near.best.method)}."
+            if near.auroc > 0
+            else f"</ol><p>It is the best on {_won(found)}."
+        )
+    return "".join([*parts, "</p>"])
+
+
+def _won(found: Sequence[Gap]) -> str:
+    """The networks on which ours is the best, each with the OOD sets."""
+    sets: dict[str, list[str]] = {}
+    for gap in found:
+        if gap.auroc == 0:
+            sets.setdefault(gap.ours.model, []).append(gap.ours.ood)
+    return "; ".join(f"{escape(model)} ({escape(', '.join(names))})" for model, names in sets.items())
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
@@ -183,7 +163,8 @@ def _facts(facts: Mapping[str, Any]) -> str:
     parts = []
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            inner = f"<details><summary>{len(value)} entries</summary>{_facts(value)}</details>" if value else "none"
+            count = "1 entry" if len(value) == 1 else f"{len(value)} entries"
+            inner = f"<details><summary>{count}</summary>{_facts(value)}</details>" if value else "none"
         else:
             inner = escape(str(value))
         parts.append(f"<dt>{escape(name)}</dt><dd>{inner}</dd>")

@@ -68,7 +68,7 @@ def table(results: Results, columns: Columns = "model", model: str | None = None
     chosen = replace(results, rows=tuple(row for row in results.rows if model in (None, row.model)))
     if not chosen.rows:
         why = f"no model {model!r}, only {', '.join(results.names('model'))}" if results.rows else "no rows"
-        raise InputError("; ".join([f"these results have {why}", *_skipped(results)]))
+        raise InputError("; ".join([f"these results have {why}", *skipped_notes(results)]))
     axis: Axis = "ood" if columns == "ood" else "model"
     methods, names = chosen.names("method"), chosen.names(axis)
     means = chosen.averages(axis)
@@ -86,7 +86,7 @@ def table(results: Results, columns: Columns = "model", model: str | None = None
     fp, au = ([_mean(values[place]) for place in places] for values in (wide("fpr95"), wide("auroc")))
     pairs = [_pairs(fp[j], au[j], over[j].tolist(), int(n)) for j, n in enumerate(full)]
     recipes = results.provenance.get("methods", {})
-    blocks = [_block(method, str(recipes.get(method, ""))) for method in methods]
+    blocks = [block(method, str(recipes.get(method, ""))) for method in methods]
     rules = [False, *(a != b for a, b in pairwise(blocks))]
     return Table(
         title=_title(chosen, model),
@@ -134,7 +134,7 @@ def _cells(values: Iterable[float], compared: list[bool], best: int) -> list[Cel
     return [Cell(text, rank if ok else 0) for text, rank, ok in zip(texts, ranks, compared, strict=True)]
 
 
-def _block(method: str, recipe: str) -> int:
+def block(method: str, recipe: str) -> int:
     """The paper's three blocks of methods, without shaping, with shaping, with OptFS, and those since the paper."""
     from oodshape.methods import NEWER
 
@@ -176,10 +176,11 @@ def _caveats(results: Results, incomplete: bool) -> Iterator[str]:
         yield f"Only a subset was used: at most {limit} images per set (limit {limit})."
     if incomplete:
         yield "(n/m): the mean over n of m results, not ranked. -: no result."
-    yield from _skipped(results)
+    yield from skipped_notes(results)
 
 
-def _skipped(results: Results) -> list[str]:
+def skipped_notes(results: Results) -> list[str]:
+    """A note for each model and OOD set that was left out."""
     return [f"Skipped {what}: {why}" for what, why in results.skipped]
 
 

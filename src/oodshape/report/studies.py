@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oodshape.report.drawing import ID_COLOR, OOD_COLOR, PALE, below, dots, line_style, marker, panels
-from oodshape.report.figures import TEXT
+from oodshape.report.styles import TEXT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

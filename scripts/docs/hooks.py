@@ -1,0 +1,77 @@
+"""What mkdocs calls while it builds: generated parts, inline figures, formulas as MathML, the nav's folders."""
+
+from __future__ import annotations
+
+import html
+import re
+import sys
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from latex2mathml.converter import convert
+
+import pages
+from oodshape.methods import METHODS
+
+FIGURE = re.compile(r"!\[([^\]]*)\]\(([^)]+\.svg)\)")
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', flags=re.DOTALL)
+
+
+def on_config(config: Any) -> Any:
+    """The nav with every folder written as `folder/*` replaced by its pages."""
+    docs = Path(config.docs_dir)
+    config.nav = [_unfolded(entry, docs, config.extra) for entry in config.nav]
+    return config
+
+
+def _unfolded(entry: Any, docs: Path, extra: Any) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    ((title, inside),) = entry.items()
+    if not isinstance(inside, list):
+        return entry
+    items: list[Any] = []
+    for item in inside:
+        if item == "methods/*":
+            items += [{name: f"methods/{pages.page_name(name)}.md"} for name in METHODS]
+        elif isinstance(item, str) and item.endswith("/*"):
+            folder, order = item.removesuffix("/*"), extra.get("order", [])
+            found = [path.stem for path in (docs / folder).glob("*.md")]
+            found.sort(key=lambda stem: (order.index(stem) if stem in order else len(order), stem))
+            items += [f"{folder}/{stem}.md" for stem in found]
+        else:
+            items.append(_unfolded(item, docs, extra))
+    return {title: items}
+
+
+def on_nav(nav: Any, config: Any, files: Any) -> Any:
+    """The nav without sections that have no pages yet."""
+    nav.items = [item for item in nav.items if not item.is_section or item.children]
+    return nav
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """The page with its generated parts, and figures that follow the colour of the text written into it."""
+    docs = Path(config.docs_dir)
+    text = pages.complete(page.file.src_uri, markdown, docs)
+    folder = docs / PurePosixPath(page.file.src_uri).parent
+
+    def inlined(found: re.Match[str]) -> str:
+        drawn = (folder / found[2]).read_text(encoding="utf-8")
+        return f'<figure class="drawn">{drawn.strip()}</figure>' if "currentColor" in drawn else found[0]
+
+    return FIGURE.sub(inlined, text)
+
+
+def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
+    """The page's HTML with formulas as MathML, which browsers show without any script."""
+
+    def shown(found: re.Match[str]) -> str:
+        formula = html.unescape(found[2]).strip()
+        if found[1] == "span":
+            return convert(formula)
+        return f'<div class="formula">{convert(formula, display="block")}</div>'
+
+    return FORMULA.sub(shown, content)

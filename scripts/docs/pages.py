@@ -1,0 +1,220 @@
+"""The parts of the pages that follow from the code: a method's page around its hand-written words, two lists."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import oodshape
+from oodshape.describe import method_lines
+from oodshape.detector import Method
+from oodshape.heads import FittedHead
+from oodshape.methods import METHODS, paper_methods
+from oodshape.scores import FittedScore
+from oodshape.shaping import Shape
+from oodshape.values import Value
+
+DOCS = Path(__file__).parents[2] / "docs"
+SLOTS = ("perturb", "shape", "head", "score")
+# what the parts of `Moments` are to a reader
+PARTS = {
+    "counts": "class means",
+    "class_sums": "class means",
+    "unit_class_sums": "class means",
+    "softmax_sums": "class means",
+    "squares": "variances",
+    "second": "covariance",
+    "unit_second": "covariance",
+    "profile": "sorted mean",
+    "energy": "mean energy",
+    "bank": "a bank of at most 5,000 images",
+}
+NETWORKS = {
+    "cifar10_densenet101": "CIFAR-10 DenseNet101",
+    "imagenet_deit_tiny": "ImageNet DeiT-tiny",
+    "imagenet_efficientnet_lite0": "ImageNet EfficientNet-Lite0",
+}
+ID_SETS = {"imagenet": "ImageNet", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+LONGER = 10  # more values of a setting than this are counted, not listed
+
+
+def page_name(method: str) -> str:
+    """A method's name as a file name: no plus signs.
+
+    >>> page_name("mds++"), page_name("optfs-e+dice")
+    ('mds-plus-plus', 'optfs-e-dice')
+    """
+    return method.replace("++", "-plus-plus").replace("+", "-")
+
+
+def method_of(page: str) -> str | None:
+    """The method that a page `methods/NAME.md` is about, if any."""
+    found = [name for name in METHODS if page == f"methods/{page_name(name)}.md"]
+    return found[0] if found else None
+
+
+def slots(method: Method) -> dict[str, str]:
+    """The slots that differ from the plain ones, with the name of what fills them."""
+    plain = Method()
+    return {
+        slot: type(getattr(method, slot)).__name__
+        for slot in SLOTS
+        if slot == "score" or getattr(method, slot) != getattr(plain, slot)
+    }
+
+
+def needs(method: Method) -> str:
+    """What fitting looks at, in words."""
+    if method.wants_panel:
+        return "training features and a panel of scrambled training images"
+    words = list(dict.fromkeys(PARTS[part] for part in sorted(method.needs)))
+    if words:
+        return ", ".join(words)
+    learns_nothing = isinstance(method.shape, Shape) and isinstance(method.head, FittedHead)
+    return "nothing" if learns_nothing and isinstance(method.score, FittedScore) else "statistics of the features"
+
+
+def settings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """(setting, value) of every field of a recipe, pieces of pieces included."""
+    if isinstance(value, Value):
+        for field, inner in value._items():
+            yield from settings(inner, f"{type(value).__name__}.{field}")
+    elif isinstance(value, tuple) and value and all(isinstance(item, Value) for item in value):
+        for item in value:
+            yield from settings(item)
+    elif isinstance(value, tuple) and len(value) > LONGER:
+        yield name, f"{len(value)} values"
+    else:
+        yield name, f"`{_shown(value)}`"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(_shown(item) for item in value)})"
+    return f"{value:.4g}" if isinstance(value, float) else repr(value)
+
+
+def settings_table(name: str) -> str:
+    """The settings of a method: the general ones, and the paper's where they differ."""
+    columns = {"general": METHODS[name], **{title: paper_methods(key)[name] for key, title in ID_SETS.items()}}
+    rows = {title: _used(method) for title, method in columns.items()}
+    if not rows["general"]:
+        return "Nothing to set."
+    if all(row == rows["general"] for row in rows.values()):
+        rows = {"value": rows["general"]}
+    head = ["setting", *rows]
+    lines = [[setting, *(row.get(setting, "-") for row in rows.values())] for setting in rows[next(iter(rows))]]
+    said = "" if len(rows) == 1 else "\n\nThe last three columns are the paper's, `oodshape.paper_methods(...)`."
+    return _table(head, [[f"`{setting}`", *values] for setting, *values in lines]) + said
+
+
+def _used(method: Method) -> dict[str, str]:
+    pieces = (getattr(method, slot) for slot in slots(method))
+    return dict(pair for piece in pieces for pair in settings(piece))
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def measured_table(name: str, docs: Path = DOCS) -> str:
+    """FPR95 and AUROC of a method on every network of docs/methods/measured.json, and its place."""
+    rows = []
+    for row in json.loads((docs / "methods" / "measured.json").read_text(encoding="utf-8")):
+        ranked = sorted(row["methods"], key=lambda other: -row["methods"][other][1])
+        network = NETWORKS.get(row["network"], row["network"]) if row["real"] else f"digits {row['network']}"
+        if name in ranked:
+            fpr, value = row["methods"][name]
+            place = f"{ranked.index(name) + 1} of {len(ranked)}"
+            rows.append([network, f"{fpr:.1f}", f"{value:.1f}", place])
+        else:
+            rows.append([network, "-", "-", "-"])
+    return _table(["network", "FPR95 ↓", "AUROC ↑", "place by AUROC"], rows)
+
+
+def snippet(name: str) -> str:
+    """A program that fits the method on the embedded digits and measures it."""
+    method, panel = METHODS[name], ""
+    lines = [
+        "from oodshape import METHODS, Classifier, Features, auroc",
+        "from oodshape.digits import digits_sets",
+        "from oodshape.preprocess import DIGITS",
+        "from oodshape.zoo import build",
+        "",
+        'classifier, sets = Classifier(build("digits-convnet")), digits_sets()',
+        'train = Features.extract(classifier, sets["train"], DIGITS)',
+        'test = Features.extract(classifier, sets["test"], DIGITS)',
+        'photos = Features.extract(classifier, sets["photos"], DIGITS)',
+    ]
+    if method.wants_panel:
+        lines.insert(2, "from oodshape.panel import panel_features")
+        lines.append('panel = panel_features(classifier, sets["train"], DIGITS)')
+        panel = ", panel=panel"
+    lines += [
+        f'detector = METHODS["{name}"].fit(train{panel})',
+        'print(f"AUROC {auroc(detector.score(test), detector.score(photos)):.3f}")',
+    ]
+    return "\n".join(lines)
+
+
+def method_page(name: str, written: str, docs: Path = DOCS) -> str:
+    """The whole page: the hand-written words, and around them what follows from the code."""
+    title, _, rest = written.partition("\n")
+    words, mark, reference = rest.partition("\n## Reference\n")
+    method, file = METHODS[name], page_name(name)
+    filled = ", ".join(f"{slot} `{piece}`" for slot, piece in slots(method).items())
+    drawn = [f"![ID and OOD scores of {name}](../img/methods/{file}-scores.svg)"]
+    drawn_words = "Scores of ID and OOD images of the embedded digits (ConvNet, all six OOD sets)."
+    if (docs / "img" / "methods" / f"{file}-theta.svg").is_file():
+        drawn.insert(0, f"![Shaping function of {name}](../img/methods/{file}-theta.svg)")
+        drawn_words = (
+            "First: θ(z) = f(z) / z as fitted on the embedded digits (ConvNet); its mean at each value where it also "
+            "depends on the other features of the image. Second: the scores of ID images and of all six OOD sets."
+        )
+    pictures = "\n".join(drawn)
+    parts = [
+        title,
+        f'`METHODS["{name}"]` fills {filled}. Fitting needs: {needs(method)}.',
+        words.strip(),
+        f'## Picture\n\n<div class="figures" markdown="1">\n\n{pictures}\n\n</div>\n\n{drawn_words}',
+        "## Measured\n\nPercent, means over OOD sets; the digits are the embedded benchmark, the others are described "
+        f"in [studies](../studies.md).\n\n{measured_table(name, docs)}",
+        f"## Settings\n\n{settings_table(name)}",
+        f"## Try it\n\n```python\n{snippet(name)}\n```",
+    ]
+    return "\n\n".join(parts) + (f"\n{mark}{reference}" if mark else "\n")
+
+
+def methods_table() -> str:
+    """Every method with its slots, needs and sentence."""
+    rows, sentences = [], {name: sentence for name, sentence, *_ in method_lines()}
+    for name, method in METHODS.items():
+        filled = ", ".join(f"{slot}: {piece}" for slot, piece in slots(method).items())
+        rows.append([f"[{name}]({page_name(name)}.md)", filled, needs(method), sentences[name]])
+    return _table(["method", "slots", "fitting needs", "in a sentence"], rows)
+
+
+def api_list() -> str:
+    """The public names, each pointing at its home module."""
+    homes = oodshape._HOMES
+    return "\n\n".join(f"::: oodshape.{homes[name]}.{name}" for name in homes if name != "METHODS")
+
+
+def complete(page: str, written: str, docs: Path = DOCS) -> str:
+    """A page's Markdown with its generated parts."""
+    name = method_of(page)
+    if name is not None:
+        return method_page(name, written, docs)
+    for mark, part in (("<!-- methods -->", methods_table), ("<!-- api -->", api_list)):
+        if mark in written:
+            written = written.replace(mark, part())
+    return written
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced code blocks of a language; the empty name means blocks without one."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)

@@ -1,0 +1,146 @@
+"""What the docs show of a network: the three pictures of the idea, and two figures per method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from lean import on_paper, svg
+from oodshape.analysis.profiles import per_interval
+from oodshape.curves import Curve, Theta
+from oodshape.detector import Detector
+from oodshape.features import Features
+from oodshape.methods import METHODS
+from oodshape.metrics import auroc
+from oodshape.optfs import OptFS
+from oodshape.report.drawing import ID_COLOR, OOD_COLOR, TEXT, line_style
+from oodshape.shaping import Shape
+from oodshape.stats import FeatureStats
+from oodshape.training import Training
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from oodshape.analysis.networks import Network
+
+FEWEST = 20  # values in an interval that give a mean
+APART = ("#E69F00", "#56B4E9", "#009E73", "#D55E00")  # colours of curves in one picture
+
+
+def outside(network: Network) -> dict[str, Features]:
+    """Every OOD set, noise among them."""
+    return {**network.ood, **network.surrogates}
+
+
+def only(network: Network, ood: str) -> Network:
+    """The network with one OOD set alone."""
+    return replace(network, ood={ood: network.ood[ood]}, surrogates={})
+
+
+def scores(detector: Detector, network: Network) -> tuple[Any, Any]:
+    """(ID scores, scores of all OOD sets together)."""
+    return detector.score(network.inside), torch.cat([detector.score(ood) for ood in outside(network).values()])
+
+
+def theta_of(name: str, shape: Shape, network: Network) -> Theta:
+    """theta(z): itself where it is a function of one value, else its mean in each of OptFS's intervals."""
+    edges = OptFS().fit(Training.of(network.train)).edges
+    exact = Theta.of(network.name, name, shape, float(edges[0]), float(edges[-1]))
+    if exact is not None:
+        return exact
+    count, mean, _ = per_interval(shape, [network.inside, *outside(network).values()], edges)
+    known = count > FEWEST
+    middle = (edges[:-1].astype(np.float64) + edges[1:])[known] / 2
+    return Theta(model=network.name, method=name, z=_short(middle), theta=_short(mean[known]))
+
+
+def _short(values: Any) -> tuple[float, ...]:
+    return tuple(float(f"{value:.5g}") for value in values)
+
+
+def histogram(name: str, pair: tuple[Any, Any], threshold: float | None = None) -> str:
+    """An SVG of ID and OOD scores."""
+    return svg(
+        (4.2, 2.1),
+        f"Histogram of {name} scores of ID and OOD images",
+        lambda axes: _histogram(axes, name, pair, threshold),
+    )
+
+
+def _histogram(axes: Axes, name: str, pair: tuple[Any, Any], threshold: float | None = None) -> None:
+    curve = Curve.of("", name, "", *pair)
+    edges = np.linspace(curve.low, curve.high, len(curve.id_counts) + 1)
+    for counts, color, label in ((curve.id_counts, ID_COLOR, "ID"), (curve.ood_counts, OOD_COLOR, "OOD")):
+        heights = np.divide(counts, max(sum(counts), 1))
+        axes.stairs(heights, edges, fill=True, color=color, alpha=0.35, label=label)
+        axes.stairs(heights, edges, color=color, linewidth=1.2)
+    if threshold is not None:
+        axes.axvline(threshold, color=TEXT, linewidth=1.2, linestyle="--", label="threshold")
+    axes.set(xlabel="score", ylabel="share of images", yticks=[])
+    axes.set_ylim(bottom=0)
+    axes.locator_params(axis="x", nbins=5)
+    axes.legend(handlelength=1.2, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.0)
+
+
+def shaping(curves: Sequence[Theta]) -> str:
+    """An SVG of theta(z) of some methods."""
+    names = ", ".join(curve.method for curve in curves)
+    height = 2.4 if len(curves) == 1 else 3.0
+    return svg((4.2, height), f"Shaping function of {names}", lambda axes: _shaping(axes, curves))
+
+
+def _shaping(axes: Axes, curves: Sequence[Theta]) -> None:
+    axes.axhline(1.0, color=TEXT, linewidth=0.8, linestyle=":")
+    axes.axhline(0.0, color=TEXT, linewidth=0.5)
+    for curve, color in zip(curves, APART, strict=False):
+        look = line_style(curve.method)["color"] if len(curves) == 1 else color
+        axes.plot(curve.z, curve.theta, label=curve.method, color=look)
+    axes.set(xlabel="feature value z", ylabel="θ(z) = f(z) / z")
+    axes.margins(x=0)
+    if len(curves) > 1:
+        axes.legend()
+
+
+def impacts(network: Network, edges: Any) -> Mapping[str, Any]:
+    """[K] by name: the mean impact on the max logit of the features in each interval, of ID and of OOD images."""
+    outer = FeatureStats.of(next(iter(outside(network).values())))
+    for features in list(outside(network).values())[1:]:
+        outer = outer + FeatureStats.of(features)
+    return {"ID": FeatureStats.of(network.inside).impact(edges), "OOD": outer.impact(edges)}
+
+
+def idea(network: Network) -> dict[str, str]:
+    """The three pictures by name, the last in two parts; and all of them on one sheet of paper, `readme`."""
+    network = only(network, "textures")
+    edges = OptFS(k=40).fit(Training.of(network.train)).edges
+    fitted = {name: METHODS[name].fit(network.train) for name in ("energy", "react", "bfact", "vra-p", "optfs-e")}
+    curves = [theta_of(name, detector.shape, network) for name, detector in fitted.items() if name != "energy"]
+
+    def paint_impacts(axes: Axes) -> None:
+        axes.axhline(0.0, color=TEXT, linewidth=0.5)
+        for (name, impact), color in zip(impacts(network, edges).items(), (ID_COLOR, OOD_COLOR), strict=True):
+            axes.stairs(impact, edges, fill=True, color=color, alpha=0.15)
+            axes.stairs(impact, edges, color=color, linewidth=1.6, label=name)
+        axes.set(xlabel="feature value z", ylabel="impact on the max logit")
+        axes.margins(x=0)
+        axes.legend()
+
+    def paint_scores(axes: Axes, name: str) -> None:
+        pair = scores(fitted[name], network)
+        _histogram(axes, name, pair, fitted[name].calibrate(pair[0], alpha=0.05).threshold)
+        axes.set_title(f"{name}: AUROC {100 * auroc(*pair):.1f} %")
+
+    before, after = partial(paint_scores, name="energy"), partial(paint_scores, name="optfs-e")
+    sheet = (paint_impacts, lambda axes: _shaping(axes, curves), before, after)
+    return {
+        "idea-impact": svg((5.2, 2.8), "Mean impact on the max logit by feature value, ID and OOD", paint_impacts),
+        "idea-shapes": shaping(curves),
+        "idea-before": svg((4.2, 2.4), "Scores without shaping, with the threshold", before),
+        "idea-after": svg((4.2, 2.4), "Scores of shaped features, with the threshold", after),
+        "readme": on_paper(svg((8.4, 5.0), "Impact by feature value, shaping functions, scores", *sheet, columns=2)),
+    }

@@ -1,0 +1,71 @@
+"""Draw the picture of docs/auto.md: an ID image, the same scrambled, and what the panel says beside the truth.
+
+    python scripts/draw_auto.py --out docs/img
+
+The images are embedded digits, the network is the small transformer of the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from oodshape.report.figures import TEXT
+
+from oodshape import Scrambled, analysis
+from oodshape.analysis.networks import from_benchmark
+from oodshape.benchmark import Benchmark
+from oodshape.digits import digits_sets
+from oodshape.files import replacing
+from oodshape.report.drawing import line_style, look, marker
+from oodshape.run import Options
+
+DIGITS = (0, 4, 6)  # the first image of each
+NAMED = 92  # methods below it on the panel are named: the others lie too close together
+
+
+def main() -> None:
+    """Write auto.svg."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("docs/img"))
+    folder = parser.parse_args().out
+    train = digits_sets()["train"]
+    network = next(iter(from_benchmark(Benchmark.load("digits"), Options(models=("ViT",)), surrogates=400)))
+    frame = analysis.choice(network.train, network.inside, network.ood, network.chosen_by())
+    keys = ["method", "panel_auroc", "chosen"]
+    means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
+    with look():
+        figure = Figure(figsize=(6.2, 2.7), layout="constrained")
+        grid = figure.add_gridspec(len(DIGITS), 3, width_ratios=(0.55, 0.55, 2.3))
+        for row, digit in enumerate(DIGITS):
+            number = train.labels.tolist().index(digit)
+            pairs = (("ID image", train[number]), ("scrambled", Scrambled(train)[number]))
+            for column, (title, image) in enumerate(pairs):
+                axes = figure.add_subplot(grid[row, column])
+                axes.imshow(image, cmap="gray", vmin=0, vmax=255)
+                axes.set_axis_off()
+                if row == 0:
+                    axes.set_title(title)
+        axes = figure.add_subplot(grid[:, 2])
+        for name, seen, chosen, real in means.itertuples(index=False):
+            if seen != seen:  # auto itself has no place on the panel
+                continue
+            x, y = 100 * seen, 100 * real
+            axes.plot([x], [y], marker(name), color=line_style(name)["color"], markersize=4.5)
+            if chosen:
+                axes.plot([x], [y], "o", color=TEXT, fillstyle="none", markersize=8, markeredgewidth=0.7)
+            if x < NAMED:
+                axes.annotate(name, (x, y), (6, -2), textcoords="offset points")
+        fused = 100 * float(means.loc[means["method"] == "auto", "auroc"].iloc[0])
+        axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")
+        axes.annotate(
+            "auto (rings: fused)", (0.01, fused), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points"
+        )
+        axes.set(xlabel="AUROC (%): held-out ID images against scrambled ones", ylabel="mean AUROC (%): real OOD sets")
+        with replacing(folder / "auto.svg") as temporary:
+            figure.savefig(temporary, format="svg", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Draws the figures of the docs and measures every method.
+
+Writes docs/img/idea-*.svg, docs/img/methods/*.svg and docs/methods/measured.json. Figures come from the embedded
+digits, so that everyone gets the same ones. With `--features FOLDER` (see `oodshape study --help`) the networks in it
+are measured too; without, their figures in measured.json are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from oodshape.analysis.compare import every_method
+from oodshape.analysis.networks import Network, folders_in, from_benchmark, from_folder
+from oodshape.benchmark import Benchmark
+from oodshape.detector import fit_all
+from oodshape.files import replacing
+from oodshape.methods import METHODS
+from oodshape.run import Options
+from oodshape.shaping import Identity
+
+sys.path.insert(0, str(Path(__file__).parent / "docs"))
+
+import pictures
+from pages import page_name
+
+DOCS = Path(__file__).parents[1] / "docs"
+NETWORK = "ConvNet"  # of the digits: the one in the figures
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file under a temporary name and rename it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def draw_methods(network: Network, folder: Path) -> None:
+    """NAME-scores.svg for every method, and NAME-theta.svg where it shapes."""
+    for name, detector in fit_all(METHODS, network.train, network.panel).items():
+        write(folder / f"{page_name(name)}-scores.svg", pictures.histogram(name, pictures.scores(detector, network)))
+        if not isinstance(detector.shape, Identity):
+            theta = pictures.theta_of(name, detector.shape, network)
+            write(folder / f"{page_name(name)}-theta.svg", pictures.shaping([theta]))
+
+
+def measure(networks: Iterable[Network], *, real: bool) -> list[dict[str, Any]]:
+    """A row per network: its sets, and per method [FPR95, AUROC] in percent, means over the OOD sets."""
+    rows = []
+    for network in networks:
+        ood = network.ood if real else pictures.outside(network)
+        frame = every_method(network.train, network.inside, ood, network.methods, network.panel)
+        means = frame.groupby("method", sort=False)[["fpr95", "auroc"]].mean()
+        found = {name: [round(100 * float(v), 1) for v in means.loc[name]] for name in means.index}
+        rows.append({"network": network.name, "real": real, "ood": list(ood), "methods": found})
+    return rows
+
+
+def main() -> None:
+    """Draw and measure everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--features", type=Path, nargs="*", default=[], help="folders of feature files to measure too")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="where the docs are")
+    arguments = parser.parse_args()
+    digits = list(from_benchmark(Benchmark.load("digits"), Options(cache=None, progress=False)))
+    (drawn,) = (network for network in digits if network.name == NETWORK)
+    for name, picture in pictures.idea(drawn).items():
+        write(arguments.docs / "img" / f"{name}.svg", picture)
+    draw_methods(drawn, arguments.docs / "img" / "methods")
+    path = arguments.docs / "methods" / "measured.json"
+    rows = measure(digits, real=False) + measure(map(from_folder, folders_in(arguments.features)), real=True)
+    if not arguments.features and path.is_file():
+        rows += [row for row in json.loads(path.read_text(encoding="utf-8")) if row["real"]]
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    write(path, f"[\n{lines}\n]\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+// Figures as SVG elements: histograms of scores, ROC curves, shaping functions, and the picture of architectures.
+
+function sketch(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== undefined && value !== "") element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+// About `count` round numbers from low to high.
+function ticks(low, high, count) {
+  const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 2.5, 5, 10].map((part) => part * power).find((part) => part >= raw * 0.999);
+  const first = Math.ceil(low / step - 1e-9);
+  const length = Math.floor(high / step + 1e-9) - first + 1;
+  return Array.from({ length }, (_, i) => Number(((first + i) * step).toPrecision(6)));
+}
+
+// Axes with grid lines and numbers; gives the <svg> and the functions from values to pixels.
+function axes({ width, height, x, y, label, xTicks, yTicks, xLabel, yLabel, toX = (v) => v, toY = (v) => v }) {
+  const left = yTicks ? 44 : 8, right = 12, top = 8, bottom = 34;
+  const scale = (to, [low, high], from, size) =>
+    (value) => from + (size * (to(value) - to(low))) / (to(high) - to(low));
+  const X = scale(toX, x, left, width - left - right), Y = scale(toY, y, height - bottom, -(height - top - bottom));
+  const svg = sketch("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+  const text = (words, at) => sketch("text", { class: "tick", ...at }, String(words));
+  for (const value of xTicks) {
+    svg.append(sketch("line", { class: "grid", x1: X(value), x2: X(value), y1: top, y2: height - bottom }),
+      text(value, { x: X(value), y: height - bottom + 13, "text-anchor": "middle" }));
+  }
+  for (const value of yTicks || []) {
+    svg.append(sketch("line", { class: "grid", x1: left, x2: width - right, y1: Y(value), y2: Y(value) }),
+      text(value, { x: left - 5, y: Y(value) + 3.5, "text-anchor": "end" }));
+  }
+  svg.append(text(xLabel, { x: (left + width - right) / 2, y: height - 5, "text-anchor": "middle" }));
+  if (yLabel) {
+    const middle = (top + height - bottom) / 2;
+    svg.append(text(yLabel, { transform: `translate(11 ${middle}) rotate(-90)`, "text-anchor": "middle" }));
+  }
+  return { svg, X, Y, box: { left, right: width - right, top, bottom: height - bottom } };
+}
+
+const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+
+function line(points, { color, dashes }, width = 2) {
+  return sketch("path", {
+    d: path(points), fill: "none", stroke: color, "stroke-width": width, "stroke-dasharray": dashes,
+  });
+}
+
+const SMALL = { width: 260, height: 150 };
+
+// The scores of ID images (filled) and of OOD images (a line); left of the dotted line lie 5 % of ID.
+function histogram([low, high, inside, outside], method, ood) {
+  const parts = [inside, outside].map((counts) => {
+    const total = Math.max(1, counts.reduce((a, b) => a + b, 0));
+    return counts.map((count) => count / total);
+  });
+  const most = 1.05 * Math.max(...parts[0], ...parts[1]);
+  const label = `Histogram of ${method.name} scores: ID and ${ood}`;
+  const xTicks = ticks(low, high, 4);
+  const { svg, X, Y, box } = axes({ ...SMALL, x: [low, high], y: [0, most], label, xTicks, xLabel: "score" });
+  const edge = (i) => low + ((high - low) * i) / inside.length;
+  const stairs = (part) => part.flatMap((share, i) => [[X(edge(i)), Y(share)], [X(edge(i + 1)), Y(share)]]);
+  svg.append(sketch("path", { class: "id", d: `${path([[X(low), Y(0)], ...stairs(parts[0]), [X(high), Y(0)]])}Z` }),
+    line(stairs(parts[1]), { color: method.color, dashes: "" }, 1.8));
+  let sum = 0;
+  const bin = parts[0].findIndex((share) => (sum += share) >= 0.05);
+  const cut = X(edge(bin + 1 - (sum - 0.05) / parts[0][bin]));
+  svg.append(sketch("line", { class: "hint", x1: cut, x2: cut, y1: box.top, y2: box.bottom }));
+  return svg;
+}
+
+// ROC curves of [method, curve] pairs, with a line at 95 % of ID accepted.
+function roc(pairs, ood) {
+  const label = `ROC curves on ${ood}: ${pairs.map(([method]) => method.name).join(", ")}`;
+  const tens = [0, 25, 50, 75, 100];
+  const { svg, X, Y, box } = axes({ ...SMALL, height: 190, x: [0, 100], y: [0, 100], label, xTicks: tens, yTicks: tens,
+    xLabel: "% of OOD accepted", yLabel: "% of ID accepted" });
+  svg.append(sketch("line", { class: "hint", x1: box.left, x2: box.right, y1: Y(95), y2: Y(95) }));
+  pairs.forEach(([method, curve], i) => {
+    svg.append(line(curve[4].map((fpr, j) => [X(fpr / 10), Y(curve[5][j] / 10)]), method, i ? 1.4 : 2.4));
+  });
+  return svg;
+}
+
+// theta(z) of [method, [z, theta]] pairs; the dotted line at 1 is no shaping.
+function theta(pairs, model) {
+  const zs = pairs.flatMap(([, [z]]) => z), values = pairs.flatMap(([, [, t]]) => t);
+  const x = [Math.min(...zs), Math.max(...zs)];
+  const y = [Math.min(0, ...values), Math.max(1.1, 1.05 * Math.max(...values))];
+  const label = `Shaping functions on ${model}: ${pairs.map(([method]) => method.name).join(", ")}`;
+  const { svg, X, Y, box } = axes({ ...SMALL, height: 190, x, y, label, xTicks: ticks(...x, 4), yTicks: ticks(...y, 4),
+    xLabel: "feature value z", yLabel: "θ(z)" });
+  svg.append(sketch("line", { class: "hint", x1: box.left, x2: box.right, y1: Y(1), y2: Y(1) }));
+  pairs.forEach(([method, [z, t]], i) => {
+    svg.append(line(z.map((value, j) => [X(value), Y(t[j])]), method, i ? 1.4 : 2.4));
+  });
+  return svg;
+}
+
+// Where labels go: near their points, never on a point or on another label; none where there is no room.
+function placed(points, box) {
+  const taken = points.map(({ x, y }) => [x - 5, y - 5, x + 5, y + 5]);
+  const free = ([l, t, r, b]) => l > box.left && r < box.right && t > box.top && b < box.bottom &&
+    taken.every(([l2, t2, r2, b2]) => r < l2 || l > r2 || b < t2 || t > b2);
+  const found = new Map(), pen = document.createElement("canvas").getContext("2d");
+  pen.font = "bold 11px system-ui, sans-serif";
+  for (const point of points) {
+    const width = pen.measureText(point.name).width + 3;
+    search: for (const far of [8, 13, 19, 26, 36, 48].filter((far) => far < (box.right - box.left) / 14)) {
+      for (let turn = 0; turn < 16; turn += 1) {
+        const angle = (turn * Math.PI) / 8, [dx, dy] = [Math.cos(angle), Math.sin(angle)];
+        const x = point.x + far * dx + (dx < -0.3 ? -width : dx > 0.3 ? 0 : -width / 2), y = point.y + far * dy;
+        const room = [x, y - 7, x + width, y + 7];
+        if (free(room)) {
+          taken.push(room);
+          found.set(point, { x, y: y + 4, far, end: [x + (dx < -0.3 ? width : dx > 0.3 ? 0 : width / 2), y] });
+          break search;
+        }
+      }
+    }
+  }
+  return found;
+}
+
+// A point per method: AUROC on ConvNets and on others. Both axes give each halving of the error the same room.
+function scatter(points, width, yLabel, onclick) {
+  const values = points.flatMap(([, x, y]) => [100 * x, 100 * y]);
+  const rest = (value) => -Math.log(Math.max(100.02 - value, 0.02));
+  const marks = [50, 90, 99, 95, 80, 98, 99.5, 70, 97, 99.8, 60, 85, 99.9, 20, 92, 40, 0, 100]; // rounder ones first
+  const low = Math.max(0, ...marks.filter((mark) => mark <= Math.min(...values) - 0.01));
+  const high = Math.min(100, ...marks.filter((mark) => mark > Math.max(...values)));
+  const height = Math.min(width, 600);
+  const room = 34 * ((rest(high) - rest(low)) / (height - 50));
+  const fit = marks.filter((mark) => mark >= low && mark <= high).reduce((kept, mark) =>
+    (kept.every((other) => Math.abs(rest(other) - rest(mark)) > room) ? [...kept, mark] : kept), []);
+  const { svg, X, Y, box } = axes({ width, height, x: [low, high], y: [low, high], toX: rest, toY: rest,
+    label: "Mean AUROC of each method on ConvNets and on other networks", xTicks: fit, yTicks: fit,
+    xLabel: "mean AUROC on ConvNets", yLabel });
+  svg.append(sketch("line", { class: "hint", x1: X(low), y1: Y(low), x2: X(high), y2: Y(high) }));
+  const dots = points.map(([index, x, y]) =>
+    ({ index, x: X(100 * x), y: Y(100 * y), name: DATA.methods[index].name, values: [x, y] }));
+  const first = [DATA.ours, chosen.method]; // these are named whatever happens, then the best
+  const labels = placed([...dots].sort((a, b) => first.indexOf(b.index) - first.indexOf(a.index)
+    || b.values[0] + b.values[1] - a.values[0] - a.values[1]), box);
+  for (const dot of dots) {
+    const label = labels.get(dot);
+    if (!label || label.far <= 8) continue; // near enough to need no line
+    svg.append(sketch("line", { class: "leader", x1: dot.x, y1: dot.y, x2: label.end[0], y2: label.end[1] }));
+  }
+  for (const dot of dots) {
+    const { color } = DATA.methods[dot.index], isChosen = dot.index === chosen.method, label = labels.get(dot);
+    const said = `${dot.name}: ${percent(dot.values[0])} on ConvNets, ${percent(dot.values[1])} on others`;
+    svg.append(sketch("circle", { class: "point", cx: dot.x, cy: dot.y, r: isChosen ? 6.5 : 4.5, fill: color,
+      stroke: isChosen ? "currentColor" : "", "stroke-width": 2, onclick: () => onclick(dot.index) },
+    sketch("title", {}, said)));
+    const at = label && { class: "name", x: label.x, y: label.y, "font-weight": isChosen ? 700 : 400 };
+    if (label) svg.append(sketch("text", at, dot.name));
+  }
+  return { svg, missing: dots.filter((dot) => !labels.has(dot)).map((dot) => dot.name) };
+}

@@ -1,0 +1,105 @@
+"use strict";
+// The data of the page and what follows from it: filters, means, ranks. Nothing here draws.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const NAMES = { auroc: "AUROC", fpr95: "FPR95", aupr_in: "AUPR-in", aupr_out: "AUPR-out" };
+const MODEL = 0, METHOD = 1, OOD = 2; // places in a row; the metrics follow, each with its limits
+
+// What the reader has picked, by filter; nothing picked means all.
+const picked = { model: new Set(), family: new Set(), ood: new Set(), group: new Set(), kind: new Set() };
+const view = { columns: "model", metrics: ["auroc", "fpr95"], intervals: false, paper: false, search: "" };
+
+const unique = (values) => [...new Set(values)];
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const better = (metric) => (metric === "fpr95" ? -1 : 1);
+const place = (metric) => 3 + 3 * DATA.metrics.indexOf(metric);
+// Two decimals, a tie to the even digit as in every other table; only odd eighths are exact ties.
+const percent = (value) => {
+  const up = (100 * value).toFixed(2), isTie = Math.abs((800 * value) % 2) === 1;
+  return isTie && Number(up.at(-1)) % 2 === 1 ? (Number(up) - 0.01).toFixed(2) : up;
+};
+const passes = (filter, value) => picked[filter].size === 0 || picked[filter].has(value);
+const familyOf = (model) => DATA.models[model].family;
+
+function rowsShown() {
+  return DATA.rows.filter((row) =>
+    passes("model", DATA.models[row[MODEL]].name) && passes("family", familyOf(row[MODEL])) &&
+    passes("ood", DATA.oods[row[OOD]].name) && passes("group", DATA.oods[row[OOD]].group));
+}
+
+function methodsShown() {
+  const words = view.search.toLowerCase().split(/[\s,]+/).filter(Boolean);
+  return DATA.methods.map((_, index) => index).filter((index) => {
+    const { name, kind } = DATA.methods[index];
+    return passes("kind", kind) && (!words.length || words.some((word) => name.toLowerCase().includes(word)));
+  });
+}
+
+function grouped(rows, key) {
+  const groups = new Map();
+  for (const row of rows) {
+    if (!groups.has(key(row))) groups.set(key(row), []);
+    groups.get(key(row)).push(row);
+  }
+  return groups;
+}
+
+// The mean of the means over the entries of `outer`, so that each network (or OOD set) counts the same.
+function nested(rows, at, outer) {
+  return mean([...grouped(rows, (row) => row[outer]).values()].map((group) => mean(group.map((row) => row[at]))));
+}
+
+// The columns of the board: the average, then a model, family or OOD set each.
+function columnsOf(rows) {
+  const key = {
+    model: (row) => DATA.models[row[MODEL]].name,
+    family: (row) => `${familyOf(row[MODEL])}s`,
+    ood: (row) => DATA.oods[row[OOD]].name,
+  }[view.columns];
+  const parts = [...grouped(rows, key)].map(([name, part]) => ({ name, rows: part }));
+  return [{ name: "Average", rows }, ...(parts.length > 1 ? parts : [])];
+}
+
+// The cells of a column by method: value, limits, and over how many of how many results.
+function cellsOf(column, methods, metric) {
+  const at = place(metric), outer = view.columns === "ood" ? OOD : MODEL;
+  const byMethod = grouped(column.rows, (row) => row[METHOD]);
+  const full = Math.max(0, ...[...byMethod.values()].map((rows) => rows.length));
+  const cells = new Map();
+  for (const method of methods) {
+    const rows = byMethod.get(method) || [];
+    const [value, low, high] = rows.length ? [0, 1, 2].map((step) => nested(rows, at + step, outer)) : [];
+    cells.set(method, { value, low, high, rows, full, text: rows.length ? percent(value) : "–", rank: 0 });
+  }
+  const compared = [...cells.values()].filter((cell) => cell.rows.length === full && full > 0);
+  const goods = compared.map((cell) => better(metric) * Number(cell.text)); // equal as printed, equal in rank
+  compared.forEach((cell, i) => { cell.rank = 1 + goods.filter((good) => good > goods[i]).length; });
+  return cells;
+}
+
+// The paper's figure for the mean over these rows of one method, in percent; undefined where it has none.
+function paperFigure(rows, method, metric) {
+  if (!DATA.paper || !rows.length || !["fpr95", "auroc"].includes(metric)) return undefined;
+  const at = metric === "fpr95" ? 0 : 1, { figures, standard4 } = DATA.paper;
+  const values = [...grouped(rows, (row) => row[MODEL])].map(([model, part]) => {
+    const oods = unique(part.map((row) => row[OOD]));
+    const single = oods.map((ood) => figures[`ood,${model},${method},${ood}`]);
+    if (single.every(Boolean)) return mean(single.map((pair) => pair[at]));
+    const every = unique(DATA.rows.filter((row) => row[MODEL] === model).map((row) => row[OOD]));
+    const four = standard4.length > 0 && oods.length === 4 && oods.every((ood) => standard4.includes(ood));
+    const table = four ? "standard4" : oods.length === every.length ? "model" : "none";
+    return figures[`${table},${model},${method}`]?.[at];
+  });
+  return values.every((value) => value !== undefined) ? mean(values) : undefined;
+}
+
+// [method, x, y]: mean AUROC on ConvNets and on the other families named; only methods that have every result.
+function architectures(rows, methods, families) {
+  const at = place("auroc");
+  const sides = [(family) => family === "ConvNet", (family) => families.includes(family)].map((isHere) =>
+    grouped(rows.filter((row) => isHere(familyOf(row[MODEL]))), (row) => row[METHOD]));
+  const full = sides.map((side) => Math.max(0, ...[...side.values()].map((part) => part.length)));
+  return methods
+    .filter((method) => sides.every((side, i) => full[i] && side.get(method)?.length === full[i]))
+    .map((method) => [method, ...sides.map((side) => nested(side.get(method), at, MODEL))]);
+}
