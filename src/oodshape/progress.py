@@ -16,10 +16,10 @@ _running: list[Progress] = []  # the display that is on the screen, of which the
 
 
 @contextmanager
-def progress_bar(text: str, total: int, show: bool | None = None, unit: str = "images") -> Iterator[Report]:
+def progress_bar(text: str, total: int | None, show: bool | None = None, unit: str = "images") -> Iterator[Report]:
     """A function `report(done, text=...)` behind a bar with its speed and the time left, on stderr.
 
-    Without a terminal, or with show=False, the function does nothing.
+    A total of None is one that nobody knows. Without a terminal, or with show=False, the function does nothing.
     """
     if show is False or not sys.stderr.isatty():
         yield _nothing

@@ -24,7 +24,7 @@ def payload(results: Results) -> dict[str, Any]:
         "positive": results.provenance.get("positive", "id"),
         "models": _models(results),
         "ours": methods.get(OURS),
-        "methods": [_method(name, results) for name in methods],
+        "methods": _methods(results),
         "oods": [{"name": row.ood, "group": row.group, "n": row.n_ood} for row in _first(results, "ood").values()],
         "rows": [
             [models[row.model], methods[row.method], oods[row.ood]]
@@ -80,13 +80,17 @@ def _models(results: Results) -> list[dict[str, Any]]:
     ]
 
 
-def _method(name: str, results: Results) -> dict[str, Any]:
-    from oodshape.describe import SENTENCES
+def _methods(results: Results) -> list[dict[str, Any]]:
+    from oodshape.describe import method_lines
 
-    recipe = str(results.provenance.get("methods", {}).get(name, ""))
-    color, dashes = style(name).web
-    said = {"name": name, "sentence": SENTENCES.get(name, ""), "recipe": recipe}
-    return said | {"kind": KINDS[block(name, recipe)], "color": color, "dashes": dashes}
+    sentences = {name: sentence for name, sentence, *_ in method_lines()}
+    recipes = results.provenance.get("methods", {})
+    found = []
+    for name in results.names("method"):
+        recipe, (color, dashes) = str(recipes.get(name, "")), style(name).web
+        said = {"name": name, "sentence": sentences.get(name, ""), "recipe": recipe}
+        found.append(said | {"kind": KINDS[block(name, recipe)], "color": color, "dashes": dashes})
+    return found
 
 
 def _short(value: float) -> float:
