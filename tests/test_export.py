@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
@@ -13,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from data import features
-from oodshape import METHODS, Classifier, Detector, Features, InputError, Preprocessing, export
+from oodshape import METHODS, Classifier, Detector, Features, InputError, Method, Preprocessing, export
+from oodshape.auto import Auto
 from oodshape.detector import fit_all
 from oodshape.export import export_onnx
 from oodshape.optfs import PiecewiseConstant
@@ -129,6 +131,7 @@ def in_runtime(module: nn.Module, z: Tensor) -> np.ndarray:
             (z[:2],),
             dynamo=True,
             verbose=False,
+            optimize=False,  # for speed: the files of users are optimized
             input_names=["z"],
             dynamic_shapes=({0: torch.export.Dim("n")},),
             custom_translation_table={torch.ops.aten.sort.stable: export._stable_sort},
@@ -170,6 +173,17 @@ def test_stored_edges_are_compared_in_the_runtime(grid: bool) -> None:
     assert np.array_equal(in_runtime(Shaped(shape, rows), rows), np.pad(shape.theta, 1)[cells] * rows.numpy())
 
 
+def test_a_fusion_is_exported(net: nn.Module, train: Features, images: Tensor, tmp_path) -> None:
+    noise = Classifier(net)(torch.randn(60, *images.shape[1:], generator=torch.Generator().manual_seed(0)))
+    panel = [Features.from_arrays(noise.features.numpy(), noise.head)]
+    method = Method(score=Auto(candidates=("energy", "optfs-e", "knn"), fuse=3))
+    detector = method.fit(train, panel=panel).calibrate(train)
+    export_onnx(net, detector, tmp_path / "fused.onnx", images)
+    (score,) = session(tmp_path / "fused.onnx").run(["score"], {"images": images.numpy()})
+    wanted = detector.score(Classifier(net), images).numpy()
+    np.testing.assert_allclose(score, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
+
+
 def test_thresholds_by_class(net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path) -> None:
     limits = torch.linspace(0, 12, 8)
     path = tmp_path / "classes.onnx"
@@ -207,7 +221,8 @@ def test_the_file_runs_without_torch(guarded: Path, images: Tensor, tmp_path) ->
 def test_a_graph_that_differs_is_not_written(
     net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = export._run
+    true, traced = export._run, export._traced(detectors["optfs-v"].wrap(net), images, export.OPSET)
+    monkeypatch.setattr(export, "_traced", lambda *_: copy.deepcopy(traced))
 
     def wrong(name: str, change: float):
         def run(*args):

@@ -166,7 +166,7 @@ def test_studies_run_on_digits(tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     assert "surrogates: gaussian 40, uniform 40" in done.stdout
     written = re.findall(r"wrote (.*)", done.stdout)
-    assert len(written) == 6
+    assert len(written) == 7
     assert all((tmp_path / path).is_file() for path in written)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from shutil import which
 
 import numpy as np
 import pytest
@@ -114,6 +115,7 @@ def test_torch_export_with_any_batch(strict: bool, net: nn.Module, detectors: di
             torch.testing.assert_close(mine, theirs)
 
 
+@pytest.mark.skipif(not any(map(which, ("g++", "clang++", "c++"))), reason="inductor needs a C++ compiler")
 @TORCH_WARNS
 def test_inductor_takes_it_whole(net: nn.Module, detectors: dict[str, Detector]) -> None:
     guarded, images = detectors["optfs-e"].wrap(net), pictures(6)
@@ -248,3 +250,23 @@ def test_what_cannot_be_wrapped_says_why(net: nn.Module, train: Features, detect
     with pytest.raises(InputError, match="no nn.Linear layer 'fc'"):
         detectors["energy"].wrap(net, head="fc")
     assert isinstance(detectors["energy"].wrap(net, head="5"), GuardedNet)
+
+
+@pytest.mark.parametrize("name", ["dice", "optfs-v", "fdbd"])
+def test_heads_without_bias_in_half_precision_or_parametrized(name: str) -> None:
+    torch.manual_seed(1)
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(64, 40), nn.ReLU(), nn.Linear(40, 7, bias=False))
+    normed = copy.deepcopy(plain)
+    nn.utils.parametrizations.weight_norm(normed[3])
+    for net in (plain, copy.deepcopy(plain).to(torch.bfloat16), normed):
+        classifier, images = Classifier(net), pictures(100)
+        outputs = classifier(images)
+        detector = (
+            METHODS[name]
+            .fit(Features.from_arrays(outputs.features.numpy(), outputs.head))
+            .calibrate(Features.from_arrays(outputs.features.numpy(), outputs.head))
+        )
+        with torch.no_grad():
+            _, score, _ = detector.wrap(net)(images.to(net[1].weight.dtype))
+        assert score.dtype == torch.float32
+        torch.testing.assert_close(score, detector.score(classifier, images), rtol=1e-4, atol=1e-4)

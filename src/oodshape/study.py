@@ -17,7 +17,7 @@ from oodshape.report import drawing
 from oodshape.report import studies as draw
 from oodshape.report.choice import draw_choice, draw_regret, print_choice
 from oodshape.report.frames import frame_latex, frame_markdown
-from oodshape.report.sheet import sheet
+from oodshape.report.study_page import study_page
 from oodshape.report.summaries import (
     by_network,
     listed,
@@ -242,7 +242,7 @@ def write(name: str, networks: Sequence[Network], folder: Path) -> Iterator[Path
         pictures += drawing.save(figure, folder, name)
     yield from pictures
     drawn = [path for path in pictures if path.suffix == ".svg"]
-    yield _written(sheet(table, study.title, notes, drawn), folder / f"{name}.html")
+    yield _written(study_page(table, study.title, notes, drawn), folder / f"{name}.html")
 
 
 def _written(text: str, path: Path) -> Path:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def sheet(frame: DataFrame, title: str, notes: Sequence[str], figures: Sequence[Path]) -> str:
+def study_page(frame: DataFrame, title: str, notes: Sequence[str], figures: Sequence[Path]) -> str:
     """The page of a study: the frame as a table, and the SVG files as pictures."""
     css = (files("oodshape.report") / "web" / "page.css").read_text(encoding="utf-8")
     heads = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in frame.columns)
