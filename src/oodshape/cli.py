@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oodshape.cli_export import export
 from oodshape.cli_fit import fit
 from oodshape.cli_score import check, inspect, score
 from oodshape.cli_watch import watch
@@ -28,7 +29,7 @@ app = typer.Typer(
 )
 
 
-for command in (fit, score, inspect, check):
+for command in (fit, score, inspect, check, export, watch):
     app.command()(command)
 
 
@@ -287,6 +288,3 @@ def data(
     show_columns(heads, data_lines(facts), _console())
     if data is None:
         sys.stderr.write("no data folder was named: --data DIR or OODSHAPE_DATA\n")
-
-
-app.command()(watch)

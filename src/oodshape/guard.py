@@ -18,6 +18,7 @@ from oodshape.values import Value, load_value
 if TYPE_CHECKING:
     from oodshape.checking import Check
     from oodshape.detector import Method
+    from oodshape.export import ExportReport
     from oodshape.stream import Scored
 
 NO_GUARANTEE = "no guarantee: calibrated on training images"
@@ -127,6 +128,23 @@ class Guard(Value):
         from oodshape.checking import check_guard
 
         return check_guard(self, self.opened(model, weights=weights), id, ood, progress=progress)
+
+    def export(
+        self,
+        path: str | Path,
+        model: Model,
+        *,
+        weights: str | Path | None = None,
+        num_classes: int | None = None,
+        images: Given | None = None,
+    ) -> ExportReport:
+        """Write network and guard as one ONNX file, images -> logits, score, accepted; how it compares with torch.
+
+        The comparison takes the first of the `images`, or made-up ones; a difference is an error, and no file.
+        """
+        from oodshape.guard_export import export_guard
+
+        return export_guard(self, self.opened(model, weights=weights, num_classes=num_classes), path, images)
 
     def opened(
         self,

@@ -86,7 +86,7 @@ def see(
         raise InputError(f"batch_size must be at least 1, got {batch_size}")
 
     def decode(part: Pairs) -> tuple[Pairs, list[Pixels | str]]:
-        return part, [_pixels(guard, listing.file(path)) for path, _ in part]
+        return part, [read_pixels(guard, listing.file(path)) for path, _ in part]
 
     for part, pixels in _ahead(decode, chunks(pairs, batch_size)):
         yield _seen(guard, source, part, pixels, baseline)
@@ -139,7 +139,7 @@ def _decided(
     return [part for row in rows for part in _decided(guard, source, [row], pixels, baseline, errors)]
 
 
-def _pixels(guard: Guard, file: str) -> Pixels | str:
+def read_pixels(guard: Guard, file: str) -> Pixels | str:
     """The prepared image, or why there is none."""
     try:
         return guard.about.preprocessing.pixels(read_image(file, upright=guard.about.upright))
