@@ -17,7 +17,7 @@ from oodshape.optfs import PiecewiseConstant
 from oodshape.outputs import Head
 from oodshape.shaping import Identity, Shape
 from oodshape.training import Training
-from oodshape.values import Value, frozen_array
+from oodshape.values import ArrayValue, Value
 
 
 @dataclass(eq=False)
@@ -125,21 +125,17 @@ class FrozenClass(FittedHead, HeadRecipe):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sparse(FittedHead):
+class Sparse(ArrayValue, FittedHead):
     """The classifier's head without the weights whose contribution to the mean logits is at most `threshold`."""
 
     mean: NDArray[np.float32]  # [M]
     threshold: float
 
-    def __post_init__(self) -> None:
-        """Freeze the mean."""
-        object.__setattr__(self, "mean", frozen_array(self.mean, np.float32))
-
     def bind(self, head: Head) -> Head:
         """The head with small contributions set to 0."""
         if len(self.mean) != head.width:
             raise InputError(f"fitted on {len(self.mean)} features, the head reads {head.width}")
-        keep = head.weight * torch.tensor(self.mean, device=head.weight.device) > self.threshold
+        keep = head.weight * self.tensor("mean", head.weight) > self.threshold
         return Head(head.weight * keep, head.bias)
 
 
