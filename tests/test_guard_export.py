@@ -29,7 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_file_decides_as_score_does(place: Path) -> None:
-    done = call("export", *GUARD, "--images", "val", "--out", "guarded.onnx", cwd=place)
+    done = call("export", *GUARD, "--images", "test", "--out", "guarded.onnx", cwd=place)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("guarded.onnx: 64 images in onnxruntime and torch; largest difference of logits")
     assert call("score", *GUARD, "--images", "letters", "--out", "scores.csv", cwd=place).returncode == 0
@@ -45,7 +45,7 @@ def test_the_file_decides_as_score_does(place: Path) -> None:
 
 
 def test_json_and_quiet(place: Path) -> None:
-    said = json.loads(call("export", *GUARD, "--images", "val", "--out", "a.onnx", "--json", cwd=place).stdout)
+    said = json.loads(call("export", *GUARD, "--images", "test", "--out", "a.onnx", "--json", cwd=place).stdout)
     assert (said["images"], said["decisions"], said["path"]) == (64, 0, "a.onnx")
 
 

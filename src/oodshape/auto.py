@@ -157,10 +157,11 @@ class Auto(ScoreRecipe):
                 refused = error
                 continue
             members[name], values[name] = Member.of_detector(name, detector, inside), value
+            ranking = sorted(values.items(), key=lambda item: -item[1])
+            members = {best: members[best] for best, _ in ranking[: self.fuse]}  # the others may be large
         if not members:
             raise refused
-        ranking = sorted(values.items(), key=lambda item: -item[1])
-        return Fusion(tuple(members[name] for name, _ in ranking[: self.fuse]), tuple(ranking))
+        return Fusion(tuple(members.values()), tuple(ranking))
 
 
 def split(train: Features, share: float) -> tuple[Features, Features]:

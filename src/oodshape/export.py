@@ -52,7 +52,7 @@ class ExportReport:
         return (
             f"{self.path}: {self.images} images in onnxruntime and torch; largest difference of logits "
             f"{self.logits:.2g}, score {self.score:.2g} ({self.same_features:.2g} from the same features), "
-            f"{self.decisions} decisions differ"
+            f"{self.decisions} decisions differ{', by rounding at the threshold' if self.decisions else ''}"
         )
 
 

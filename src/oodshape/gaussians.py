@@ -93,13 +93,14 @@ class RmdsPlus(MdsPlus):
 
 def whitened(scatter: Array, free: int) -> Array:
     """[M, M] A with A A' = the inverse of the shrunk covariance; `free` degrees of freedom made the scatter."""
-    covariance = scatter / free
+    covariance = torch.from_numpy(scatter / free)
     width = len(covariance)
-    trace, square = float(np.trace(covariance)), float((covariance**2).sum())
+    trace, square = float(covariance.trace()), float(torch.linalg.vector_norm(covariance)) ** 2
     if not trace > 1e-12:
         raise InputError("the directions of the training features are all the same: they have no covariance")
     apart = (free + 1 - 2 / width) * (square - trace**2 / width)
     share = 1.0 if apart <= 0 else min(1.0, ((1 - 2 / width) * square + trace**2) / apart)
-    shrunk = torch.tensor((1 - share) * covariance + share * trace / width * np.eye(width))
-    lower = torch.linalg.cholesky(shrunk)
-    return np.asarray(torch.linalg.solve_triangular(lower, torch.eye(width).double(), upper=False).T.numpy())
+    covariance.mul_(1 - share).diagonal().add_(share * trace / width)
+    lower = torch.linalg.cholesky(covariance)
+    identity = covariance.zero_().fill_diagonal_(1.0)
+    return np.asarray(torch.linalg.solve_triangular(lower, identity, upper=False).T.numpy())

@@ -22,6 +22,7 @@ from oodshape.rows import row_keys, unit
 Array = NDArray[Any]
 BANK = 5000  # images that a bank keeps at most
 SEED = 0
+ROWS = 512  # rows that are summed at once, in float64
 
 
 class _Rows:
@@ -84,16 +85,19 @@ class Moments:
         """The parts asked for, in one pass."""
         if needs - NAMES:
             raise InputError(f"no part is called {min(needs - NAMES)!r}; there are {', '.join(sorted(NAMES))}")
-        head, names = features.head.to("cpu"), sorted(needs)
-        moments = cls(head.fingerprint, 0, {})
+        head = features.head.to("cpu")
+        parts: dict[str, Array] = {}
         for first, raw in features.chunks() if needs else ():
             check_finite(raw, first)
-            z = raw.float().cpu()
-            rows = _Rows(z, features.predictions[first : first + len(z)].cpu(), head)
-            parts = {name: _part(name, rows) for name in names}
-            more = cls(head.fingerprint, len(z), parts)
-            moments = moments + more if moments.parts else more
-        return replace(moments, n=len(features))
+            z, classes = raw.float().cpu(), features.predictions[first : first + len(raw)].cpu()
+            if "bank" in needs:
+                parts["bank"] = _smallest(np.concatenate([parts["bank"], z.numpy()]) if "bank" in parts else z.numpy())
+            for start in range(0, len(z), ROWS):
+                rows = _Rows(z[start : start + ROWS], classes[start : start + ROWS], head)
+                for name in sorted(needs & SUMS.keys()):
+                    more = SUMS[name](rows).numpy()
+                    parts[name] = np.add(parts[name], more, out=parts[name]) if name in parts else more
+        return cls(head.fingerprint, len(features), parts)
 
     def __add__(self, other: Moments) -> Moments:
         """The moments of both data sets together; only parts that both hold, refused across heads."""
@@ -127,12 +131,6 @@ class Moments:
         seen = counts > 0
         means = np.where(seen[:, None], total / np.maximum(counts, 1)[:, None], total.sum(axis=0) / self.n)
         return means, seen
-
-
-def _part(name: str, rows: _Rows) -> Array:
-    if name in SUMS:
-        return np.asarray(SUMS[name](rows).numpy())
-    return _smallest(rows.z.numpy())
 
 
 def _added(name: str, mine: Array, theirs: Array) -> Array:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 TINY = 1e-12  # in place of a length of 0
 ROUNDING = 1e-6  # of a sum of squares in float32
+ROWS = 256  # rows that are hashed at once: it takes several times their memory
 
 
 def unit(z: Tensor) -> Tensor:
@@ -40,8 +41,11 @@ def row_noise(z: Tensor, seed: int) -> Tensor:
 
 def row_keys(z: Tensor, seed: int) -> Tensor:
     """[N] int64: a hash of the seed and each row's own float32 bits."""
-    bits = (z.float() + 0.0).view(torch.int32).to(torch.int64)  # + 0.0: -0.0 counts as 0
-    return _mix(_mix(bits + _places(z)).sum(dim=1) + seed)
+    keys = torch.empty(len(z), dtype=torch.int64, device=z.device)
+    for first in range(0, len(z), ROWS):
+        bits = (z[first : first + ROWS].float() + 0.0).view(torch.int32).to(torch.int64)  # + 0.0: -0.0 counts as 0
+        keys[first : first + ROWS] = _mix(_mix(bits + _places(z)).sum(dim=1) + seed)
+    return keys
 
 
 def _places(z: Tensor) -> Tensor:

@@ -62,8 +62,11 @@ class Vim(ScoreRecipe):
         solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
         origin = -solved.solution.numpy()
         mixed = np.outer(origin, train.stats.sums)
-        scatter = moments.parts["second"] - mixed - mixed.T + n * np.outer(origin, origin)
-        values, vectors = (part.numpy() for part in torch.linalg.eigh(torch.tensor(scatter)))  # ascending
+        scatter = moments.parts["second"] - mixed
+        scatter -= mixed.T
+        scatter += np.outer(n * origin, origin)
+        del mixed
+        values, vectors = (part.numpy() for part in torch.linalg.eigh(torch.from_numpy(scatter)))  # ascending
         filled = int((values > 1e-9 * values[-1]).sum())
         wanted = self.dimensions or paper_dimensions(len(values))
         kept = wanted if wanted < filled else filled // 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import warnings
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -71,7 +72,9 @@ class ArrayValue(Value):
 
     @cached_property
     def _tensors(self) -> dict[str, torch.Tensor]:
-        return {name: torch.tensor(value) for name, value in self._items() if isinstance(value, np.ndarray)}
+        with warnings.catch_warnings():  # the arrays are frozen, and only ever read
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            return {name: torch.from_numpy(value) for name, value in self._items() if isinstance(value, np.ndarray)}
 
     def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
         """An array field as a tensor on the device of `like`."""

@@ -75,6 +75,6 @@ def draw_regret(frame: DataFrame) -> Figure:
         axes.axhline(place, color=PALE, linewidth=0.3, zorder=0)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set(xlabel="AUROC (%) less the best of the paper", ylabel="network")
+    axes.set(xlabel="mean AUROC (%) less that of\nthe best paper method there", ylabel="network")
     below(figure, 3)
     return figure
