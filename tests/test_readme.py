@@ -43,11 +43,11 @@ def folders(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_python(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = {"net": small_net()}
-    assert len(blocks("python")) == 4
+    assert len(blocks("python")) == 3
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), names)
     printed = capsys.readouterr().out
-    assert re.search(r"^\d -?\d+\.\d+ [01]\.\d+ (accepted|rejected)$", printed, flags=re.MULTILINE)
+    assert len(re.findall(r"^\S+\.png \S+: (?:accepted|rejected) \(p = [01]\.\d+\)$", printed, flags=re.MULTILINE)) == 2
     figures = dict(re.findall(r"^(\S+) +AUROC (\d\.\d+)", printed, flags=re.MULTILINE))
     assert set(figures) == {"msp", "energy", "react", "optfs-e"}
     assert float(figures["optfs-e"]) > 0.9
