@@ -88,7 +88,7 @@ def test_second_pass_is_exact(k: int, exact: bool) -> None:
     shape = OptFS(k=k, exact=exact).fit(_training_of(data))
     assert np.array_equal(shape.edges, edges)
     np.testing.assert_allclose(shape.theta, theta, rtol=1e-5, atol=1e-5)
-    with pytest.raises(InputError, match="second time"):
+    with pytest.raises(InputError, match="give fit the Features"):
         Method(shape=OptFS(k=k, exact=exact)).fit(data.stats)
 
 

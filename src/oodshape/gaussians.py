@@ -12,6 +12,7 @@ from torch import Tensor
 
 from oodshape.errors import InputError
 from oodshape.evidence import Evidence
+from oodshape.moments import Moments
 from oodshape.scores import FittedScore, ScoreRecipe
 from oodshape.training import Training
 
@@ -62,23 +63,30 @@ class MdsPlus(ScoreRecipe):
 
     def fit(self, train: Training) -> Clusters:
         """The whitened class means."""
-        center, within, means, _ = self._solved(train)
-        return Clusters(center, within, means)
+        return Clusters(*self._solved(train))
 
-    def _solved(self, train: Training) -> tuple[Array, Array, Array, Array]:
-        """(center [M], whitening within classes [M, M], whitened means [K, M], scatter of all images [M, M])."""
+    def _solved(self, train: Training) -> tuple[Array, Array, Array]:
+        """(center [M], whitening within classes [M, M], whitened means [K, M])."""
         moments = train.moments(self.needs)
-        counts, sums = moments.parts["counts"], moments.parts["unit_class_sums"]
-        second, n = moments.parts["unit_second"], moments.n
+        counts, n = moments.parts["counts"], moments.n
         means, seen = moments.means("unit_class_sums")
         if n < 2:
             raise InputError(f"a covariance needs at least 2 training images, got {n}")
-        center = sums.sum(axis=0) / n
-        total = second - n * np.outer(center, center)
+        center = moments.parts["unit_class_sums"].sum(axis=0) / n
         free = n - int(seen.sum())
-        scatter = second - (means[seen] * counts[seen, None]).T @ means[seen] if free else total
-        whitening = whitened(scatter, free or n - 1)
-        return center, whitening, (means[seen] - center) @ whitening, total
+        within = whitened(_scatter(moments, means[seen], counts[seen]), free) if free else self._all(train, center)
+        return center, within, (means[seen] - center) @ within
+
+    def _all(self, train: Training, center: Array) -> Array:
+        """[M, M] whitening of all images together."""
+        moments = train.moments(self.needs)
+        return whitened(_scatter(moments, center[None], np.array([float(moments.n)])), moments.n - 1)
+
+
+def _scatter(moments: Moments, means: Array, counts: Array) -> Array:
+    """[M, M]: the second moment of normalised features around means [K, M] that stand for `counts` images each."""
+    scatter = torch.from_numpy(moments.parts["unit_second"].copy())
+    return np.asarray(scatter.addmm_(torch.from_numpy(means * counts[:, None]).T, torch.from_numpy(means), alpha=-1.0))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,13 +95,16 @@ class RmdsPlus(MdsPlus):
 
     def fit(self, train: Training) -> RelativeClusters:
         """The whitened class means and the background."""
-        center, within, means, total = self._solved(train)
-        return RelativeClusters(center, within, means, whitened(total, train.stats.n - 1))
+        center, within, means = self._solved(train)
+        return RelativeClusters(center, within, means, self._all(train, center))
 
 
 def whitened(scatter: Array, free: int) -> Array:
-    """[M, M] A with A A' = the inverse of the shrunk covariance; `free` degrees of freedom made the scatter."""
-    covariance = torch.from_numpy(scatter / free)
+    """[M, M] A with A A' = the inverse of the shrunk covariance; `free` degrees of freedom made the scatter.
+
+    The scatter is used up: its memory serves the covariance.
+    """
+    covariance = torch.from_numpy(scatter).div_(free)
     width = len(covariance)
     trace, square = float(covariance.trace()), float(torch.linalg.vector_norm(covariance)) ** 2
     if not trace > 1e-12:
@@ -103,4 +114,4 @@ def whitened(scatter: Array, free: int) -> Array:
     covariance.mul_(1 - share).diagonal().add_(share * trace / width)
     lower = torch.linalg.cholesky(covariance)
     identity = covariance.zero_().fill_diagonal_(1.0)
-    return np.asarray(torch.linalg.solve_triangular(lower, identity, upper=False).T.numpy())
+    return np.asarray(torch.linalg.solve_triangular(lower, identity, upper=False, out=identity).T.numpy())

@@ -43,23 +43,27 @@ class _Rows:
     def logits(self) -> Tensor:
         return self.head.logits(self.z).double()
 
-    def by_class(self, values: Tensor) -> Tensor:
-        """[C, ...]: the sum of the rows of each predicted class."""
-        sums = torch.zeros(self.head.classes, *values.shape[1:], dtype=torch.float64)
-        return sums.index_add_(0, self.classes, values)
+
+def _by_class(rows: _Rows, values: Tensor, total: Tensor) -> None:
+    """Add the rows of each predicted class to its row of the total [C, ...]."""
+    total.index_add_(0, rows.classes, values)
 
 
-# name -> what a run of rows adds to the sum; C classes are those the network predicts
-SUMS: dict[str, Callable[[_Rows], Tensor]] = {
-    "counts": lambda rows: rows.by_class(torch.ones(len(rows.z), dtype=torch.float64)),  # [C]
-    "class_sums": lambda rows: rows.by_class(rows.double),  # [C, M]
-    "unit_class_sums": lambda rows: rows.by_class(rows.unit),  # [C, M], of features of length 1
-    "softmax_sums": lambda rows: rows.by_class(rows.logits.softmax(dim=1)),  # [C, C]
-    "squares": lambda rows: rows.double.square().sum(dim=0),  # [M]
-    "second": lambda rows: rows.double.T @ rows.double,  # [M, M]
-    "unit_second": lambda rows: rows.unit.T @ rows.unit,  # [M, M]
-    "profile": lambda rows: rows.z.sort(dim=1).values.double().sum(dim=0),  # [M]: sorted rows
-    "energy": lambda rows: torch.logsumexp(rows.logits, dim=1).sum()[None],  # [1]
+def _ones(rows: _Rows) -> Tensor:
+    return torch.ones(len(rows.z), dtype=torch.float64)
+
+
+# name -> (its size for C classes and M features, how a run of rows is added in place); classes are the predicted ones
+SUMS: dict[str, tuple[Callable[[int, int], tuple[int, ...]], Callable[[_Rows, Tensor], object]]] = {
+    "counts": (lambda c, m: (c,), lambda rows, total: _by_class(rows, _ones(rows), total)),
+    "class_sums": (lambda c, m: (c, m), lambda rows, total: _by_class(rows, rows.double, total)),
+    "unit_class_sums": (lambda c, m: (c, m), lambda rows, total: _by_class(rows, rows.unit, total)),
+    "softmax_sums": (lambda c, m: (c, c), lambda rows, total: _by_class(rows, rows.logits.softmax(dim=1), total)),
+    "squares": (lambda c, m: (m,), lambda rows, total: total.add_(rows.double.square().sum(dim=0))),
+    "second": (lambda c, m: (m, m), lambda rows, total: total.addmm_(rows.double.T, rows.double)),
+    "unit_second": (lambda c, m: (m, m), lambda rows, total: total.addmm_(rows.unit.T, rows.unit)),
+    "profile": (lambda c, m: (m,), lambda rows, total: total.add_(rows.z.sort(dim=1).values.double().sum(dim=0))),
+    "energy": (lambda c, m: (1,), lambda rows, total: total.add_(torch.logsumexp(rows.logits, dim=1).sum())),
 }
 NAMES = frozenset([*SUMS, "bank"])
 
@@ -86,17 +90,21 @@ class Moments:
         if needs - NAMES:
             raise InputError(f"no part is called {min(needs - NAMES)!r}; there are {', '.join(sorted(NAMES))}")
         head = features.head.to("cpu")
-        parts: dict[str, Array] = {}
+        asked = sorted(needs & SUMS.keys())
+        totals = {name: torch.zeros(SUMS[name][0](head.classes, head.width), dtype=torch.float64) for name in asked}
+        bank = Bank(head.width)
         for first, raw in features.chunks() if needs else ():
             check_finite(raw, first)
             z, classes = raw.float().cpu(), features.predictions[first : first + len(raw)].cpu()
             if "bank" in needs:
-                parts["bank"] = _smallest(np.concatenate([parts["bank"], z.numpy()]) if "bank" in parts else z.numpy())
+                bank.add(z.numpy())
             for start in range(0, len(z), ROWS):
                 rows = _Rows(z[start : start + ROWS], classes[start : start + ROWS], head)
-                for name in sorted(needs & SUMS.keys()):
-                    more = SUMS[name](rows).numpy()
-                    parts[name] = np.add(parts[name], more, out=parts[name]) if name in parts else more
+                for name, total in totals.items():
+                    SUMS[name][1](rows, total)
+        parts: dict[str, Array] = {name: total.numpy() for name, total in totals.items()}
+        if "bank" in needs:
+            parts["bank"] = bank.rows()
         return cls(head.fingerprint, len(features), parts)
 
     def __add__(self, other: Moments) -> Moments:
@@ -123,7 +131,7 @@ class Moments:
 
     def bank(self) -> Tensor:
         """[B, M] float32: the images of the bank."""
-        return torch.tensor(self.parts["bank"])
+        return torch.from_numpy(self.parts["bank"])
 
     def means(self, sums: str) -> tuple[Array, Array]:
         """([C, M] means, [C] bool): a class that was never predicted has the mean of all images, and False."""
@@ -134,10 +142,35 @@ class Moments:
 
 
 def _added(name: str, mine: Array, theirs: Array) -> Array:
-    return mine + theirs if name in SUMS else _smallest(np.concatenate([mine, theirs]))
+    if name in SUMS:
+        return np.asarray(mine + theirs)
+    bank = Bank(mine.shape[1])
+    bank.add(mine)
+    bank.add(theirs)
+    return bank.rows()
 
 
-def _smallest(rows: Array) -> Array:
-    """The rows with the smallest keys, ascending."""
-    keys = row_keys(torch.from_numpy(rows), SEED).numpy()
-    return np.asarray(rows[np.argsort(keys, kind="stable")[:BANK]])
+class Bank:
+    """The rows with the smallest keys so far."""
+
+    def __init__(self, width: int) -> None:
+        """An empty bank for rows of the given width."""
+        self._keys, self._kept = np.zeros(0, np.int64), np.zeros((0, width), np.float32)
+
+    def add(self, rows: Array) -> None:
+        """Let some rows in."""
+        keys = row_keys(torch.from_numpy(rows), SEED).numpy()
+        if len(self._keys) == BANK:  # most rows of a large set are turned away here
+            near = keys < self._keys.max()
+            keys, rows = keys[near], rows[near]
+        all_keys = np.concatenate([self._keys, keys])
+        chosen = np.argsort(all_keys, kind="stable")[:BANK]
+        before = len(self._keys)
+        kept = np.empty((len(chosen), rows.shape[1]), np.float32)
+        old = chosen < before
+        kept[old], kept[~old] = self._kept[chosen[old]], rows[chosen[~old] - before]
+        self._keys, self._kept = all_keys[chosen], kept
+
+    def rows(self) -> Array:
+        """[B, M]: the rows, by ascending key."""
+        return self._kept

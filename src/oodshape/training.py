@@ -68,6 +68,6 @@ class Training:
         """The training features, or an error that says why statistics are not enough."""
         if self.maybe_features is None:
             raise InputError(
-                "an exact fit goes over the features a second time: give fit the Features, not their statistics"
+                "this recipe goes over the features themselves: give fit the Features, not their statistics"
             )
         return self.maybe_features
