@@ -151,26 +151,25 @@ def _added(name: str, mine: Array, theirs: Array) -> Array:
 
 
 class Bank:
-    """The rows with the smallest keys so far."""
+    """The rows with the smallest keys so far, in one block of memory."""
 
     def __init__(self, width: int) -> None:
         """An empty bank for rows of the given width."""
-        self._keys, self._kept = np.zeros(0, np.int64), np.zeros((0, width), np.float32)
+        self._keys, self._kept = np.zeros(0, np.int64), np.empty((BANK, width), np.float32)
 
     def add(self, rows: Array) -> None:
-        """Let some rows in."""
+        """Let some rows in; where there is no room, those with the largest keys make it."""
         keys = row_keys(torch.from_numpy(rows), SEED).numpy()
-        if len(self._keys) == BANK:  # most rows of a large set are turned away here
-            near = keys < self._keys.max()
-            keys, rows = keys[near], rows[near]
-        all_keys = np.concatenate([self._keys, keys])
-        chosen = np.argsort(all_keys, kind="stable")[:BANK]
         before = len(self._keys)
-        kept = np.empty((len(chosen), rows.shape[1]), np.float32)
-        old = chosen < before
-        kept[old], kept[~old] = self._kept[chosen[old]], rows[chosen[~old] - before]
-        self._keys, self._kept = all_keys[chosen], kept
+        both = np.concatenate([self._keys, keys])
+        stays = np.zeros(len(both), bool)
+        stays[np.argsort(both, kind="stable")[:BANK]] = True
+        new = np.flatnonzero(stays[before:])
+        left = np.flatnonzero(~stays[:before])
+        places = np.concatenate([left, np.arange(before, before + len(new) - len(left))])
+        self._keys = np.concatenate([self._keys, np.zeros(len(new) - len(left), np.int64)])
+        self._keys[places], self._kept[places] = keys[new], rows[new]
 
     def rows(self) -> Array:
         """[B, M]: the rows, by ascending key."""
-        return self._kept
+        return np.asarray(self._kept[np.argsort(self._keys, kind="stable")])

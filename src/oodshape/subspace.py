@@ -61,12 +61,11 @@ class Vim(ScoreRecipe):
         # gelsy: the shortest solution, pinv(W) b, without singular values
         solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
         origin = -solved.solution.numpy()
-        mixed = np.outer(origin, train.stats.sums)
-        scatter = moments.parts["second"] - mixed
-        scatter -= mixed.T
-        scatter += np.outer(n * origin, origin)
-        del mixed
-        values, vectors = (part.numpy() for part in torch.linalg.eigh(torch.from_numpy(scatter)))  # ascending
+        center, sums = torch.from_numpy(origin), torch.from_numpy(train.stats.sums)
+        scatter = torch.from_numpy(moments.parts["second"].copy())
+        scatter.addr_(center, sums, alpha=-1).addr_(sums, center, alpha=-1).addr_(center, center, alpha=n)
+        values, vectors = (part.numpy() for part in torch.linalg.eigh(scatter))  # ascending
+        del scatter  # as large as the vectors
         filled = int((values > 1e-9 * values[-1]).sum())
         wanted = self.dimensions or paper_dimensions(len(values))
         kept = wanted if wanted < filled else filled // 2
