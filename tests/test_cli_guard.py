@@ -126,6 +126,22 @@ def test_files_that_cannot_be_read_have_rows_and_an_exit_status(place: Path) -> 
     assert json.loads(said.stdout)["unreadable"] == 3
 
 
+def test_a_network_that_does_not_give_its_heads_logits_is_one_error(place: Path) -> None:
+    (place / "ends_in_softmax.py").write_text(
+        "from oodshape.zoo import MODELS, build\n\n\ndef make():\n"
+        '    net = build("digits-convnet")\n'
+        "    net.register_forward_hook(lambda net, images, logits: logits.softmax(1))\n"
+        '    return net, MODELS["digits-convnet"].native\n'
+    )
+    words = ("--detector", "guard.safetensors", "--model", "ends_in_softmax:make", "--images", "test")
+    done = call("score", *words, "--out", "softmax.csv", cwd=place)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: head='head' does not give the logits")
+    assert not (place / "softmax.csv").exists()
+
+
 def test_a_killed_run_ends_with_the_same_bytes(place: Path) -> None:
     for i in range(800):
         Image.open(place / "test" / f"{i % 100:04}.png").save(_made(place / "many") / f"{i:04}.png")

@@ -241,6 +241,46 @@ def test_a_graph_that_differs_is_not_written(
     assert list(tmp_path.iterdir()) == []
 
 
+class Softmax(nn.Module):
+    """Probabilities in place of the logits."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.inner = net
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.inner(images).softmax(1)
+
+
+def test_a_network_that_ends_in_softmax_is_not_exported(
+    net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path
+) -> None:
+    for given in (Softmax(net), Classifier(Softmax(net), "inner.head")):
+        with pytest.raises(InputError, match=r"head='inner.head' does not give the logits .*a softmax"):
+            export_onnx(given, detectors["energy"], tmp_path / "guard.onnx", images)
+    assert list(tmp_path.iterdir()) == []
+
+
+class ByWidth(nn.Module):
+    """Changes what has not the width of its logits: its head's input, once that stands in the head's place."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.inner = net
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits = self.inner(images)
+        return logits if logits.shape[1] == 8 else logits * 2
+
+
+def test_a_guarded_network_with_other_logits_is_not_exported(
+    net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path
+) -> None:
+    with pytest.raises(InputError, match=r"differ by .* in the logits, .* the output of 'inner.head' as it is"):
+        export_onnx(ByWidth(net), detectors["energy"], tmp_path / "guard.onnx", images)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_refusals_name_the_way_out(
     net: nn.Module, train: Features, detectors: dict[str, Detector], images: Tensor, tmp_path, monkeypatch
 ) -> None:

@@ -30,6 +30,7 @@ from oodshape import extract as extraction
 from oodshape.datasets.base import ArraySet, Subset
 from oodshape.datasets.folders import ImageFolder
 from oodshape.errors import InputError
+from oodshape.extract import PROBED
 from oodshape.loading import default_workers
 from oodshape.model import Classifier
 from oodshape.preprocess import DIGITS, IMAGENET
@@ -166,13 +167,13 @@ def test_deit_tiny_on_real_images(shared: Path, tmp_path: Path, torchvision_ops:
 # The network runs once.
 
 
-def test_a_second_call_runs_no_network_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_second_call_runs_two_images_and_writes_nothing(tmp_path: Path) -> None:
     images, first = digits(), Counted()
     expected = extract(first, images, tmp_path)
     snapshot = {path: path.stat().st_mtime_ns for path in [tmp_path, *tmp_path.rglob("*")]}
     again = Counted(head=None)  # a new process would not know the head either
     same(extract(again, images, tmp_path, batch_size=50), expected)
-    assert again.images == 0
+    assert again.images == 2 + PROBED  # one image to find the head, and once more to read it
     assert again.classifier.head_name == "head"  # as after a run
     assert {path: path.stat().st_mtime_ns for path in [tmp_path, *tmp_path.rglob("*")]} == snapshot
 
@@ -183,13 +184,61 @@ def test_an_unknown_head_is_found_with_one_image(tmp_path: Path) -> None:
     assert counted.images == 50 + 2  # one image to find the head, and once more to read it
 
 
-def test_a_damaged_note_of_the_head_is_not_believed(tmp_path: Path) -> None:
+def edited(change: Callable[[Tensor], Tensor], layer: str = "head") -> nn.Module:
+    """The same weights, modules and names, another forward pass: what goes into a layer, or comes out at the end."""
+    net = small_net("convnet")
+    if layer:
+        net.get_submodule(layer).register_forward_pre_hook(lambda _, args: change(args[0]))
+    else:
+        net.register_forward_hook(lambda _, args, logits: change(logits))
+    return net
+
+
+def halve(cache: Path) -> None:
+    """The cache as a run leaves it that was killed after two chunks."""
+    folder = entry(cache)
+    for name, row in (("features", 96 * 4), ("predictions", 8)):
+        (folder / f"{name}.npy").rename(folder / f"{name}.part")
+        os.truncate(folder / f"{name}.part", 128 + 2 * CHUNK * row)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("partial", [False, True])
+def test_edited_code_gets_features_of_its_own(tmp_path: Path, partial: bool, dtype: str) -> None:
+    extract(Counted(), digits(), tmp_path, dtype=dtype)
+    if partial:
+        halve(tmp_path)
+    net = edited(lambda features: features * 1.01)
+    expected = extract(Counted(net), digits(), dtype=dtype)
+    same(extract(Counted(net), digits(), tmp_path, dtype=dtype), expected)
+    counted = Counted(net)
+    same(extract(counted, digits(), tmp_path, dtype=dtype), expected)  # kept in the place of the old ones
+    assert counted.images == PROBED
+
+
+@pytest.mark.parametrize("head", [None, "head"])
+@pytest.mark.parametrize("partial", [False, True])
+def test_the_head_is_checked_with_a_warm_cache(tmp_path: Path, partial: bool, head: str | None) -> None:
     extract(Counted(), digits(), tmp_path)
-    (note,) = tmp_path.glob("*.head")
-    note.write_text("stem.0.0")
-    counted = Counted(head=None)
-    extract(counted, digits(), tmp_path)
-    assert counted.classifier.head_name == "head"
+    if partial:
+        halve(tmp_path)
+    counted = Counted(edited(lambda logits: logits.softmax(1), layer=""), head)
+    with pytest.raises(InputError, match="the logits .*a softmax"):
+        extract(counted, digits(), tmp_path)
+
+
+def test_images_that_could_not_be_read_are_not_compared(tmp_path: Path) -> None:
+    images, cache = write(tmp_path / "images", digits(12)), tmp_path / "cache"
+    images.path(0).write_bytes(b"no image")
+    nets = {"old": small_net("convnet"), "new": edited(lambda features: features * 1.01)}
+    for name, ran in (("old", 11), ("old", PROBED), ("new", 1 + 1 + 11), ("new", PROBED)):
+        counted = Counted(nets[name])
+        run = extraction.Extraction(counted.classifier, images, DIGITS, workers=0, skip=True)
+        features, read = run.readable(cache)
+        assert counted.images == ran
+        assert read.tolist() == list(range(1, 12))
+        wanted = extraction.Extraction(counted.classifier, images, DIGITS, workers=0, skip=True).readable(None)[0]
+        same(features, wanted)
 
 
 def flatter(net: nn.Module) -> nn.Module:
@@ -330,7 +379,7 @@ def test_a_killed_run_resumes_at_the_last_whole_chunk(tmp_path: Path) -> None:
         file.write(b"x" * 1000)  # and a chunk that was cut off in the middle
     counted = Counted()
     features = extract(counted, images, cache, workers=0)
-    assert counted.images == 150 - done
+    assert counted.images == 150 - done + PROBED
     same(features, expected)
     assert not list(cache.rglob("*.part"))
 
@@ -344,11 +393,11 @@ def test_two_processes_share_a_cache(tmp_path: Path) -> None:
         run.stdin.write("\n")
         run.stdin.flush()
     answers = [run.communicate(timeout=60)[0].split() for run in runs]
-    assert sum(int(count) for count, _ in answers) == 60  # each image once, in one of the two
+    assert sum(int(count) for count, _ in answers) == 60 + PROBED  # each image once, in one of the two
     assert answers[0][1] == answers[1][1]
     counted = Counted()
     same(extract(counted, images, tmp_path / "cache"), extract(Counted(), images))
-    assert counted.images == 0
+    assert counted.images == PROBED
 
 
 def cut(path: Path) -> None:
@@ -388,7 +437,7 @@ def test_damaged_files_are_made_again(tmp_path: Path, name: str, damage: Callabl
     assert counted.images == 50
     np.testing.assert_array_equal(values(again), kept)
     assert extract(counted, digits(), tmp_path).predictions_known
-    assert counted.images == 50
+    assert counted.images == 50 + PROBED
 
 
 def test_predictions_of_classes_that_are_not_there_are_made_again(tmp_path: Path) -> None:
@@ -407,11 +456,11 @@ def test_a_damaged_part_is_not_continued(tmp_path: Path, keep: int) -> None:
     os.truncate(folder / "features.part", keep)
     counted = Counted()
     np.testing.assert_array_equal(values(extract(counted, digits(), tmp_path)), kept)
-    assert counted.images == (50 - CHUNK if keep > 128 else 50)
+    assert counted.images == (50 - CHUNK + PROBED if keep > 128 else 50)
 
 
 @pytest.mark.parametrize("both", [True, False])
-def test_all_rows_but_not_their_names_need_no_network(tmp_path: Path, both: bool) -> None:
+def test_all_rows_but_not_their_names_need_two_images(tmp_path: Path, both: bool) -> None:
     expected = extract(Counted(), digits(), tmp_path)
     folder = entry(tmp_path)
     (folder / "features.npy").rename(folder / "features.part")
@@ -419,7 +468,7 @@ def test_all_rows_but_not_their_names_need_no_network(tmp_path: Path, both: bool
         (folder / "predictions.npy").rename(folder / "predictions.part")
     counted = Counted()
     same(extract(counted, digits(), tmp_path), expected)
-    assert counted.images == 0
+    assert counted.images == PROBED
 
 
 # What cannot work is said.
@@ -435,7 +484,7 @@ def test_a_full_disk_is_one_clear_error_and_the_run_resumes(tmp_path: Path) -> N
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     counted = Counted()
     same(extract(counted, digits(), tmp_path), extract(Counted(), digits()))
-    assert counted.images == 50 - 2 * CHUNK
+    assert counted.images == 50 - 2 * CHUNK + PROBED
 
 
 def test_too_little_room_is_said_before_the_network_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -450,7 +499,7 @@ def test_a_cache_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"cache must be a folder, but .*file is a file"):
         extract(Counted(), digits(), tmp_path / "file")
-    with pytest.raises(InputError, match=r"cannot keep features in .*file/below: Not a directory"):
+    with pytest.raises(InputError, match=r"cannot keep features in .*file/below/\w+: Not a directory"):
         extract(Counted(), digits(), tmp_path / "file" / "below")
 
 

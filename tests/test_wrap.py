@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from shutil import which
 
 import numpy as np
@@ -214,6 +215,39 @@ def test_other_forms_of_networks(net: nn.Module, detectors: dict[str, Detector])
         torch.testing.assert_close(detector.wrap(form)(images)[1], wanted)
     with pytest.raises(InputError, match=r"gives 7 values of 40 features"):
         detector.wrap(Reshaping(net))(images)
+
+
+class Changed(nn.Module):
+    """The logits, changed behind the head."""
+
+    def __init__(self, net: nn.Module, change: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.inner, self.change = net, change
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.change(self.inner(images))
+
+
+@pytest.mark.parametrize(
+    "change", [lambda x: x.softmax(1), lambda x: x / 2, lambda x: x + 1], ids=["softmax", "scale", "shift"]
+)
+def test_a_network_that_changes_the_logits_is_refused(
+    net: nn.Module, detectors: dict[str, Detector], change: Callable[[Tensor], Tensor]
+) -> None:
+    guarded = detectors["energy"].wrap(Changed(net, change))
+    for _ in range(2):  # not only once
+        with pytest.raises(InputError, match=r"head='inner.5' does not give the logits of this network.*a softmax"):
+            guarded(pictures(5))
+
+
+def test_the_check_of_the_logits_runs_once_on_values_that_tell(net: nn.Module, detectors: dict[str, Detector]) -> None:
+    runs: list[int] = []
+    guarded = detectors["energy"].wrap(Changed(net, lambda logits: runs.append(len(logits)) or logits))
+    broken = pictures(5)
+    broken[0] = torch.nan
+    for images in (broken[:0], broken, pictures(5), pictures(5), pictures(1)):
+        guarded(images)
+    assert runs == [0, 2, 5, 2, 5, 5, 1]
 
 
 def test_thresholds(net: nn.Module, detectors: dict[str, Detector]) -> None:

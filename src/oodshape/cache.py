@@ -74,6 +74,10 @@ class Table:
         except FileNotFoundError:
             return 0
 
+    def begun(self, rows: int) -> NDArray[Any]:
+        """The first rows of the .part file, which holds as many, memory-mapped."""
+        return np.memmap(self.part, self.dtype, "r", len(self.header), (rows, *self.shape[1:]))
+
     def put(self, first: int, values: NDArray[Any]) -> None:
         """Write rows from `first` on, on the disk before this returns; what came after them is cut off."""
         with self.part.open("r+b" if first else "wb") as file:
@@ -132,6 +136,11 @@ class Entry:
             )
         return rows
 
+    def begun(self, rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The first rows of a folder that is not complete."""
+        with _said(self.folder):
+            return self.features.begun(rows), self.predictions.begun(rows)
+
     def put(self, first: int, features: NDArray[Any], predictions: NDArray[np.int64]) -> None:
         """Write a chunk: the features before the predictions, which count as the receipt."""
         with _said(self.folder):
@@ -161,15 +170,6 @@ def locked(folder: Path, waiting: Callable[[], None]) -> Iterator[int]:
         with _said(folder):
             lock_file(file.fileno(), waiting)
         yield file.fileno()
-
-
-def keep_note(path: Path, text: str) -> None:
-    """Write a small text file, unless it is there."""
-    if not path.exists():
-        with _said(path.parent):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as temporary:
-                temporary.write_text(text)
 
 
 @contextmanager

@@ -7,6 +7,10 @@ class InputError(ValueError):
     """A value that a user gave cannot be used; the message names it and the way out."""
 
 
+class HeadError(InputError):
+    """The network's logits are not what its linear head gives: no image of this network can be scored."""
+
+
 def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = False) -> None:
     """Refuse a value outside the open unit interval (closed at 0 or 1 where asked).
 

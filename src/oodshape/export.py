@@ -80,6 +80,7 @@ def export_onnx(
         raise InputError("export needs a batch of preprocessed images [N, ...] to trace the network and to compare")
     limits = detector.limits if threshold is None else threshold
     guarded = wrap(net, detector, limits, head)
+    _check(net.net if isinstance(net, Classifier) else net, guarded, images[:2])
     model = _traced(guarded, images, opset)
     names = None if classes is None else list(map(str, classes))
     if names is not None and len(names) != guarded.tap.out_features:
@@ -99,6 +100,19 @@ def export_onnx(
         if not apart <= TOLERANCE * float(np.abs(answers["score"]).max()):
             raise InputError(f"{path} was not written: an image's score alone and in a batch differ by {apart:.2g}")
     return report
+
+
+def _check(net: nn.Module, guarded: GuardedNet, images: Tensor) -> None:
+    """Refuse a network whose logits are not what its head gives, or not what the guarded network gives."""
+    wanted = Classifier(net, guarded.head_name)(images).logits
+    with torch.no_grad():
+        logits = guarded(images)[0].float()
+    apart, size = float((logits - wanted).abs().max()), float(wanted.abs().max())
+    if not apart <= max(TOLERANCE, 8 * torch.finfo(guarded.tap.weight.dtype).eps) * size:
+        raise InputError(
+            f"the guarded network and the network itself differ by {apart:.2g} in the logits, whose largest value is "
+            f"{size:.2g}; wrap the network so that it returns the output of {guarded.head_name!r} as it is"
+        )
 
 
 class _WithFeatures(nn.Module):

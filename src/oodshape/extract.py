@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Generator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property, partial
@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import oodshape
-from oodshape.cache import Entry, keep_note, locked
+from oodshape.cache import Entry, locked
 from oodshape.datasets.base import ImageSet, fingerprint_of
 from oodshape.errors import InputError
 from oodshape.features import Features, check_finite
-from oodshape.loading import decoded
+from oodshape.loading import Decoder, decoded
 from oodshape.model import Classifier
 from oodshape.preprocess import Preprocessing
 from oodshape.progress import progress_bar
 
 FORMAT = 1  # raised when the same key would mean other numbers
+PROBED = 2  # images that go through the network before kept features are used
 CHUNK = 512  # rows that are written together, up to whole batches: what a killed run loses at most
 
 DTypeName = Literal["float32", "float16"]
@@ -77,7 +78,7 @@ class Extraction:
         n, first = len(self.images), 0
         features, predictions = np.empty((0, 0)), np.empty(n, np.int64)
         if self.skip:
-            self._find_head(None)
+            self._find_head()
         with progress_bar(self.images.name, n, self.progress) as report, closing(self._batches(0)) as batches:
             for part, classes in batches:
                 features = np.empty((n, part.shape[1]), self.dtype) if first == 0 else features
@@ -91,14 +92,15 @@ class Extraction:
         folder = self.folder(cache)
         head = self.classifier.head
         entry = Entry(folder, (len(self.images), head.width), head.classes, self.dtype, gaps=self.skip)
-        return entry.load() or self._fill(entry, self._prints)
+        kept = entry.load()
+        return kept if kept is not None and self._still(*kept) else self._fill(entry, self._prints)
 
     def folder(self, cache: Path) -> Path:
         """The folder of the cache for these features, and for what else comes from these images and this network."""
         if cache.exists() and not cache.is_dir():
             raise InputError(f"cache must be a folder, but {cache} is a file")
         prints = self._prints
-        self._find_head(cache / f"{prints['network']}.head")
+        self._find_head()
         named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype)
         return cache / fingerprint_of(str(FORMAT), *prints.values(), *named)
 
@@ -116,9 +118,12 @@ class Extraction:
             waiting = partial(report, 0, f"{images.name}: another process is at it")
             with locked(entry.folder, waiting) as lock:
                 kept = entry.load()  # that process has filled it, or died
-                if kept is not None:
+                if kept is not None and self._still(*kept):
                     return kept
-                first = entry.start(self._meta(prints), chunk)
+                first = entry.start(self._meta(prints), chunk)  # drops a whole folder that is not to be used
+                if first > 0 and not self._still(*entry.begun(first)):
+                    entry.discard()
+                    first = entry.start(self._meta(prints), chunk)
                 report(first, images.name)
                 with closing(self._batches(first, lock)) as batches:
                     pending: list[Batch] = []
@@ -138,6 +143,30 @@ class Extraction:
         if kept is None:
             raise InputError(f"{entry.folder} was changed by someone else while it was filled; run it again")
         return kept
+
+    def _still(self, features: NDArray[Any], predictions: NDArray[np.int64]) -> bool:
+        """Whether the network gives the kept features of the first images today.
+
+        Equal weights and modules do not make equal networks: the code of a forward pass has no fingerprint. The two
+        images go one by one, as sizes may differ, and through the classifier, which holds the head to the logits.
+        """
+        for row in np.flatnonzero(predictions >= 0)[:PROBED].tolist():
+            batch = Decoder(self.images, self.preprocessing, skip=self.skip)[range(row, row + 1)]
+            where = f"{self.images.name}, image {row}"
+            if isinstance(batch, InputError):
+                raise InputError(f"{where}: {batch}")
+            if not batch[1]:
+                return False
+            found, kept = self._through(batch[0], row, where)[0][0].astype(np.float32), features[row].astype(np.float32)
+            if not np.abs(found - kept).max() <= self._rounding * np.abs(found).max():
+                return False
+        return True
+
+    @property
+    def _rounding(self) -> float:
+        """How far apart, of the largest, features of one image may be: other batches and devices round differently."""
+        floating = [weight for weight in self.classifier.net.parameters() if weight.is_floating_point()]
+        return max([2e-3, *(8 * torch.finfo(weight.dtype).eps for weight in floating)])
 
     def _batches(self, first: int, lock: int | None = None) -> Generator[Batch, None, None]:
         """Features and predictions from row `first` on; to be closed, since it may have worker processes."""
@@ -173,16 +202,10 @@ class Extraction:
             raise InputError(f'{where}: features up to {features.abs().max():g} need dtype="float32"')
         return kept.numpy(), outputs.logits.argmax(dim=1).cpu().numpy()
 
-    def _find_head(self, note: Path | None) -> None:
-        """Let the classifier know its head: from the note of an earlier run, else by running one image."""
-        classifier = self.classifier
-        if classifier.head_name is None and note is not None and note.is_file():
-            with suppress(OSError, ValueError):  # the note is damaged: find the head again
-                classifier._name = Classifier(classifier.net, head=note.read_text()).head_name
-        if classifier.head_name is None:
-            classifier(self._first_image()[None])
-        if note is not None:
-            keep_note(note, str(classifier.head_name))
+    def _find_head(self) -> None:
+        """Let the classifier know its head, by running one image."""
+        if self.classifier.head_name is None:
+            self.classifier(self._first_image()[None])
 
     def _first_image(self) -> Tensor:
         """The first image, or the first that can be read."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from oodshape.errors import InputError
+from oodshape.errors import HeadError, InputError
 from oodshape.outputs import Head, Outputs
 
 # Modes and hooks belong to the network, so two threads must not read one network at the same time.
@@ -56,7 +56,7 @@ class Classifier:
             logits, calls = _read(self.net, images, [layer])
             reason = _why_not(layer, calls[layer], logits)
             if reason is not None:
-                raise InputError(f"head={self._name!r} does not give the logits of this batch: it {reason}; {_WAY_OUT}")
+                raise HeadError(f"head={self._name!r} does not give the logits of this batch: it {reason}; {_WAY_OUT}")
             return Outputs(calls[layer][0].features.float(), logits.float(), self.head)
 
     def logits(self, images: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ def _find(net: nn.Module, images: Tensor) -> str:
     count = f"{len(found)} nn.Linear layers give" if found else "no nn.Linear layer gives"
     notes = {name: reason or "gives the logits" for name, reason in reasons.items()}
     wide_first = sorted(layers, key=lambda name: layers[name].out_features != logits.shape[1])
-    raise InputError(
+    raise HeadError(
         f"{count} the logits {list(logits.shape)} of {type(net).__name__}; {_WAY_OUT}. "
         + _listing({name: layers[name] for name in wide_first}, notes)
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oodshape.datasets.decode import read_image
 from oodshape.detector import Decision
-from oodshape.errors import InputError
+from oodshape.errors import HeadError, InputError
 from oodshape.guard import Guard
 from oodshape.inputs import Given, Listing, chunks
 from oodshape.preprocess import stacked
@@ -127,6 +127,8 @@ def _decided(
             decision = guard.detector.decide(outputs)
         other = guard.about.baseline.decide(outputs) if baseline and guard.about.baseline is not None else None
         return [Part(rows, decision, other)]
+    except HeadError:
+        raise  # no fault of the image: none can be scored
     except InputError as error:  # such as logits that are not finite
         reason = str(error)
     except RuntimeError as error:

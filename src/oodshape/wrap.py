@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from oodshape.errors import InputError
+from oodshape.errors import HeadError, InputError
 from oodshape.evidence import Evidence
 from oodshape.heads import Batch
 from oodshape.model import Classifier, linears, logits_of
@@ -46,6 +46,9 @@ class GuardedNet(nn.Module):
     The network runs once, in a copy of its modules that shares its weights; the one given is left alone. There are
     no hooks and no choices by value, so torch.compile and torch.export take it whole, with any batch size. A score
     that is NaN is not accepted. `threshold` holds one value, or one per predicted class.
+
+    The first call compares the logits with what the network itself returns for two images, and refuses a network
+    that changes them behind its head (a softmax). A graph cannot: before torch.compile or torch.export, call it once.
     """
 
     threshold: Tensor
@@ -62,6 +65,7 @@ class GuardedNet(nn.Module):
             )
         self.net = _tapped(_shared_copy(net), head)
         self.head_name = head
+        self.checked = False  # whether the network's own output was seen to be the logits
         classes = self.tap.out_features
         if threshold.shape not in ((1,), (classes,)):
             raise InputError(f"threshold must have shape [1] or [{classes}], got {list(threshold.shape)}")
@@ -88,7 +92,34 @@ class GuardedNet(nn.Module):
 
     def forward(self, images: Tensor, threshold: Tensor | None = None) -> Verdict:
         """The network's logits, and whether to trust them; `threshold` in place of the module's own."""
+        traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+        if not traced and not self.checked and len(images) > 0:
+            self._check(images[:2])
         return self.judged(self.features(images), threshold)
+
+    @torch.no_grad()
+    def _check(self, images: Tensor) -> None:
+        """Refuse a network whose output is not its head's; where the logits are not finite, the next call checks."""
+        seen: list[Tensor] = []
+
+        def logits(tap: FeatureTap, args: tuple[Tensor], features: Tensor) -> Tensor:
+            seen.append(tap.logits(features))
+            return seen[-1].clone()
+
+        whole = _shared_copy(self.net)  # with the head in its place again; other threads may be in the one with the tap
+        whole.get_submodule(self.head_name).register_forward_hook(logits)
+        own = logits_of(whole(images.clone())).flatten(1)
+        eps = max(torch.finfo(tensor.dtype).eps for tensor in (own, self.tap.weight))
+        head = seen[0].reshape(len(images), -1) if len(seen) == 1 else own.new_empty(0)
+        if not bool(torch.isfinite(own).all()):
+            return
+        if own.shape != head.shape or not bool((own.float() - head.float()).abs().max() <= 4 * eps * head.abs().max()):
+            raise HeadError(
+                f"head={self.head_name!r} does not give the logits of this network: it gives other values than the "
+                "network (a softmax, a scale or an average follows it?); wrap the network so that it returns the "
+                "head's output as it is"
+            )
+        self.checked = True
 
     def judged(self, features: Tensor, threshold: Tensor | None = None) -> Verdict:
         """[N, M] features -> (logits, score, accepted)."""
