@@ -45,7 +45,7 @@ NOTES: dict[str, Note] = {
     "optfs-v": Note(
         "the max logit of optimally shaped features; looks at the predicted row of the head only", _IMAGES, _FAR
     ),
-    "optfs-e": Note("energy of optimally shaped features; a good first choice", _IMAGES, _FAR),
+    "optfs-e": Note("energy of optimally shaped features", _IMAGES, _FAR),
     "optfs-msp": Note("the largest probability of optimally shaped features", _IMAGES, _FAR),
     "optfs-mls": Note("the largest logit of optimally shaped features", _IMAGES, _FAR),
     "optfs-e+dice": Note("optimal shaping on the features, DICE on the head", _IMAGES, "on transformers and MLPs"),
