@@ -165,12 +165,13 @@ function drawGallery() {
   };
   const named = (list, indices) => indices.map((index) => [index, list[index].name]);
   const change = (part) => (index) => { wall[part] = index; drawGallery(); };
+  const none = () => `No images were kept for ${DATA.methods[wall.method].name} on ${DATA.models[model].name}.`;
   const isOther = method !== undefined && method !== wall.method;
   document.getElementById("gallery").replaceChildren(
     make("div", { class: "filter" },
       selector("Network", named(DATA.models, models), model, change("model")),
       selector("Method", named(DATA.methods, methods), method, change("method")),
-      isOther ? make("small", { class: "soft" }, `No images were kept for ${DATA.methods[wall.method].name}.`) : ""),
+      isOther ? make("small", { class: "soft" }, none()) : ""),
     make("div", { class: "walls" }, ...order.map((pick) => make("div", {}, title(pick),
       make("div", { class: "thumbs" }, ...pick.images.map((_, i) => thumbnail(pick, i)))))));
 }
