@@ -61,8 +61,8 @@ class Opened:
         self.page.goto(path.as_uri())
 
     def column(self, place: int) -> list[str]:
-        """The cells of a column from top to bottom; 0 is the method."""
-        cells = f"rows => rows.map(row => row.children[{place}].firstChild.textContent)"
+        """The cells of a column from top to bottom; 0 is the method, -1 the place."""
+        cells = f"rows => rows.map(row => row.children[{place + 1}].firstChild.textContent)"
         found: list[str] = self.page.eval_on_selector_all("#board tbody tr", cells)
         return found
 
@@ -147,17 +147,87 @@ def test_filters_change_the_averages(opened: Opened, folder: Path) -> None:
     opened.press("transformer", "family")
     assert shown() == wanted(ood=["letters", "photos"], family=["transformer"])
     opened.press("ConvNet", "model")
+    opened.page.get_by_role("searchbox").fill("opt")
     assert "No result" in opened.page.inner_text("#status")  # no transformer is called ConvNet
-    assert set(opened.column(1)) == {"–"}
-    opened.press("all", "model")
-    opened.press("all", "family")
-    opened.press("all", "ood")
+    assert not any(opened.page.is_visible(name) for name in ("#board", "#architectures", "#method", "#images"))
+    opened.page.click("#reset")
+    assert opened.page.input_value("input[type=search]") == ""
+    assert opened.page.is_hidden("#reset")
+    assert shown() == wanted()
     opened.press("near", "group")
     assert shown() == wanted(group=["near"])
     opened.press("MLP-Mixer", "model")
     assert shown() == wanted(group=["near"], model=["MLP-Mixer"])
     opened.page.get_by_role("searchbox").fill("opt, KNN")
     assert sorted(shown()) == ["knn", "optfs-e"]
+
+
+def test_a_filter_keeps_the_order_and_names_what_is_left(opened: Opened, folder: Path) -> None:
+    fpr95 = means(folder, "fpr95", model=["ViT"])
+    opened.page.click("[data-sort='ViT|fpr95']")
+    before = opened.column(0)
+    assert fpr95[before].is_monotonic_increasing
+    for name in ("ViT", "ViT", "MLP-Mixer"):  # on, off, and to a network whose column is another
+        opened.press(name, "model")
+        heads = opened.heads()
+        if "Average|auroc" in heads:
+            assert (opened.column(0), "3 networks" in opened.page.inner_text("#status")) == (before, True)
+            continue
+        assert heads == ["|method", f"{name}|auroc", f"{name}|fpr95"]
+        assert means(folder, "fpr95", model=[name])[opened.column(0)].is_monotonic_increasing
+        assert "means over 1 network and" in opened.page.inner_text("#status")
+        assert f"1 network ({name})" in (opened.page.text_content("#over") or "")
+        assert opened.page.locator("#gallery select").first.inner_text() == name
+    opened.page.click("#reset")
+    assert opened.column(0) == before
+
+
+def test_places_follow_the_order_and_the_filters(opened: Opened, folder: Path) -> None:
+    def places(values: pd.Series[float], ascending: bool) -> list[str]:
+        ranks = values.round(2).rank(method="min", ascending=ascending).astype(int)
+        return [str(ranks[method]) for method in opened.column(0)]
+
+    assert opened.column(-1) == places(means(folder, "auroc"), ascending=False)
+    opened.page.click("[data-sort='Average|auroc']")  # the worst on top
+    assert opened.column(-1) == places(means(folder, "auroc"), ascending=False)
+    opened.press("ViT", "model")
+    opened.page.click("[data-sort='ViT|fpr95']")
+    assert opened.column(-1) == places(means(folder, "fpr95", model=["ViT"]), ascending=True)
+
+
+def test_the_head_stays_in_sight_and_a_wide_table_says_so(browser: Any, folder: Path) -> None:
+    shown = Opened(browser, folder / "report.html", 360)
+    box = shown.page.locator(".scroll")
+    box.evaluate("box => { box.style.maxHeight = '120px'; box.scrollTop = 60; }")
+    top = "e => e.getBoundingClientRect().top"
+    assert shown.page.locator("#board thead").evaluate(top) == pytest.approx(box.evaluate(top) + 1, abs=1)
+    assert shown.page.is_visible("#cue")
+    assert shown.page.locator(".frame.more").count() == 1
+    box.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
+    shown.page.wait_for_selector(".frame:not(.more)")
+    shown.page.set_viewport_size({"width": 1280, "height": 800})
+    shown.page.wait_for_selector("#cue", state="hidden")
+    shown.context.close()
+
+
+def test_two_methods_never_share_a_colour(opened: Opened, folder: Path) -> None:
+    rows = {(r.model, r.method, r.ood): r for r in Results.load(folder).rows}
+    for method in METHODS:
+        for other in METHODS:
+            opened.page.evaluate(
+                "([a, b]) => { const at = (name) => DATA.methods.findIndex((m) => m.name === name);"
+                " chosen.method = at(a); chosen.beside = at(b); drawDetail(); }",
+                [method, other],
+            )
+            strokes = opened.page.eval_on_selector_all(
+                "#detail .legend line", "all => all.map(line => getComputedStyle(line).stroke)"
+            )
+            assert len(set(strokes)) == len(strokes) == len({method, other})
+            caption = opened.page.inner_text("#detail .figures figure:has-text('letters') figcaption")
+            for name in (method, other):
+                row = rows["ConvNet", name, "letters"]
+                assert f"{name}: AUROC {100 * row.auroc:.2f} (" in caption
+                assert f"FPR95 {100 * row.fpr95:.2f} (" in caption
 
 
 def test_columns_by_ood_set_and_by_family(opened: Opened, folder: Path) -> None:
@@ -174,7 +244,7 @@ def test_columns_by_ood_set_and_by_family(opened: Opened, folder: Path) -> None:
 
 def test_the_best_of_each_column_is_marked_and_intervals_come_on_request(opened: Opened, folder: Path) -> None:
     best = opened.page.eval_on_selector_all(
-        "#board .best", "all => all.map(c => [c.cellIndex, c.firstChild.textContent])"
+        "#board .best", "all => all.map(c => [c.cellIndex - 1, c.firstChild.textContent])"
     )
     for place in range(1, 9):
         values = [float(value) for value in opened.column(place)]
@@ -184,7 +254,7 @@ def test_the_best_of_each_column_is_marked_and_intervals_come_on_request(opened:
     opened.press("letters", "ood")
     opened.page.get_by_role("button", name="95 % intervals").click()
     (row,) = (r for r in Results.load(folder).rows if (r.model, r.method, r.ood) == ("ViT", "knn", "letters"))
-    cell = opened.page.inner_text("#board [data-method=knn] td >> nth=0").split()
+    cell = opened.page.inner_text("#board [data-method=knn] td >> nth=1").split()
     assert cell == [f"{100 * v:.2f}" for v in (row.auroc, row.auroc_low)] + ["–", f"{100 * row.auroc_high:.2f}"]
 
 
@@ -236,8 +306,15 @@ def test_the_gallery_shows_the_worst_first(opened: Opened, folder: Path) -> None
     worst = sorted((pick for pick in picks if pick.ood), key=lambda pick: -pick.shares[0])
     assert gallery.locator("h3").all_inner_texts()[0].startswith(worst[0].ood)
     assert gallery.locator("img").count() == 7 * 6
-    share = float(gallery.locator("figcaption b").first.inner_text().rstrip(" %"))
+    said = gallery.locator("figcaption").first.inner_text()
+    share = float(said.partition("more familiar than ")[2].partition(" %")[0])
     assert share == pytest.approx(100 * worst[0].shares[0], abs=0.0501)
+    passing = sum(share >= 0.05 for pick in worst for share in pick.shares)
+    assert gallery.locator("figure.wrong", has_text="wrong: passes").count() == passing
+    assert gallery.locator("figure.right", has_text="right: rejected").count() == 6 * 6 - passing
+    (inside,) = (pick for pick in picks if not pick.ood)
+    rejected = sum(i / 80 < 0.05 for i in range(len(inside.images)))  # the lowest scores of 80 images
+    assert gallery.locator("figure.wrong", has_text="wrong: rejected").count() == rejected
     assert opened.page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth === 16)")
 
 
@@ -289,7 +366,7 @@ def test_the_paper_beside_ours(browser: Any, tmp_path: Path) -> None:
     swin = figures["model", "imagenet", "SWIN-S", "Average"]["msp"][1]  # the paper has no figures by set for it
 
     def paper(column: str, method: str = "msp") -> str:
-        place = shown.heads().index(column) - 1
+        place = shown.heads().index(column)
         text: str = shown.page.inner_text(f"#board [data-method={method}] td >> nth={place}")
         return text.partition("paper ")[2]
 

@@ -16,9 +16,11 @@ import pytest
 from oodshape import METHODS, paper_methods
 from oodshape.curves import Theta
 from oodshape.errors import InputError
-from oodshape.report import table, write_page
+from oodshape.methods import NEWER
+from oodshape.report import write_page
 from oodshape.report.compare import paper_figures
 from oodshape.report.payload import payload
+from oodshape.report.pivot import caveats
 from oodshape.report.styles import PALETTE, style
 from oodshape.report.words import answers, gaps
 from oodshape.results import Results
@@ -100,7 +102,8 @@ def test_the_page_fetches_nothing_and_runs_its_own_script_only(html: str) -> Non
 def test_the_page_holds_every_figure_and_says_what_they_mean(html: str) -> None:
     page, made = Page(html), results(limit=200)
     shown, data = "".join(page.text), page.data
-    assert all(note in shown for note in table(made).notes if not note.startswith("Skipped"))
+    assert all(note in shown for note in caveats(made, incomplete=False) if not note.startswith("Skipped"))
+    assert not re.search(r"\b(FP|AU):", shown)  # the names of the other tables' columns
     assert "Not measured: photos" in shown
     assert "photos: no folder data/photos" in shown
     assert "Only a subset was used: at most 200 images of each set." in shown
@@ -117,7 +120,7 @@ def test_the_page_holds_every_figure_and_says_what_they_mean(html: str) -> None:
         )
     assert not rows
     react = next(method for method in data["methods"] if method["name"] == "react")
-    assert react["recipe"] == str(METHODS["react"])
+    assert react["recipe"] == "Method(shape=ReAct(q=0.9), score=Energy())"
     assert "cutting large features" in react["sentence"]
     curve, points = made.curves[0], data["curves"]["0,0,0"]
     assert points[2] == list(curve.id_counts)
@@ -175,6 +178,23 @@ def test_the_method_that_lets_least_through_is_named_where_it_is_another(known: 
     text = "".join(Page(written(replace(known, rows=(*known.rows, *few)), tmp_path)).text)
     assert "By FPR95 few is: it lets 5.00 % of OOD images through." in text
     assert text.count("By FPR95") == 1
+
+
+def test_auto_is_told_on_each_network_where_it_is_a_row(known: Results, tmp_path: Path) -> None:
+    auto = [row("net", "auto", ood, auroc=0.88, fpr95=0.25) for ood in ("letters", "noise")]
+    auto += [row("vit", "auto", ood, auroc=0.99, fpr95=0.01) for ood in ("letters", "noise")]
+    text = " ".join("".join(Page(written(replace(known, rows=(*known.rows, *auto)), tmp_path)).text).split())
+    assert "auto, which chooses without OOD data: AUROC 88.00; it lets 25.00 % of OOD images through." in text
+    assert "auto is bestAUROC 99.00; it lets 1.00 % of OOD images through.It chooses without OOD data." in text
+    assert text.count("chooses without OOD data") == 2
+    assert "without OOD data" not in "".join(Page(written(known, tmp_path)).text)
+
+
+def test_a_network_named_as_its_family_is_named_once(known: Results, tmp_path: Path) -> None:
+    rows = tuple(replace(line, model=line.model.replace("net", "ConvNet")) for line in known.rows)
+    text = "".join(Page(written(replace(known, rows=rows), tmp_path)).text)
+    assert "ConvNet ConvNet" not in text
+    assert "vit ConvNetmsp is best" in text
 
 
 def test_a_method_without_a_set_is_not_the_best(known: Results) -> None:
@@ -279,4 +299,8 @@ def test_a_method_has_its_colour_on_the_page_too() -> None:
     kinds = {
         entry["name"]: entry["kind"] for entry in payload(results(["net"], list(paper_methods("imagenet"))))["methods"]
     }
-    assert [kinds[name] for name in ("msp", "react", "optfs-e", "knn")] == ["no shaping", "shaping", "OptFS", "newer"]
+    assert {name for name, kind in kinds.items() if kind == "since the paper"} == set(NEWER)
+    assert {name for name, kind in kinds.items() if kind == "OptFS"} == {name for name in METHODS if "optfs" in name}
+    assert [name for name, kind in kinds.items() if kind == "chooses among them"] == ["auto"]
+    assert kinds["msp"] == kinds["react"] == "the paper's baselines"
+    assert payload(results(["net"], ["mine"]))["methods"][0]["kind"] == "your own"

@@ -129,7 +129,7 @@ def bench(
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing between runs.")] = False,
     samples: Annotated[
-        int, typer.Option(min=0, help="Show the N most wrong images of each set on the page; 0 keeps images out of it.")
+        int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
     ] = 6,
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the results are.")] = False,
@@ -184,7 +184,7 @@ def report(
     """Write the page of a benchmark run again, from its results alone.
 
     The page is one file that opens in any browser and needs no network: a leaderboard that sorts and filters, the
-    paper's figures where it has any, each method's figures, and the images that it gets most wrong.
+    paper's figures where it has any, each method's figures, and the images that are hardest for it.
     """
     from oodshape.report import write_page
     from oodshape.results import Results

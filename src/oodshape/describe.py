@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.datasets.catalog import CATALOG, Status, status
+from oodshape.detector import Method
 from oodshape.errors import InputError
 from oodshape.method_notes import NOTES
 from oodshape.methods import METHODS
@@ -21,6 +22,18 @@ def _settings(method: Value) -> str:
     """The pieces of a recipe that differ from the plain ones."""
     plain = type(method)()
     return ", ".join(repr(value) for name, value in method._items() if value != getattr(plain, name)) or "none"
+
+
+def short_recipe(recipe: str) -> str:
+    """A recipe as printed, without the slots that do nothing: no shaping, the network's own head, no step in the image.
+
+    >>> short_recipe(repr(METHODS["react"]))
+    'Method(shape=ReAct(q=0.9), score=Energy())'
+    """
+    for name, value in Method()._items():
+        if name != "score":
+            recipe = recipe.replace(f"{name}={value!r}, ", "").replace(f", {name}={value!r}", "")
+    return recipe
 
 
 def data_facts(root: Path | None) -> list[dict[str, Any]]:

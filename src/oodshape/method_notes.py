@@ -45,14 +45,12 @@ NOTES: dict[str, Note] = {
     "optfs-v": Note(
         "the max logit of optimally shaped features; looks at the predicted row of the head only", _IMAGES, _FAR
     ),
-    "optfs-e": Note("energy of optimally shaped features; a good first choice", _IMAGES, _FAR),
+    "optfs-e": Note("energy of optimally shaped features", _IMAGES, _FAR),
     "optfs-msp": Note("the largest probability of optimally shaped features", _IMAGES, _FAR),
     "optfs-mls": Note("the largest logit of optimally shaped features", _IMAGES, _FAR),
     "optfs-e+dice": Note("optimal shaping on the features, DICE on the head", _IMAGES, "on transformers and MLPs"),
     "optfs-e+react": Note("optimal shaping times ReAct's cut", _IMAGES, _FAR),
-    "gen": Note(
-        "minus the generalised entropy of the top probabilities; good on every architecture", _NOTHING, _CONFIDENT
-    ),
+    "gen": Note("minus the generalised entropy of the top probabilities", _NOTHING, _CONFIDENT),
     "scale": Note("energy after scaling by how concentrated the features are", "ReLU features", _SIGNED),
     "lts": Note("energy after scaling the logits by the same idea", "ReLU features", _SIGNED),
     "ras": Note(

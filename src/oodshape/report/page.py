@@ -19,7 +19,7 @@ from typing import Any
 from oodshape.errors import InputError
 from oodshape.files import replacing
 from oodshape.report.payload import payload
-from oodshape.report.pivot import skipped_notes, table
+from oodshape.report.pivot import Table, caveats, skipped_notes, table
 from oodshape.report.words import OURS, Answer, Gap, answers, gaps
 from oodshape.results import Results
 
@@ -60,7 +60,7 @@ def page(results: Results) -> str:
         "lets": _THRESHOLD[positive],
         "answers": "\n".join(_card(answer, _LETS[positive]) for answer in answers(results)),
         "losses": _losses(results, _LETS[positive]),
-        "notes": "".join(f"<li>{escape(note)}</li>" for note in overview.notes if note not in skipped_notes(results)),
+        "notes": "".join(f"<li>{escape(note)}</li>" for note in _notes(results, overview)),
         "caveat": _caveat(results),
         "skipped": _skipped(results),
         "origin": _facts(results.provenance),
@@ -80,6 +80,12 @@ def _json(data: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
+def _notes(results: Results, overview: Table) -> list[str]:
+    """What a reader must know before comparing; what was left out is told elsewhere."""
+    incomplete = any(pair.mark or not pair.over for line in overview.lines for pair in line.pairs)
+    return [note for note in caveats(results, incomplete) if note not in skipped_notes(results)]
+
+
 def _caveat(results: Results) -> str:
     """That only a part of the images was used, where that is so."""
     limit = results.provenance.get("settings", {}).get("limit")
@@ -97,15 +103,20 @@ def _skipped(results: Results) -> str:
 
 def _card(answer: Answer, lets: str) -> str:
     """A network's answers: the best method, what it lets through, how ours compares."""
-    best = answer.best
+    best, auto = answer.best, answer.auto
+    family = f" <small>{escape(answer.family)}</small>" if answer.family != answer.model else ""
     lines = [
-        f'<article class="card"><h3>{escape(answer.model)} <small>{escape(answer.family)}</small></h3>',
+        f'<article class="card"><h3>{escape(answer.model)}{family}</h3>',
         f'<p class="big"><b>{escape(best.method)}</b> is best</p>',
         f"<p>AUROC <b>{100 * best.auroc:.2f}</b>; it <b>{lets.format(100 * best.fpr95)}</b>.</p>",
     ]
     if answer.lowest.fpr95 < best.fpr95:
         lowest = answer.lowest
         lines.append(f"<p>By FPR95 <b>{escape(lowest.method)}</b> is: it {lets.format(100 * lowest.fpr95)}.</p>")
+    if auto is not None:
+        said = f"<b>{escape(auto.method)}</b>, which chooses without OOD data: AUROC <b>{100 * auto.auroc:.2f}</b>; it"
+        same = "It chooses without OOD data."
+        lines.append(f"<p>{same if auto == best else f'{said} {lets.format(100 * auto.fpr95)}.'}</p>")
     if answer.ours is not None and answer.worst is not None and answer.methods > 1:
         ours, worst = answer.ours, answer.worst
         lines.append(

@@ -8,13 +8,11 @@ from typing import Any
 from oodshape.errors import InputError
 from oodshape.report.chosen import STANDARD4
 from oodshape.report.compare import check_comparable, paper_figures
-from oodshape.report.pivot import block
 from oodshape.report.styles import style
 from oodshape.report.words import OURS
 from oodshape.results import METRICS, Results
 
 TABLES = ("model", "ood", "standard4")  # of the paper's, those that compare methods
-KINDS = ("no shaping", "shaping", "OptFS", "newer")  # by pivot's blocks of methods
 
 
 def payload(results: Results) -> dict[str, Any]:
@@ -81,16 +79,29 @@ def _models(results: Results) -> list[dict[str, Any]]:
 
 
 def _methods(results: Results) -> list[dict[str, Any]]:
-    from oodshape.describe import method_lines
+    from oodshape.describe import method_lines, short_recipe
 
     sentences = {name: sentence for name, sentence, *_ in method_lines()}
     recipes = results.provenance.get("methods", {})
     found = []
     for name in results.names("method"):
         recipe, (color, dashes) = str(recipes.get(name, "")), style(name).web
-        said = {"name": name, "sentence": sentences.get(name, ""), "recipe": recipe}
-        found.append(said | {"kind": KINDS[block(name, recipe)], "color": color, "dashes": dashes})
+        said = {"name": name, "sentence": sentences.get(name, ""), "recipe": short_recipe(recipe)}
+        found.append(said | {"kind": _kind(name, recipe), "color": color, "dashes": dashes})
     return found
+
+
+def _kind(name: str, recipe: str) -> str:
+    """Where a method comes from, by the table of methods; whatever shapes by OptFS goes together."""
+    from oodshape.methods import METHODS, NEWER
+
+    if "OptFS(" in recipe:
+        return "OptFS"
+    if name not in METHODS:
+        return "your own"
+    if METHODS[name].wants_panel:
+        return "chooses among them"
+    return "since the paper" if name in NEWER else "the paper's baselines"
 
 
 def _short(value: float) -> float:

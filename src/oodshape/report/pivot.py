@@ -94,7 +94,7 @@ def table(results: Results, columns: Columns = "model", model: str | None = None
         lines=tuple(Line(*line) for line in zip(methods, zip(*pairs, strict=True), rules, strict=True)),
         notes=(
             *_meaning(chosen, columns, counts.max(axis=1).tolist()),
-            *_caveats(results, incomplete=bool((over != full[:, None]).any())),
+            *caveats(results, incomplete=bool((over != full[:, None]).any())),
         ),
     )
 
@@ -167,7 +167,7 @@ def _meaning(chosen: Results, columns: Columns, full: list[int]) -> Iterator[str
         yield f"The 95 % bootstrap intervals are up to {100 * fp:.1f} (FP) and {100 * au:.1f} (AU) points wide."
 
 
-def _caveats(results: Results, incomplete: bool) -> Iterator[str]:
+def caveats(results: Results, incomplete: bool) -> Iterator[str]:
     """The convention, and what a reader must know before comparing with other results."""
     positive = results.provenance.get("positive", "id")
     yield f"Convention: {results.provenance.get('convention', convention(positive))} (positive: {positive})."

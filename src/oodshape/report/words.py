@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from oodshape.results import Results, Row
 
 OURS = "optfs-e"
+AUTO = "auto"  # chooses by itself, without OOD data
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Answer:
-    """One network: its best methods by AUROC and by FPR95, and how `ours` compares, None where it was not measured."""
+    """One network: its best methods by AUROC and by FPR95, and how `ours` and `auto` do, None where not measured."""
 
     model: str
     family: str
@@ -44,6 +45,7 @@ class Answer:
     lowest: Mean
     ours: Mean | None
     worst: Gap | None
+    auto: Mean | None
 
 
 def answers(results: Results, ours: str = OURS) -> Iterator[Answer]:
@@ -57,10 +59,10 @@ def answers(results: Results, ours: str = OURS) -> Iterator[Answer]:
             Mean(line.method, line.auroc, line.fpr95, 1 + int((here["auroc"] > line.auroc).sum()))
             for line in here.itertuples()
         ]
-        found = next((entry for entry in ranked if entry.method == ours), None)
+        named = {entry.method: entry for entry in ranked}
         worst = max(gaps(results, ours, model), key=lambda gap: gap.auroc, default=None)
         lowest = min(ranked, key=lambda entry: entry.fpr95)
-        yield Answer(model, families[model], len(ranked), ranked[0], lowest, found, worst)
+        yield Answer(model, families[model], len(ranked), ranked[0], lowest, named.get(ours), worst, named.get(AUTO))
 
 
 def gaps(results: Results, ours: str = OURS, model: str | None = None) -> list[Gap]:

@@ -19,19 +19,21 @@ const percent = (value) => {
   return isTie && Number(up.at(-1)) % 2 === 1 ? (Number(up) - 0.01).toFixed(2) : up;
 };
 const passes = (filter, value) => picked[filter].size === 0 || picked[filter].has(value);
+const inSet = (ood) => passes("ood", DATA.oods[ood].name) && passes("group", DATA.oods[ood].group);
+const inNetwork = (model) => passes("model", DATA.models[model].name) && passes("family", familyOf(model));
 const familyOf = (model) => DATA.models[model].family;
 
 function rowsShown() {
-  return DATA.rows.filter((row) =>
-    passes("model", DATA.models[row[MODEL]].name) && passes("family", familyOf(row[MODEL])) &&
-    passes("ood", DATA.oods[row[OOD]].name) && passes("group", DATA.oods[row[OOD]].group));
+  return DATA.rows.filter((row) => inNetwork(row[MODEL]) && inSet(row[OOD]));
 }
 
-function methodsShown() {
+function methodsShown(rows) {
+  const there = new Set(rows.map((row) => row[METHOD]));
   const words = view.search.toLowerCase().split(/[\s,]+/).filter(Boolean);
   return DATA.methods.map((_, index) => index).filter((index) => {
     const { name, kind } = DATA.methods[index];
-    return passes("kind", kind) && (!words.length || words.some((word) => name.toLowerCase().includes(word)));
+    return there.has(index) && passes("kind", kind) &&
+      (!words.length || words.some((word) => name.toLowerCase().includes(word)));
   });
 }
 
@@ -49,7 +51,7 @@ function nested(rows, at, outer) {
   return mean([...grouped(rows, (row) => row[outer]).values()].map((group) => mean(group.map((row) => row[at]))));
 }
 
-// The columns of the board: the average, then a model, family or OOD set each.
+// The columns of the board: the average, then a model, family or OOD set each; one alone needs no average.
 function columnsOf(rows) {
   const key = {
     model: (row) => DATA.models[row[MODEL]].name,
@@ -57,7 +59,7 @@ function columnsOf(rows) {
     ood: (row) => DATA.oods[row[OOD]].name,
   }[view.columns];
   const parts = [...grouped(rows, key)].map(([name, part]) => ({ name, rows: part }));
-  return [{ name: "Average", rows }, ...(parts.length > 1 ? parts : [])];
+  return parts.length === 1 ? parts : [{ name: "Average", rows }, ...parts];
 }
 
 // The cells of a column by method: value, limits, and over how many of how many results.

@@ -4,17 +4,19 @@ const overall = (rows) => nested(rows, place("auroc"), MODEL);
 const ranking = [...grouped(DATA.rows, (row) => row[METHOD])]
   .sort(([, a], [, b]) => overall(b) - overall(a)).map(([method]) => method);
 const chosen = { method: ranking[0], families: [], network: 0 };
+const wall = { model: 0, method: chosen.method }; // whose images are shown
 chosen.beside = DATA.ours !== null && DATA.ours !== chosen.method ? DATA.ours : ranking[1];
 
 function refresh() {
   drawBoard();
   drawScatter();
   drawDetail();
+  drawGallery();
 }
 
 function chooseMethod(method, jump = false) {
   if (chosen.beside === method) chosen.beside = chosen.method;
-  chosen.method = method;
+  chosen.method = wall.method = method;
   buildChoice();
   refresh();
   if (jump) {
@@ -34,7 +36,7 @@ function buildChoice() {
   const compare = (method) => { chosen.beside = method; drawDetail(); };
   document.getElementById("choice").replaceChildren(
     selector("Method", names, chosen.method, (method) => chooseMethod(method)),
-    selector("beside", [[-1, "none"], ...names], chosen.beside ?? -1, compare));
+    selector("compare with", [[-1, "none"], ...names], chosen.beside ?? -1, compare));
 }
 
 function drawScatter() {
@@ -42,7 +44,7 @@ function drawScatter() {
   const others = unique(DATA.models.map((model) => model.family)).filter((family) => family !== "ConvNet");
   if (area.parentElement.hidden) return;
   const families = chosen.families.length ? chosen.families : others;
-  const points = architectures(rowsShown(), methodsShown(), families);
+  const rows = rowsShown(), points = architectures(rows, methodsShown(rows), families);
   const pick = (some) => () => { chosen.families = some; drawScatter(); };
   const same = (some) => String(some) === String(families);
   const sides = others.length > 1 ? [others, ...others.map((family) => [family])] : [];
@@ -59,40 +61,58 @@ function drawScatter() {
   area.replaceChildren(chips, svg, ...(missing.length ? [make("p", { class: "soft" }, note)] : []));
 }
 
+// The picked method and the one it is compared with as they are drawn here: never in one colour.
+function compared() {
+  const own = DATA.methods[chosen.method], other = DATA.methods[chosen.beside];
+  const color = own.color === "currentColor" ? "#D55E00" : "currentColor";
+  return new Map([[chosen.method, { ...own, dashes: "" }],
+    ...(other && chosen.beside !== chosen.method ? [[chosen.beside, { ...other, color, dashes: "5 3" }]] : [])]);
+}
+
+// "name: AUROC x (low to high), FPR95 y" of the mean over these rows, with limits where it is one row.
+function figured(name, rows) {
+  const said = ["auroc", "fpr95"].map((metric) => {
+    const at = place(metric), value = `${NAMES[metric]} ${percent(nested(rows, at, MODEL))}`;
+    return rows.length > 1 ? value : `${value} (${percent(rows[0][at + 1])} to ${percent(rows[0][at + 2])})`;
+  });
+  return `${name}: ${said.join(", ")}`;
+}
+
 function figuresOf(model, rows) {
-  const methods = [chosen.method, chosen.beside].filter((method) => method !== undefined && method >= 0);
-  const found = (part, end) => methods.filter((method) => DATA[part][`${model},${method}${end}`])
-    .map((method) => [DATA.methods[method], DATA[part][`${model},${method}${end}`]]);
+  const styles = compared();
+  const found = (part, end) => [...styles].filter(([method]) => DATA[part][`${model},${method}${end}`])
+    .map(([method, style]) => [style, DATA[part][`${model},${method}${end}`]]);
   const figures = [], shapes = found("shapes", "");
   if (shapes.length) {
     const whose = shapes.map(([method]) => method.name).join(" and ");
     figures.push(make("figure", {}, make("figcaption", {}, make("b", {}, `Shaping by ${whose}`),
       ": what a feature of value z is multiplied by. Dotted: no shaping."), theta(shapes, DATA.models[model].name)));
   }
-  for (const row of rows) {
-    const { name, group } = DATA.oods[row[OOD]], pairs = found("curves", `,${row[OOD]}`);
-    const own = DATA.curves[`${model},${chosen.method},${row[OOD]}`];
-    const said = ["auroc", "fpr95"].map((metric) => {
-      const at = place(metric);
-      return `${NAMES[metric]} ${percent(row[at])} (${percent(row[at + 1])} to ${percent(row[at + 2])})`;
-    });
-    const parts = own ? [histogram(own, DATA.methods[chosen.method], name), roc(pairs, name)] : [];
-    const caption = make("figcaption", {}, make("b", {}, name), ` (${group}): ${said.join("; ")}`);
+  for (const [ood, part] of grouped(rows, (row) => row[OOD])) {
+    const { name, group } = DATA.oods[ood], pairs = found("curves", `,${ood}`);
+    const own = DATA.curves[`${model},${chosen.method},${ood}`];
+    const said = [...styles].flatMap(([method, style]) => part.filter((row) => row[METHOD] === method)
+      .flatMap((row) => [make("br"), figured(style.name, [row])]));
+    const parts = own ? [histogram(own, styles.get(chosen.method), name), roc(pairs, name)] : [];
+    const caption = make("figcaption", {}, make("b", {}, name), ` (${group})`, ...said);
     figures.push(make("figure", {}, caption, ...parts));
   }
   return figures;
 }
 
 function drawDetail() {
-  const method = DATA.methods[chosen.method], other = DATA.methods[chosen.beside];
-  const rows = rowsShown().filter((row) => row[METHOD] === chosen.method);
+  const method = DATA.methods[chosen.method], styles = compared();
+  const rows = rowsShown().filter((row) => styles.has(row[METHOD]));
   const networks = [...grouped(rows, (row) => row[MODEL])].map(([model, part]) => {
     const { name, family, accuracy, train, id } = DATA.models[model];
     const figures = make("div", { class: "figures" });
     const draw = () => { if (!figures.children.length) figures.append(...figuresOf(model, part)); };
-    const means = ["auroc", "fpr95"].map((metric) => `${NAMES[metric]} ${percent(nested(part, place(metric), MODEL))}`);
+    const means = [...grouped(part, (row) => row[METHOD])]
+      .sort(([a], [b]) => (b === chosen.method) - (a === chosen.method))
+      .map(([index, own]) => figured(DATA.methods[index].name, own));
     const box = make("details", { class: "net", ontoggle: draw },
-      make("summary", {}, make("b", {}, name), ` (${family}): ${means.join(", ")}`), figures,
+      make("summary", {}, make("b", {}, name), `${family === name ? "" : ` (${family})`}. ${means.join("; ")}`),
+      figures,
       make("p", { class: "soft", style: "padding: 0 .8rem" }, `Fitted on ${train} images; ${id} ID images` +
         (accuracy === null ? "." : `; accuracy of the network ${percent(accuracy)} %.`)));
     box.open = model === chosen.network;
@@ -101,46 +121,57 @@ function drawDetail() {
     return box;
   });
   if (networks.length && !networks.some((box) => box.open)) networks[0].open = true;
-  const legend = make("div", { class: "legend" }, keyed(chosen.method), other ? keyed(chosen.beside) : undefined,
+  const legend = make("div", { class: "legend" }, ...[...styles].map(([index, style]) => keyed(index, style)),
     make("span", { class: "soft" },
       "Histograms: gray is ID, the line OOD; what lies left of the dotted line is rejected when 95 % of ID pass."));
   document.getElementById("detail").replaceChildren(
-    make("p", {}, make("b", {}, method.name), method.sentence ? `: ${method.sentence}.` : "",
-      make("br"), make("code", { class: "soft" }, method.recipe)), legend, ...networks);
+    make("p", {}, make("b", {}, method.name), method.sentence ? `: ${method.sentence}.` : ""),
+    method.recipe ? make("details", { class: "notes" }, make("summary", {}, "In code"),
+      make("code", {}, method.recipe)) : "", legend, ...networks);
 }
 
+// Whether the threshold that keeps 95 % of ID images lets an image pass; ID images stand the lowest score first.
+const doesPass = (pick, i) => (pick.ood < 0 ? i / DATA.models[pick.model].id : pick.shares[i]) >= 0.05;
+
 function thumbnail(pick, i) {
-  const source = DATA.samples.images[pick.images[i]], isId = pick.ood < 0;
-  const share = `${(100 * pick.shares[i]).toFixed(1)} %`;
+  const source = DATA.samples.images[pick.images[i]], isId = pick.ood < 0, isRight = doesPass(pick, i) === isId;
   const [label, predicted] = [pick.labels[i], pick.predicted[i]];
   const own = isId && label >= 0 ? [`class ${label}`] : [];
   const taken = [...own, ...(own.length && label === predicted ? [] : [`taken for ${predicted}`])].join(", ");
-  const isWrong = isId ? "rejected" : pick.shares[i] >= 0.05 ? "passes" : "rejected";
-  const more = isId ? `${share} of OOD images score higher` : `scores higher than ${share} of ID images`;
+  const verdict = `${isRight ? "right" : "wrong"}: ${doesPass(pick, i) ? "passes" : "rejected"}`;
+  const share = `${(100 * pick.shares[i]).toFixed(1)} %`;
+  const more = isId ? `less familiar than ${share} of OOD` : `more familiar than ${share} of ID`;
   const what = isId ? "ID image" : DATA.oods[pick.ood].name;
-  const image = make("img", { src: source, alt: `${what}, ${taken}; score ${pick.scores[i]}; ${more}` });
+  const image = make("img", { src: source, alt: `${what}, ${taken}; ${verdict}; ${more}; score ${pick.scores[i]}` });
   image.addEventListener("load", () => image.classList.toggle("smooth", image.naturalWidth > 40));
-  return make("figure", { title: `score ${pick.scores[i]}; ${more}` }, image,
-    make("figcaption", {}, make("b", {}, share),
-      ...[isWrong, `score ${Number(pick.scores[i].toPrecision(3))}`, taken].flatMap((words) => [make("br"), words])));
+  return make("figure", { title: `score ${pick.scores[i]}`, class: isRight ? "right" : "wrong" }, image,
+    make("figcaption", {}, make("b", {}, verdict), ...[more, taken].flatMap((words) => [make("br"), words])));
 }
 
-function drawGallery(model, method) {
-  const { picks } = DATA.samples;
+// The images of a network and a method that the filters leave; the reader's own where they were kept.
+function drawGallery() {
+  const picks = DATA.samples.picks.filter((pick) => inNetwork(pick.model) && (pick.ood < 0 || inSet(pick.ood)));
   const models = unique(picks.map((pick) => pick.model));
+  const model = models.includes(wall.model) ? wall.model : models[0];
   const methods = unique(picks.filter((pick) => pick.model === model).map((pick) => pick.method));
-  const here = methods.includes(method) ? method : ranking.find((index) => methods.includes(index));
-  const shown = picks.filter((pick) => pick.model === model && pick.method === here);
-  const order = [...shown].sort((a, b) => (a.ood < 0) - (b.ood < 0) || b.shares[0] - a.shares[0]);
-  const title = (pick) => pick.ood < 0
-    ? make("h3", {}, "ID ", make("small", {}, "share of OOD images that score higher"))
-    : make("h3", {}, DATA.oods[pick.ood].name, " ",
-      make("small", {}, `${DATA.oods[pick.ood].group} OOD; share of ID images that score lower`));
+  const method = methods.includes(wall.method) ? wall.method : ranking.find((index) => methods.includes(index));
+  const order = picks.filter((pick) => pick.model === model && pick.method === method)
+    .sort((a, b) => (a.ood < 0) - (b.ood < 0) || b.shares[0] - a.shares[0]);
+  const title = (pick) => {
+    const wrong = pick.images.filter((_, i) => doesPass(pick, i) !== (pick.ood < 0)).length;
+    const kind = pick.ood < 0 ? "" : `${DATA.oods[pick.ood].group} OOD; `;
+    const said = `${kind}${wrong} of these ${pick.images.length} wrong`;
+    return make("h3", {}, pick.ood < 0 ? "ID" : DATA.oods[pick.ood].name, " ", make("small", {}, said));
+  };
   const named = (list, indices) => indices.map((index) => [index, list[index].name]);
+  const change = (part) => (index) => { wall[part] = index; drawGallery(); };
+  const none = () => `No images were kept for ${DATA.methods[wall.method].name} on ${DATA.models[model].name}.`;
+  const isOther = method !== undefined && method !== wall.method;
   document.getElementById("gallery").replaceChildren(
     make("div", { class: "filter" },
-      selector("Network", named(DATA.models, models), model, (index) => drawGallery(index, here)),
-      selector("Method", named(DATA.methods, methods), here, (index) => drawGallery(model, index))),
+      selector("Network", named(DATA.models, models), model, change("model")),
+      selector("Method", named(DATA.methods, methods), method, change("method")),
+      isOther ? make("small", { class: "soft" }, none()) : ""),
     make("div", { class: "walls" }, ...order.map((pick) => make("div", {}, title(pick),
       make("div", { class: "thumbs" }, ...pick.images.map((_, i) => thumbnail(pick, i)))))));
 }
@@ -171,7 +202,8 @@ buildTheme();
 buildFilters();
 buildChoice();
 refresh();
-if (DATA.samples.picks.length) drawGallery(DATA.samples.picks[0].model, chosen.method);
+document.getElementById("reset").addEventListener("click", resetFilters);
+document.querySelector(".scroll").addEventListener("scroll", cue);
 let width = innerWidth;
 document.getElementById("controls").open = width > 640;
-addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawScatter(); } });
+addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawScatter(); cue(); } });

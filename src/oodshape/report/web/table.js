@@ -1,5 +1,6 @@
 // The leaderboard: filters above, a table that sorts by any column.
 
+// What the reader sorts by; it is kept while a filter hides that column.
 const sorted = { column: "Average", metric: "auroc", descending: true };
 
 // An HTML element; text is always text, never markup.
@@ -13,8 +14,7 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-function keyed(index) {
-  const { color, dashes } = DATA.methods[index];
+function keyed(index, { color, dashes } = DATA.methods[index]) {
   return make("span", {}, sketch("svg", { class: "key", viewBox: "0 0 22 10", "aria-hidden": "true" },
     sketch("line", { x1: 0, x2: 22, y1: 5, y2: 5, stroke: color, "stroke-width": 4, "stroke-dasharray": dashes })),
     DATA.methods[index].name);
@@ -56,9 +56,9 @@ function viewRow() {
   const axes = [["model", "by network"], ["family", "by family"], ["ood", "by OOD set"]];
   return make("div", { class: "filter" },
     choose("Columns", axes, (value) => { view.columns = value; }, view.columns),
-    choose("Show", measures, (value) => { view.metrics = value.split(","); }, "auroc,fpr95"),
+    choose("Show", measures, (value) => { view.metrics = value.split(","); }, String(view.metrics)),
     make("label", { class: "soft" }, "Search ", make("input", {
-      type: "search", size: 12, placeholder: "method",
+      type: "search", size: 12, placeholder: "method", value: view.search,
       oninput: (event) => { view.search = event.target.value; refresh(); },
     })),
     toggle("95 % intervals", "intervals"), DATA.paper ? toggle("Beside the paper", "paper") : undefined);
@@ -77,29 +77,39 @@ function buildFilters() {
   document.getElementById("filters").replaceChildren(...shown, viewRow());
 }
 
-function sortBy(column, metric) {
-  const same = sorted.column === column && sorted.metric === metric;
+// The order that these columns allow: the reader's own, or the first column by the same metric.
+function orderOf(columns) {
+  if (sorted.metric === "method") return sorted;
+  const column = columns.some(({ name }) => name === sorted.column) ? sorted.column : columns[0].name;
+  if (view.metrics.includes(sorted.metric)) return { ...sorted, column };
+  const metric = view.metrics[0];
+  return { column, metric, descending: better(metric) === 1 };
+}
+
+function sortBy(column, metric, now) {
+  const same = now.column === column && now.metric === metric;
   const first = metric !== "method" && better(metric) === 1; // the best on top, names from a to z
-  Object.assign(sorted, { column, metric, descending: same ? !sorted.descending : first });
+  Object.assign(sorted, { column, metric, descending: same ? !now.descending : first });
   drawBoard();
 }
 
-function head(columns) {
+function head(columns, now, ranked) {
   const button = (text, column, metric) => make("th", {
     scope: "col",
     class: metric === view.metrics[0] ? "start" : undefined,
-    "aria-sort": sorted.column === column && sorted.metric === metric
-      ? (sorted.descending ? "descending" : "ascending") : undefined,
+    "aria-sort": now.column === column && now.metric === metric
+      ? (now.descending ? "descending" : "ascending") : undefined,
   }, make("button", {
-    type: "button", "data-sort": `${column}|${metric}`, onclick: () => sortBy(column, metric),
+    type: "button", "data-sort": `${column}|${metric}`, onclick: () => sortBy(column, metric, now),
   }, text));
   const arrow = (metric) => (better(metric) === 1 ? "↑" : "↓");
   const names = columns.map(({ name }) =>
     make("th", { colspan: view.metrics.length, scope: "colgroup", class: "start" }, name));
   const measures = columns.flatMap(({ name }) =>
     view.metrics.map((metric) => button(`${NAMES[metric]}${arrow(metric)}`, name, metric)));
-  return make("thead", {}, make("tr", {}, make("th"), ...names),
-    make("tr", {}, button("method", "", "method"), ...measures));
+  return make("thead", {}, make("tr", {}, make("th"), make("th"), ...names),
+    make("tr", {}, make("th", { scope: "col", title: `place by ${ranked}` }, "#"), button("method", "", "method"),
+      ...measures));
 }
 
 // What stands behind a mean, for the pointer: each network and OOD set with its interval.
@@ -128,20 +138,19 @@ function boardCell(cell, method, metric, isFirst) {
 }
 
 function drawBoard() {
-  const rows = rowsShown(), methods = methodsShown(), columns = columnsOf(rows);
-  if (sorted.metric !== "method" && !(columns.some(({ name }) => name === sorted.column)
-      && view.metrics.includes(sorted.metric))) {
-    const metric = view.metrics[0];
-    Object.assign(sorted, { column: "Average", metric, descending: better(metric) === 1 });
-  }
+  const rows = rowsShown(), methods = methodsShown(rows), columns = columnsOf(rows), now = orderOf(columns);
+  tell(rows, methods);
+  if (!methods.length) return;
   const cells = columns.map((column) => view.metrics.map((metric) => cellsOf(column, methods, metric)));
   const order = [...methods];
-  if (sorted.metric === "method") {
+  const [column, at] = [columns.findIndex(({ name }) => name === now.column), view.metrics.indexOf(now.metric)]
+    .map((found) => Math.max(0, found)); // sorted by name: places by the first column
+  const key = cells[column][at];
+  if (now.metric === "method") {
     order.sort((a, b) => DATA.methods[a].name.localeCompare(DATA.methods[b].name));
-    if (sorted.descending) order.reverse();
+    if (now.descending) order.reverse();
   } else {
-    const key = cells[columns.findIndex(({ name }) => name === sorted.column)][view.metrics.indexOf(sorted.metric)];
-    const sign = sorted.descending ? -1 : 1;
+    const sign = now.descending ? -1 : 1;
     order.sort((a, b) => {
       const [x, y] = [key.get(a).value, key.get(b).value];
       const missing = (x === undefined) - (y === undefined); // no result: last, whatever the direction
@@ -152,15 +161,43 @@ function drawBoard() {
   const board = document.getElementById("board");
   const line = (method) => make("tr",
     { class: method === chosen.method ? "chosen" : undefined, "data-method": DATA.methods[method].name },
-    make("th", { scope: "row" },
+    make("td", {}, String(key.get(method).rank || "–")), make("th", { scope: "row" },
       make("button", { type: "button", onclick: () => chooseMethod(method, true) }, keyed(method))),
     ...cells.flatMap((column) => view.metrics.map((metric, j) =>
       boardCell(column[j].get(method), method, metric, j === 0))));
-  board.replaceChildren(head(columns), make("tbody", {}, ...order.map(line)));
+  const ranked = `${NAMES[view.metrics[at]]}, ${columns[column].name}`;
+  board.replaceChildren(head(columns, now, ranked), make("tbody", {}, ...order.map(line)));
   if (focused) [...board.querySelectorAll("[data-sort]")].find((b) => b.dataset.sort === focused)?.focus();
+  cue();
+}
+
+// What the figures are means of, or that there are none; a way back from every filter.
+function tell(rows, methods) {
   const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
-  const over = (at, noun) => count(unique(rows.map((row) => row[at])).length, noun);
-  document.getElementById("status").textContent = rows.length === 0 ? "No result has all that is picked above."
-    : `${count(methods.length, "method")}; means over ${over(MODEL, "network")} and ${over(OOD, "OOD set")},` +
-      " in percent.";
+  const found = (at) => unique(rows.map((row) => row[at])), oods = found(OOD), networks = found(MODEL);
+  document.body.classList.toggle("nothing", !methods.length);
+  document.getElementById("reset").hidden = !view.search && Object.values(picked).every((some) => !some.size);
+  document.getElementById("status").textContent = !methods.length ? "No result has all that is picked above."
+    : `${count(methods.length, "method")}; means over ${count(networks.length, "network")} and ` +
+      `${count(oods.length, "OOD set")}, in percent.`;
+  const kinds = [...grouped(oods, (ood) => DATA.oods[ood].group)]
+    .map(([kind, some]) => `${kind}: ${some.map((ood) => DATA.oods[ood].name).join(", ")}`);
+  document.getElementById("over").textContent = `Shown are means over ${count(networks.length, "network")} ` +
+    `(${networks.map((model) => DATA.models[model].name).join(", ")}) and ${count(oods.length, "OOD set")} ` +
+    `(${kinds.join("; ")}). Each network counts the same in an average.`;
+}
+
+function resetFilters() {
+  Object.values(picked).forEach((some) => some.clear());
+  view.search = "";
+  buildFilters();
+  refresh();
+  document.querySelector("#filters button, #filters select").focus();
+}
+
+// A shadow and a word where the table goes on to the right.
+function cue() {
+  const box = document.querySelector(".scroll"), isWide = box.scrollWidth > box.clientWidth + 1;
+  document.getElementById("cue").hidden = !isWide;
+  box.parentElement.classList.toggle("more", isWide && box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
 }
