@@ -93,7 +93,7 @@ class Extraction:
         head = self.classifier.head
         entry = Entry(folder, (len(self.images), head.width), head.classes, self.dtype, gaps=self.skip)
         kept = entry.load()
-        return kept if kept is not None and self._still(*kept) else self._fill(entry, self._prints)
+        return kept if kept is not None and self.still(*kept) else self._fill(entry, self._prints)
 
     def folder(self, cache: Path) -> Path:
         """The folder of the cache for these features, and for what else comes from these images and this network."""
@@ -118,10 +118,10 @@ class Extraction:
             waiting = partial(report, 0, f"{images.name}: another process is at it")
             with locked(entry.folder, waiting) as lock:
                 kept = entry.load()  # that process has filled it, or died
-                if kept is not None and self._still(*kept):
+                if kept is not None and self.still(*kept):
                     return kept
                 first = entry.start(self._meta(prints), chunk)  # drops a whole folder that is not to be used
-                if first > 0 and not self._still(*entry.begun(first)):
+                if first > 0 and not self.still(*entry.begun(first)):
                     entry.discard()
                     first = entry.start(self._meta(prints), chunk)
                 report(first, images.name)
@@ -144,7 +144,7 @@ class Extraction:
             raise InputError(f"{entry.folder} was changed by someone else while it was filled; run it again")
         return kept
 
-    def _still(self, features: NDArray[Any], predictions: NDArray[np.int64]) -> bool:
+    def still(self, features: NDArray[Any], predictions: NDArray[np.int64]) -> bool:
         """Whether the network gives the kept features of the first images today.
 
         Equal weights and modules do not make equal networks: the code of a forward pass has no fingerprint. The two

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.cache import Table, locked
-from oodshape.datasets.base import ImageSet, fingerprint_of
+from oodshape.datasets.base import ImageSet, Subset, fingerprint_of
 from oodshape.detector import Detector
 from oodshape.errors import InputError
-from oodshape.extract import CHUNK, Extraction
+from oodshape.extract import CHUNK, PROBED, Extraction
 from oodshape.loading import decoded
 from oodshape.model import Classifier
 from oodshape.preprocess import Preprocessing
@@ -41,7 +42,8 @@ def perturbed_scores(
     """[N] float32 scores of a detector that goes back to the images.
 
     With a cache they are written in chunks beside the features of the same images, under a name that changes
-    with the fitted method; a later call reads them, one after a crash resumes at the last whole chunk.
+    with the fitted method; a later call reads them, one after a crash resumes at the last whole chunk. Scores of a
+    network that gives other features for the first images now are made anew.
     """
     parts = partial(_parts, detector, classifier, images, preprocessing)
     with progress_bar(f"{images.name} perturbed", len(images), progress) as report:
@@ -51,17 +53,36 @@ def perturbed_scores(
                 scores[first : first + len(part)] = part
                 report(first + len(part))
             return torch.from_numpy(scores)
-        home = Extraction(classifier, images, preprocessing).folder(cache) / f"scores-{_identity(detector)}"
+        extraction = Extraction(classifier, images, preprocessing)
+        home = extraction.folder(cache) / f"scores-{_identity(detector)}"
         table = Table(home / "scores.npy", (len(images),), np.dtype("<f4"))
-        kept = table.load()
+        probe = Table(home / "probe.npy", (min(PROBED, len(images)), classifier.head.width), np.dtype("<f4"))
+        kept = table.load() if _still(extraction, probe) else None
         if kept is None:
             with locked(home, partial(report, 0, f"{images.name}: another process is at it")) as lock:
+                if not _still(extraction, probe):
+                    table.path.unlink(missing_ok=True)
+                    table.part.unlink(missing_ok=True)
+                    _keep(extraction, probe)
                 if table.load() is None:  # that process has not filled it
                     _fill(table, parts, lock, report)
             kept = table.load()
         if kept is None:
             raise InputError(f"{home} was changed by someone else while it was filled; run it again")
         return torch.from_numpy(np.array(kept, np.float32))
+
+
+def _still(extraction: Extraction, probe: Table) -> bool:
+    """Whether the network gives the features that it gave for the first images when the scores were begun."""
+    kept = probe.load()
+    return kept is not None and extraction.still(kept, np.zeros(len(kept), np.int64))
+
+
+def _keep(extraction: Extraction, probe: Table) -> None:
+    """Write the features that the network gives for the first images."""
+    first = replace(extraction, images=Subset(extraction.images, range(probe.shape[0])), workers=0, progress=False)
+    probe.put(0, np.concatenate([rows.numpy() for _, rows in first.features(None).chunks()]))
+    probe.part.replace(probe.path)
 
 
 def _fill(table: Table, parts: Callable[[int, int], Iterator[Part]], lock: int, report: Report) -> None:
