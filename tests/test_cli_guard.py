@@ -91,6 +91,18 @@ def test_fit_warns_in_one_line_each(place: Path) -> None:
     assert json.loads(call("inspect", "warned.safetensors", "--json", cwd=place).stdout)["names"][1] == "one"
 
 
+def test_an_exact_resize_goes_all_the_way(place: Path) -> None:
+    words = ("--resize", "16x16", "--images", "train", "--calibrate", "val", "--method", "gen", "--no-cache")
+    done = call("fit", *MODEL, *words, "--out", "exact.safetensors", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "images: stretched to exactly 16 x 16" in done.stdout
+    assert "stretched to exactly 16 x 16" in call("inspect", "exact.safetensors", cwd=place).stdout
+    score = ("score", "--detector", "exact.safetensors", *MODEL, "--images", "test", "--quiet")
+    same, other = (call(*score, "--resize", size, cwd=place) for size in ("16x16", "16"))
+    assert (same.returncode, other.returncode) == (0, 2), same.stderr
+    assert "resize=(16, 16)" in other.stderr
+
+
 def test_score_to_every_place(place: Path) -> None:
     done = call("score", *GUARD, "--images", "letters", cwd=place)
     assert done.returncode == 0, done.stderr
@@ -182,6 +194,7 @@ def test_check_prints_and_draws(place: Path) -> None:
         (("fit", *MODEL, "--images", "train", "--alpha", "5", "--out", "g"), "did you mean 0.05?"),
         (("fit", *MODEL, "--images", "train", "--calibrate", "train", "--out", "g"), "are training images too"),
         (("fit", *MODEL, "--images", "train", "--mean", "a", "--out", "g"), "--mean takes numbers"),
+        (("fit", *MODEL, "--images", "train", "--resize", "64x", "--out", "g"), "HEIGHTxWIDTH, got '64x'"),
         (("score", *GUARD, "--images", "nowhere"), "there is no file or folder nowhere"),
         (("score", *GUARD, "--images", "test", "--out", "s.xls"), "must end in .csv, .jsonl or .parquet"),
         (("score", *GUARD, "--images", "test", "--resize", "20"), "was fitted with the preprocessing"),

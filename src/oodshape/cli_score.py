@@ -35,11 +35,11 @@ def score(
     images: Annotated[str, typer.Option(help=f"The images to score: {IMAGES}.")],
     weights: WeightsOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="scores.csv, .jsonl or .parquet [default: CSV on standard output].")
+        Path | None, typer.Option(help="scores.csv, .jsonl or .parquet \\[default: CSV on standard output].")
     ] = None,
     gallery: Annotated[Path | None, typer.Option(help="A page with the most and the least trusted images.")] = None,
     num_classes: ClassesOption = None,
-    resize: ResizeOption = None,
+    resize: ResizeOption = "",
     crop: CropOption = None,
     mean: MeanOption = "",
     std: StdOption = "",
