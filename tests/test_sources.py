@@ -95,6 +95,10 @@ def plain():
     return pair()[0]
 def wrong():
     return 7
+def boom():
+    return nn.Linear(3, later)
+def deep():
+    return nn.Linear(-1, "x")
 """
 
 
@@ -106,6 +110,19 @@ def test_a_function_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert open_model("my_nets_of_this_test:plain").native is None
     with pytest.raises(InputError, match="must return a network, or .*got int"):
         built("my_nets_of_this_test:wrong")
+    message = (
+        r"^my_nets_of_this_test:boom failed: NameError: name 'later' is not defined \(my_nets_of_this_test.py:11\)$"
+    )
+    with pytest.raises(InputError, match=message):
+        open_model("my_nets_of_this_test:boom")
+    with pytest.raises(InputError, match=r"deep failed: \w+Error: .* \(my_nets_of_this_test.py:13\)$") as caught:
+        open_model("my_nets_of_this_test:deep")
+    assert "\n" not in str(caught.value)
+    (tmp_path / "broken_net_of_this_test.py").write_text("x = 1\n\nz = 1 / 0\n")
+    with pytest.raises(
+        InputError, match=r"^broken_net_of_this_test failed: ZeroDivisionError: .*_of_this_test.py:3\)$"
+    ):
+        open_model("broken_net_of_this_test:make")
     with pytest.raises(InputError, match="cannot import 'my_nets_of_this_test:none'"):
         built("my_nets_of_this_test:none")
 
@@ -115,6 +132,8 @@ def test_a_function_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     [
         ("digits-vit", "did you mean zoo:digits-vit"),
         ("resnet", "names no model; a model is timm:NAME"),
+        ("my.pt", r"my.pt is a file of weights: give it with --weights .*--model names the network"),
+        ("runs/my.safetensors", "give it with --weights"),
         ("zoo:nothing", "no network is called 'nothing'"),
         ("zoo:resnet50", "needs weights"),
         ("nowhere.pt2", "cannot read nowhere.pt2"),

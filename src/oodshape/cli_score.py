@@ -26,6 +26,7 @@ from oodshape.cli_options import (
     check_folder,
     flags,
     source,
+    warnings_as_lines,
 )
 
 
@@ -126,7 +127,9 @@ def check(
     network = source(guard, model, weights, num_classes, {})
     names = [Listing.of(each).name for each in ood]
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
-    found = check_guard(guard, network, id, sets, batch_size=batch_size, progress=False if json or quiet else None)
+    show = False if json or quiet else None
+    with warnings_as_lines():
+        found = check_guard(guard, network, id, sets, batch_size=batch_size, progress=show)
     if out is not None:
         write_check(found, out)
     if json:
