@@ -70,8 +70,11 @@ def prepared(image: PIL.Image.Image, how: dict[str, Any]) -> NDArray[np.float32]
     PIL.ImageOps.exif_transpose(image, in_place=True)
     picture = in_mode(image, "L" if len(how["mean"]) == 1 else "RGB")
     if how["resize"] is not None:
-        short = min(picture.size)
-        size = tuple(int(how["resize"] * side / short) for side in picture.size)
+        if isinstance(how["resize"], int):  # of the shorter side
+            short = min(picture.size)
+            size = tuple(int(how["resize"] * side / short) for side in picture.size)
+        else:  # height and width, exactly
+            size = tuple(reversed(how["resize"]))
         picture = picture if size == picture.size else picture.resize(size, FILTERS[how["interpolation"]])
     if how["crop"] is not None:
         side = how["crop"]

@@ -13,10 +13,12 @@ import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from folders_of_digits import write_digits, write_odd_files
+from oodshape import Watch
 from oodshape.cli import main
 
 MODEL = ("--model", "zoo:digits-convnet")
@@ -89,6 +91,35 @@ def test_fit_warns_in_one_line_each(place: Path) -> None:
     assert "nowhere.png" in lines[0]
     assert "never negative" in lines[1]
     assert json.loads(call("inspect", "warned.safetensors", "--json", cwd=place).stdout)["names"][1] == "one"
+
+
+def test_an_exact_resize_goes_all_the_way(place: Path) -> None:
+    words = ("--resize", "16x16", "--images", "train", "--calibrate", "val", "--method", "gen", "--no-cache")
+    done = call("fit", *MODEL, *words, "--out", "exact.safetensors", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "images: stretched to exactly 16 x 16" in done.stdout
+    assert "stretched to exactly 16 x 16" in call("inspect", "exact.safetensors", cwd=place).stdout
+    score = ("score", "--detector", "exact.safetensors", *MODEL, "--images", "test", "--quiet")
+    same, other = (call(*score, "--resize", size, cwd=place) for size in ("16x16", "16"))
+    assert (same.returncode, other.returncode) == (0, 2), same.stderr
+    assert "resize=(16, 16)" in other.stderr
+
+
+def test_fit_takes_the_name_of_the_head(place: Path) -> None:
+    fit = ("fit", *MODEL, "--images", "train", "--method", "gen", "--no-cache", "--out", "head.safetensors", "--json")
+    found = json.loads(call(*fit, cwd=place).stdout)["head"]
+    assert json.loads(call(*fit, "--head", found["layer"], cwd=place).stdout)["head"] == found
+    wrong = call(*fit, "--head", "nose", cwd=place)
+    assert wrong.returncode == 2
+    assert "head='nose' is not in SmallConvNet. Its nn.Linear layers:\n  'head'" in wrong.stderr
+
+
+def test_help_keeps_square_brackets(place: Path) -> None:
+    shown = {name: " ".join(call(name, "--help", cwd=place).stdout.split()) for name in ("export", "fit", "bench")}
+    assert "pip install 'oodshape[onnx]'" in shown["export"]
+    assert "[default: made-up ones]" in shown["export"].replace(" │ │ ", " ")
+    assert "[default: the class" in shown["fit"].replace(" │ │ ", " ")
+    assert "[default: oodshape-results/NAME]" in shown["bench"].replace(" │ │ ", " ")
 
 
 def test_score_to_every_place(place: Path) -> None:
@@ -185,6 +216,12 @@ def test_check_prints_and_draws(place: Path) -> None:
     assert "<svg" in (place / "check.html").read_text()
     said = json.loads(call(*words, "--json", cwd=place).stdout)
     assert len(said["sets"]) == 6
+    assert done.stderr == ""
+    same = call("check", *GUARD, "--id", "val", "--ood", "letters", cwd=place)
+    assert same.stderr.startswith("warning: ")
+    assert "% of the ID scores are scores of the calibration images" in same.stderr
+    assert "that proves nothing" in same.stdout
+    assert "as promised" not in same.stdout
     assert said["promised"][0] <= said["rejected_id"] <= said["promised"][1]
 
 
@@ -198,6 +235,7 @@ def test_check_prints_and_draws(place: Path) -> None:
         (("fit", *MODEL, "--images", "train", "--alpha", "5", "--out", "g"), "did you mean 0.05?"),
         (("fit", *MODEL, "--images", "train", "--calibrate", "train", "--out", "g"), "are training images too"),
         (("fit", *MODEL, "--images", "train", "--mean", "a", "--out", "g"), "--mean takes numbers"),
+        (("fit", *MODEL, "--images", "train", "--resize", "64x", "--out", "g"), "HEIGHTxWIDTH, got '64x'"),
         (("score", *GUARD, "--images", "nowhere"), "there is no file or folder nowhere"),
         (("score", *GUARD, "--images", "test", "--out", "s.xls"), "must end in .csv, .jsonl or .parquet"),
         (("score", *GUARD, "--images", "test", "--resize", "20"), "was fitted with the preprocessing"),
@@ -206,10 +244,24 @@ def test_check_prints_and_draws(place: Path) -> None:
             "fitted for the network zoo:digits-convnet",
         ),
         (("inspect", "nothing.safetensors"), "there is no file nothing.safetensors"),
+        (("inspect", "not.onnx"), "not.onnx is no file of oodshape, or a damaged one"),
+        (("inspect", "plain.safetensors"), "is no file of oodshape; give the file that `oodshape fit` wrote"),
+        (("score", "--detector", "list.csv", *MODEL, "--images", "test"), "give the file that `oodshape fit` wrote"),
+        (("inspect", "state.safetensors"), "is a watch file of oodshape, not a detector; give the file that"),
+        (("score", *GUARD[:2], "--model", "my.pt", "--images", "test"), "my.pt is a file of weights"),
+        (("fit", "--model", "netofcli:boom", "--images", "train", "--out", "g"), "netofcli:boom failed: NameError"),
         (("check", *GUARD, "--id", "test", "--ood", "nowhere"), "there is no file or folder nowhere"),
     ],
 )
 def test_mistakes_are_one_line(words: tuple[str, ...], message: str, place: Path) -> None:
+    from safetensors.numpy import save_file
+
+    (place / "not.onnx").write_bytes(b"onnx" * 100)
+    (place / "list.csv").write_text("path,score\n")
+    (place / "netofcli.py").write_text("def boom():\n    return later\n")
+    save_file({"weight": np.zeros(3)}, place / "plain.safetensors")
+    Watch.begin(alpha=0.05, n_calibration=99).save(place / "state.safetensors")
+    (place / "__pycache__").mkdir(exist_ok=True)
     before = sorted(place.iterdir())
     done = call(*words, cwd=place)
     assert done.returncode == 2, done.stderr

@@ -16,7 +16,9 @@ from PIL import Image
 
 from folders_of_digits import write_digits, write_odd_files
 from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Preprocessing
+from oodshape.auto import Fusion, Member
 from oodshape.checking import exact_share
+from oodshape.fitting import _warn_if_weak
 from oodshape.guard import NO_GUARANTEE
 from oodshape.inputs import GivenImages, Listing
 from oodshape.inspecting import chosen_lines, facts
@@ -71,6 +73,21 @@ def test_auto_chooses_says_why_and_survives_a_file(digits: Path, tmp_path: Path)
     code = f"from oodshape import Guard; print(Guard.load({str(path)!r}).about.method)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "auto\n"
     assert json.loads(json.dumps(facts(guard)))["chosen"] == facts(guard)["chosen"]
+
+
+def test_a_choice_among_weak_methods_warns() -> None:
+    member = Member.of_detector("msp", *_fitted())
+    for best, warned in ((0.79, True), (0.81, False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            _warn_if_weak(Fusion((member,), (("msp", best), ("energy", 0.6))))
+        assert [f"best AUROC {100 * best:.1f} %" in str(each.message) for each in caught] == [True] * warned
+
+
+def _fitted() -> tuple[Detector, np.ndarray]:
+    train = Features.from_arrays([[1.0, 2.0], [2.0, 1.0]], ([[1.0, 0.0], [0.0, 1.0]], None))
+    detector = METHODS["msp"].fit(train)
+    return detector, detector.score(train)
 
 
 def test_without_calibration_images_nothing_is_promised(digits: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -63,5 +64,7 @@ def test_made_up_images_need_a_size() -> None:
     images = made_up(IMAGENET, 3)
     assert images.shape == (3, 3, 224, 224)
     assert float(images.std()) > 0.5
-    with pytest.raises(InputError, match="own size"):
-        made_up(CIFAR)
+    assert made_up(replace(CIFAR, resize=(64, 48)), 2).shape == (2, 3, 64, 48)
+    for way in (CIFAR, replace(CIFAR, resize=64)):
+        with pytest.raises(InputError, match="own size"):
+            made_up(way)

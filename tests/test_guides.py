@@ -23,6 +23,8 @@ def test_the_guides_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         for language, block in re.findall(r"```(\w*)\n(.*?)```", text, flags=re.DOTALL):
             if language == "python":
                 exec(compile(block, guide, "exec"), names)
+                if file := re.match(r"# (\w+\.py)\n", block):  # a block that is a file of the user's
+                    (tmp_path / file[1]).write_text(block)
             elif block.startswith("oodshape"):
                 for line in block.replace("\\\n", " ").strip().splitlines():
                     done = call(*shlex.split(line)[1:], cwd=tmp_path)
@@ -31,6 +33,6 @@ def test_the_guides_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert set(said) == {"fit", "inspect", "score", "check"}
     assert "auto chose" in said["fit"]
     assert "as promised" in said["check"]
-    for file in ("guard.safetensors", "scores.csv", "gallery.html", "check.html"):
+    for file in ("guard.safetensors", "mine.safetensors", "scores.csv", "gallery.html", "check.html"):
         assert (tmp_path / file).stat().st_size > 1000
     assert "rejected on average" in capsys.readouterr().out

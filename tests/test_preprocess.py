@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,9 @@ from PIL import Image
 from torch import nn
 
 from oodshape.errors import InputError
+from oodshape.inspecting import preprocessing_line
 from oodshape.preprocess import CIFAR, DIGITS, IMAGENET, Preprocessing, stacked
+from oodshape.values import decode, encode
 
 PRESETS = {"IMAGENET": IMAGENET, "CIFAR": CIFAR, "DIGITS": DIGITS}
 
@@ -46,8 +49,11 @@ SIZES = [(640, 480), (333, 500), (300, 300), (256, 256), (224, 224), (257, 390),
 
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "nearest"])
-@pytest.mark.parametrize(("resize", "crop"), [(256, 224), (238, 224), (None, 224), (None, 225), (97, None), (64, 101)])
-def test_equals_torchvision(resize: int | None, crop: int | None, interpolation: Any, torchvision_ops: object) -> None:
+@pytest.mark.parametrize(
+    ("resize", "crop"),
+    [(256, 224), (238, 224), (None, 224), (None, 225), (97, None), (64, 101), ((64, 48), None), ((240, 240), 224)],
+)
+def test_equals_torchvision(resize: Any, crop: int | None, interpolation: Any, torchvision_ops: object) -> None:
     ours = dataclasses.replace(IMAGENET, resize=resize, crop=crop, interpolation=interpolation)
     reference = theirs(ours)
     for size in SIZES:
@@ -72,6 +78,17 @@ def test_arrays_and_pictures_are_the_same() -> None:
             assert torch.equal(preprocessing(image), preprocessing(array))
     assert torch.equal(DIGITS(array[:, :, None]), DIGITS(array))
     assert torch.equal(CIFAR(array[::2, ::-1]), CIFAR(array[::2, ::-1].copy()))  # views too
+
+
+def test_an_exact_resize_is_pillows() -> None:
+    way = dataclasses.replace(CIFAR, resize=(30, 50))
+    stretched = picture(401, 287).resize((50, 30), Image.Resampling.BILINEAR)  # Pillow has the width first
+    np.testing.assert_array_equal(way.pixels(picture(401, 287)), np.asarray(stretched))
+    assert way(picture(10, 90)).shape == (3, 30, 50)
+    sizes = [each.size for each in (way, dataclasses.replace(way, crop=20), IMAGENET, CIFAR)]
+    assert sizes == [(30, 50), (20, 20), (224, 224), None]
+    assert dataclasses.replace(CIFAR, resize=64).size is None
+    assert preprocessing_line(way).startswith("stretched to exactly 30 x 50 (height x width) (bilinear), mean")
 
 
 def test_by_hand() -> None:
@@ -108,6 +125,10 @@ def test_it_is_a_value() -> None:
         "resize=None, crop=None, interpolation='bilinear')"
     )
     assert eval(repr(IMAGENET)) == IMAGENET
+    exact = dataclasses.replace(CIFAR, resize=[64, 48])  # type: ignore[arg-type]
+    assert eval(repr(exact)) == exact
+    assert decode(json.loads(json.dumps(encode(exact, {}))), {}) == exact
+    assert hash(exact) != hash(dataclasses.replace(CIFAR, resize=(48, 64)))
     assert hash(dataclasses.replace(IMAGENET)) == hash(IMAGENET)
     assert dataclasses.replace(IMAGENET, resize=232) != IMAGENET
     assert Preprocessing([0.5], [0.5]) == Preprocessing((0.5,), (0.5,))  # type: ignore[arg-type]
@@ -121,7 +142,13 @@ def test_it_is_a_value() -> None:
         ({"mean": (0.5, 0.5), "std": (1.0, 1.0)}, "got 2 and 2"),
         ({"std": (0.1, 0.0, 0.1)}, "std positive, got .*0.0"),
         ({"mean": (123.675, 116.28, 103.53)}, r"fractions of 255, .* did you mean \(0.485, 0.456, 0.406\)"),
-        ({"resize": 0}, "resize must be a whole number of pixels or None, got 0"),
+        (
+            {"resize": 0},
+            r"resize must be a whole number of pixels \(the shorter side\), a pair \(height, width\) or None, got 0",
+        ),
+        ({"resize": (64, 0)}, r"a pair \(height, width\) or None, got \(64, 0\)"),
+        ({"resize": (64,)}, r"got \(64,\)"),
+        ({"resize": "64x64"}, "got '64x64'"),
         ({"crop": 224.0}, "crop must be a whole number of pixels or None, got 224.0"),
         ({"interpolation": "lanczos"}, "one of bilinear, bicubic, nearest, got 'lanczos'"),
     ],

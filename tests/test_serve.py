@@ -128,7 +128,12 @@ def test_images_are_prepared_as_in_training(serve: ModuleType, channels: int, mo
     from dataclasses import asdict
 
     rng = np.random.default_rng(0)
-    for size, resize, crop in (((50, 37), 20, 16), ((9, 30), 12, 20), ((16, 16), None, None)):
+    for size, resize, crop in (
+        ((50, 37), 20, 16),
+        ((9, 30), 12, 20),
+        ((9, 30), (12, 20), None),
+        ((16, 16), None, None),
+    ):
         picture = PIL.Image.fromarray(rng.integers(256, size=(*size[::-1], 3), dtype=np.uint8)).convert(mode)
         how = Preprocessing((0.4,) * channels, (0.3,) * channels, resize, crop, "bicubic")
         np.testing.assert_allclose(serve.prepared(picture.copy(), asdict(how)), how(picture).numpy(), atol=1e-6)

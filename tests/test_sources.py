@@ -95,6 +95,10 @@ def plain():
     return pair()[0]
 def wrong():
     return 7
+def boom():
+    return nn.Linear(3, later)
+def deep():
+    return nn.Linear(-1, "x")
 """
 
 
@@ -106,6 +110,19 @@ def test_a_function_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert open_model("my_nets_of_this_test:plain").native is None
     with pytest.raises(InputError, match="must return a network, or .*got int"):
         built("my_nets_of_this_test:wrong")
+    message = (
+        r"^my_nets_of_this_test:boom failed: NameError: name 'later' is not defined \(my_nets_of_this_test.py:11\)$"
+    )
+    with pytest.raises(InputError, match=message):
+        open_model("my_nets_of_this_test:boom")
+    with pytest.raises(InputError, match=r"deep failed: \w+Error: .* \(my_nets_of_this_test.py:13\)$") as caught:
+        open_model("my_nets_of_this_test:deep")
+    assert "\n" not in str(caught.value)
+    (tmp_path / "broken_net_of_this_test.py").write_text("x = 1\n\nz = 1 / 0\n")
+    with pytest.raises(
+        InputError, match=r"^broken_net_of_this_test failed: ZeroDivisionError: .*_of_this_test.py:3\)$"
+    ):
+        open_model("broken_net_of_this_test:make")
     with pytest.raises(InputError, match="cannot import 'my_nets_of_this_test:none'"):
         built("my_nets_of_this_test:none")
 
@@ -115,6 +132,8 @@ def test_a_function_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     [
         ("digits-vit", "did you mean zoo:digits-vit"),
         ("resnet", "names no model; a model is timm:NAME"),
+        ("my.pt", r"my.pt is a file of weights: give it with --weights .*--model names the network"),
+        ("runs/my.safetensors", "give it with --weights"),
         ("zoo:nothing", "no network is called 'nothing'"),
         ("zoo:resnet50", "needs weights"),
         ("nowhere.pt2", "cannot read nowhere.pt2"),
@@ -129,8 +148,10 @@ def test_preprocessing_from_flags() -> None:
     native = Preprocessing(mean=(0.5,), std=(0.5,), resize=20, crop=16)
     assert prepared(native) == native
     assert prepared(native, resize=24) == Preprocessing(mean=(0.5,), std=(0.5,), resize=24, crop=16)
+    assert prepared(native, resize=(64, 48)) == Preprocessing(mean=(0.5,), std=(0.5,), resize=(64, 48))
+    assert prepared(native, resize=(64, 48), crop=40).crop == 40
     assert prepared(None, mean=(0.1,), std=(0.2,)) == Preprocessing(mean=(0.1,), std=(0.2,))
-    with pytest.raises(InputError, match="give mean and std"):
+    with pytest.raises(InputError, match=r"Preprocessing\(mean=.*--mean 0.485.*Give mean and std"):
         prepared(None, mean=(0.1,))
 
 

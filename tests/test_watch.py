@@ -167,6 +167,23 @@ def test_following_a_file_that_grows(tmp_path: Path) -> None:
     assert [next(stream), next(stream)] == [0.25, 0.75]
 
 
+def test_without_an_alarm_it_says_agrees_only_where_it_does() -> None:
+    fresh = Watch.begin(alpha=0.05, n_calibration=99)
+    few = fresh.after([0.5, 0.01, 0.9])  # 33 % of three images: within chance
+    assert few.rejection.rate > 0.05
+    assert "the stream agrees with the promise" in str(few)
+    none = fresh.after([0.5, 0.9] * 500)
+    assert "the stream agrees with the promise" in str(none)
+    above = fresh.after(([0.01] + [0.6] * 9) * 200)  # 10 %: above the promise, below what luck explains
+    assert not above.alarm
+    assert above.rejection.interval()[0] > 0.05
+    assert above.rejection.rate < above.rejection.allowed
+    last = str(above).splitlines()[-1]
+    assert last.startswith("no alarm yet: more is rejected than promised, up to 1")
+    assert "an evidence of 400 = 4 / delta" in last
+    assert "agrees" not in str(above)
+
+
 def test_the_command(tmp_path: Path) -> None:
     runner, rng = CliRunner(), np.random.default_rng(6)
     detector = METHODS["energy"].fit(features()).calibrate(features(199, seed=1))

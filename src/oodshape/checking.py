@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from oodshape.sources import Source
 from oodshape.stream import see
 
 LEVEL = 0.95  # of every interval but the promise's
+
+SAME = 0.5  # the share of known scores above which the ID images are the calibration images
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +73,22 @@ class Check:
         assert detector.alpha is not None
         return rejected_count(len(detector.calibration), detector.alpha, len(self.inside.guard.values))
 
+    @property
+    def known(self) -> float:
+        """The share of the ID set's different scores that are scores of the calibration images.
+
+        The same image may differ in its last bits, so scores count as equal when they are far closer than two
+        calibration scores usually are.
+        """
+        scores = self.guard.detector.calibration
+        if scores is None:
+            return 0.0
+        before, now = np.sort(np.asarray(scores, np.float64)), np.unique(self.inside.guard.values).astype(np.float64)
+        low, high = np.quantile(before, [0.25, 0.75])
+        near = np.minimum(1e-5 * np.abs(now), (high - low) / (100 * len(before)))
+        found = np.searchsorted(before, now + near, side="right") > np.searchsorted(before, now - near, side="left")
+        return float(found.mean())
+
     def compared(self, of: SetCheck, *, softmax: bool = False) -> Summary:
         """FPR95, AUROC and the others between the ID set and an OOD set, with bootstrap intervals."""
         sides = (self.inside.softmax, of.softmax) if softmax else (self.inside.guard, of.guard)
@@ -114,7 +133,14 @@ def check_guard(
     sets = {name: Listing.of(given) for name, given in ood.items()} if isinstance(ood, Mapping) else _named(ood)
     inside = _checked(guard, source, Listing.of(id), Listing.of(id).name, batch_size, progress)
     outside = [_checked(guard, source, listing, name, batch_size, progress) for name, listing in sets.items()]
-    return Check(guard, inside, tuple(outside))
+    check = Check(guard, inside, tuple(outside))
+    if check.known > SAME:
+        warnings.warn(
+            f"{100 * check.known:.0f} % of the ID scores are scores of the calibration images: these are the images "
+            "that set the threshold, so the number of rejected ones proves nothing; give other ID images",
+            stacklevel=3,
+        )
+    return check
 
 
 def exact_share(count: int, of: int, level: float = LEVEL) -> Estimate:

@@ -106,7 +106,7 @@ def bench(
         int | None, typer.Option(min=1, help="At most N images of each set, drawn with a fixed seed.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where results and page go [default: oodshape-results/NAME].")
+        Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")
@@ -125,7 +125,7 @@ def bench(
         Positive, typer.Option(help="Which side FPR95 takes as positive: id (the paper) or ood (OpenOOD).")
     ] = Positive.id,
     cache: Annotated[
-        Path | None, typer.Option(help="Where features are kept between runs [default: the user's cache folder].")
+        Path | None, typer.Option(help="Where features are kept between runs \\[default: the user's cache folder].")
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing between runs.")] = False,
     samples: Annotated[
@@ -178,7 +178,7 @@ def report(
         Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The page to write [default: report.html beside the results].")
+        Path | None, typer.Option("--out", "-o", help="The page to write \\[default: report.html beside the results].")
     ] = None,
 ) -> None:
     """Write the page of a benchmark run again, from its results alone.
@@ -224,7 +224,7 @@ def study(
         typer.Option(envvar="OODSHAPE_WEIGHTS", help="The folder that holds weights, NETWORK.safetensors or .pth."),
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Where features are kept between runs [default: the user's cache folder].")
+        Path | None, typer.Option(help="Where features are kept between runs \\[default: the user's cache folder].")
     ] = None,
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.

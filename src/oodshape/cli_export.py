@@ -24,7 +24,7 @@ def export(
     model: ModelOption,
     out: Annotated[Path, typer.Option(help="The file to write, such as guarded.onnx.")],
     weights: WeightsOption = None,
-    images: Annotated[str | None, typer.Option(help=f"Images to compare on [default: made-up ones]: {IMAGES}.")] = None,
+    images: Annotated[str | None, typer.Option(help=f"Compared on these \\[default: made-up ones]: {IMAGES}.")] = None,
     num_classes: ClassesOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print how it compares as JSON and nothing else.")] = False,
     quiet: QuietOption = False,
@@ -32,7 +32,7 @@ def export(
     """Write network and guard as one ONNX file: images -> logits, score, accepted.
 
     The threshold is an input with a default. Before the file is written the graph runs in onnxruntime and is compared
-    with torch; if they disagree, no file is written. Needs the extra: pip install 'oodshape[onnx]'.
+    with torch; if they disagree, no file is written. Needs the extra: pip install 'oodshape\\[onnx]'.
     """
     from oodshape.guard import Guard
 

@@ -42,10 +42,13 @@ def fit(
         bool, typer.Option("--exportable", help="Only methods that can go into an ONNX graph.")
     ] = False,
     classes: Annotated[
-        Path | None, typer.Option(help="Class names, one a line [default: the class folders' names, if they fit].")
+        Path | None, typer.Option(help="Class names, one a line \\[default: the class folders' names, if they fit].")
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option(metavar="LAYER", help="The linear layer that gives the logits, where it is not found.")
     ] = None,
     num_classes: ClassesOption = None,
-    resize: ResizeOption = None,
+    resize: ResizeOption = "",
     crop: CropOption = None,
     mean: MeanOption = "",
     std: StdOption = "",
@@ -56,7 +59,7 @@ def fit(
     ] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="At most N images of each set, fixed seed.")] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Where features are kept between runs [default: the user's cache folder].")
+        Path | None, typer.Option(help="Where features are kept between runs \\[default: the user's cache folder].")
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing between runs.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON and nothing else.")] = False,
@@ -73,7 +76,7 @@ def fit(
 
     check_folder(out)
     with warnings_as_lines():
-        network = open_model(model, weights=weights, num_classes=num_classes)
+        network = open_model(model, weights=weights, head=head, num_classes=num_classes)
         guard = fit_guard(
             network,
             images,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -42,7 +43,14 @@ WeightsOption = Annotated[
 ]
 DetectorOption = Annotated[Path, typer.Option(help="The file that fit wrote.")]
 ClassesOption = Annotated[int | None, typer.Option("--num-classes", min=1, help="Where the weights do not tell it.")]
-ResizeOption = Annotated[int | None, typer.Option(min=1, help="The shorter side, instead of the model's own.")]
+ResizeOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SIZE",
+        help="Instead of the model's own: 256 (the shorter side), or 64x64 (exactly, HEIGHTxWIDTH; then there is no "
+        "crop but --crop).",
+    ),
+]
 CropOption = Annotated[int | None, typer.Option(min=1, help="The side of the centre crop.")]
 MeanOption = Annotated[str, typer.Option(help="One number per channel, fractions of 255: 0.485,0.456,0.406.")]
 StdOption = Annotated[str, typer.Option(help="One number per channel, fractions of 255.")]
@@ -57,18 +65,27 @@ def source(guard: Guard, model: str, weights: Path | None, num_classes: int | No
     return guard.opened(model, weights=weights, num_classes=num_classes, preprocessing=said)
 
 
-def flags(
-    resize: int | None, crop: int | None, mean: str, std: str, interpolation: Interpolation | None
-) -> dict[str, Any]:
+def flags(resize: str, crop: int | None, mean: str, std: str, interpolation: Interpolation | None) -> dict[str, Any]:
     """The parts of a preprocessing that were given, by name."""
     given = {
-        "resize": resize,
+        "resize": _size("--resize", resize),
         "crop": crop,
         "mean": _numbers("--mean", mean),
         "std": _numbers("--std", std),
         "interpolation": None if interpolation is None else interpolation.value,
     }
     return {name: value for name, value in given.items() if value}
+
+
+def _size(flag: str, text: str) -> int | tuple[int, int] | None:
+    """256 -> 256, 64x48 -> (64, 48), nothing -> None."""
+    if not text:
+        return None
+    found = re.fullmatch(r"([1-9][0-9]*)(?:[x*]([1-9][0-9]*))?", text.replace(" ", "").lower())
+    if found is None:
+        raise InputError(f"{flag} takes a number of pixels (the shorter side) or HEIGHTxWIDTH, got {text!r}")
+    height, width = found.groups()
+    return int(height) if width is None else (int(height), int(width))
 
 
 def _numbers(flag: str, text: str) -> tuple[float, ...]:

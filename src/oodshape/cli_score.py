@@ -26,6 +26,7 @@ from oodshape.cli_options import (
     check_folder,
     flags,
     source,
+    warnings_as_lines,
 )
 
 
@@ -35,11 +36,11 @@ def score(
     images: Annotated[str, typer.Option(help=f"The images to score: {IMAGES}.")],
     weights: WeightsOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="scores.csv, .jsonl or .parquet [default: CSV on standard output].")
+        Path | None, typer.Option(help="scores.csv, .jsonl or .parquet \\[default: CSV on standard output].")
     ] = None,
     gallery: Annotated[Path | None, typer.Option(help="A page with the most and the least trusted images.")] = None,
     num_classes: ClassesOption = None,
-    resize: ResizeOption = None,
+    resize: ResizeOption = "",
     crop: CropOption = None,
     mean: MeanOption = "",
     std: StdOption = "",
@@ -126,7 +127,9 @@ def check(
     network = source(guard, model, weights, num_classes, {})
     names = [Listing.of(each).name for each in ood]
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
-    found = check_guard(guard, network, id, sets, batch_size=batch_size, progress=False if json or quiet else None)
+    show = False if json or quiet else None
+    with warnings_as_lines():
+        found = check_guard(guard, network, id, sets, batch_size=batch_size, progress=show)
     if out is not None:
         write_check(found, out)
     if json:

@@ -17,6 +17,11 @@ import oodshape
 from oodshape.errors import InputError
 
 VERSION = 1
+WAY_OUT = {
+    "detector": "give the file that `oodshape fit` wrote (or Guard.save, Detector.save)",
+    "watch": "give the file that `oodshape watch --state` wrote (or Watch.save)",
+    "statistics": "give the file that FeatureStats.save wrote",
+}  # by the kind of file
 Tensors = dict[str, NDArray[Any]]
 
 
@@ -63,9 +68,11 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
             header = json.loads((file.metadata() or {}).get("oodshape", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} cannot be read as a safetensors file: {error}") from None
-    if header.get("kind") != kind:
-        raise InputError(f"{path} holds no oodshape {kind} (kind: {header.get('kind', 'none')})")
+        raise InputError(f"{path} is no file of oodshape, or a damaged one ({error}); {WAY_OUT[kind]}") from None
+    if "kind" not in header:
+        raise InputError(f"{path} is no file of oodshape; {WAY_OUT[kind]}")
+    if header["kind"] != kind:
+        raise InputError(f"{path} is a {header['kind']} file of oodshape, not a {kind}; {WAY_OUT[kind]}")
     if header["format"] > VERSION:
         raise InputError(f"{path} has format {header['format']}, this oodshape reads up to {VERSION}; upgrade oodshape")
     return header, tensors

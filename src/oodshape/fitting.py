@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import oodshape
-from oodshape.auto import Auto
+from oodshape.auto import Auto, Fusion
 from oodshape.conformal import check_enough, images_needed
 from oodshape.datasets.base import ImageSet, Subset, limited
 from oodshape.detector import Method
@@ -28,6 +28,7 @@ from oodshape.stats import FeatureStats
 
 HELD_OUT = 0.2  # the share of the training images that sets the threshold where there are no others
 NEGATIVE = 0.01  # the share of negative values from which features count as signed
+WEAK = 0.8  # the AUROC against the panel below which no choice is a good one
 SHOWN = 3  # unreadable files named in a warning
 
 
@@ -70,6 +71,7 @@ def fit_guard(
     if recipe.wants_panel:
         panel = panel_features(source.classifier, train.images, preprocessing, cache=cache, progress=progress)
     detector = recipe.fit(train.features, panel=panel).calibrate(held_out.features, alpha, per_class=per_class)
+    _warn_if_weak(detector.scorer)
     baseline = METHODS["msp"].fit(train.features).calibrate(held_out.features, alpha)
     about = About(
         preprocessing=preprocessing,
@@ -159,6 +161,16 @@ def _warn_if_unsuitable(name: str | Method, method: Method, stats: FeatureStats)
             f"{name if isinstance(name, str) else 'this method'} is made for features that are never negative (after "
             f"a ReLU), but more than {100 * NEGATIVE:g} % of this network's are: it may do worse than a threshold on "
             "the softmax; prefer auto, gen or optfs-e, and compare with oodshape check",
+            stacklevel=4,
+        )
+
+
+def _warn_if_weak(scorer: object) -> None:
+    """A warning where even the best candidate hardly tells ID images from the panel."""
+    if isinstance(scorer, Fusion) and scorer.ranking and scorer.ranking[0][1] < WEAK:
+        warnings.warn(
+            f"no method tells these images well from scrambled ones (best AUROC {100 * scorer.ranking[0][1]:.1f} %); "
+            "the guard may let much through: run `oodshape check` with strange images",
             stacklevel=4,
         )
 

@@ -51,11 +51,11 @@ def made_up(preprocessing: Preprocessing, count: int = 16) -> Tensor:
     >>> made_up(IMAGENET, 2).shape
     torch.Size([2, 3, 224, 224])
     """
-    side = preprocessing.crop
-    if side is None:
+    size = preprocessing.size
+    if size is None:
         raise InputError("the preprocessing leaves images in their own size; give --images to compare on")
     chance = torch.Generator().manual_seed(0)
     coarse = torch.rand(count, preprocessing.channels, 8, 8, generator=chance)
-    smooth = torch.nn.functional.interpolate(coarse, (side, side), mode="bilinear")
+    smooth = torch.nn.functional.interpolate(coarse, size, mode="bilinear")
     pixels = (255 * smooth).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous()
     return preprocessing.normalize(pixels.numpy())

@@ -93,7 +93,11 @@ def preprocessing_line(way: Preprocessing) -> str:
     """How an image is prepared, in words."""
     steps = []
     if way.resize is not None:
-        steps.append(f"shorter side to {way.resize} ({way.interpolation})")
+        if isinstance(way.resize, tuple):
+            what = f"stretched to exactly {way.resize[0]} x {way.resize[1]} (height x width)"
+        else:
+            what = f"shorter side to {way.resize}"
+        steps.append(f"{what} ({way.interpolation})")
     if way.crop is not None:
         steps.append(f"centre {way.crop} x {way.crop}")
     return ", ".join([*steps, f"mean {_numbers(way.mean)}, std {_numbers(way.std)}"])

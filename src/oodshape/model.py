@@ -108,7 +108,10 @@ class Classifier:
         return images
 
 
-_WAY_OUT = 'name the right layer with head="...", or wrap the network so that it returns that layer\'s output'
+_WAY_OUT = (
+    'name the right layer with head="..." (`oodshape fit --head ...`), or wrap the network so that it returns that '
+    "layer's output"
+)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from oodshape.errors import InputError
 from oodshape.values import Value
 
 Interpolation = Literal["bilinear", "bicubic", "nearest"]
+Resize = int | tuple[int, int]  # the shorter side, or (height, width)
 FILTERS = {
     "bilinear": PIL.Image.Resampling.BILINEAR,
     "bicubic": PIL.Image.Resampling.BICUBIC,
@@ -27,12 +28,17 @@ FILTERS = {
 }
 
 
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and value >= 1
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Preprocessing(Value):
-    """Resize the shorter side, crop the centre, scale to 0..1, then (x - mean) / std: the same as torchvision.
+    """Resize, crop the centre, scale to 0..1, then (x - mean) / std: the same as torchvision.
 
-    One mean and one std per channel, as fractions of 255; one channel means gray. Without a resize or a crop
-    the images keep their size.
+    One mean and one std per channel, as fractions of 255; one channel means gray. `resize=256` makes the shorter
+    side 256, `resize=(64, 48)` makes every image exactly 64 high and 48 wide. Without a resize or a crop the images
+    keep their size.
 
     >>> Preprocessing(mean=(0.5,), std=(0.25,))(np.full((16, 16), 255, np.uint8))[0, 0, :3]
     tensor([2., 2., 2.])
@@ -40,7 +46,7 @@ class Preprocessing(Value):
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    resize: int | None = None
+    resize: Resize | None = None
     crop: int | None = None
     interpolation: Interpolation = "bilinear"
 
@@ -55,9 +61,16 @@ class Preprocessing(Value):
         if max(self.mean) > 1.5:
             fractions = tuple(round(value / 255, 4) for value in self.mean)
             raise InputError(f"mean is in fractions of 255, got {self.mean}; did you mean {fractions}?")
-        for name, size in (("resize", self.resize), ("crop", self.crop)):
-            if size is not None and (not isinstance(size, int) or size < 1):
-                raise InputError(f"{name} must be a whole number of pixels or None, got {size!r}")
+        if isinstance(self.resize, list):
+            object.__setattr__(self, "resize", tuple(self.resize))
+        pair = isinstance(self.resize, tuple) and len(self.resize) == 2 and all(map(_is_size, self.resize))
+        if not (self.resize is None or pair or _is_size(self.resize)):
+            raise InputError(
+                "resize must be a whole number of pixels (the shorter side), a pair (height, width) or None, "
+                f"got {self.resize!r}"
+            )
+        if not (self.crop is None or _is_size(self.crop)):
+            raise InputError(f"crop must be a whole number of pixels or None, got {self.crop!r}")
         if self.interpolation not in FILTERS:
             raise InputError(f"interpolation must be one of {', '.join(FILTERS)}, got {self.interpolation!r}")
 
@@ -65,6 +78,13 @@ class Preprocessing(Value):
     def channels(self) -> int:
         """1 for gray, 3 for colour."""
         return len(self.mean)
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """(height, width) of every prepared image; None where it depends on the image."""
+        if self.crop is not None:
+            return self.crop, self.crop
+        return self.resize if isinstance(self.resize, tuple) else None
 
     def __call__(self, image: Image) -> Tensor:
         """An image (PIL, or uint8 [H, W] or [H, W, 3]) -> float32 [C, H, W]."""
@@ -143,12 +163,15 @@ def picture(image: Image) -> PIL.Image.Image:
     return PIL.Image.fromarray(array)
 
 
-def _resized(picture: PIL.Image.Image, size: int, how: PIL.Image.Resampling) -> PIL.Image.Image:
-    """The shorter side becomes `size`, the longer one its share, rounded down as torchvision does."""
-    width, height = picture.size
-    short = min(width, height)
-    # int(size * long / short), with the product first: the other order rounds elsewhere
-    target = int(size * width / short), int(size * height / short)
+def _resized(picture: PIL.Image.Image, size: Resize, how: PIL.Image.Resampling) -> PIL.Image.Image:
+    """The shorter side becomes `size`, the longer one its share, rounded down as torchvision does; or both as given."""
+    if isinstance(size, tuple):
+        target = size[1], size[0]
+    else:
+        width, height = picture.size
+        short = min(width, height)
+        # int(size * long / short), with the product first: the other order rounds elsewhere
+        target = int(size * width / short), int(size * height / short)
     return picture if target == picture.size else picture.resize(target, how)
 
 

@@ -202,7 +202,7 @@ def csv_cells(row: Scored) -> list[str]:
     label = "" if row.label is None else str(row.label)
     if row.score is None:
         return [row.path, label, "", "", "", row.error]
-    return [row.path, label, f"{row.score:.9g}", str(row.p_value), str(row.accepted).lower(), row.error]
+    return [row.path, label, f"{row.score:.9g}", f"{row.p_value:.6g}", str(row.accepted).lower(), row.error]
 
 
 def as_dict(row: Scored) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
+from types import CodeType
 from typing import Any
 
 from torch import nn
@@ -18,13 +20,15 @@ from oodshape import zoo
 from oodshape.archives import load_archive
 from oodshape.errors import InputError
 from oodshape.model import Classifier
-from oodshape.preprocess import Interpolation, Preprocessing
+from oodshape.preprocess import Interpolation, Preprocessing, Resize
 from oodshape.zoo.loading import classes_in, load_weights
 
 FORMS = (
     "timm:NAME, torchvision:NAME, zoo:NAME, package.module:function (returns a network, or (network, Preprocessing)), "
     "or a torch.export archive FILE.pt2"
 )
+
+WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")  # how files of weights end
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,19 +71,25 @@ def prepared(
     *,
     mean: tuple[float, ...] = (),
     std: tuple[float, ...] = (),
-    resize: int | None = None,
+    resize: Resize | None = None,
     crop: int | None = None,
     interpolation: Interpolation | None = None,
 ) -> Preprocessing:
-    """A model's own preprocessing with what a user says instead; without one, mean and std are needed."""
+    """A model's own preprocessing with what a user says instead; without one, mean and std are needed.
+
+    An exact resize leaves nothing to crop, so it takes the place of the model's own crop too.
+    """
     said: dict[str, Any] = {"mean": mean, "std": std, "resize": resize, "crop": crop, "interpolation": interpolation}
     said = {name: value for name, value in said.items() if value}
     if native is None and not (mean and std):
         raise InputError(
-            "the model does not say how its images are prepared: give mean and std (fractions of 255, one per "
-            "channel), and resize and crop where there are any (--mean 0.485,0.456,0.406 --std ... --resize 256 "
-            "--crop 224), or return (network, Preprocessing) from the function"
+            "the model does not say how its images are prepared: say how they were in training. In Python: "
+            "preprocessing=Preprocessing(mean=..., std=..., resize=..., crop=...); on the command line: "
+            "--mean 0.485,0.456,0.406 --std ... --resize 256 --crop 224; or return (network, Preprocessing) from the "
+            "function. Give mean and std as fractions of 255, one per channel; resize and crop where there are any"
         )
+    if native is not None and isinstance(resize, tuple):
+        native = replace(native, crop=None)
     return Preprocessing(**said) if native is None else replace(native, **said)
 
 
@@ -94,11 +104,24 @@ def built(spec: str) -> tuple[nn.Module, Preprocessing | None]:
             make = getattr(import_module(module), function)
         except (ImportError, AttributeError, ValueError) as error:
             raise InputError(f"cannot import {spec!r}: {error}; a model is {FORMS}") from None
-        made = make()
+        except Exception as error:  # the user's own code, while it is imported
+            raise InputError(f"{module} failed: {_failure(error)}") from error
+        try:
+            made = make()
+        except Exception as error:
+            raise InputError(f"{spec} failed: {_failure(error, getattr(make, '__code__', None))}") from error
     net, preprocessing = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(net, nn.Module) or not (preprocessing is None or isinstance(preprocessing, Preprocessing)):
         raise InputError(f"{spec}() must return a network, or (network, Preprocessing), got {type(made).__name__}")
     return net, preprocessing
+
+
+def _failure(error: Exception, code: CodeType | None = None) -> str:
+    """What went wrong in a user's code, and where: in the function's own file, or else as deep as it goes."""
+    frames = [each for each in extract_tb(error.__traceback__)[1:] if not each.filename.startswith("<frozen ")]
+    own = [each for each in frames if code is not None and each.filename == code.co_filename]
+    place = "".join(f" ({Path(each.filename).name}:{each.lineno})" for each in (own or frames)[-1:])
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
 
 
 def _opened(spec: str, weights: Path | None, head: str | None, num_classes: int | None) -> Source:
@@ -118,6 +141,11 @@ def _opened(spec: str, weights: Path | None, head: str | None, num_classes: int 
         if weights is not None:
             load_weights(net, weights)
     else:
+        if Path(spec).suffix.lower() in WEIGHTS:
+            raise InputError(
+                f"{spec} is a file of weights: give it with --weights (weights=...); --model names the network that "
+                f"they belong to: {FORMS}"
+            )
         hint = f"did you mean zoo:{spec}?" if spec in zoo.MODELS else f"a model is {FORMS}"
         raise InputError(f"{spec!r} names no model; {hint}")
     return Source(Classifier(net, head), native, names, spec, "" if weights is None else str(weights))

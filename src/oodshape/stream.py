@@ -97,7 +97,7 @@ def _seen(guard: Guard, source: Source, pairs: Pairs, pixels: list[Pixels | str]
     sizes: dict[tuple[int, ...], list[int]] = {}
     for row, each in enumerate(pixels):
         if not isinstance(each, str):
-            sizes.setdefault(each.shape, []).append(row)  # a preprocessing without a crop leaves several sizes
+            sizes.setdefault(each.shape, []).append(row)  # a preprocessing may leave several sizes
     parts: list[Part] = []
     for rows in sizes.values():
         parts += _decided(guard, source, rows, pixels, baseline, errors)
@@ -132,7 +132,7 @@ def _decided(
     except InputError as error:  # such as logits that are not finite
         reason = str(error)
     except RuntimeError as error:
-        if guard.about.preprocessing.crop is not None:
+        if guard.about.preprocessing.size is not None:
             raise  # no fault of the image: all have one size
         reason = f"the network does not take its size: {error}"
     if len(rows) == 1:

@@ -214,7 +214,7 @@ class Watch(Value):
 
     def _advice(self) -> list[str]:
         if not self.alarm:
-            return ["the stream agrees with the promise"]
+            return [self._calm()]
         first = self.rejection if self.rejection.alarm is not None else self.middle
         since = "" if first.since is None else f"; it began near image {first.since}"
         return [
@@ -222,6 +222,22 @@ class Watch(Value):
             "look at the rejected images since then. Where they are none of the network's business, the guard does its "
             "work: find where they come from. Where the network should know them, refit: calibrate on recent images.",
         ]
+
+    def _calm(self) -> str:
+        """Without an alarm: whether the rate agrees with the promise, and if not, what the alarm waits for."""
+        test = self.rejection
+        if test.interval()[0] <= self.alpha:
+            return "the stream agrees with the promise"
+        luck = (
+            f"up to {test.allowed:.2%} may be the luck of the calibration"
+            if test.rate <= test.allowed
+            else f"even more than the {test.allowed:.2%} that luck explains, on too few images yet"
+        )
+        return (
+            f"no alarm yet: more is rejected than promised, {luck}; the alarm comes at an evidence of "
+            f"{1 / test.delta:.0f} = 4 / delta, since two tests and the luck of each one's calibration share "
+            f"delta = {self.delta:g}"
+        )
 
 
 def begun(detector: str | Path | None, alpha: float | None, n_calibration: int | None, delta: float) -> Watch:

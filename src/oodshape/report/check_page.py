@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.checking import Check, SetCheck
+from oodshape.checking import SAME, Check, SetCheck
 from oodshape.metrics import Estimate
 from oodshape.report.plain_page import ID_COLOR, OOD_COLOR, html_table, write_page
 
@@ -41,6 +41,8 @@ def verdict(check: Check) -> str:
     said = f"{check.rejected:,} of {images:,} ID images are rejected; {100 * alpha:g} % were asked for"
     if check.promised is None:
         return f"{said} ({check.guard.promise})" if not check.guard.about.held_out else f"{said}, per class"
+    if check.known > SAME:
+        return f"{said}; that proves nothing: these are the images that set the threshold"
     low, high = check.promised
     holds = low <= check.rejected <= high
     end = "as promised" if holds else "not as promised: these images are unlike those it was calibrated on"
