@@ -247,7 +247,7 @@ def test_check_prints_and_draws(place: Path) -> None:
         (("inspect", "not.onnx"), "not.onnx is no file of oodshape, or a damaged one"),
         (("inspect", "plain.safetensors"), "is no file of oodshape; give the file that `oodshape fit` wrote"),
         (("score", "--detector", "list.csv", *MODEL, "--images", "test"), "give the file that `oodshape fit` wrote"),
-        (("inspect", "state.safetensors"), "is a watch file of oodshape, not a detector; give the file that"),
+        (("inspect", "state.safetensors"), "is a file of oodshape, but holds watch, not detector; give the file that"),
         (("score", *GUARD[:2], "--model", "my.pt", "--images", "test"), "my.pt is a file of weights"),
         (("fit", "--model", "netofcli:boom", "--images", "train", "--out", "g"), "netofcli:boom failed: NameError"),
         (("check", *GUARD, "--id", "test", "--ood", "nowhere"), "there is no file or folder nowhere"),

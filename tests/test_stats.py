@@ -152,7 +152,7 @@ def test_detector_file_is_no_statistics(tmp_path) -> None:
     from oodshape import METHODS
 
     METHODS["energy"].fit(features()).save(tmp_path / "d.safetensors")
-    with pytest.raises(InputError, match="no oodshape statistics"):
+    with pytest.raises(InputError, match="holds detector, not statistics; give the file that FeatureStats.save wrote"):
         FeatureStats.load(tmp_path / "d.safetensors")
 
 

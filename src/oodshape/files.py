@@ -72,7 +72,7 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
     if "kind" not in header:
         raise InputError(f"{path} is no file of oodshape; {WAY_OUT[kind]}")
     if header["kind"] != kind:
-        raise InputError(f"{path} is a {header['kind']} file of oodshape, not a {kind}; {WAY_OUT[kind]}")
+        raise InputError(f"{path} is a file of oodshape, but holds {header['kind']}, not {kind}; {WAY_OUT[kind]}")
     if header["format"] > VERSION:
         raise InputError(f"{path} has format {header['format']}, this oodshape reads up to {VERSION}; upgrade oodshape")
     return header, tensors
