@@ -281,6 +281,31 @@ def test_a_guarded_network_with_other_logits_is_not_exported(
     assert list(tmp_path.iterdir()) == []
 
 
+class CountsImages(nn.Module):
+    """A network whose forward takes the number of images for a constant."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.net(images.reshape(len(images), *images.shape[1:]))
+
+
+def test_any_number_of_images_or_no_file(
+    net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path
+) -> None:
+    with pytest.raises(InputError, match=r"fixes the number of images, here 2; write x.shape\[0\]"):
+        export_onnx(CountsImages(net), detectors["energy"], tmp_path / "fixed.onnx", images)
+    assert not (tmp_path / "fixed.onnx").exists()
+    other = build("digits-vit")
+    outputs = Classifier(other)(images)
+    known = Features.from_arrays(outputs.features.numpy(), outputs.head)
+    report = export_onnx(other, METHODS["energy"].fit(known).calibrate(known), tmp_path / "vit.onnx", images)
+    assert (report.images, report.logits < 1e-4) == (64, True)
+    assert len(session(tmp_path / "vit.onnx").run(["score"], {"images": images[:3].numpy()})[0]) == 3
+
+
 def test_refusals_name_the_way_out(
     net: nn.Module, train: Features, detectors: dict[str, Detector], images: Tensor, tmp_path, monkeypatch
 ) -> None:

@@ -82,6 +82,12 @@ def export_onnx(
     guarded = wrap(net, detector, limits, head)
     _check(net.net if isinstance(net, Classifier) else net, guarded, images[:2])
     model = _traced(guarded, images, opset)
+    (batch, *_) = next(value for value in model.graph.input if value.name == "images").type.tensor_type.shape.dim
+    if batch.dim_value:
+        raise InputError(
+            f"{path} was not written: the network's forward fixes the number of images, here {batch.dim_value}; "
+            "write x.shape[0] where it has len(x) or a number"
+        )
     names = None if classes is None else list(map(str, classes))
     if names is not None and len(names) != guarded.tap.out_features:
         raise InputError(f"{len(names)} class names were given, the network has {guarded.tap.out_features} classes")

@@ -66,7 +66,7 @@ class SmallViT(SmallNet):
     def features(self, images: Tensor) -> Tensor:
         """[N, 1, 16, 16] images -> [N, width] features of both signs."""
         tokens: Tensor = self.patches(images).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.class_token.expand(len(tokens), -1, -1), tokens], 1) + self.positions
+        tokens = torch.cat([self.class_token.expand(tokens.shape[0], -1, -1), tokens], 1) + self.positions
         for block in self.blocks:
             for part in block:  # type: ignore[attr-defined]
                 tokens = tokens + part(tokens)
