@@ -269,7 +269,8 @@ def test_a_method_shows_its_figures(opened: Opened) -> None:
     assert sum(label.startswith("Histogram of optfs-e scores") for label in labels) == 6
     assert sum(label.startswith("ROC curves on") for label in labels) == 6
     detail.locator("summary", has_text="ViT").click()
-    opened.page.wait_for_function("document.querySelectorAll('#detail figure').length === 14")
+    opened.page.locator("#detail figure").nth(13).wait_for()  # not wait_for_function: the page forbids eval
+    assert opened.page.locator("#detail figure").count() == 14
     assert opened.page.locator("#scatter circle").count() == len(METHODS)
 
 
