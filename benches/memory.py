@@ -19,7 +19,7 @@ import torch
 
 from common import THREADS, WIDTH, made
 from oodshape import METHODS, Features, Head, Method
-from oodshape.methods import NEWER
+from oodshape.methods.table import NEWER
 
 ROWS, LIMIT = 200_000, 300
 

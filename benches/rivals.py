@@ -13,9 +13,9 @@ import torch
 from common import THREADS, made, timed
 from memory import Peak
 from oodshape import METHODS, Method
-from oodshape.ash import AshB, AshP, AshS
-from oodshape.heads import Dice
-from oodshape.shaping import ReAct
+from oodshape.methods.heads import Dice
+from oodshape.methods.shapes.ash import AshB, AshP, AshS
+from oodshape.methods.shapes.clipping import ReAct
 
 ROWS, DICE_ROWS = 4096, 64  # pytorch-ood's DICE builds rows x classes x features: 0.5 GB for 64 rows
 

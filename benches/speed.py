@@ -16,7 +16,7 @@ import torch
 
 from common import THREADS, WIDTH, made, timed
 from oodshape import METHODS, Features, FeatureStats
-from oodshape.optfs import PiecewiseConstant
+from oodshape.methods.shapes.optfs import PiecewiseConstant
 
 
 def mask_fit(z: np.ndarray, classes: np.ndarray, weight: np.ndarray, edges: np.ndarray) -> np.ndarray:

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from oodshape import METHODS, Features
-from oodshape.outputs import Head
-from oodshape.zoo import build
+from oodshape.networks.head import Head
+from oodshape.networks.zoo import build
 
 BATCH, ROUNDS = 32, 15
 NAMES = ("optfs-v", "optfs-e", "ash-s")

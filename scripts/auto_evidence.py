@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape import METHODS, auroc, fpr_at_tpr
-from oodshape.analysis.networks import Network, folders_in, from_benchmark, from_folder
-from oodshape.auto import CANDIDATES, Auto, Member, split
-from oodshape.benchmark import Benchmark
-from oodshape.detector import fit_all
-from oodshape.methods import NEWER
-from oodshape.run import Options
+from oodshape.benchmark.run import Options
+from oodshape.benchmark.spec import Benchmark
+from oodshape.methods.auto import CANDIDATES, Auto, Member, split
+from oodshape.methods.detector import fit_all
+from oodshape.methods.table import NEWER
+from oodshape.studies.network import Network, folders_in, from_benchmark, from_folder
 
 SINGLE = [name for name, method in METHODS.items() if not method.wants_panel]
 PAPER = [name for name in SINGLE if name not in NEWER]

@@ -25,16 +25,16 @@ from train_digits import train as train_small
 from train_mixer_nano import augmented, normalized, tensors
 
 from oodshape import Classifier, Features, ImageFolder
-from oodshape.datasets.base import ArraySet, ImageSet, limited
-from oodshape.datasets.cifar import cifar
-from oodshape.digits import _scanned_digits, digits_sets
-from oodshape.panel import panel_features
-from oodshape.preprocess import CIFAR, DIGITS, Preprocessing
-from oodshape.zoo import model_entry
-from oodshape.zoo.efficientnet_lite import STAGES, EfficientNetLite0
-from oodshape.zoo.loading import load_weights
-from oodshape.zoo.mixer_nano import MixerNano
-from oodshape.zoo.small import SMALL_NETS
+from oodshape.features.panel import panel_features
+from oodshape.images.digits import _scanned_digits, digits_sets
+from oodshape.images.image_set import ArraySet, ImageSet, limited
+from oodshape.images.preprocessing import CIFAR, DIGITS, Preprocessing
+from oodshape.images.readers.cifar import cifar
+from oodshape.networks.weights import load_weights
+from oodshape.networks.zoo import model_entry
+from oodshape.networks.zoo.digits_nets import SMALL_NETS
+from oodshape.networks.zoo.efficientnet_lite import STAGES, EfficientNetLite0
+from oodshape.networks.zoo.mixer_nano import MixerNano
 
 EPOCHS = {"resnet": 17, "plain": 10}
 LITE = {1: (1.0, 1.1), 2: (1.1, 1.2)}  # width, depth

@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from oodshape.results import Results
+from oodshape.benchmark.results import Results
 
 LIMIT = 0.3  # points of AUROC
 

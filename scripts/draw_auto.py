@@ -13,13 +13,14 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from oodshape.report.figures import TEXT
 
-from oodshape import Scrambled, analysis
-from oodshape.analysis.networks import from_benchmark
-from oodshape.benchmark import Benchmark
-from oodshape.digits import digits_sets
-from oodshape.files import replacing
-from oodshape.report.drawing import line_style, look, marker
-from oodshape.run import Options
+from oodshape import Scrambled
+from oodshape import studies as analysis
+from oodshape.benchmark.run import Options
+from oodshape.benchmark.spec import Benchmark
+from oodshape.core.files import replacing
+from oodshape.images.digits import digits_sets
+from oodshape.studies.drawing import line_style, look, marker
+from oodshape.studies.network import from_benchmark
 
 DIGITS = (0, 4, 6)  # the first image of each
 NAMED = 92  # methods below it on the panel are named: the others lie too close together

@@ -14,14 +14,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from oodshape.analysis.compare import every_method
-from oodshape.analysis.networks import Network, folders_in, from_benchmark, from_folder
-from oodshape.benchmark import Benchmark
-from oodshape.detector import fit_all
-from oodshape.files import replacing
-from oodshape.methods import METHODS
-from oodshape.run import Options
-from oodshape.shaping import Identity
+from oodshape.benchmark.run import Options
+from oodshape.benchmark.spec import Benchmark
+from oodshape.core.files import replacing
+from oodshape.methods.detector import fit_all
+from oodshape.methods.shapes.clipping import Identity
+from oodshape.methods.table import METHODS
+from oodshape.studies.comparison import every_method
+from oodshape.studies.network import Network, folders_in, from_benchmark, from_folder
 
 sys.path.insert(0, str(Path(__file__).parent / "docs"))
 

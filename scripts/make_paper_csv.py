@@ -1,4 +1,4 @@
-"""src/oodshape/data/paper.csv: the figures of the paper's main tables, from one CSV file per table.
+"""src/oodshape/report/paper.csv: the figures of the paper's main tables, from one CSV file per table.
 
     python scripts/make_paper_csv.py TABLES
 
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-TARGET = Path(__file__).parents[1] / "src/oodshape/data/paper.csv"
+TARGET = Path(__file__).parents[1] / "src/oodshape/report/paper.csv"
 COLUMNS = ("table", "id_set", "model", "ood", "method", "fpr95", "auroc")
 METHODS = {"Ours (V)": "optfs-v", "Ours (E)": "optfs-e"}
 METHODS |= {name: name.lower() for name in ("MSP", "MLS", "Energy", "ODIN", "DICE", "ReAct", "BFAct", "VRA-P")}

@@ -18,12 +18,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
-from oodshape.datasets.base import ArraySet
-from oodshape.digits import digits_sets
-from oodshape.preprocess import DIGITS
-from oodshape.zoo.small import SMALL_NETS, SmallNet, small_net
+from oodshape.images.digits import digits_sets
+from oodshape.images.image_set import ArraySet
+from oodshape.images.preprocessing import DIGITS
+from oodshape.networks.zoo.digits_nets import SMALL_NETS, SmallNet, small_net
 
-WEIGHTS = Path(__file__).parents[1] / "src" / "oodshape" / "zoo" / "weights"
+WEIGHTS = Path(__file__).parents[1] / "src" / "oodshape" / "networks" / "zoo" / "weights"
 EPOCHS = 150
 BATCH = 64
 LEARNING_RATE = 2e-3

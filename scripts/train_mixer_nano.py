@@ -21,12 +21,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
-from oodshape.datasets.base import ArraySet
-from oodshape.datasets.cifar import cifar
-from oodshape.files import replacing
-from oodshape.preprocess import CIFAR
-from oodshape.zoo.loading import load_weights
-from oodshape.zoo.mixer_nano import MixerNano
+from oodshape.core.files import replacing
+from oodshape.images.image_set import ArraySet
+from oodshape.images.preprocessing import CIFAR
+from oodshape.images.readers.cifar import cifar
+from oodshape.networks.weights import load_weights
+from oodshape.networks.zoo.mixer_nano import MixerNano
 
 CHOICES = {"classes": (10, 100), "precision": ("float32", "bfloat16")}
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from oodshape.curves import Curve, Theta
-from oodshape.optfs import PiecewiseConstant
-from oodshape.results import Results, Row, flat, provenance
-from oodshape.shaping import Band, Clip, SoftClip
+from oodshape.benchmark.curves import Curve, Theta
+from oodshape.benchmark.results import Results, Row, flat, provenance
+from oodshape.methods.shapes.clipping import Band, Clip, SoftClip
+from oodshape.methods.shapes.optfs import PiecewiseConstant
 
 MODELS, METHODS, SETS = ("convnet", "vit"), ("msp", "energy", "react", "optfs-e"), ("letters", "noise")
 
@@ -37,7 +37,7 @@ def results(
 ) -> Results:
     """Everything a benchmark run leaves, for all combinations of the names."""
     from oodshape import METHODS as KNOWN
-    from oodshape.metrics import summary
+    from oodshape.metrics.separation import summary
 
     rng = np.random.default_rng(seed)
     rows, curves, shapes = [], [], []

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from latex2mathml.converter import convert
 
 import pages
-from oodshape.methods import METHODS
+from oodshape.methods.table import METHODS
 
 FIGURE = re.compile(r"!\[([^\]]*)\]\(([^)]+\.svg)\)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', flags=re.DOTALL)

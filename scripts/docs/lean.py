@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from oodshape.report.drawing import TEXT, look
+from oodshape.studies.drawing import TEXT, look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

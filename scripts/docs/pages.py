@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import oodshape
-from oodshape.describe import method_lines
-from oodshape.detector import Method
-from oodshape.heads import FittedHead
-from oodshape.methods import METHODS, paper_methods
-from oodshape.scores import FittedScore
-from oodshape.shaping import Shape
-from oodshape.values import Value
+from oodshape.core.values import Value
+from oodshape.methods.describe import method_lines
+from oodshape.methods.detector import Method
+from oodshape.methods.heads import FittedHead
+from oodshape.methods.scores.logits import FittedScore
+from oodshape.methods.shapes.clipping import Shape
+from oodshape.methods.table import METHODS, paper_methods
 
 DOCS = Path(__file__).parents[2] / "docs"
 SLOTS = ("perturb", "shape", "head", "score")
@@ -141,9 +141,9 @@ def snippet(name: str) -> str:
     method, panel = METHODS[name], ""
     lines = [
         "from oodshape import METHODS, Classifier, Features, auroc",
-        "from oodshape.digits import digits_sets",
-        "from oodshape.preprocess import DIGITS",
-        "from oodshape.zoo import build",
+        "from oodshape.images.digits import digits_sets",
+        "from oodshape.images.preprocessing import DIGITS",
+        "from oodshape.networks.zoo import build",
         "",
         'classifier, sets = Classifier(build("digits-convnet")), digits_sets()',
         'train = Features.extract(classifier, sets["train"], DIGITS)',
@@ -151,7 +151,7 @@ def snippet(name: str) -> str:
         'photos = Features.extract(classifier, sets["photos"], DIGITS)',
     ]
     if method.wants_panel:
-        lines.insert(2, "from oodshape.panel import panel_features")
+        lines.insert(2, "from oodshape.features.panel import panel_features")
         lines.append('panel = panel_features(classifier, sets["train"], DIGITS)')
         panel = ", panel=panel"
     lines += [

@@ -11,22 +11,22 @@ import numpy as np
 import torch
 
 from lean import on_paper, svg
-from oodshape.analysis.profiles import per_interval
-from oodshape.curves import Curve, Theta
-from oodshape.detector import Detector
-from oodshape.features import Features
-from oodshape.methods import METHODS
-from oodshape.metrics import auroc
-from oodshape.optfs import OptFS
-from oodshape.report.drawing import ID_COLOR, OOD_COLOR, TEXT, line_style
-from oodshape.shaping import Shape
-from oodshape.stats import FeatureStats
-from oodshape.training import Training
+from oodshape.benchmark.curves import Curve, Theta
+from oodshape.features.features import Features
+from oodshape.features.statistics import FeatureStats
+from oodshape.methods.detector import Detector
+from oodshape.methods.shapes.clipping import Shape
+from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.table import METHODS
+from oodshape.methods.training import Training
+from oodshape.metrics.separation import auroc
+from oodshape.studies.drawing import ID_COLOR, OOD_COLOR, TEXT, line_style
+from oodshape.studies.profiles import per_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from oodshape.analysis.networks import Network
+    from oodshape.studies.network import Network
 
 FEWEST = 20  # values in an interval that give a mean
 APART = ("#E69F00", "#56B4E9", "#009E73", "#D55E00")  # colours of curves in one picture

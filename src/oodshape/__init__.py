@@ -12,67 +12,67 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from oodshape.auto import Auto as Auto
-    from oodshape.benchmark import Benchmark as Benchmark
-    from oodshape.datasets.folders import ImageFolder as ImageFolder
-    from oodshape.datasets.folders import ImageList as ImageList
-    from oodshape.detector import Decision as Decision
-    from oodshape.detector import Detector as Detector
-    from oodshape.detector import Method as Method
-    from oodshape.detector import fit_all as fit_all
-    from oodshape.errors import InputError as InputError
-    from oodshape.estimator import OODEstimator as OODEstimator
-    from oodshape.export import export_onnx as export_onnx
-    from oodshape.features import Features as Features
-    from oodshape.guard import Guard as Guard
-    from oodshape.methods import METHODS as METHODS
-    from oodshape.methods import paper_methods as paper_methods
-    from oodshape.metrics import auroc as auroc
-    from oodshape.metrics import fpr_at_tpr as fpr_at_tpr
-    from oodshape.model import Classifier as Classifier
-    from oodshape.moments import Moments as Moments
-    from oodshape.outputs import Head as Head
-    from oodshape.outputs import Outputs as Outputs
-    from oodshape.panel import panel_features as panel_features
-    from oodshape.preprocess import CIFAR as CIFAR
-    from oodshape.preprocess import IMAGENET as IMAGENET
-    from oodshape.preprocess import Preprocessing as Preprocessing
-    from oodshape.results import Results as Results
-    from oodshape.stats import FeatureStats as FeatureStats
-    from oodshape.surrogates import Scrambled as Scrambled
-    from oodshape.watch import Watch as Watch
+    from oodshape.benchmark.results import Results as Results
+    from oodshape.benchmark.spec import Benchmark as Benchmark
+    from oodshape.core.errors import InputError as InputError
+    from oodshape.features.features import Features as Features
+    from oodshape.features.moments import Moments as Moments
+    from oodshape.features.panel import panel_features as panel_features
+    from oodshape.features.statistics import FeatureStats as FeatureStats
+    from oodshape.guard.guard import Guard as Guard
+    from oodshape.guard.onnx import export_onnx as export_onnx
+    from oodshape.guard.watch import Watch as Watch
+    from oodshape.images.folders import ImageFolder as ImageFolder
+    from oodshape.images.folders import ImageList as ImageList
+    from oodshape.images.preprocessing import CIFAR as CIFAR
+    from oodshape.images.preprocessing import IMAGENET as IMAGENET
+    from oodshape.images.preprocessing import Preprocessing as Preprocessing
+    from oodshape.images.scrambled import Scrambled as Scrambled
+    from oodshape.methods.auto import Auto as Auto
+    from oodshape.methods.detector import Decision as Decision
+    from oodshape.methods.detector import Detector as Detector
+    from oodshape.methods.detector import Method as Method
+    from oodshape.methods.detector import fit_all as fit_all
+    from oodshape.methods.estimator import OODEstimator as OODEstimator
+    from oodshape.methods.table import METHODS as METHODS
+    from oodshape.methods.table import paper_methods as paper_methods
+    from oodshape.metrics.separation import auroc as auroc
+    from oodshape.metrics.separation import fpr_at_tpr as fpr_at_tpr
+    from oodshape.networks.classifier import Classifier as Classifier
+    from oodshape.networks.head import Head as Head
+    from oodshape.networks.head import Outputs as Outputs
 
 # name -> module; imported when first asked for, so that `import oodshape` takes no time
 _HOMES = {
-    "Guard": "guard",
-    "Classifier": "model",
-    "ImageFolder": "datasets.folders",
-    "ImageList": "datasets.folders",
-    "Preprocessing": "preprocess",
-    "IMAGENET": "preprocess",
-    "CIFAR": "preprocess",
-    "Features": "features",
-    "FeatureStats": "stats",
-    "Moments": "moments",
-    "Head": "outputs",
-    "Outputs": "outputs",
-    "Method": "detector",
-    "Detector": "detector",
-    "Decision": "detector",
-    "METHODS": "methods",
-    "paper_methods": "methods",
-    "fit_all": "detector",
-    "Auto": "auto",
-    "Scrambled": "surrogates",
-    "panel_features": "panel",
-    "auroc": "metrics",
-    "fpr_at_tpr": "metrics",
-    "Benchmark": "benchmark",
-    "Results": "results",
-    "OODEstimator": "estimator",
-    "export_onnx": "export",
-    "Watch": "watch",
-    "InputError": "errors",
+    "Guard": "guard.guard",
+    "Classifier": "networks.classifier",
+    "ImageFolder": "images.folders",
+    "ImageList": "images.folders",
+    "Preprocessing": "images.preprocessing",
+    "IMAGENET": "images.preprocessing",
+    "CIFAR": "images.preprocessing",
+    "Features": "features.features",
+    "FeatureStats": "features.statistics",
+    "Moments": "features.moments",
+    "Head": "networks.head",
+    "Outputs": "networks.head",
+    "Method": "methods.detector",
+    "Detector": "methods.detector",
+    "Decision": "methods.detector",
+    "METHODS": "methods.table",
+    "paper_methods": "methods.table",
+    "fit_all": "methods.detector",
+    "Auto": "methods.auto",
+    "Scrambled": "images.scrambled",
+    "panel_features": "features.panel",
+    "auroc": "metrics.separation",
+    "fpr_at_tpr": "metrics.separation",
+    "Benchmark": "benchmark.spec",
+    "Results": "benchmark.results",
+    "OODEstimator": "methods.estimator",
+    "export_onnx": "guard.onnx",
+    "Watch": "guard.watch",
+    "InputError": "core.errors",
 }
 
 __all__ = ["__version__", *_HOMES]

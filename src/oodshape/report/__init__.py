@@ -1,7 +1,7 @@
 """Reports of results: tables for a terminal, as Markdown and as LaTeX, figures, one HTML page."""
 
-from oodshape.report.chosen import tables_of as tables_of
 from oodshape.report.page import write_page as write_page
+from oodshape.report.table_kinds import tables_of as tables_of
 from oodshape.report.tables import show as show
 from oodshape.report.tables import table as table
 from oodshape.report.tables import to_latex as to_latex

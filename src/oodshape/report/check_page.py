@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.checking import SAME, Check, SetCheck
-from oodshape.metrics import Estimate
-from oodshape.report.plain_page import ID_COLOR, OOD_COLOR, html_table, write_page
+from oodshape.guard.check import SAME, Check, SetCheck
+from oodshape.metrics.separation import Estimate
+from oodshape.report.html import ID_COLOR, OOD_COLOR, html_table, write_page
 
 HEAD = ["set", "detector", "images", "accepted", "FPR95", "AUROC"]
 NOTE = (

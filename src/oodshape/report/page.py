@@ -16,12 +16,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from oodshape.errors import InputError
-from oodshape.files import replacing
-from oodshape.report.payload import payload
+from oodshape.benchmark.results import Results
+from oodshape.core.errors import InputError
+from oodshape.core.files import replacing
+from oodshape.report.headline import OURS, Answer, Gap, answers, gaps
+from oodshape.report.page_data import payload
 from oodshape.report.pivot import Table, caveats, skipped_notes, table
-from oodshape.report.words import OURS, Answer, Gap, answers, gaps
-from oodshape.results import Results
 
 SCRIPTS = ("data.js", "table.js", "charts.js", "page.js")
 

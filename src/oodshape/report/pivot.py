@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.errors import InputError
-from oodshape.results import Axis, Results, convention
+from oodshape.benchmark.results import Axis, Results, convention
+from oodshape.core.errors import InputError
 
 Columns = Literal["model", "ood", "family"]
 
@@ -136,7 +136,7 @@ def _cells(values: Iterable[float], compared: list[bool], best: int) -> list[Cel
 
 def block(method: str, recipe: str) -> int:
     """The paper's three blocks of methods, without shaping, with shaping, with OptFS, and those since the paper."""
-    from oodshape.methods import NEWER
+    from oodshape.methods.table import NEWER
 
     if method in NEWER:
         return 3

@@ -45,7 +45,7 @@ def style(method: str) -> Style:
     >>> style("msp").color, style("optfs-e").color
     ('#E69F00', '#CC79A7')
     """
-    from oodshape.methods import METHODS
+    from oodshape.methods.table import METHODS
 
     if method not in METHODS:
         return Style(PALETTE[crc32(method.encode()) % len(PALETTE)], DASHES[-1])

@@ -1,0 +1,124 @@
+"""Scores of methods that perturb the images: a second pass through the network, kept on disk like the features."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core.errors import InputError
+from oodshape.core.progress import Report, progress_bar
+from oodshape.core.values import encode
+from oodshape.features.disk_cache import Table, locked
+from oodshape.features.extraction import CHUNK, PROBED, Extraction
+from oodshape.images.image_set import ImageSet, Subset, fingerprint_of
+from oodshape.images.prefetch import decoded
+from oodshape.images.preprocessing import Preprocessing
+from oodshape.methods.detector import Detector
+from oodshape.networks.classifier import Classifier
+
+Part = tuple[int, NDArray[np.float32]]  # a row, and the scores from that row on
+BATCH = 64  # images at once: gradients take several times the memory of a forward pass
+
+
+def perturbed_scores(
+    detector: Detector,
+    classifier: Classifier,
+    images: ImageSet,
+    preprocessing: Preprocessing,
+    *,
+    cache: Path | None = None,
+    progress: bool | None = None,
+) -> Tensor:
+    """[N] float32 scores of a detector that goes back to the images.
+
+    With a cache they are written in chunks beside the features of the same images, under a name that changes
+    with the fitted method; a later call reads them, one after a crash resumes at the last whole chunk. Scores of a
+    network that gives other features for the first images now are made anew.
+    """
+    parts = partial(_parts, detector, classifier, images, preprocessing)
+    with progress_bar(f"{images.name} perturbed", len(images), progress) as report:
+        if cache is None:
+            scores = np.empty(len(images), np.float32)
+            for first, part in parts(0):
+                scores[first : first + len(part)] = part
+                report(first + len(part))
+            return torch.from_numpy(scores)
+        extraction = Extraction(classifier, images, preprocessing)
+        home = extraction.folder(cache) / f"scores-{_identity(detector)}"
+        table = Table(home / "scores.npy", (len(images),), np.dtype("<f4"))
+        probe = Table(home / "probe.npy", (min(PROBED, len(images)), classifier.head.width), np.dtype("<f4"))
+        kept = table.load() if _still(extraction, probe) else None
+        if kept is None:
+            with locked(home, partial(report, 0, f"{images.name}: another process is at it")) as lock:
+                if not _still(extraction, probe):
+                    table.path.unlink(missing_ok=True)
+                    table.part.unlink(missing_ok=True)
+                    _keep(extraction, probe)
+                if table.load() is None:  # that process has not filled it
+                    _fill(table, parts, lock, report)
+            kept = table.load()
+        if kept is None:
+            raise InputError(f"{home} was changed by someone else while it was filled; run it again")
+        return torch.from_numpy(np.array(kept, np.float32))
+
+
+def _still(extraction: Extraction, probe: Table) -> bool:
+    """Whether the network gives the features that it gave for the first images when the scores were begun."""
+    kept = probe.load()
+    return kept is not None and extraction.still(kept, np.zeros(len(kept), np.int64))
+
+
+def _keep(extraction: Extraction, probe: Table) -> None:
+    """Write the features that the network gives for the first images."""
+    first = replace(extraction, images=Subset(extraction.images, range(probe.shape[0])), workers=0, progress=False)
+    probe.put(0, np.concatenate([rows.numpy() for _, rows in first.features(None).chunks()]))
+    probe.part.replace(probe.path)
+
+
+def _fill(table: Table, parts: Callable[[int, int], Iterator[Part]], lock: int, report: Report) -> None:
+    """Write the scores that the table lacks, a chunk at a time, and give it its name."""
+    first = table.rows() // CHUNK * CHUNK
+    pending: list[NDArray[np.float32]] = []
+    for at, part in parts(first, lock):
+        pending.append(part)
+        done = at + len(part)
+        report(done)
+        if done - first == CHUNK or done == table.shape[0]:
+            table.put(first, np.concatenate(pending))
+            first, pending = done, []
+    table.part.replace(table.path)
+
+
+def _parts(
+    detector: Detector,
+    classifier: Classifier,
+    images: ImageSet,
+    preprocessing: Preprocessing,
+    first: int,
+    lock: int | None = None,
+) -> Iterator[Part]:
+    """The scores of consecutive batches, from row `first` on."""
+    n = len(images)
+    batches = [range(start, min(start + BATCH, n)) for start in range(first, n, BATCH)]
+    with closing(decoded(images, preprocessing, batches, private=lock)) as decoding:
+        for rows, batch in zip(batches, decoding, strict=True):
+            if isinstance(batch, InputError):
+                raise InputError(f"{images.name}, images {rows.start} to {rows.stop - 1}: {batch}")
+            yield rows.start, detector.score(classifier, preprocessing.normalize(batch[0])).cpu().numpy()
+
+
+def _identity(detector: Detector) -> str:
+    """What decides a score beside the image and the network: the recipe and what was fitted."""
+    tensors: dict[str, NDArray[Any]] = {}
+    value = encode((detector.method, detector.shape, detector.head), tensors)
+    return fingerprint_of(json.dumps(value), *(tensors[name] for name in sorted(tensors)))

@@ -1,0 +1,155 @@
+"""Benchmark: what is compared on what, read from a TOML file whose every key is checked."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import sys
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from oodshape.core.errors import InputError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SETTINGS = ("general", "imagenet", "cifar10", "cifar100")
+PREPROCESSING = ("native", "paper")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OodSpec:
+    """An OOD set: its name in tables, near or far, and where its images come from."""
+
+    name: str
+    group: str
+    images: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """A network: a zoo name or `package.module:function`, and its name in tables, weights, family."""
+
+    name: str
+    label: str = ""
+    weights: str = ""
+    family: str = ""
+    preprocessing: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name in tables."""
+        return self.label or self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """One ID set, some OOD sets, some networks, and the hyperparameters to use."""
+
+    name: str
+    title: str = ""
+    settings: str = "general"  # whose hyperparameters: general, or the paper's for an ID set
+    preprocessing: str = "native"
+    train: str
+    test: str
+    ood: tuple[OodSpec, ...]
+    models: tuple[ModelSpec, ...]
+    base: Path = Path()  # paths in the file are relative to this folder
+    hash: str = ""
+
+    @classmethod
+    def load(cls, name_or_file: str | Path) -> Benchmark:
+        """The benchmark that comes with the package under this name, or that a TOML file describes."""
+        path = Path(name_or_file)
+        shipped = [file.name.removesuffix(".toml") for file in files("oodshape.benchmark.specs").iterdir()]
+        shipped = sorted(name for name in shipped if not name.startswith("_"))
+        if str(name_or_file) in shipped:
+            text = (files("oodshape.benchmark.specs") / f"{name_or_file}.toml").read_text(encoding="utf-8")
+            return cls.parse(text, where=f"benchmark {name_or_file}", base=Path.cwd())
+        if path.suffix != ".toml" or not path.is_file():
+            close = difflib.get_close_matches(str(name_or_file), shipped, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(shipped)}, or give a .toml file"
+            raise InputError(f"no benchmark {str(name_or_file)!r}; {hint}")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read {path}: {error}") from None
+        return cls.parse(text, where=str(path), base=path.resolve().parent)
+
+    @classmethod
+    def parse(cls, text: str, *, where: str, base: Path) -> Benchmark:
+        """The benchmark in a TOML text; a wrong key or value is an error that names it."""
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"{where} is not TOML: {error}") from None
+        inside = _table(data.pop("id", None), f"{where}: [id]", ("train", "test"), ("train", "test"))
+        items: dict[str, Any] = {
+            "ood": tuple(_made(OodSpec, item, f"{where}: [[ood]]") for item in _list(data, "ood", where)),
+            "models": tuple(_made(ModelSpec, item, f"{where}: [[models]]") for item in _list(data, "models", where)),
+        }
+        top = ("name", "title", "settings", "preprocessing")
+        _table(data, where, top, ("name",))
+        made = cls(**data, **inside, **items, base=base, hash=hashlib.sha256(text.encode()).hexdigest()[:16])
+        _one_of(made.settings, SETTINGS, f"{where}: settings")
+        for way, place in ((made.preprocessing, "preprocessing"), *((m.preprocessing, m.name) for m in made.models)):
+            _one_of(way or "native", PREPROCESSING, f"{where}: {place}")
+        for ood in made.ood:
+            _one_of(ood.group, ("near", "far"), f"{where}: group of {ood.name}")
+        for kind, names in (("OOD set", [o.name for o in made.ood]), ("model", [m.title for m in made.models])):
+            double = {name for name in names if names.count(name) > 1}
+            if double:
+                raise InputError(
+                    f"{where}: two entries for the {kind} {sorted(double)[0]!r}; give each a name of its own"
+                )
+        return made
+
+    def chosen(self, models: list[str]) -> tuple[ModelSpec, ...]:
+        """The models with these names or labels, all of them for an empty list."""
+        known = {name: spec for spec in self.models for name in (spec.name, spec.title)}
+        for name in models:
+            if name not in known:
+                raise InputError(
+                    f"{self.name} has no model {name!r}; there are {', '.join(m.title for m in self.models)}"
+                )
+        return tuple(spec for spec in self.models if not models or {spec.name, spec.title} & set(models))
+
+
+def _list(data: dict[str, Any], key: str, where: str) -> list[Any]:
+    items = data.pop(key, None)
+    if not isinstance(items, list) or not items:
+        raise InputError(f"{where}: at least one [[{key}]] is needed")
+    return items
+
+
+def _made(kind: type[Any], item: Any, where: str) -> Any:
+    names = [field.name for field in fields(kind)]
+    needed = [field.name for field in fields(kind) if field.default is MISSING]
+    return kind(**_table(item, where, names, needed))
+
+
+def _table(item: Any, where: str, names: Sequence[str], needed: Sequence[str]) -> dict[str, Any]:
+    """The table itself, once its keys and values are what they should be."""
+    if not isinstance(item, dict):
+        raise InputError(f"{where} must be a table with {', '.join(needed)}")
+    for key, value in item.items():
+        if key not in names:
+            close = difflib.get_close_matches(key, names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(names)}"
+            raise InputError(f"{where} has an unknown key {key!r}; {hint}")
+        if not isinstance(value, str):
+            raise InputError(f"{where}: {key} must be a string, got {value!r}")
+    for key in needed:
+        if not item.get(key):
+            raise InputError(f"{where} needs {key!r}")
+    return item
+
+
+def _one_of(value: str, allowed: tuple[str, ...], where: str) -> None:
+    if value not in allowed:
+        raise InputError(f"{where} must be one of {', '.join(allowed)}, got {value!r}")

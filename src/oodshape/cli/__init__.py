@@ -1,0 +1,3 @@
+"""The command line."""
+
+from oodshape.cli.app import main as main

@@ -1,0 +1,115 @@
+"""What the commands around a guard share: their options, and how these become values."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oodshape.core.errors import InputError
+
+if TYPE_CHECKING:
+    from oodshape.guard.guard import Guard
+    from oodshape.networks.opening import Source
+
+UNREADABLE = 3  # the exit status where some images could not be read
+
+
+class Interpolation(Enum):
+    """How images are resized."""
+
+    bilinear = "bilinear"
+    bicubic = "bicubic"
+    nearest = "nearest"
+
+
+IMAGES = "a folder, a text or CSV list, a quoted glob, an image, or - for paths on standard input"
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        help="timm:NAME, torchvision:NAME, zoo:NAME, package.module:function, or a torch.export archive (.pt2)."
+    ),
+]
+WeightsOption = Annotated[
+    Path | None, typer.Option(help="The network's weights: .safetensors, or a torch file that holds tensors only.")
+]
+DetectorOption = Annotated[Path, typer.Option(help="The file that fit wrote.")]
+ClassesOption = Annotated[int | None, typer.Option("--num-classes", min=1, help="Where the weights do not tell it.")]
+ResizeOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SIZE",
+        help="Instead of the model's own: 256 (the shorter side), or 64x64 (exactly, HEIGHTxWIDTH; then there is no "
+        "crop but --crop).",
+    ),
+]
+CropOption = Annotated[int | None, typer.Option(min=1, help="The side of the centre crop.")]
+MeanOption = Annotated[str, typer.Option(help="One number per channel, fractions of 255: 0.485,0.456,0.406.")]
+StdOption = Annotated[str, typer.Option(help="One number per channel, fractions of 255.")]
+InterpolationOption = Annotated[Interpolation | None, typer.Option(help="How images are resized.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+BatchOption = Annotated[int, typer.Option(min=1, help="Images that go through the network together.")]
+
+
+def source(guard: Guard, model: str, weights: Path | None, num_classes: int | None, flags: dict[str, Any]) -> Source:
+    """The guard's network; flags must say what the guard says."""
+    said = replace(guard.about.preprocessing, **flags) if flags else None
+    return guard.opened(model, weights=weights, num_classes=num_classes, preprocessing=said)
+
+
+def flags(resize: str, crop: int | None, mean: str, std: str, interpolation: Interpolation | None) -> dict[str, Any]:
+    """The parts of a preprocessing that were given, by name."""
+    given = {
+        "resize": _size("--resize", resize),
+        "crop": crop,
+        "mean": _numbers("--mean", mean),
+        "std": _numbers("--std", std),
+        "interpolation": None if interpolation is None else interpolation.value,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def _size(flag: str, text: str) -> int | tuple[int, int] | None:
+    """256 -> 256, 64x48 -> (64, 48), nothing -> None."""
+    if not text:
+        return None
+    found = re.fullmatch(r"([1-9][0-9]*)(?:[x*]([1-9][0-9]*))?", text.replace(" ", "").lower())
+    if found is None:
+        raise InputError(f"{flag} takes a number of pixels (the shorter side) or HEIGHTxWIDTH, got {text!r}")
+    height, width = found.groups()
+    return int(height) if width is None else (int(height), int(width))
+
+
+def _numbers(flag: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(word) for word in text.replace(",", " ").split())
+    except ValueError:
+        raise InputError(f"{flag} takes numbers separated by commas, got {text!r}") from None
+
+
+def check_folder(*files: Path | None) -> None:
+    """Refuse a file in a folder that is not there, before any work is done."""
+    for file in files:
+        if file is not None and not file.parent.is_dir():
+            raise InputError(f"cannot write {file}: the folder {file.parent} does not exist")
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Warnings as one line each on stderr, as they come."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show
+        warnings.simplefilter("always", UserWarning)
+        yield
+
+
+def _show(message: Warning | str, *_: Any, **__: Any) -> None:
+    sys.stderr.write(f"warning: {message}\n")

@@ -1,0 +1,147 @@
+"""oodshape score, inspect and check: they parse, call and print."""
+
+from __future__ import annotations
+
+import json as encoder
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oodshape.cli.options import (
+    IMAGES,
+    UNREADABLE,
+    BatchOption,
+    ClassesOption,
+    CropOption,
+    DetectorOption,
+    InterpolationOption,
+    MeanOption,
+    ModelOption,
+    QuietOption,
+    ResizeOption,
+    StdOption,
+    WeightsOption,
+    check_folder,
+    flags,
+    source,
+    warnings_as_lines,
+)
+
+
+def score(
+    detector: DetectorOption,
+    model: ModelOption,
+    images: Annotated[str, typer.Option(help=f"The images to score: {IMAGES}.")],
+    weights: WeightsOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="scores.csv, .jsonl or .parquet \\[default: CSV on standard output].")
+    ] = None,
+    gallery: Annotated[Path | None, typer.Option(help="A page with the most and the least trusted images.")] = None,
+    num_classes: ClassesOption = None,
+    resize: ResizeOption = "",
+    crop: CropOption = None,
+    mean: MeanOption = "",
+    std: StdOption = "",
+    interpolation: InterpolationOption = None,
+    batch_size: BatchOption = 32,
+    json: Annotated[
+        bool, typer.Option("--json", help="JSON lines on standard output; with --out the summary as JSON.")
+    ] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Score images: class, score, p-value, accepted or not, in the order given.
+
+    With --out, a run that was stopped goes on where it was. Images that cannot be read have a row with the error,
+    and the exit status is 3. The preprocessing comes from the guard; flags that differ from it are an error.
+    """
+    from oodshape.guard.guard import Guard
+    from oodshape.guard.score_file import score_to_file, score_to_stream
+    from oodshape.images.listing import Listing
+    from oodshape.report.gallery_page import Extremes, write_gallery
+
+    check_folder(out, gallery)
+    guard = Guard.load(detector)
+    said = flags(resize, crop, mean, std, interpolation)
+    network = source(guard, model, weights, num_classes, said)
+    listing = Listing.of(images)
+    extremes = Extremes()
+    if out is None:
+        tally = score_to_stream(
+            guard, network, listing, sys.stdout, json_lines=json, batch_size=batch_size, watch=extremes.add
+        )
+    else:
+        show = False if json or quiet else None
+        tally = score_to_file(guard, network, listing, out, batch_size=batch_size, progress=show, watch=extremes.add)
+    if gallery is not None:
+        write_gallery(extremes, gallery, listing.file)
+    if out is not None and json:
+        typer.echo(encoder.dumps(vars(tally) | {"out": str(out)}))
+    elif not quiet:
+        for line in [*tally.lines(), *(f"wrote {file}" for file in (out, gallery) if file is not None)]:
+            typer.echo(line, err=out is None)
+    if tally.unreadable:
+        raise typer.Exit(UNREADABLE)
+
+
+def inspect(
+    detector: Annotated[Path, typer.Argument(metavar="FILE", help="The file that fit wrote.")],
+    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Show what a guard is: method, threshold, promise, preprocessing, network, classes."""
+    from oodshape.guard.describe import facts, lines
+    from oodshape.guard.guard import Guard
+
+    guard = Guard.load(detector)
+    if json:
+        typer.echo(encoder.dumps(facts(guard)))
+        return
+    for what, value in lines(guard):
+        typer.echo(f"{what:<14} {value}")
+
+
+def check(
+    detector: DetectorOption,
+    model: ModelOption,
+    id: Annotated[str, typer.Option(help=f"Images that the network should accept: {IMAGES}.")],
+    ood: Annotated[list[str], typer.Option(help="Images that it should reject; may be given several times.")],
+    weights: WeightsOption = None,
+    out: Annotated[Path | None, typer.Option(help="The page to write, such as check.html.")] = None,
+    num_classes: ClassesOption = None,
+    batch_size: BatchOption = 32,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Check a guard on images of your own: how many of each set it accepts, beside a threshold on the softmax."""
+    from rich.console import Console
+
+    from oodshape.guard.check import check_guard
+    from oodshape.guard.guard import Guard
+    from oodshape.images.listing import Listing
+    from oodshape.report.check_page import HEAD, NOTE, check_rows, verdict, write_check
+    from oodshape.report.columns import show_columns
+
+    check_folder(out)
+    guard = Guard.load(detector)
+    network = source(guard, model, weights, num_classes, {})
+    names = [Listing.of(each).name for each in ood]
+    sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
+    show = False if json or quiet else None
+    with warnings_as_lines():
+        found = check_guard(guard, network, id, sets, batch_size=batch_size, progress=show)
+    if out is not None:
+        write_check(found, out)
+    if json:
+        said = {"rejected_id": found.rejected, "promised": found.promised, "sets": found.rows()}
+        typer.echo(encoder.dumps(said | {"unreadable": found.unreadable}))
+    elif not quiet:
+        show_columns(HEAD, check_rows(found), Console(highlight=False))
+        typer.echo(NOTE)
+        typer.echo(verdict(found))
+        for path, why in list(found.unreadable.items())[:1]:
+            typer.echo(f"{len(found.unreadable):,} could not be read; {path}: {why}")
+        if out is not None:
+            typer.echo(f"page: {out}")
+    if found.unreadable:
+        raise typer.Exit(UNREADABLE)

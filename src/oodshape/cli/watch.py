@@ -1,0 +1,48 @@
+"""The command `watch`: parses, calls, prints."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ALARM_STATUS = 3
+BLOCK = 1000  # rows between two looks at a file that is read at once
+
+
+def watch(
+    scores: Annotated[str, typer.Argument(metavar="SCORES", help="CSV, JSON lines or Parquet with p-values, or -.")],
+    detector: Annotated[
+        Path | None, typer.Option(help="The calibrated detector file: it knows alpha and the calibration's size.")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="The promised false-rejection rate.")] = None,
+    n_calibration: Annotated[int | None, typer.Option(min=1, help="How many images the threshold came from.")] = None,
+    delta: Annotated[float, typer.Option(help="The chance of a false alarm, over all time.")] = 0.01,
+    state: Annotated[
+        Path | None, typer.Option(help="Go on from this file if it is there, and keep the state in it afterwards.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more lines; stop at the alarm.")] = False,
+) -> None:
+    """Tell whether the rejection rate of a stream still agrees with the promise, and when to refit.
+
+    The test may be looked at after every image: a stream of images like those of the calibration raises an alarm
+    with probability delta at most, ever. An alarm is exit status 3.
+    """
+    from oodshape.guard.p_value_stream import lines_of, p_values
+    from oodshape.guard.watch import Watch, begun
+
+    now = Watch.load(state) if state is not None and state.is_file() else begun(detector, alpha, n_calibration, delta)
+    stream = p_values(lines_of(scores, follow=follow), "standard input" if scores == "-" else scores)
+    size = 1 if follow or scores == "-" else BLOCK
+    while block := list(islice(stream, size)):
+        quiet = not now.alarm
+        now = now.after(block)
+        if state is not None:
+            now.save(state)
+        if quiet and now.alarm and size == 1:
+            break
+    typer.echo(str(now))
+    if now.alarm:
+        raise typer.Exit(ALARM_STATUS)

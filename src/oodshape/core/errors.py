@@ -1,0 +1,26 @@
+"""Errors that tell a user what is wrong and what to do."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """A value that a user gave cannot be used; the message names it and the way out."""
+
+
+class HeadError(InputError):
+    """The network's logits are not what its linear head gives: no image of this network can be scored."""
+
+
+def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = False) -> None:
+    """Refuse a value outside the open unit interval (closed at 0 or 1 where asked).
+
+    >>> check_fraction("q", 90)
+    Traceback (most recent call last):
+    oodshape.core.errors.InputError: q must lie in (0, 1), got 90; did you mean 0.9?
+    """
+    inside = (value > 0 or (zero and value == 0)) and (value < 1 or (one and value == 1))
+    if inside:
+        return
+    hint = f"; did you mean {value / 100:g}?" if 1 <= value <= 100 else ""
+    interval = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
+    raise InputError(f"{name} must lie in {interval}, got {value:g}{hint}")

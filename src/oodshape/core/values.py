@@ -1,0 +1,148 @@
+"""Frozen values: recipes and fitted things that print, compare, hash and save."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import warnings
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, cast
+
+import numpy as np
+import torch
+
+from oodshape.core import files
+from oodshape.core.errors import InputError
+
+V = TypeVar("V", bound="Value")
+Json = Any
+
+
+class Value:
+    """The base of every frozen dataclass that a detector is made of.
+
+    Declare subclasses with `@dataclass(frozen=True, eq=False, repr=False)`: equality, hash and repr come from
+    here and know arrays. Each subclass is known by its name, so that files name types and never hold code.
+    """
+
+    known: ClassVar[dict[str, type[Value]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Make the subclass known by its name."""
+        super().__init_subclass__(**kwargs)
+        Value.known[cls.__name__] = cls
+
+    def _items(self) -> list[tuple[str, Any]]:
+        fields = dataclasses.fields(cast(Any, self))
+        return [(field.name, getattr(self, field.name)) for field in fields]
+
+    def traced(self: V) -> V:
+        """An equal value for a graph: plain torch alone, and no cached tensor shared with this one."""
+        return type(self)(**{name: _traced(value) for name, value in self._items()})
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same type and equal fields, arrays element by element."""
+        if type(self) is not type(other):
+            return NotImplemented
+        assert isinstance(other, Value)
+        pairs = zip(self._items(), other._items(), strict=True)
+        return all(_equal(mine, theirs) for (_, mine), (_, theirs) in pairs)
+
+    def __hash__(self) -> int:
+        """A hash that equal values share."""
+        return hash((type(self), *(_hashable(value) for _, value in self._items())))
+
+    def __repr__(self) -> str:
+        """The call that makes this value; arrays by type and shape."""
+        inside = ", ".join(f"{name}={_shown(value)}" for name, value in self._items())
+        return f"{type(self).__name__}({inside})"
+
+
+class ArrayValue(Value):
+    """A value whose array fields are frozen as float32 and at hand as tensors."""
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        for name, value in self._items():
+            if isinstance(value, (np.ndarray, list)):
+                object.__setattr__(self, name, frozen_array(value, np.float32))
+
+    @cached_property
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        with warnings.catch_warnings():  # the arrays are frozen, and only ever read
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            return {name: torch.from_numpy(value) for name, value in self._items() if isinstance(value, np.ndarray)}
+
+    def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
+        """An array field as a tensor on the device of `like`."""
+        return self._tensors[name].to(like.device)
+
+
+def frozen_array(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    """A read-only copy of `values` as a numpy array."""
+    array = np.array(values, dtype=dtype)
+    array.flags.writeable = False
+    return array
+
+
+def encode(value: Any, tensors: dict[str, np.ndarray[Any, Any]], name: str = "value") -> Json:
+    """The value as JSON, its arrays put into `tensors` under dotted names."""
+    if isinstance(value, Value):
+        fields = {key: encode(item, tensors, f"{name}.{key}") for key, item in value._items()}
+        return {"type": type(value).__name__, **fields}
+    if isinstance(value, np.ndarray):
+        tensors[name] = value
+        return {"tensor": name}
+    if isinstance(value, (tuple, list)):
+        return [encode(item, tensors, f"{name}.{i}") for i, item in enumerate(value)]
+    return value
+
+
+def decode(data: Json, tensors: dict[str, np.ndarray[Any, Any]]) -> Any:
+    """The value that `encode` wrote; only known types are made, nothing is executed."""
+    if isinstance(data, list):
+        return tuple(decode(item, tensors) for item in data)
+    if not isinstance(data, dict):
+        return data
+    if "tensor" in data:
+        return tensors[data["tensor"]]
+    fields = {key: decode(item, tensors) for key, item in data.items() if key != "type"}
+    kind = Value.known.get(data.get("type", ""))
+    if kind is None:
+        raise InputError(f"unknown type {data.get('type')!r}; the file was written by a newer oodshape?")
+    return kind(**fields)
+
+
+def _traced(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_traced(item) for item in value)
+    return value.traced() if isinstance(value, Value) else value
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    return bool(a == b)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return hashlib.sha256(value.tobytes()).digest()
+    return value
+
+
+def _shown(value: Any) -> str:
+    return f"<{value.dtype}{list(value.shape)}>" if isinstance(value, np.ndarray) else repr(value)
+
+
+def load_value(path: str | Path, name: str) -> Any:
+    """What a detector's file holds under a name; None where it does not hold it."""
+    import_module("oodshape.methods.table")  # makes the types of every method known
+    header, tensors = files.load(path, "detector")
+    try:
+        return decode(json.loads(header.get(name, "null")), tensors)
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None

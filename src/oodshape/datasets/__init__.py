@@ -1,1 +1,0 @@
-"""Image sets: anything with a name, a length, images, labels and a fingerprint."""

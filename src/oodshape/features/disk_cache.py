@@ -1,0 +1,209 @@
+"""Features on disk: a folder per network, preprocessing and data, filled in chunks, afterwards only read.
+
+<cache>/<key>/meta.json         what it is, for people
+<cache>/<key>/features.part     the rows so far (a .npy file that is not full yet), and predictions.part
+<cache>/<key>/features.npy      all rows: its name is the sign that the folder is complete
+<cache>/<key>/predictions.npy
+<cache>/<key>/lock              held while a process fills the folder; the system frees it when that process ends
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.core.files import replacing
+
+
+@dataclass(frozen=True)
+class Table:
+    """One array of the folder, [N, ...]: a .part file that grows, then a .npy file."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @cached_property
+    def header(self) -> bytes:
+        """What a .npy file of this array starts with."""
+        buffer = io.BytesIO()
+        said = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
+        np.lib.format.write_array_header_1_0(buffer, said)
+        return buffer.getvalue()
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of one row."""
+        return self.dtype.itemsize * int(np.prod(self.shape[1:]))
+
+    @property
+    def part(self) -> Path:
+        """The file that is not full yet."""
+        return self.path.with_suffix(".part")
+
+    def load(self) -> NDArray[Any] | None:
+        """The whole array, memory-mapped; None where the file is missing, cut off or of another array."""
+        try:
+            array = np.load(self.path, mmap_mode="r", allow_pickle=False)
+            size = self.path.stat().st_size
+        except (OSError, ValueError, EOFError):
+            return None
+        sound = isinstance(array, np.memmap) and (array.shape, array.dtype) == (self.shape, self.dtype)
+        return array if sound and size == array.offset + array.nbytes else None
+
+    def rows(self) -> int:
+        """How many whole rows the .part file holds."""
+        try:
+            with self.part.open("rb") as file:
+                if file.read(len(self.header)) != self.header:
+                    return 0
+                return min((file.seek(0, os.SEEK_END) - len(self.header)) // self.row_bytes, self.shape[0])
+        except FileNotFoundError:
+            return 0
+
+    def begun(self, rows: int) -> NDArray[Any]:
+        """The first rows of the .part file, which holds as many, memory-mapped."""
+        return np.memmap(self.part, self.dtype, "r", len(self.header), (rows, *self.shape[1:]))
+
+    def put(self, first: int, values: NDArray[Any]) -> None:
+        """Write rows from `first` on, on the disk before this returns; what came after them is cut off."""
+        with self.part.open("r+b" if first else "wb") as file:
+            if first == 0:
+                file.write(self.header)
+            file.seek(len(self.header) + first * self.row_bytes)
+            file.truncate()
+            file.write(np.ascontiguousarray(values, self.dtype).tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+class Entry:
+    """The folder of one network, preprocessing and data set."""
+
+    def __init__(self, folder: Path, shape: tuple[int, int], classes: int, dtype: str, *, gaps: bool = False) -> None:
+        """The folder <cache>/<key> for [N, M] features of a network with so many classes.
+
+        With `gaps`, the prediction -1 marks an image that could not be read.
+        """
+        self.folder = folder
+        self.classes = classes
+        self.lowest = -1 if gaps else 0
+        little = np.dtype(dtype).newbyteorder("<")
+        self.features = Table(folder / "features.npy", shape, little)
+        self.predictions = Table(folder / "predictions.npy", shape[:1], np.dtype("<i8"))
+
+    def load(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        """The features, memory-mapped, and the predictions; None unless all is there and sound."""
+        features, predictions = self.features.load(), self.predictions.load()
+        if features is None or predictions is None:
+            return None
+        if predictions.min() < self.lowest or predictions.max() >= self.classes:
+            return None
+        return features, np.array(predictions)
+
+    def start(self, meta: dict[str, Any], chunk: int) -> int:
+        """Say what the folder is; the first row that is still to be written comes out: a chunk's start, or N."""
+        with _said(self.folder):
+            with replacing(self.folder / "meta.json") as temporary:
+                temporary.write_text(json.dumps(meta, indent=2) + "\n")
+            if self.features.path.exists():  # one of the two is not sound; others may still read them: make new files
+                self.features.path.unlink()
+                self.predictions.path.unlink(missing_ok=True)
+            elif self.predictions.path.exists():  # killed between the two renames of `finish`
+                self.predictions.path.replace(self.predictions.part)
+            total = self.features.shape[0]
+            rows = min(self.features.rows(), self.predictions.rows())
+            rows = rows if rows == total else rows // chunk * chunk
+            needed = (total - rows) * (self.features.row_bytes + 8)
+            free = shutil.disk_usage(self.folder).free
+        if needed > free:
+            raise InputError(
+                f"the features need {needed / 1e9:.1f} GB more in {self.folder}, {free / 1e9:.1f} GB are free; "
+                'make room, give another cache folder, or use dtype="float16"'
+            )
+        return rows
+
+    def begun(self, rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The first rows of a folder that is not complete."""
+        with _said(self.folder):
+            return self.features.begun(rows), self.predictions.begun(rows)
+
+    def put(self, first: int, features: NDArray[Any], predictions: NDArray[np.int64]) -> None:
+        """Write a chunk: the features before the predictions, which count as the receipt."""
+        with _said(self.folder):
+            self.features.put(first, features)
+            self.predictions.put(first, predictions)
+
+    def finish(self) -> None:
+        """Give the full files their names, the features' last."""
+        with _said(self.folder):
+            self.predictions.part.replace(self.predictions.path)
+            self.features.part.replace(self.features.path)
+
+    def discard(self) -> None:
+        """Forget the rows so far."""
+        with _said(self.folder):
+            for table in (self.features, self.predictions):
+                table.part.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path, waiting: Callable[[], None]) -> Iterator[int]:
+    """Make the folder and hold its lock, whose file descriptor comes out; `waiting` is called before a wait."""
+    with _said(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("ab")
+    with file:
+        with _said(folder):
+            lock_file(file.fileno(), waiting)
+        yield file.fileno()
+
+
+@contextmanager
+def _said(folder: Path) -> Iterator[None]:
+    """Errors of the file system as one that names the folder and the way out."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise InputError(
+            f"cannot keep features in {folder}: {why}; check its space and permissions, or give another cache folder"
+        ) from None
+
+
+if sys.platform == "win32":
+    import msvcrt
+    import time
+
+    def lock_file(descriptor: int, waiting: Callable[[], None]) -> None:
+        """Lock an open file, until it is closed or the process ends; `waiting` is called before a wait."""
+        while True:
+            try:
+                return msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            except PermissionError:
+                waiting()
+                time.sleep(0.1)
+
+else:
+    import fcntl
+
+    def lock_file(descriptor: int, waiting: Callable[[], None]) -> None:
+        """Lock an open file, until it is closed or the process ends; `waiting` is called before a wait."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)

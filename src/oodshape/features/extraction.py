@@ -1,0 +1,238 @@
+"""A data set through a network, once: decoded by worker processes, kept on disk, resumed where it stopped."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import PIL
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import oodshape
+from oodshape.core.errors import InputError
+from oodshape.core.progress import progress_bar
+from oodshape.features.disk_cache import Entry, locked
+from oodshape.features.features import Features, check_finite
+from oodshape.images.image_set import ImageSet, fingerprint_of
+from oodshape.images.prefetch import Decoder, decoded
+from oodshape.images.preprocessing import Preprocessing
+from oodshape.networks.classifier import Classifier
+
+FORMAT = 1  # raised when the same key would mean other numbers
+PROBED = 2  # images that go through the network before kept features are used
+CHUNK = 512  # rows that are written together, up to whole batches: what a killed run loses at most
+
+DTypeName = Literal["float32", "float16"]
+Batch = tuple[NDArray[Any], NDArray[np.int64]]  # features [n, M], predictions [n]
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """All that decides which features come out, and how they are computed."""
+
+    classifier: Classifier
+    images: ImageSet
+    preprocessing: Preprocessing
+    dtype: DTypeName = "float32"
+    batch_size: int = 64
+    workers: int | None = None
+    progress: bool | None = None
+    skip: bool = False  # leave out images that cannot be read, instead of stopping at the first
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot work."""
+        if self.dtype not in ("float32", "float16"):
+            raise InputError(f"dtype must be 'float32' or 'float16', got {self.dtype!r}")
+        if self.batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {self.batch_size}")
+        if self.workers is not None and self.workers < 0:
+            raise InputError(f"workers must be 0 (decode in this process) or more, got {self.workers}")
+        if len(self.images) == 0:
+            raise InputError(f"{self.images.name} holds no images")
+
+    def features(self, cache: Path | None) -> Features:
+        """The features of the images: memory-mapped from a folder of the cache, or in memory without one."""
+        return self.readable(cache)[0]
+
+    def readable(self, cache: Path | None) -> tuple[Features, NDArray[np.int64]]:
+        """The features, and the numbers of the images that they are of: with `skip`, of those that can be read."""
+        features, predictions = self._in_memory() if cache is None else self._on_disk(cache)
+        read = np.flatnonzero(predictions >= 0)
+        if len(read) == 0:
+            self._first_image()  # says why
+        head, labels = self.classifier.head, self.images.labels
+        kept = Features.from_arrays(features, head, labels, np.maximum(predictions, 0))
+        return kept if len(read) == len(predictions) else kept[read], read
+
+    def _in_memory(self) -> Batch:
+        n, first = len(self.images), 0
+        features, predictions = np.empty((0, 0)), np.empty(n, np.int64)
+        if self.skip:
+            self._find_head()
+        with progress_bar(self.images.name, n, self.progress) as report, closing(self._batches(0)) as batches:
+            for part, classes in batches:
+                features = np.empty((n, part.shape[1]), self.dtype) if first == 0 else features
+                rows = slice(first, first + len(part))
+                features[rows], predictions[rows] = part, classes
+                first += len(part)
+                report(first)
+        return features, predictions
+
+    def _on_disk(self, cache: Path) -> Batch:
+        folder = self.folder(cache)
+        head = self.classifier.head
+        entry = Entry(folder, (len(self.images), head.width), head.classes, self.dtype, gaps=self.skip)
+        kept = entry.load()
+        return kept if kept is not None and self.still(*kept) else self._fill(entry, self._prints)
+
+    def folder(self, cache: Path) -> Path:
+        """The folder of the cache for these features, and for what else comes from these images and this network."""
+        if cache.exists() and not cache.is_dir():
+            raise InputError(f"cache must be a folder, but {cache} is a file")
+        prints = self._prints
+        self._find_head()
+        named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype)
+        return cache / fingerprint_of(str(FORMAT), *prints.values(), *named)
+
+    @cached_property
+    def _prints(self) -> dict[str, str]:
+        """What identifies the network and the images."""
+        # Equal weights do not make equal networks: the text of a module tells strides and activations.
+        modules = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.classifier.net))
+        return {"network": fingerprint_of(self.classifier.fingerprint, modules), "images": self.images.fingerprint}
+
+    def _fill(self, entry: Entry, prints: dict[str, str]) -> Batch:
+        """The arrays of the entry, after the rows that it lacks have been through the network."""
+        images, chunk = self.images, -(-CHUNK // self.batch_size) * self.batch_size
+        with progress_bar(images.name, len(images), self.progress) as report:
+            waiting = partial(report, 0, f"{images.name}: another process is at it")
+            with locked(entry.folder, waiting) as lock:
+                kept = entry.load()  # that process has filled it, or died
+                if kept is not None and self.still(*kept):
+                    return kept
+                first = entry.start(self._meta(prints), chunk)  # drops a whole folder that is not to be used
+                if first > 0 and not self.still(*entry.begun(first)):
+                    entry.discard()
+                    first = entry.start(self._meta(prints), chunk)
+                report(first, images.name)
+                with closing(self._batches(first, lock)) as batches:
+                    pending: list[Batch] = []
+                    for batch in batches:
+                        pending.append(batch)
+                        rows = sum(len(features) for features, _ in pending)
+                        report(first + rows)
+                        if rows == chunk or first + rows == len(images):
+                            features, predictions = zip(*pending, strict=True)
+                            entry.put(first, np.concatenate(features), np.concatenate(predictions))
+                            first, pending = first + rows, []
+                if images.fingerprint != prints["images"]:
+                    entry.discard()
+                    raise InputError(f"the images of {images.name} changed while they were read; run it again")
+                entry.finish()
+                kept = entry.load()
+        if kept is None:
+            raise InputError(f"{entry.folder} was changed by someone else while it was filled; run it again")
+        return kept
+
+    def still(self, features: NDArray[Any], predictions: NDArray[np.int64]) -> bool:
+        """Whether the network gives the kept features of the first images today.
+
+        Equal weights and modules do not make equal networks: the code of a forward pass has no fingerprint. The two
+        images go one by one, as sizes may differ, and through the classifier, which holds the head to the logits.
+        """
+        for row in np.flatnonzero(predictions >= 0)[:PROBED].tolist():
+            batch = Decoder(self.images, self.preprocessing, skip=self.skip)[range(row, row + 1)]
+            where = f"{self.images.name}, image {row}"
+            if isinstance(batch, InputError):
+                raise InputError(f"{where}: {batch}")
+            if not batch[1]:
+                return False
+            found, kept = self._through(batch[0], row, where)[0][0].astype(np.float32), features[row].astype(np.float32)
+            if not np.abs(found - kept).max() <= self._rounding * np.abs(found).max():
+                return False
+        return True
+
+    @property
+    def _rounding(self) -> float:
+        """How far apart, of the largest, features of one image may be: other batches and devices round differently."""
+        floating = [weight for weight in self.classifier.net.parameters() if weight.is_floating_point()]
+        return max([2e-3, *(8 * torch.finfo(weight.dtype).eps for weight in floating)])
+
+    def _batches(self, first: int, lock: int | None = None) -> Generator[Batch, None, None]:
+        """Features and predictions from row `first` on; to be closed, since it may have worker processes."""
+        n = len(self.images)
+        batches = [range(start, min(start + self.batch_size, n)) for start in range(first, n, self.batch_size)]
+        decoding = decoded(self.images, self.preprocessing, batches, self.workers, lock, skip=self.skip)
+        with closing(decoding):
+            for rows, batch in zip(batches, decoding, strict=True):
+                where = f"{self.images.name}, images {rows.start} to {rows.stop - 1}"
+                if isinstance(batch, InputError):
+                    raise InputError(f"{where}: {batch}")
+                pixels, read = batch
+                if len(read) == len(rows):
+                    yield self._through(pixels, rows.start, where)
+                    continue
+                kept = np.zeros((len(rows), self.classifier.head.width), self.dtype)
+                predictions = np.full(len(rows), -1, np.int64)  # -1: could not be read
+                if read:
+                    places = np.array(read) - rows.start
+                    kept[places], predictions[places] = self._through(pixels, rows.start, where)
+                yield kept, predictions
+
+    def _through(self, pixels: NDArray[np.uint8], first: int, where: str) -> Batch:
+        """Features and predictions of one batch."""
+        try:
+            outputs = self.classifier(self.preprocessing.normalize(pixels))
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        features = outputs.features.cpu()
+        check_finite(features, first)
+        kept = features.to(getattr(torch, self.dtype))
+        if not bool(torch.isfinite(kept).all()):
+            raise InputError(f'{where}: features up to {features.abs().max():g} need dtype="float32"')
+        return kept.numpy(), outputs.logits.argmax(dim=1).cpu().numpy()
+
+    def _find_head(self) -> None:
+        """Let the classifier know its head, by running one image."""
+        if self.classifier.head_name is None:
+            self.classifier(self._first_image()[None])
+
+    def _first_image(self) -> Tensor:
+        """The first image, or the first that can be read."""
+        for row in range(len(self.images)):
+            try:
+                return self.preprocessing(self.images[row])
+            except InputError as error:
+                if not self.skip or row == len(self.images) - 1:
+                    none = f"none of the {len(self.images)} images of {self.images.name} can be read: "
+                    raise InputError(f"{none if self.skip else ''}{error}") from None
+        raise AssertionError("there is at least one image")
+
+    def _meta(self, prints: dict[str, str]) -> dict[str, Any]:
+        """What the features are, for people who look into the cache."""
+        return {
+            "images": self.images.name,
+            "number": len(self.images),
+            "classifier": repr(self.classifier),
+            "preprocessing": repr(self.preprocessing),
+            "dtype": self.dtype,
+            "fingerprints": {**prints, "head": self.classifier.head.fingerprint},
+            "begun": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "versions": {
+                "oodshape": oodshape.__version__,
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+                "pillow": PIL.__version__,
+                "python": platform.python_version(),
+            },
+        }

@@ -1,0 +1,251 @@
+"""The compiled CPU loops, and the same functions in plain torch for every other device.
+
+Each compiled loop works on a range of rows and releases the GIL; `over_rows` runs the ranges side by side.
+Threads of our own instead of numba's: they may be entered from several threads of a server at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.features import vectors
+
+T = TypeVar("T")
+Array = NDArray[Any]
+
+ZEROS = 8  # spare rows for z = 0, so that the many zeros after a ReLU do not wait for one memory cell
+MAGNITUDE32 = 0x7FFFFFFF
+NOT_NEGATIVE = np.int32(MAGNITUDE32)  # as a mask, it lets the compiler gather by 32-bit places, which is faster
+SMALLEST_PARALLEL = 1 << 16  # values; below this a thread costs more than it brings
+
+# reassoc: sums may be vectorised. NaN and infinity keep their meaning.
+SUMS = {"reassoc", "nsz", "contract"}
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def _forget_pool() -> None:
+    global _pool
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+
+
+def over_rows(work: Callable[[int, int, int], T], rows: int, width: int) -> list[T]:
+    """The results of `work(part, first, last)` for equal ranges of rows, one per torch thread."""
+    global _pool
+    parts = min(torch.get_num_threads(), max(rows, 1))
+    if parts == 1 or rows * width < SMALLEST_PARALLEL:
+        return [work(0, 0, rows)]
+    if _pool is None:
+        _pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="oodshape")
+    cuts = [rows * part // parts for part in range(parts + 1)]
+    futures = [_pool.submit(work, part, cuts[part], cuts[part + 1]) for part in range(parts)]
+    return [future.result() for future in futures]
+
+
+@njit(nogil=True, cache=True)  # no fast maths: stored edges are the exact floats where this changes
+def _cell(z, origin, scale, last):  # type: ignore[no-untyped-def]
+    position = (z - origin) * scale
+    position = position if position > np.float32(0.0) else np.float32(0.0)
+    return np.int32(position if position < last else last)
+
+
+@njit(nogil=True, cache=True)
+def _theta_row(z, origin, scale, padded, out):  # type: ignore[no-untyped-def]
+    last = np.float32(len(padded) - 1)
+    done = 0
+    if vectors.AVAILABLE and len(padded) == vectors.TABLE:
+        done = vectors.wide_theta(z, origin, scale, last, padded, out)
+    for j in range(done, len(z)):
+        out[j] = padded[np.uint32(_cell(z[j], origin, scale, last) & NOT_NEGATIVE)]
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _scale_rows(z, values, origin, scale, padded, out, first, last_row):  # type: ignore[no-untyped-def]
+    theta = np.empty(z.shape[1], np.float32)
+    for i in range(first, last_row):
+        _theta_row(z[i], origin, scale, padded, theta)
+        for j in range(z.shape[1]):
+            out[i, j] = theta[j] * values[i, j]
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _frozen_rows(z, classes, weight, origin, scale, padded, out, first, last_row):  # type: ignore[no-untyped-def]
+    theta = np.empty(z.shape[1], np.float32)
+    for i in range(first, last_row):
+        _theta_row(z[i], origin, scale, padded, theta)
+        w = weight[classes[i]]
+        total = np.float32(0.0)
+        for j in range(z.shape[1]):
+            total += theta[j] * z[i, j] * w[j]
+        out[i] = total
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _impact_rows(z, classes, weight, origin, scale, cells, out, first, last_row):  # type: ignore[no-untyped-def]
+    last = np.float32(cells - 1)
+    for i in range(first, last_row):
+        w = weight[classes[i]]
+        for j in range(z.shape[1]):
+            out[np.uint32(_cell(z[i, j], origin, scale, last) & NOT_NEGATIVE)] += np.float64(w[j]) * np.float64(z[i, j])
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _tally32_rows(bits, z, classes, weight, shift, table, sums, limits, first, last_row):  # type: ignore[no-untyped-def]
+    width = z.shape[1]
+    bins = table.shape[0] - ZEROS
+    keys = np.empty(width, np.uint32)
+    impacts = np.empty(width, np.float64)
+    low, high = limits[0], limits[1]
+    for i in range(first, last_row):
+        w = weight[classes[i]]
+        for j in range(width):
+            magnitude = bits[i, j] & np.int32(MAGNITUDE32)
+            sign = bits[i, j] >> np.int32(31)
+            order = (magnitude ^ sign) - sign  # order-preserving integer; -0.0 becomes 0
+            low, high = min(low, order), max(high, order)
+            key = (order >> shift) + np.int32(bins // 2)
+            keys[j] = np.uint32(bins + (j & (ZEROS - 1))) if magnitude == 0 else np.uint32(key)
+            impacts[j] = np.float64(w[j]) * np.float64(z[i, j])
+            sums[j] += z[i, j]
+        for j in range(width):
+            vectors.add_pair(table, keys[j], 0, 1.0, impacts[j])
+        if table.shape[1] == 4:
+            for j in range(width):
+                wj = np.float64(w[j])
+                vectors.add_pair(table, keys[j], 2, wj, wj * wj)
+    limits[0], limits[1] = low, high
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _tally16_rows(bits, values, classes, weight, table, sums, first, last_row):  # type: ignore[no-untyped-def]
+    for i in range(first, last_row):
+        w = weight[classes[i]]
+        for j in range(bits.shape[1]):
+            key = np.uint32(bits[i, j])
+            wj = np.float64(w[j])
+            table[key, 0] += 1.0
+            table[key, 1] += wj  # the value is the bin's: sum of w z = z * sum of w, exactly
+            if table.shape[1] == 3:
+                table[key, 2] += wj * wj
+            sums[j] += values[key]
+
+
+@njit(nogil=True, cache=True)
+def _bad_row(bits, exponent, first, last_row):  # type: ignore[no-untyped-def]
+    for i in range(first, last_row):
+        bad = 0
+        for j in range(bits.shape[1]):
+            bad += (bits[i, j] & exponent) == exponent
+        if bad:
+            return i
+    return -1
+
+
+def bits_of(values: Array) -> Array:
+    """The float16 or float32 values as signed integers of the same width, without a copy."""
+    return values.view(np.int16 if values.dtype == np.float16 else np.int32)
+
+
+def first_bad_row(z: Tensor) -> int | None:
+    """The first row that holds a NaN or an infinite value, or None."""
+    if z.device.type != "cpu" or z.dtype not in (torch.float16, torch.float32):
+        bad = (~torch.isfinite(z)).any(dim=1)
+        return int(bad.to(torch.uint8).argmax()) if bool(bad.any()) else None
+    bits = bits_of(z.numpy())
+    exponent = np.int16(0x7C00) if bits.dtype == np.int16 else np.int32(0x7F800000)
+    found = over_rows(lambda _, first, last: _bad_row(bits, exponent, first, last), *z.shape)
+    return min((row for row in found if row >= 0), default=None)
+
+
+def scale_by_theta(
+    z: Tensor, values: Tensor, grid: tuple[float, float], padded: Tensor, out: Tensor | None = None
+) -> Tensor:
+    """[N, M]: each of `values` times theta of the interval that z lies in (CPU, float32)."""
+    out = torch.empty_like(z) if out is None else out
+    arrays = z.numpy(), values.numpy()
+    origin, scale = np.float32(grid[0]), np.float32(grid[1])
+    table, target = padded.numpy(), out.numpy()
+    over_rows(lambda _, a, b: _scale_rows(*arrays, origin, scale, table, target, a, b), *z.shape)
+    return out
+
+
+def frozen_logits(z: Tensor, classes: Tensor, weight: Tensor, grid: tuple[float, float], padded: Tensor) -> Tensor:
+    """[N]: the row of `weight` of each sample's class times theta(z) z, in one loop (CPU, float32)."""
+    out = np.empty(len(z), np.float32)
+    arrays = z.numpy(), classes.numpy(), weight.numpy()
+    origin, scale = np.float32(grid[0]), np.float32(grid[1])
+    table = padded.numpy()
+    over_rows(lambda _, a, b: _frozen_rows(*arrays, origin, scale, table, out, a, b), *z.shape)
+    return torch.from_numpy(out)
+
+
+def interval_impacts(z: Tensor, classes: Tensor, weight: Tensor, grid: tuple[float, float], cells: int) -> Array:
+    """[cells] float64: the summed impact w z of the values in each cell of the grid (CPU, float32)."""
+    parts = np.zeros((torch.get_num_threads(), cells))
+    arrays = z.numpy(), classes.numpy(), weight.numpy()
+    origin, scale = np.float32(grid[0]), np.float32(grid[1])
+    over_rows(lambda p, a, b: _impact_rows(*arrays, origin, scale, cells, parts[p], a, b), *z.shape)
+    return np.asarray(parts.sum(axis=0))
+
+
+def taken(table: Tensor, places: Tensor) -> Tensor:
+    """[...]: the value of a 1-d table at each place; graphs know this form better than table[places]."""
+    return table.index_select(0, places.reshape(-1)).reshape(places.shape)
+
+
+def places_torch(values: Tensor, ordered: Tensor, *, right: bool) -> Tensor:
+    """int64: how many of the `ordered` are below each value (`right`: or equal to it), NaN as the lowest.
+
+    In a graph it is a binary search of fixed length: other runtimes have no such operator.
+    """
+    if not torch.compiler.is_compiling():
+        return torch.searchsorted(ordered, torch.where(values.isnan(), -torch.inf, values), right=right)
+    steps = len(ordered).bit_length()
+    table = torch.nn.functional.pad(ordered, (1, 2**steps - 1 - len(ordered)), value=torch.inf)
+    place = torch.zeros(values.shape, dtype=torch.int64, device=values.device)
+    for step in range(steps - 1, -1, -1):
+        edge = taken(table, place + 2**step)
+        place = torch.where(values >= edge if right else values > edge, place + 2**step, place)
+    return place.clamp_max(len(ordered))  # a value of infinity is not below the padding
+
+
+def cells_torch(z: Tensor, edges: Tensor, grid: tuple[float, float] | None = None) -> Tensor:
+    """[N, M] int64 by plain torch: 0 below the first edge, k in the k-th interval, len(edges) above.
+
+    Where the intervals are those of a grid, arithmetic makes a guess, and a comparison with the two stored edges
+    beside it decides: whatever rounding a runtime does, no value changes sides.
+    """
+    if grid is None:
+        return places_torch(z.contiguous(), edges, right=True)
+    guess = (z - grid[0]) * grid[1]
+    guess = torch.where(guess > 0, guess, 0.0)  # NaN becomes 0
+    cell = torch.where(guess < len(edges), guess, float(len(edges))).to(torch.int64)
+    bounds = torch.nn.functional.pad(torch.nn.functional.pad(edges, (1, 0), value=-torch.inf), (0, 1), value=torch.inf)
+    return cell - (z < taken(bounds, cell)).to(torch.int64) + (z >= taken(bounds[1:], cell)).to(torch.int64)
+
+
+def scale_by_theta_torch(
+    z: Tensor, values: Tensor, edges: Tensor, padded: Tensor, grid: tuple[float, float] | None = None
+) -> Tensor:
+    """What `scale_by_theta` gives, on any device."""
+    return taken(padded, cells_torch(z, edges, grid)) * values
+
+
+def frozen_logits_torch(
+    z: Tensor, classes: Tensor, weight: Tensor, edges: Tensor, padded: Tensor, grid: tuple[float, float] | None = None
+) -> Tensor:
+    """What `frozen_logits` gives, on any device."""
+    return (scale_by_theta_torch(z, z, edges, padded, grid) * weight[classes]).sum(dim=1)

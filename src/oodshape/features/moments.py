@@ -1,0 +1,175 @@
+"""Moments: further sums over the training features, each collected only when a method asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core import files
+from oodshape.core.errors import InputError
+from oodshape.features.features import Features, check_finite
+from oodshape.features.rows import row_keys, unit
+from oodshape.networks.head import Head
+
+Array = NDArray[Any]
+BANK = 5000  # images that a bank keeps at most
+SEED = 0
+ROWS = 512  # rows that are summed at once, in float64
+
+
+class _Rows:
+    """Some rows in float64, with what the head says about them."""
+
+    def __init__(self, z: Tensor, classes: Tensor, head: Head) -> None:
+        self.z, self.classes, self.head = z, classes, head
+
+    @cached_property
+    def double(self) -> Tensor:
+        return self.z.double()
+
+    @cached_property
+    def unit(self) -> Tensor:
+        return unit(self.double)
+
+    @cached_property
+    def logits(self) -> Tensor:
+        return self.head.logits(self.z).double()
+
+
+def _by_class(rows: _Rows, values: Tensor, total: Tensor) -> None:
+    """Add the rows of each predicted class to its row of the total [C, ...]."""
+    total.index_add_(0, rows.classes, values)
+
+
+def _ones(rows: _Rows) -> Tensor:
+    return torch.ones(len(rows.z), dtype=torch.float64)
+
+
+# name -> (its size for C classes and M features, how a run of rows is added in place); classes are the predicted ones
+SUMS: dict[str, tuple[Callable[[int, int], tuple[int, ...]], Callable[[_Rows, Tensor], object]]] = {
+    "counts": (lambda c, m: (c,), lambda rows, total: _by_class(rows, _ones(rows), total)),
+    "class_sums": (lambda c, m: (c, m), lambda rows, total: _by_class(rows, rows.double, total)),
+    "unit_class_sums": (lambda c, m: (c, m), lambda rows, total: _by_class(rows, rows.unit, total)),
+    "softmax_sums": (lambda c, m: (c, c), lambda rows, total: _by_class(rows, rows.logits.softmax(dim=1), total)),
+    "squares": (lambda c, m: (m,), lambda rows, total: total.add_(rows.double.square().sum(dim=0))),
+    "second": (lambda c, m: (m, m), lambda rows, total: total.addmm_(rows.double.T, rows.double)),
+    "unit_second": (lambda c, m: (m, m), lambda rows, total: total.addmm_(rows.unit.T, rows.unit)),
+    "profile": (lambda c, m: (m,), lambda rows, total: total.add_(rows.z.sort(dim=1).values.double().sum(dim=0))),
+    "energy": (lambda c, m: (1,), lambda rows, total: total.add_(torch.logsumexp(rows.logits, dim=1).sum())),
+}
+NAMES = frozenset([*SUMS, "bank"])
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums over features by name, and a bank of at most 5,000 of them; two of them add up.
+
+    Sums are float64. The bank holds the images with the smallest keys, and a key is a seeded hash of the features
+    themselves: a random sample without replacement, the same in whatever order parts are added.
+
+    >>> features = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
+    >>> Moments.of(features, frozenset(["counts", "profile"])).parts["profile"].tolist()
+    [1.0, 4.0]
+    """
+
+    head: str  # the fingerprint of the head that predicted
+    n: int
+    parts: dict[str, Array]
+
+    @classmethod
+    def of(cls, features: Features, needs: frozenset[str]) -> Moments:
+        """The parts asked for, in one pass."""
+        if needs - NAMES:
+            raise InputError(f"no part is called {min(needs - NAMES)!r}; there are {', '.join(sorted(NAMES))}")
+        head = features.head.to("cpu")
+        asked = sorted(needs & SUMS.keys())
+        totals = {name: torch.zeros(SUMS[name][0](head.classes, head.width), dtype=torch.float64) for name in asked}
+        bank = Bank(head.width)
+        for first, raw in features.chunks() if needs else ():
+            check_finite(raw, first)
+            z, classes = raw.float().cpu(), features.predictions[first : first + len(raw)].cpu()
+            if "bank" in needs:
+                bank.add(z.numpy())
+            for start in range(0, len(z), ROWS):
+                rows = _Rows(z[start : start + ROWS], classes[start : start + ROWS], head)
+                for name, total in totals.items():
+                    SUMS[name][1](rows, total)
+        parts: dict[str, Array] = {name: total.numpy() for name, total in totals.items()}
+        if "bank" in needs:
+            parts["bank"] = bank.rows()
+        return cls(head.fingerprint, len(features), parts)
+
+    def __add__(self, other: Moments) -> Moments:
+        """The moments of both data sets together; only parts that both hold, refused across heads."""
+        if self.head != other.head:
+            raise InputError(f"moments of different heads do not add up: {self.head} and {other.head}")
+        shared = [name for name in self.parts if name in other.parts]
+        parts = {name: _added(name, self.parts[name], other.parts[name]) for name in shared}
+        return Moments(self.head, self.n + other.n, parts)
+
+    def beside(self, other: Moments) -> Moments:
+        """The parts of both, which are of the same features."""
+        return replace(self, parts={**self.parts, **other.parts})
+
+    def save(self, path: str | Path) -> None:
+        """Write the moments to one safetensors file."""
+        files.save(path, "moments", {"head": self.head, "n": self.n}, self.parts)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Moments:
+        """The moments that `save` wrote."""
+        header, parts = files.load(path, "moments")
+        return cls(header["head"], header["n"], parts)
+
+    def bank(self) -> Tensor:
+        """[B, M] float32: the images of the bank."""
+        return torch.from_numpy(self.parts["bank"])
+
+    def means(self, sums: str) -> tuple[Array, Array]:
+        """([C, M] means, [C] bool): a class that was never predicted has the mean of all images, and False."""
+        counts, total = self.parts["counts"], self.parts[sums]
+        seen = counts > 0
+        means = np.where(seen[:, None], total / np.maximum(counts, 1)[:, None], total.sum(axis=0) / self.n)
+        return means, seen
+
+
+def _added(name: str, mine: Array, theirs: Array) -> Array:
+    if name in SUMS:
+        return np.asarray(mine + theirs)
+    bank = Bank(mine.shape[1])
+    bank.add(mine)
+    bank.add(theirs)
+    return bank.rows()
+
+
+class Bank:
+    """The rows with the smallest keys so far, in one block of memory."""
+
+    def __init__(self, width: int) -> None:
+        """An empty bank for rows of the given width."""
+        self._keys, self._kept = np.zeros(0, np.int64), np.empty((BANK, width), np.float32)
+
+    def add(self, rows: Array) -> None:
+        """Let some rows in; where there is no room, those with the largest keys make it."""
+        keys = row_keys(torch.from_numpy(rows), SEED).numpy()
+        before = len(self._keys)
+        both = np.concatenate([self._keys, keys])
+        stays = np.zeros(len(both), bool)
+        stays[np.argsort(both, kind="stable")[:BANK]] = True
+        new = np.flatnonzero(stays[before:])
+        left = np.flatnonzero(~stays[:before])
+        places = np.concatenate([left, np.arange(before, before + len(new) - len(left))])
+        self._keys = np.concatenate([self._keys, np.zeros(len(new) - len(left), np.int64)])
+        self._keys[places], self._kept[places] = keys[new], rows[new]
+
+    def rows(self) -> Array:
+        """[B, M]: the rows, by ascending key."""
+        return np.asarray(self._kept[np.argsort(self._keys, kind="stable")])

@@ -1,0 +1,194 @@
+"""FeatureStats: all that any method needs to know about the training set, in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oodshape.core import files
+from oodshape.core.errors import InputError, check_fraction
+from oodshape.features import kernels
+from oodshape.features.features import Features
+from oodshape.features.histogram import FINE, decode, ordered, tally_for
+
+Array = NDArray[Any]
+COLUMNS = ("counts", "impacts", "weights", "squares")
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureStats:
+    """Sums and counts over features, of fixed size whatever the number of images; two of them add up.
+
+    The histogram is over feature *values*: the order-preserving integer view of a float32 without its last 11
+    or 12 bits is the bin (relative width 2^-12 or 2^-11); each float16 value is a bin of its own. A bin holds
+    the count, the summed impact w_max z, and on request the sums of w_max and w_max^2. Bins in use are kept.
+    """
+
+    head: str  # the fingerprint of the head that gave w_max
+    bits: int  # 16: a bin is one value; 32: a bin is a range of values
+    shift: int  # how many low bits share a bin
+    n: int
+    sums: Array  # [M] float64
+    minimum: float
+    maximum: float
+    keys: Array  # [B] int64, ascending
+    counts: Array  # [B] int64
+    impacts: Array  # [B] float64, sum of w_max z
+    weights: Array  # [B] float64, sum of w_max; empty unless asked for
+    squares: Array  # [B] float64, sum of w_max^2; empty unless asked for
+
+    @classmethod
+    def of(cls, features: Features, *, weights: bool = False) -> FeatureStats:
+        """The statistics of a data set in one pass (with `weights`, also the sums of w_max and w_max^2)."""
+        tally = tally_for(len(features), features.width, half=features.half, weights=weights)
+        known = features.predictions_known
+        predictions = features.predictions if known else torch.empty(len(features), dtype=torch.int64)
+        weight = features.head.weight.cpu()
+        for first, raw in features.chunks(whole=known):
+            classes = predictions[first : first + len(raw)]
+            if not known:
+                classes[:] = features.head.logits(raw.float()).argmax(dim=1)
+            tally.add(raw.cpu(), classes.cpu(), weight)
+        features._predictions = predictions  # one pass serves both
+        stats = cls(head=features.head.fingerprint, n=len(features), **tally.result())
+        if not np.isfinite(stats.sums).all():  # NaN and infinity always reach the sums
+            features.check_finite()
+        return stats
+
+    def __add__(self, other: FeatureStats) -> FeatureStats:
+        """The statistics of both data sets together; refused across heads."""
+        if self.head != other.head:
+            raise InputError(
+                f"statistics of different heads do not add up: {self.head} and {other.head}; "
+                "were the features taken from two checkpoints?"
+            )
+        if (self.bits, self.shift) != (other.bits, other.shift):
+            shift = max(self.shift, other.shift, FINE)
+            return self.coarse(shift) + other.coarse(shift)
+        keys, place = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
+        columns = {}
+        for name in COLUMNS:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            both = len(mine) == len(self.keys) and len(theirs) == len(other.keys)
+            columns[name] = np.zeros(len(keys) if both else 0, mine.dtype)
+            if both:
+                np.add.at(columns[name], place, np.concatenate([mine, theirs]))
+        return FeatureStats(
+            head=self.head,
+            bits=self.bits,
+            shift=self.shift,
+            n=self.n + other.n,
+            sums=self.sums + other.sums,
+            minimum=min(self.minimum, other.minimum),
+            maximum=max(self.maximum, other.maximum),
+            keys=keys,
+            **columns,
+        )
+
+    def coarse(self, shift: int) -> FeatureStats:
+        """The same statistics in float32 bins that share `shift` low bits, so that unlike parts can be added."""
+        order = self.keys << self.shift
+        if self.bits == 16:
+            order = ordered(kernels.bits_of(decode(self.keys, 16, 0).astype(np.float32)).astype(np.int64), 32)
+        keys, starts = np.unique(order >> shift, return_index=True)
+        summed = {name: getattr(self, name) for name in COLUMNS}
+        summed = {name: np.add.reduceat(c, starts) if len(c) else c for name, c in summed.items()}
+        return replace(self, bits=32, shift=shift, keys=keys, **summed)
+
+    @property
+    def total(self) -> int:
+        """The number of feature values, images times width."""
+        return int(self.n) * len(self.sums)
+
+    @property
+    def signed(self) -> bool:
+        """Whether any feature value is negative."""
+        return self.minimum < 0
+
+    def mean(self) -> Array:
+        """[M] float64: the mean of each feature."""
+        return np.asarray(self.sums / self.n)
+
+    def limits(self) -> tuple[Array, Array]:
+        """The left and right limit of each bin, float64; equal where a bin is one value."""
+        left = decode(self.keys, self.bits, self.shift)
+        return left, left if self.bits == 16 else decode(self.keys + 1, self.bits, self.shift)
+
+    def quantile(self, q: float) -> float:
+        """The q-quantile of all feature values (linear between neighbours, as numpy's default).
+
+        Exact on float16 features; within a bin's width (2^-11 of the value or less) on float32.
+        """
+        check_fraction("q", q, zero=True, one=True)
+        place = (self.total - 1) * q
+        lower = min(int(place), self.total - 2) if self.total > 1 else 0
+        a, b = self._ranked(lower), self._ranked(min(lower + 1, self.total - 1))
+        return between(a, b, place - lower)
+
+    def _ranked(self, rank: int) -> float:
+        """The value of the given rank, counted from 0."""
+        if rank in (0, self.total - 1):
+            return self.minimum if rank == 0 else self.maximum
+        left, right, first, count = self.bin_of_rank(rank)
+        value = left + (right - left) * (rank - first + 0.5) / count
+        return float(np.clip(value, self.minimum, self.maximum))
+
+    def bin_of_rank(self, rank: int) -> tuple[float, float, int, int]:
+        """(left, right, rank of its first value, count) of the bin that holds the value of the given rank."""
+        ends = np.cumsum(self.counts)
+        bin_ = int(np.searchsorted(ends, rank, side="right"))
+        left, right = self.limits()
+        count = int(self.counts[bin_])
+        return float(left[bin_]), float(right[bin_]), int(ends[bin_]) - count, count
+
+    def over(self, column: str, edges: Array) -> Array:
+        """[K] float64: the sum of a column over each interval [edges[k], edges[k+1]).
+
+        A bin of float32 values that an edge cuts is split in proportion; float16 bins are never cut.
+        """
+        values = getattr(self, column)
+        if len(values) == 0:
+            raise InputError(f"these statistics hold no {column}; collect them with weights=True")
+        edges = np.asarray(edges, np.float64)
+        left, right = self.limits()
+        if self.bits == 16:
+            cell = np.searchsorted(edges, left, side="right") - 1
+            inside = (cell >= 0) & (cell < len(edges) - 1)
+            return np.bincount(cell[inside], values[inside].astype(np.float64), len(edges) - 1)
+        before = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+        bin_ = np.searchsorted(left, edges, side="right") - 1
+        safe = np.maximum(bin_, 0)
+        share = np.clip((edges - left[safe]) / (right[safe] - left[safe]), 0.0, 1.0)
+        below = np.where(bin_ < 0, 0.0, before[safe] + values[safe] * share)
+        return np.diff(below)
+
+    def impact(self, edges: Array) -> Array:
+        """[K] float64: the mean interval-specific feature impact E[I] over the intervals between edges."""
+        return self.over("impacts", edges) / self.n
+
+    def save(self, path: str | Path) -> None:
+        """Write the statistics to one safetensors file."""
+        items = {field.name: getattr(self, field.name) for field in fields(self)}
+        arrays = {name: value for name, value in items.items() if isinstance(value, np.ndarray)}
+        files.save(path, "statistics", {k: v for k, v in items.items() if k not in arrays}, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> FeatureStats:
+        """The statistics that `save` wrote."""
+        header, arrays = files.load(path, "statistics")
+        items: dict[str, Any] = {field.name: header.get(field.name, arrays.get(field.name)) for field in fields(cls)}
+        return cls(**items)
+
+
+def between(a: float, b: float, share: float) -> float:
+    """The value a share of the way from a to b, exactly a at 0 and b at 1 (as numpy's quantile).
+
+    >>> between(-9.0, 1e-8, 1.0)
+    1e-08
+    """
+    return float(a + (b - a) * share if share < 0.5 else b - (b - a) * (1 - share))

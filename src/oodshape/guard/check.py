@@ -1,0 +1,189 @@
+"""check: how a guard does on a user's own ID and OOD images, beside a threshold on the softmax."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.core.progress import progress_bar
+from oodshape.guard.guard import Guard
+from oodshape.guard.score import see
+from oodshape.images.listing import Given, Listing
+from oodshape.metrics.conformal import rejected_count
+from oodshape.metrics.separation import Estimate, Summary, summary
+from oodshape.networks.opening import Source
+
+LEVEL = 0.95  # of every interval but the promise's
+
+SAME = 0.5  # the share of known scores above which the ID images are the calibration images
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """One detector's scores of a set, and how many it accepts."""
+
+    values: NDArray[np.float32]
+    accepted: int
+
+    @property
+    def share(self) -> Estimate:
+        """The share accepted, with its exact (Clopper-Pearson) interval."""
+        return exact_share(self.accepted, len(self.values))
+
+
+@dataclass(frozen=True, eq=False)
+class SetCheck:
+    """One set of images: the guard's scores, those of the softmax, and what could not be read."""
+
+    name: str
+    guard: Scores
+    softmax: Scores | None  # None: the guard knows no threshold on the softmax
+    unreadable: dict[str, str]  # path -> why
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """The ID set and the OOD sets under one guard."""
+
+    guard: Guard
+    inside: SetCheck
+    outside: tuple[SetCheck, ...]
+
+    @property
+    def rejected(self) -> int:
+        """How many ID images are rejected."""
+        return len(self.inside.guard.values) - self.inside.guard.accepted
+
+    @property
+    def promised(self) -> tuple[int, int] | None:
+        """The limits between which the promise puts the number of rejected ID images, 99 times in 100.
+
+        None where nothing is promised, or where each class has a threshold, and a law, of its own.
+        """
+        detector = self.guard.detector
+        if not self.guard.about.held_out or detector.groups is not None:
+            return None
+        assert detector.calibration is not None
+        assert detector.alpha is not None
+        return rejected_count(len(detector.calibration), detector.alpha, len(self.inside.guard.values))
+
+    @property
+    def known(self) -> float:
+        """The share of the ID set's different scores that are scores of the calibration images.
+
+        The same image may differ in its last bits, so scores count as equal when they are far closer than two
+        calibration scores usually are.
+        """
+        scores = self.guard.detector.calibration
+        if scores is None:
+            return 0.0
+        before, now = np.sort(np.asarray(scores, np.float64)), np.unique(self.inside.guard.values).astype(np.float64)
+        low, high = np.quantile(before, [0.25, 0.75])
+        near = np.minimum(1e-5 * np.abs(now), (high - low) / (100 * len(before)))
+        found = np.searchsorted(before, now + near, side="right") > np.searchsorted(before, now - near, side="left")
+        return float(found.mean())
+
+    def compared(self, of: SetCheck, *, softmax: bool = False) -> Summary:
+        """FPR95, AUROC and the others between the ID set and an OOD set, with bootstrap intervals."""
+        sides = (self.inside.softmax, of.softmax) if softmax else (self.inside.guard, of.guard)
+        if sides[0] is None or sides[1] is None:
+            raise InputError("this guard knows no threshold on the softmax to compare with")
+        return summary(sides[0].values, sides[1].values, level=LEVEL)
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Every image that could not be read, with the reason."""
+        return {path: why for each in (self.inside, *self.outside) for path, why in each.unreadable.items()}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each detector and set: images, accepted, and for OOD sets FPR95 and AUROC; shares in 0..1."""
+        found = []
+        detectors = {"guard": False} | ({"softmax": True} if self.inside.softmax is not None else {})
+        for detector, softmax in detectors.items():
+            for each in (self.inside, *self.outside):
+                scores = each.softmax if softmax else each.guard
+                assert scores is not None
+                role = "id" if each is self.inside else "ood"
+                row: dict[str, Any] = {"detector": detector, "set": each.name, "role": role}
+                row |= {"images": len(scores.values), "accepted": scores.accepted, "unreadable": len(each.unreadable)}
+                row |= {"accepted_share": vars(scores.share)}
+                if each is not self.inside:
+                    measured = self.compared(each, softmax=softmax)
+                    row |= {"fpr95": vars(measured.fpr95), "auroc": vars(measured.auroc)}
+                found.append(row)
+        return found
+
+
+def check_guard(
+    guard: Guard,
+    source: Source,
+    id: Given,
+    ood: Mapping[str, Given] | Given,
+    *,
+    batch_size: int = 32,
+    progress: bool | None = None,
+) -> Check:
+    """The check of a guard on an open network; `ood` is one set, or several by name."""
+    sets = {name: Listing.of(given) for name, given in ood.items()} if isinstance(ood, Mapping) else _named(ood)
+    inside = _checked(guard, source, Listing.of(id), Listing.of(id).name, batch_size, progress)
+    outside = [_checked(guard, source, listing, name, batch_size, progress) for name, listing in sets.items()]
+    check = Check(guard, inside, tuple(outside))
+    if check.known > SAME:
+        warnings.warn(
+            f"{100 * check.known:.0f} % of the ID scores are scores of the calibration images: these are the images "
+            "that set the threshold, so the number of rejected ones proves nothing; give other ID images",
+            stacklevel=3,
+        )
+    return check
+
+
+def exact_share(count: int, of: int, level: float = LEVEL) -> Estimate:
+    """A share with its exact (Clopper-Pearson) confidence interval.
+
+    >>> round(exact_share(0, 10).high, 6)  # 1 - (0.05 / 2) ** (1 / 10)
+    0.308497
+    """
+    from scipy.stats import beta
+
+    tail = (1 - level) / 2
+    low = 0.0 if count == 0 else float(beta.ppf(tail, count, of - count + 1))
+    high = 1.0 if count == of else float(beta.ppf(1 - tail, count + 1, of - count))
+    return Estimate(count / of, low, high)
+
+
+def _named(ood: Given) -> dict[str, Listing]:
+    listing = Listing.of(ood)
+    return {listing.name: listing}
+
+
+def _checked(
+    guard: Guard, source: Source, listing: Listing, name: str, batch_size: int, progress: bool | None
+) -> SetCheck:
+    parts: list[Any] = []
+    others: list[Any] = []
+    unreadable: dict[str, str] = {}
+    done = 0
+    total = listing.count() if progress is not False else None
+    with progress_bar(name, total, progress) as report:
+        for batch in see(guard, source, listing, iter(listing), batch_size, baseline=True):
+            parts.append(batch.decision)
+            others.append(batch.baseline)
+            unreadable |= {batch.pairs[row][0]: why for row, why in sorted(batch.errors.items())}
+            done += len(batch.pairs)
+            report(done)
+    if sum(len(part.scores) for part in parts) == 0:
+        path, why = next(iter(unreadable.items()), (name, "it is empty"))
+        raise InputError(f"no image of {name} can be read; {path}: {why}")
+    softmax = None if guard.about.baseline is None else _scores(others)
+    return SetCheck(name, _scores(parts), softmax, unreadable)
+
+
+def _scores(parts: list[Any]) -> Scores:
+    values = np.concatenate([part.scores.cpu().numpy() for part in parts])
+    return Scores(values, sum(int(part.accepted.sum()) for part in parts))

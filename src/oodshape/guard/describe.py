@@ -1,0 +1,113 @@
+"""What a guard is, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oodshape.guard.guard import Guard
+from oodshape.images.preprocessing import Preprocessing
+from oodshape.methods.auto import Fusion
+
+
+def chosen_lines(guard: Guard) -> list[str]:
+    """Two lines on what was chosen and why, for a method that chooses; none for any other."""
+    fusion = guard.detector.scorer
+    if not isinstance(fusion, Fusion):
+        return []
+    names = ", ".join(member.name for member in fusion.members)
+    if not fusion.ranking:
+        return [f"{guard.about.method} took {names}", "why: it had no panel of images to choose by"]
+    values = dict(fusion.ranking)
+    best, least = (100 * values[member.name] for member in (fusion.members[0], fusion.members[-1]))
+    fused = ", fused by their p-values" if len(fusion.members) > 1 else ""
+    return [
+        f"{guard.about.method} chose {names}{fused}",
+        f"why: of {len(values)} methods they best tell training images kept aside from scrambled ones without content "
+        f"(AUROC {best:.1f} to {least:.1f} %; the last of all {100 * min(values.values()):.1f} %)",
+    ]
+
+
+def facts(guard: Guard) -> dict[str, Any]:
+    """All that a guard says about itself, as JSON can hold it."""
+    detector, about = guard.detector, guard.about
+    fusion = detector.scorer
+    own = detector.own_scores
+    return {
+        "method": about.method or repr(detector.method),
+        "recipe": repr(detector.method),
+        "chosen": [member.name for member in fusion.members] if isinstance(fusion, Fusion) else None,
+        "ranking": dict(fusion.ranking) if isinstance(fusion, Fusion) else None,
+        "threshold": detector.threshold,
+        "thresholds_per_class": None if detector.groups is None else detector.thresholds.tolist(),
+        "classes_with_own_threshold": None if detector.groups is None else len(own),
+        "alpha": detector.alpha,
+        "calibration_images": 0 if detector.calibration is None else len(detector.calibration),
+        "held_out": about.held_out,
+        "promise": guard.promise,
+        "training_images": detector.n_train,
+        "preprocessing": dict(about.preprocessing._items()),
+        "exif": "turned upright" if about.upright else "ignored",
+        "model": about.model,
+        "weights": about.weights,
+        "head": {"layer": about.head, "fingerprint": detector.fingerprint},
+        "network": about.network,
+        "classes": detector.classes,
+        "names": list(about.names),
+        "version": about.version,
+    }
+
+
+def lines(guard: Guard) -> list[tuple[str, str]]:
+    """(what, value) for people."""
+    fact = facts(guard)
+    detector, about = guard.detector, guard.about
+    rows = [("method", fact["method"])]
+    rows += [("", line) for line in chosen_lines(guard)]
+    rows += [("threshold", f"{detector.threshold:.6g}: images with a lower score are rejected")]
+    if detector.groups is not None:
+        rows += [("", f"{per_class_line(guard)}")]
+    rows += [
+        ("promise", guard.promise),
+        ("calibrated on", f"{fact['calibration_images']:,} images, alpha = {detector.alpha:g}"),
+        ("fitted on", f"{detector.n_train:,} images"),
+        ("preprocessing", preprocessing_line(about.preprocessing)),
+        ("", f"EXIF orientation {fact['exif']}"),
+        ("model", about.model + (f", weights {about.weights}" if about.weights else "")),
+        ("head", f"{about.head or 'unknown'} (fingerprint {detector.fingerprint}; whole network {about.network})"),
+        ("classes", _classes(detector.classes, about.names)),
+        ("made by", f"oodshape {about.version}"),
+    ]
+    return rows
+
+
+def per_class_line(guard: Guard) -> str:
+    """How many classes have a threshold of their own."""
+    own, classes = len(guard.detector.own_scores), guard.detector.classes or 0
+    return (
+        f"{own} of {classes} classes have a threshold of their own; the other {classes - own} have too few calibration "
+        "images and share the one of all"
+    )
+
+
+def preprocessing_line(way: Preprocessing) -> str:
+    """How an image is prepared, in words."""
+    steps = []
+    if way.resize is not None:
+        if isinstance(way.resize, tuple):
+            what = f"stretched to exactly {way.resize[0]} x {way.resize[1]} (height x width)"
+        else:
+            what = f"shorter side to {way.resize}"
+        steps.append(f"{what} ({way.interpolation})")
+    if way.crop is not None:
+        steps.append(f"centre {way.crop} x {way.crop}")
+    return ", ".join([*steps, f"mean {_numbers(way.mean)}, std {_numbers(way.std)}"])
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return " ".join(f"{value:.4g}" for value in values)
+
+
+def _classes(count: int | None, names: tuple[str, ...]) -> str:
+    if not names:
+        return f"{count} without names"
+    return f"{count}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"

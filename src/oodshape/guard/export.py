@@ -1,0 +1,61 @@
+"""A guard and its network as one ONNX file, compared with torch on the user's images or on made-up ones."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oodshape.core.errors import InputError
+from oodshape.guard.guard import Guard
+from oodshape.guard.onnx import ExportReport, export_onnx
+from oodshape.guard.score import read_pixels
+from oodshape.images.listing import Given, Listing
+from oodshape.images.preprocessing import Preprocessing
+from oodshape.networks.opening import Source
+
+COMPARED = 64  # images at the most
+
+
+def export_guard(guard: Guard, source: Source, path: str | Path, images: Given | None = None) -> ExportReport:
+    """Write the ONNX file, compared on the first images given, or on made-up ones; how it compares."""
+    about = guard.about
+    batch = made_up(about.preprocessing) if images is None else _given(guard, images)
+    return export_onnx(
+        source.classifier,
+        guard.detector,
+        path,
+        batch,
+        preprocessing=about.preprocessing,
+        classes=about.names or None,
+    )
+
+
+def _given(guard: Guard, images: Given) -> Tensor:
+    listing = Listing.of(images)
+    read = (read_pixels(guard, listing.file(path)) for path, _ in listing)
+    found = list(islice((pixels for pixels in read if not isinstance(pixels, str)), COMPARED))
+    if not found:
+        raise InputError(f"no image of {listing.name} can be read; give other images to compare on")
+    one_size = [pixels for pixels in found if pixels.shape == found[0].shape]
+    return guard.about.preprocessing.normalize(np.stack(one_size))
+
+
+def made_up(preprocessing: Preprocessing, count: int = 16) -> Tensor:
+    """[count, C, H, W]: smooth random images, seeded, prepared as the network wants them.
+
+    >>> from oodshape.images.preprocessing import IMAGENET
+    >>> made_up(IMAGENET, 2).shape
+    torch.Size([2, 3, 224, 224])
+    """
+    size = preprocessing.size
+    if size is None:
+        raise InputError("the preprocessing leaves images in their own size; give --images to compare on")
+    chance = torch.Generator().manual_seed(0)
+    coarse = torch.rand(count, preprocessing.channels, 8, 8, generator=chance)
+    smooth = torch.nn.functional.interpolate(coarse, size, mode="bilinear")
+    pixels = (255 * smooth).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous()
+    return preprocessing.normalize(pixels.numpy())

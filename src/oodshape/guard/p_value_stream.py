@@ -1,0 +1,96 @@
+"""P-values out of a scores file (CSV, JSON lines, Parquet), at once or while it grows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from oodshape.core.errors import InputError
+
+COLUMNS = ("p_value", "p-value", "p")
+
+
+def p_values(lines: Iterable[str], where: str = "the scores") -> Iterator[float]:
+    """The p-values of CSV lines with a header, or of JSON lines; images without one (unreadable) are left out.
+
+    >>> list(p_values(["path,p_value", "a.png,0.25", "broken.png,", "b.png,1.0"]))
+    [0.25, 1.0]
+    """
+    place: int | None = None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if line.lstrip().startswith("{"):
+            value = _from_json(line, f"line {number} of {where}")
+        elif place is None:
+            place = _column(next(csv.reader([line])), where)
+            continue
+        else:
+            row = next(csv.reader([line]))
+            value = row[place] if place < len(row) else ""
+        if value not in (None, ""):
+            yield _number(value, f"line {number} of {where}")
+
+
+def lines_of(path: str, *, follow: bool = False, pause: float = 0.5) -> Iterator[str]:
+    """The whole lines of a text file, `-` for standard input; with `follow`, those that are added later too."""
+    if path == "-":
+        yield from sys.stdin
+        return
+    if not Path(path).is_file():
+        raise InputError(f"there is no file {path}")
+    if path.endswith(".parquet"):
+        yield from _parquet_lines(path)
+        return
+    with open(path, encoding="utf-8", newline="") as file:
+        rest = ""
+        while True:
+            part = file.readline()
+            if part.endswith("\n"):
+                yield rest + part
+                rest = ""
+            elif part:
+                rest += part  # a line that is still being written
+            elif follow:
+                time.sleep(pause)
+            else:
+                break
+        if rest:
+            yield rest
+
+
+def _parquet_lines(path: str) -> Iterator[str]:
+    import pandas
+
+    frame = pandas.read_parquet(path)
+    name = frame.columns[_column(list(frame.columns), path)]
+    yield f"{name}\n"
+    for value in frame[name]:
+        yield "\n" if value is None or math.isnan(value) else f"{value!r}\n"
+
+
+def _column(names: list[str], where: str) -> int:
+    for name in COLUMNS:
+        if name in names:
+            return names.index(name)
+    raise InputError(f"{where} has no column {COLUMNS[0]}; there are {', '.join(names)}")
+
+
+def _from_json(line: str, where: str) -> object:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where} is no JSON: {error}") from None
+    return next((row[name] for name in COLUMNS if name in row), None)
+
+
+def _number(value: object, where: str) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        raise InputError(f"{where}: {value!r} is no p-value") from None

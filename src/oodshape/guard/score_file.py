@@ -1,0 +1,241 @@
+"""Scores on disk: a .part file that a killed run goes on with, then one CSV, JSON lines or Parquet file.
+
+The .part file holds a line on what made it, then one JSON line per image in the order given. A run that finds one
+checks it against its own images, keeps the whole batches in it, and so ends with the same bytes as a run that
+was never killed.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.core.files import replacing
+from oodshape.core.progress import progress_bar
+from oodshape.core.values import encode
+from oodshape.features.disk_cache import lock_file
+from oodshape.guard.guard import Guard
+from oodshape.guard.score import Scored, rows_of, score_images, see
+from oodshape.images.image_set import fingerprint_of
+from oodshape.images.listing import Listing
+from oodshape.networks.opening import Source
+
+COLUMNS = ("path", "class", "score", "p_value", "accepted", "error")
+FORMAT = 1
+Watch = Callable[[Scored], None]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many images were scored, and what became of them."""
+
+    images: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    unreadable: int = 0
+    resumed: int = 0  # of the images, those that an earlier run had scored
+    first_error: str = ""  # the first image that could not be read, and why
+
+    def with_row(self, row: Scored) -> Tally:
+        """The tally with one more image."""
+        return Tally(
+            self.images + 1,
+            self.accepted + (row.accepted is True),
+            self.rejected + (row.accepted is False),
+            self.unreadable + bool(row.error),
+            self.resumed,
+            self.first_error or (f"{row.path}: {row.error}" if row.error else ""),
+        )
+
+    def lines(self) -> list[str]:
+        """What people want to know."""
+        again = f" ({self.resumed:,} of them by an earlier run)" if self.resumed else ""
+        said = [f"{self.images:,} images{again}: {self.accepted:,} accepted, {self.rejected:,} rejected"]
+        return said + ([f"{self.unreadable:,} could not be read; {self.first_error}"] if self.unreadable else [])
+
+
+def score_to_file(
+    guard: Guard,
+    source: Source,
+    listing: Listing,
+    out: Path,
+    *,
+    batch_size: int = 32,
+    progress: bool | None = None,
+    watch: Watch | None = None,
+) -> Tally:
+    """Write the scores of the listed images; a run that was killed before goes on where it was.
+
+    `watch` is called with every row in the end.
+    """
+    write = writer(out)
+    part = out.with_name(f"{out.name}.part")
+    if not out.parent.is_dir():
+        raise InputError(f"cannot write {out}: the folder {out.parent} does not exist")
+    with part.open("a+b") as file:
+        lock_file(file.fileno(), lambda: _refuse(part))
+        pairs = iter(listing)
+        kept = _resume(file, part, identity(guard, batch_size), batch_size, pairs)
+        total = listing.count() if progress is not False else None
+        with progress_bar(listing.name, total, progress) as report:
+            done = kept
+            report(done)
+            for batch in see(guard, source, listing, pairs, batch_size):
+                lines = [json.dumps(row) + "\n" for row in rows_of(guard, batch)]
+                file.write("".join(lines).encode())
+                file.flush()
+                done += len(lines)
+                report(done)
+        with replacing(out) as temporary:
+            counter = _Counter(read_part(file), watch)
+            write(temporary, counter, bool(guard.about.names))
+        part.unlink()
+    return replace(counter.tally, resumed=kept)
+
+
+def score_to_stream(
+    guard: Guard,
+    source: Source,
+    listing: Listing,
+    file: TextIO,
+    *,
+    json_lines: bool = False,
+    batch_size: int = 32,
+    watch: Watch | None = None,
+) -> Tally:
+    """Write the scores of the listed images as CSV or JSON lines, each batch as soon as it is known."""
+    table = csv.writer(file, lineterminator="\n")
+    if not json_lines:
+        table.writerow(COLUMNS)
+    rows = score_images(guard, source, listing, batch_size=batch_size, progress=False)
+    counter = _Counter(rows, watch)
+    for row in counter:
+        if json_lines:
+            file.write(json.dumps(as_dict(row)) + "\n")
+        else:
+            table.writerow(csv_cells(row))
+        if counter.tally.images % batch_size == 0:
+            file.flush()
+    return counter.tally
+
+
+class _Counter:
+    """Rows that are counted, and shown to whoever watches, as they go by."""
+
+    def __init__(self, rows: Iterable[Scored], watch: Watch | None) -> None:
+        self.rows, self.watch, self.tally = rows, watch, Tally()
+
+    def __iter__(self) -> Iterator[Scored]:
+        for row in self.rows:
+            self.tally = self.tally.with_row(row)
+            if self.watch is not None:
+                self.watch(row)
+            yield row
+
+
+def read_part(file: IO[bytes]) -> Iterator[Scored]:
+    """The rows in a .part file."""
+    file.seek(0)
+    file.readline()
+    return (Scored(*json.loads(line)) for line in file)
+
+
+def identity(guard: Guard, batch_size: int) -> str:
+    """What decides the scores beside the images: the guard, and how many images go through the network together."""
+    tensors: dict[str, NDArray[Any]] = {}
+    value = encode((guard.detector, guard.about), tensors)
+    return fingerprint_of(f"{FORMAT} {batch_size}", json.dumps(value), *(tensors[name] for name in sorted(tensors)))
+
+
+def _resume(file: IO[bytes], part: Path, who: str, batch_size: int, pairs: Iterator[tuple[str, int]]) -> int:
+    """The number of rows that are kept; the file ends with them, and `pairs` goes on after them."""
+    file.seek(0)
+    first = file.readline()
+    if not first.endswith(b"\n"):  # new, or killed in its first line
+        file.truncate(0)
+        file.write(json.dumps({"oodshape": who}).encode() + b"\n")
+        return 0
+    if first != json.dumps({"oodshape": who}).encode() + b"\n":
+        raise InputError(f"{part} was begun with another guard or batch size; remove it to start anew")
+    start = file.tell()
+    whole = sum(line.endswith(b"\n") for line in file)
+    # Whole batches only: a network may give other last bits in a batch of another size.
+    keep = whole // batch_size * batch_size
+    file.seek(start)
+    for number in range(keep):
+        path, now = Scored(*json.loads(file.readline())).path, next(pairs, None)
+        if now is None or now[0] != path:
+            raise InputError(
+                f"{part} has {path} as image {number + 1}, but the images given have "
+                f"{now[0] if now else 'no such number'}; give the same images in the same order, or remove it"
+            )
+    file.truncate(file.tell())
+    return keep
+
+
+def _refuse(part: Path) -> None:
+    raise InputError(f"another process writes {part}; wait for it, or choose another file")
+
+
+Write = Callable[[Path, Iterable[Scored], bool], None]
+
+
+def writer(out: Path) -> Write:
+    """The function that writes the format of a file's ending."""
+    found = {".csv": _csv, ".jsonl": _json_lines, ".ndjson": _json_lines, ".parquet": _parquet}.get(out.suffix.lower())
+    if found is None:
+        raise InputError(f"{out} must end in .csv, .jsonl or .parquet")
+    return found
+
+
+def csv_cells(row: Scored) -> list[str]:
+    """The cells of a row as text; float32 scores with the digits that give them back."""
+    label = "" if row.label is None else str(row.label)
+    if row.score is None:
+        return [row.path, label, "", "", "", row.error]
+    return [row.path, label, f"{row.score:.9g}", f"{row.p_value:.6g}", str(row.accepted).lower(), row.error]
+
+
+def as_dict(row: Scored) -> dict[str, Any]:
+    """A row by the names of its columns."""
+    return dict(zip(COLUMNS, (*row[:5], row.error or None), strict=True))
+
+
+def _csv(path: Path, rows: Iterable[Scored], named: bool) -> None:
+    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(COLUMNS)
+        for row in rows:
+            table.writerow(csv_cells(row))
+
+
+def _json_lines(path: Path, rows: Iterable[Scored], named: bool) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(as_dict(row)) + "\n")
+
+
+def _parquet(path: Path, rows: Iterable[Scored], named: bool) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise InputError("Parquet needs pyarrow: pip install 'oodshape[parquet]', or write .csv or .jsonl") from None
+    types = (pa.string(), pa.string() if named else pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.string())
+    schema = pa.schema(list(zip(COLUMNS, types, strict=True)))
+    left = iter(rows)
+    with pq.ParquetWriter(path, schema) as file:
+        while part := list(islice(left, 1 << 16)):
+            columns = {name: [as_dict(row)[name] for row in part] for name in COLUMNS}
+            # a name that is no UTF-8 keeps what can be read of it
+            columns["path"] = [os.fsencode(name).decode("utf-8", "replace") for name in columns["path"]]
+            file.write_table(pa.table(columns, schema=schema))

@@ -1,0 +1,1 @@
+"""Every way images come in."""

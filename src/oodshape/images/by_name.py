@@ -1,0 +1,78 @@
+"""Data sets by a word: `digits:train`, `folder:PATH`, `list:PATH`, `cifar10:train`, `catalog:imagenet/Texture`."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from oodshape.core.errors import InputError
+from oodshape.images.image_set import ArraySet, ImageSet
+
+FORMS = "digits:NAME, folder:PATH, list:PATH, array:PATH.npz, catalog:BENCHMARK/SET"
+
+
+class Missing(InputError):
+    """A data set that is not on this machine; the message says where to get it and where to put it."""
+
+
+def open_source(source: str, base: Path, data: Path | None = None) -> ImageSet:
+    """The data set that a source names; paths are relative to `base`, catalogued sets lie below `data`."""
+    kind, colon, rest = source.partition(":")
+    if not colon or not rest:
+        raise InputError(f"a data source has one of the forms {FORMS}; got {source!r}")
+    path = base / Path(rest).expanduser()
+    if kind == "digits":
+        return _digits(rest)
+    if kind == "catalog":
+        return _catalogued(rest, data)
+    if kind not in ("folder", "list", "array"):
+        raise InputError(f"{kind!r} is no kind of data source; the forms are {FORMS}")
+    if not path.exists():
+        raise Missing(f"there is no {path}")
+    if kind == "array":
+        return _array(path)
+    from oodshape.images.folders import ImageFolder, ImageList
+
+    return ImageFolder(path) if kind == "folder" else ImageList(path)
+
+
+@cache
+def _all_digits() -> dict[str, ArraySet]:
+    from oodshape.images.digits import digits_sets
+
+    return digits_sets()
+
+
+def _digits(name: str) -> ArraySet:
+    if name not in _all_digits():
+        raise InputError(f"digits has no set {name!r}; there are {', '.join(_all_digits())}")
+    return _all_digits()[name]
+
+
+def _catalogued(rest: str, data: Path | None) -> ImageSet:
+    from oodshape.images.catalog import CATALOG
+
+    benchmark, _, name = rest.partition("/")
+    if benchmark not in CATALOG:
+        raise InputError(f"the catalog has no benchmark {benchmark!r}; there are {', '.join(CATALOG)}")
+    rows = {role if role in ("train", "test") else entry.name: entry for role, entry in CATALOG[benchmark]}
+    if name not in rows:
+        raise InputError(f"{benchmark} has no set {name!r}; there are {', '.join(rows)}")
+    if data is None:
+        raise Missing(f"{rows[name].name}: say where the data lie with --data DIR or OODSHAPE_DATA")
+    if rows[name].find(data) is None:
+        raise Missing(
+            f"{rows[name].name}: not below {data}; get {rows[name].get}, and put it at {data / rows[name].put}"
+        )
+    return rows[name].open(data)
+
+
+def _array(path: Path) -> ArraySet:
+    """An .npz file with `images` (uint8) and, where there are any, `labels`."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return ArraySet(path.stem, file["images"], file.get("labels"))
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{path} must be an .npz file with `images` and perhaps `labels`: {error}") from None

@@ -1,0 +1,199 @@
+"""THE TABLE of the paper's data: what each benchmark needs, where to get it, where to put it, what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal, Protocol
+
+from oodshape.core.errors import InputError
+from oodshape.images.folders import ImageFolder
+from oodshape.images.image_set import ImageSet
+from oodshape.images.readers.cifar import cifar
+from oodshape.images.readers.imagenet import LABELS, imagenet_val
+from oodshape.images.readers.mnist import mnist
+from oodshape.images.readers.svhn import svhn
+
+Role = Literal["train", "test", "near", "far"]
+
+
+class Reader(Protocol):
+    """Opens a folder as a set of a given name."""
+
+    def __call__(self, root: Path, /, *, name: str) -> ImageSet:
+        """The set."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A way in which a set may lie below the data root: the folder, its reader, and a pattern that shows it."""
+
+    folder: str
+    read: Reader = field(repr=False)
+    marker: str = ""
+
+    def lies_below(self, root: Path) -> bool:
+        """Whether the folder is there, and something in it that fits the pattern."""
+        folder = root / self.folder
+        return any(folder.glob(self.marker)) if self.marker else folder.is_dir()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set: its images (None: the paper gives no number), where to get and put it, its layouts."""
+
+    name: str
+    images: int | None
+    get: str
+    put: str
+    layouts: tuple[Layout, ...]
+
+    def find(self, root: str | Path) -> Layout | None:
+        """The first layout that is there, the official one before folders of images."""
+        return next((layout for layout in self.layouts if layout.lies_below(Path(root))), None)
+
+    def open(self, root: str | Path) -> ImageSet:
+        """The set below a data root, under its name here."""
+        layout = self.find(root)
+        if layout is None:
+            raise InputError(f"no {self.name} below {root}: get {self.get}, and put it at {Path(root) / self.put}")
+        return layout.read(Path(root) / layout.folder, name=self.name)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The data of one benchmark. All OOD sets count equally in an average; near and far are only labels."""
+
+    train: Entry
+    test: Entry
+    near: tuple[Entry, ...]
+    far: tuple[Entry, ...]
+
+    def __iter__(self) -> Iterator[tuple[Role, Entry]]:
+        """Every set with its role."""
+        yield "train", self.train
+        yield "test", self.test
+        yield from (("near", entry) for entry in self.near)
+        yield from (("far", entry) for entry in self.far)
+
+
+@dataclass(frozen=True)
+class Status:
+    """One row of what is there: a set is found, missing, or damaged for a reason."""
+
+    benchmark: str
+    role: Role
+    entry: Entry
+    state: Literal["found", "missing", "damaged"]
+    images: int | None = None
+    reason: str = ""
+
+
+def status(root: str | Path, benchmark: str | None = None) -> list[Status]:
+    """What lies below a data root: one row per set of one benchmark, or of all."""
+    if benchmark is not None and benchmark not in CATALOG:
+        raise InputError(f"no benchmark {benchmark!r}; there are {', '.join(CATALOG)}")
+    seen: dict[Entry, Status] = {}  # benchmarks share sets: each is read once
+    rows = []
+    for name in [benchmark] if benchmark else CATALOG:
+        for role, entry in CATALOG[name]:
+            if entry not in seen:
+                seen[entry] = _status(name, role, entry, root)
+            rows.append(replace(seen[entry], benchmark=name, role=role))
+    return rows
+
+
+def _status(benchmark: str, role: Role, entry: Entry, root: str | Path) -> Status:
+    """The row of one set."""
+    try:
+        if entry.find(root) is None:
+            return Status(benchmark, role, entry, "missing")
+        return Status(benchmark, role, entry, "found", len(entry.open(root)))
+    except (InputError, OSError) as error:
+        return Status(benchmark, role, entry, "damaged", reason=str(error))
+
+
+def _folders(name: str, images: int | None, get: str, *folders: str) -> Entry:
+    """A set that is a folder of images; the first folder is where to put it."""
+    return Entry(name, images, get, folders[0], tuple(Layout(folder, ImageFolder) for folder in folders))
+
+
+def _cifar(kind: Literal[10, 100], *, train: bool) -> Entry:
+    """CIFAR in its archives' layouts, or as class folders."""
+    home, part = f"cifar{kind}", "train" if train else "test"
+    batch = part if kind == 100 else "data_batch_" if train else "test_batch"
+    read, marker = partial(cifar, kind=kind, train=train), f"cifar-{kind}-*/{batch}*"
+    return Entry(
+        f"CIFAR-{kind} train" if train else f"CIFAR-{kind}",
+        50_000 if train else 10_000,
+        f"cifar-{kind}-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html, unpacked",
+        f"{home}/{'cifar-10-batches-bin' if kind == 10 else 'cifar-100-binary'}",
+        (Layout(home, read, marker), Layout(".", read, marker), Layout(f"{home}/{part}", ImageFolder)),
+    )
+
+
+_ILSVRC = "images of ILSVRC 2012 from https://image-net.org/challenges/LSVRC/2012, in class folders"
+_MOS = "(the subset of MOS) from https://github.com/deeplearning-wisc/large_scale_ood, unpacked"
+_ODIN = "from https://github.com/facebookresearch/odin, unpacked"
+_DTD = "dtd-r1.0.1.tar.gz (all 47 classes) from https://www.robots.ox.ac.uk/~vgg/data/dtd, unpacked"
+_TINY = "the validation images of http://cs231n.stanford.edu/tiny-imagenet-200.zip, unpacked"
+_PLACES365 = "test images (256 px) of Places365 from http://places2.csail.mit.edu"
+_VIM = "the images in the list openimage_o.txt of https://github.com/haoqiwang/vim"
+_ADVERSARIAL = "imagenet-o.tar from https://github.com/hendrycks/natural-adv-examples, unpacked"
+
+_IMAGENET = Entry(
+    "ImageNet",
+    50_000,
+    f"the validation {_ILSVRC}, or flat with {' or '.join(LABELS)} beside the folder",
+    "imagenet/val",
+    (Layout("imagenet/val", imagenet_val, "ILSVRC2012_val_*"), Layout("imagenet/val", ImageFolder)),
+)
+_MNIST = Entry(
+    "MNIST",
+    10_000,
+    "t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz from http://yann.lecun.com/exdb/mnist",
+    "mnist",
+    (
+        *(Layout(at, partial(mnist, train=False), "t10k-images*") for at in ("mnist", "mnist/raw", "MNIST/raw")),
+        *(Layout(at, ImageFolder) for at in ("mnist/test", "mnist")),
+    ),
+)
+_SVHN = Entry(
+    "SVHN",
+    26_032,
+    "test_32x32.mat (format 2) from http://ufldl.stanford.edu/housenumbers",
+    "svhn",
+    (Layout("svhn", partial(svhn, train=False), "test_32x32.mat"), Layout("svhn/test", ImageFolder)),
+)
+_SMALL_NEAR = _folders(
+    "TinyImageNet", 10_000, _TINY, "tiny-imagenet-200/val/images", "tinyimagenet/test", "tinyimagenet"
+)
+_SMALL_FAR = (
+    _SVHN,
+    _folders("Texture", 5_640, _DTD, "dtd/images", "texture32/test", "texture"),
+    _folders("Places365", None, _PLACES365, "places365", "places32/test"),
+    _folders("LSUN-Crop", 10_000, f"LSUN.tar.gz (crop) {_ODIN}", "LSUN/test", "LSUN"),
+    _folders("LSUN-Resize", 10_000, f"LSUN_resize.tar.gz {_ODIN}", "LSUN_resize/LSUN_resize", "LSUN_resize"),
+    _folders("iSUN", 8_925, f"iSUN.tar.gz {_ODIN}", "iSUN/iSUN_patches", "iSUN"),
+)
+_CIFAR10, _CIFAR100 = _cifar(10, train=False), _cifar(100, train=False)
+
+CATALOG: dict[str, Collection] = {
+    "imagenet": Collection(
+        train=_folders("ImageNet train", 1_281_167, f"the training {_ILSVRC}", "imagenet/train"),
+        test=_IMAGENET,
+        near=(
+            _folders("Species", None, "Species from https://github.com/hendrycks/anomaly-seg", "species"),
+            _folders("iNaturalist", 10_000, f"iNaturalist.tar.gz {_MOS}", "iNaturalist/images", "iNaturalist"),
+            _folders("SUN", 10_000, f"SUN.tar.gz {_MOS}", "SUN/images", "SUN"),
+            _folders("Places", 10_000, f"Places.tar.gz {_MOS}", "Places/images", "Places", "places"),
+            _folders("OpenImage-O", 17_632, _VIM, "openimage_o"),
+            _folders("ImageNet-O", 2_000, _ADVERSARIAL, "imagenet-o"),
+        ),
+        far=(_folders("Texture", 5_640, _DTD, "dtd/images", "texture"), _MNIST),
+    ),
+    "cifar10": Collection(_cifar(10, train=True), _CIFAR10, (_CIFAR100, _SMALL_NEAR), _SMALL_FAR),
+    "cifar100": Collection(_cifar(100, train=True), _CIFAR100, (_CIFAR10, _SMALL_NEAR), _SMALL_FAR),
+}

@@ -1,0 +1,52 @@
+"""Image files as pictures of 8 bits, whatever is in them."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import PIL.Image
+import PIL.ImageOps
+
+from oodshape.core.errors import InputError
+
+
+def read_image(path: str | Path, *, upright: bool = True) -> PIL.Image.Image:
+    """The picture in a file, the first of several: RGB, 8 bits, turned upright as its EXIF orientation says.
+
+    upright=False leaves it as the camera held it, as the loaders of torchvision and timm do.
+    """
+    try:
+        with warnings.catch_warnings():
+            # An EXIF block that cannot be read says nothing about the pixels.
+            warnings.filterwarnings("ignore", module=r"PIL\.TiffImagePlugin")
+            with PIL.Image.open(path) as image:
+                image.load()
+                if upright:
+                    PIL.ImageOps.exif_transpose(image, in_place=True)
+                return in_mode(image, "RGB")
+    except PIL.UnidentifiedImageError:
+        raise InputError(f"{path} is no image that Pillow can read; remove or replace the file") from None
+    except Exception as error:  # a broken file can raise almost anything: OSError, SyntaxError, struct.error ...
+        raise InputError(f"{path} cannot be read as an image ({error}); remove or replace the file") from None
+
+
+def in_mode(image: PIL.Image.Image, mode: Literal["RGB", "L"]) -> PIL.Image.Image:
+    """The picture in colour (RGB) or gray (L), 8 bits: 16 bits are scaled, alpha is dropped as in training.
+
+    >>> in_mode(PIL.Image.fromarray(np.array([[0, 32768, 65535]], np.uint16)), "L").tobytes().hex(" ")
+    '00 80 ff'
+    """
+    if image.mode == mode:
+        return image
+    # Pillow before 11 opens 16-bit PNG and PGM files as "I".
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        # The high byte, as Pillow does it for 16-bit colour; its own conversion of gray clips at 255.
+        image = PIL.Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        raise InputError(f"its 32-bit pixels (mode {image.mode}) have no fixed range: save it with 8 or 16 bits")
+    elif image.mode in ("P", "PA"):
+        image = image.convert("RGBA")  # a palette may hold transparent colours
+    return image.convert(mode)

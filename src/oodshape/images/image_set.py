@@ -1,0 +1,135 @@
+"""ImageSet, what every data set looks like, and the set that is an array."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+
+Image = Any  # a PIL image, or a uint8 array [H, W] or [H, W, 3]
+
+
+class ImageSet(Protocol):
+    """A data set: images by number, their labels (-1 where there is none), and what identifies its content."""
+
+    @property
+    def name(self) -> str:
+        """A short name for tables and messages."""
+        ...
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """[N]: the class of each image, -1 for none."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits that change with the images or their order."""
+        ...
+
+    def __len__(self) -> int:
+        """The number of images."""
+        ...
+
+    def __getitem__(self, index: int) -> Image:
+        """An image: a PIL image, or a uint8 array [H, W] or [H, W, 3]."""
+        ...
+
+
+def fingerprint_of(*parts: str | bytes | NDArray[Any]) -> str:
+    """16 hex digits of the SHA-256 over strings, bytes and arrays."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype.str}{part.shape}".encode())
+            part = np.ascontiguousarray(part).tobytes()
+        part = part.encode() if isinstance(part, str) else part
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySet:
+    """Images that are one uint8 array [N, H, W] or [N, H, W, 3].
+
+    >>> len(ArraySet("noise", np.zeros((2, 8, 8), np.uint8)))
+    2
+    """
+
+    name: str
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64] = None  # type: ignore[assignment]  # None: -1 everywhere
+
+    def __post_init__(self) -> None:
+        """Fill in missing labels and refuse shapes that hold no images."""
+        images = np.asanyarray(self.images)
+        if images.dtype != np.uint8 or images.ndim not in (3, 4) or len(images) == 0:
+            raise InputError(
+                f"{self.name}: images must be uint8 [N, H, W(, 3)], got {images.dtype}{list(images.shape)}"
+            )
+        labels = np.full(len(images), -1) if self.labels is None else np.asarray(self.labels)
+        if labels.shape != images.shape[:1]:
+            raise InputError(f"{self.name}: {len(images)} images need {len(images)} labels, got {list(labels.shape)}")
+        object.__setattr__(self, "labels", labels.astype(np.int64))
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> NDArray[np.uint8]:
+        """An image as an array."""
+        image: NDArray[np.uint8] = self.images[index]
+        return image
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the pixels and the labels."""
+        return fingerprint_of(self.images, self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """Some images of another set, by number."""
+
+    base: ImageSet
+    indices: Sequence[int]
+
+    @property
+    def name(self) -> str:
+        """The name of the whole set."""
+        return self.base.name
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """The labels of the chosen images."""
+        labels: NDArray[np.int64] = self.base.labels[np.asarray(self.indices)]
+        return labels
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the whole set's fingerprint and the numbers chosen."""
+        return fingerprint_of(self.base.fingerprint, np.asarray(self.indices, np.int64))
+
+    def __len__(self) -> int:
+        """The number of images chosen."""
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> Image:
+        """An image of the whole set."""
+        return self.base[int(self.indices[index])]
+
+
+def limited(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:
+    """A seeded subset of at most `limit` images, in their order; the set itself where it is no larger."""
+    if limit is None or len(images) <= limit:
+        return images
+    if limit < 1:
+        raise InputError(f"limit must be at least 1, got {limit}")
+    return Subset(images, np.sort(np.random.default_rng(seed).permutation(len(images))[:limit]).tolist())

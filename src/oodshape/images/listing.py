@@ -1,0 +1,144 @@
+"""Images as users have them: a folder, a list, a glob, standard input or one file; in order, read when needed."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.images.decode import read_image
+from oodshape.images.folders import EXTENSIONS, ImageFolder, list_pairs
+from oodshape.images.image_set import fingerprint_of
+
+LISTS = (".txt", ".lst", ".list", ".csv")
+Given = str | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Image files in their order, each with a label (-1: none): nothing is opened before it is asked for.
+
+    `given` is a folder, a text or CSV list, a glob, `-` for standard input (one path a line), an image file, or
+    a sequence of paths. The paths of a list are relative to the list's folder.
+    """
+
+    given: str | tuple[str, ...]
+
+    @classmethod
+    def of(cls, images: Given | Listing) -> Listing:
+        """The listing of what a user gave."""
+        if isinstance(images, Listing):
+            return images
+        if isinstance(images, (str, Path)):
+            return cls(str(images))
+        return cls(tuple(str(path) for path in images))
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """(path, label) one by one."""
+        given = self.given
+        if isinstance(given, tuple):
+            return ((path, -1) for path in given)
+        if given == "-":
+            return ((line.rstrip("\r\n"), -1) for line in sys.stdin if line.strip())
+        if os.path.isdir(given):
+            return _below(given)
+        if os.path.isfile(given):
+            return list_pairs(Path(given)) if given.lower().endswith(LISTS) else iter([(given, -1)])
+        if glob.has_magic(given):
+            return _matched(given)
+        raise InputError(f"there is no file or folder {given}, and it is no glob such as 'photos/**/*.jpg'")
+
+    @property
+    def name(self) -> str:
+        """A short name for messages: the folder's or the file's."""
+        if isinstance(self.given, tuple):
+            return f"{len(self.given)} images"
+        return "standard input" if self.given == "-" else Path(self.given).resolve().name
+
+    def count(self) -> int | None:
+        """The number of images; None for standard input, which cannot be read twice."""
+        return None if self.given == "-" else sum(1 for _ in self)
+
+    def file(self, path: str) -> str:
+        """Where a listed path lies."""
+        given = self.given
+        is_list = isinstance(given, str) and given.lower().endswith(LISTS) and os.path.isfile(given)
+        return os.path.join(os.path.dirname(str(given)), path) if is_list else path
+
+
+class GivenImages:
+    """The images of a listing as a data set; files that are missing or broken are errors only when they are read."""
+
+    def __init__(self, images: Given | Listing, *, upright: bool = False) -> None:
+        """List the images; class folders give labels and their names are `classes`."""
+        listing = Listing.of(images)
+        self.name, self.upright = listing.name, upright
+        self.classes: tuple[str, ...] = ()
+        if isinstance(listing.given, str) and os.path.isdir(listing.given):
+            folder = ImageFolder(listing.given)
+            self.classes = folder.classes
+            self.files: list[str] = [str(folder.path(row)) for row in range(len(folder))]
+            self.labels: NDArray[np.int64] = folder.labels
+        else:
+            pairs = list(listing)
+            self.files = [listing.file(path) for path, _ in pairs]
+            self.labels = np.array([label for _, label in pairs], np.int64)
+        if not self.files:
+            raise InputError(f"{self.name} lists no image")
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> PIL.Image.Image:
+        """The image as RGB."""
+        return read_image(self.files[index], upright=self.upright)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the paths, sizes, times of the last change, labels, and the way they are turned."""
+        stamps = np.array([_stamp(file) for file in self.files], np.int64)
+        names = "\0".join(self.files).encode(errors="surrogateescape")
+        return fingerprint_of(names, stamps, self.labels, f"upright={self.upright}")
+
+
+def chunks(listing: Iterator[tuple[str, int]], size: int) -> Iterator[list[tuple[str, int]]]:
+    """Consecutive runs of at most `size` images."""
+    while part := list(islice(listing, size)):
+        yield part
+
+
+def _stamp(file: str) -> tuple[int, int]:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+def _below(folder: str) -> Iterator[tuple[str, int]]:
+    """The images below a folder: each folder's files before those of its subfolders, hidden ones left out."""
+    found = False
+    for place, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if name[0] != ".")
+        for file in sorted(name for name in files if name[0] != "." and name.lower().endswith(EXTENSIONS)):
+            found = True
+            yield os.path.join(place, file), -1
+    if not found:
+        raise InputError(f"no image lies in {folder} or its subfolders; looked for {' '.join(EXTENSIONS)}")
+
+
+def _matched(pattern: str) -> Iterator[tuple[str, int]]:
+    matches = sorted(path for path in glob.iglob(pattern, recursive=True) if os.path.isfile(path))
+    if not matches:
+        raise InputError(f"no file matches {pattern}")
+    return ((path, -1) for path in matches)

@@ -1,0 +1,58 @@
+"""Noise images: the paper's surrogates for OOD data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.images.image_set import fingerprint_of
+
+KINDS = ("gaussian", "uniform")
+
+
+@dataclass(frozen=True)
+class NoiseSet:
+    """n images of 32 x 32 pixels drawn on their own: Gaussian (mean 127.5, std 255) or uniform on [0, 255].
+
+    Values are rounded and clipped to 0..255. Image i depends on the seed and i alone, so nothing is stored.
+
+    >>> NoiseSet("uniform", 2)[1].shape
+    (32, 32, 3)
+    """
+
+    name: str
+    n: int = 50_000
+    seed: int = 0
+    side: int = 32
+
+    def __post_init__(self) -> None:
+        """Refuse unknown noise and empty sets."""
+        if self.name not in KINDS:
+            raise InputError(f"noise must be one of {', '.join(KINDS)}, got {self.name!r}")
+        if self.n < 1:
+            raise InputError(f"the number of noise images must be at least 1, got {self.n}")
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """No image has a class."""
+        return np.full(self.n, -1)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what the images are drawn from."""
+        return fingerprint_of(repr(self))
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return self.n
+
+    def __getitem__(self, index: int) -> NDArray[np.uint8]:
+        """[32, 32, 3] uint8."""
+        if not 0 <= index < self.n:
+            raise IndexError(index)
+        rng, shape = np.random.default_rng([self.seed, index]), (self.side, self.side, 3)
+        draw = {"gaussian": lambda: rng.normal(127.5, 255, shape), "uniform": lambda: rng.uniform(0, 255, shape)}
+        return draw[self.name]().round().clip(0, 255).astype(np.uint8)

@@ -1,0 +1,167 @@
+"""CIFAR-10 and CIFAR-100, from the binary archive or from the python one, whose pickles run nothing."""
+
+from __future__ import annotations
+
+import pickle
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.images.image_set import ArraySet
+
+Records = tuple[NDArray[np.uint8], NDArray[np.int64]]  # [N, 3072] pixels, channel-major, and [N] labels
+
+HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
+PIXELS = 3 * 32 * 32
+LAYOUTS: dict[int, tuple[str, str]] = {
+    10: ("cifar-10-batches-bin", "cifar-10-batches-py"),
+    100: ("cifar-100-binary", "cifar-100-python"),
+}
+
+
+def cifar(root: str | Path, kind: Literal[10, 100] = 10, *, train: bool, name: str | None = None) -> ArraySet:
+    """CIFAR-10 or CIFAR-100: [N, 32, 32, 3] images with their (fine) labels.
+
+    `root` holds an unpacked archive's folder, or is that folder. Every batch that is there is read, in
+    order, with as many records as it has.
+    """
+    if kind not in LAYOUTS:
+        raise InputError(f"kind must be 10 or 100, got {kind}")
+    root = Path(root)
+    binary, python = LAYOUTS[kind]
+    for folder in (root / binary, root / python, root):
+        for suffix in (".bin", ""):
+            files = [file for batch in _batches(kind, train) if (file := folder / (batch + suffix)).is_file()]
+            if files:
+                read = _read_binary if suffix else _read_pickle
+                return _joined(name or f"cifar{kind}", [read(file, kind) for file in files])
+    first = _batches(kind, train)[0]
+    raise InputError(
+        f"no CIFAR-{kind} below {root}: looked for {binary}/{first}.bin and {python}/{first}; "
+        f"unpack cifar-{kind}-binary.tar.gz or cifar-{kind}-python.tar.gz from {HOME} there"
+    )
+
+
+def _batches(kind: int, train: bool) -> list[str]:
+    """The batches of one part, without the suffix of the binary layout."""
+    if kind == 100:
+        return ["train" if train else "test"]
+    return [f"data_batch_{number}" for number in range(1, 6)] if train else ["test_batch"]
+
+
+def _joined(name: str, parts: list[Records]) -> ArraySet:
+    """The batches as one set, each image [32, 32, 3]."""
+    pixels = np.concatenate([pixels for pixels, _ in parts]).reshape(-1, 3, 32, 32)
+    labels = np.concatenate([labels for _, labels in parts])
+    return ArraySet(name, np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)), labels)
+
+
+def _read_binary(path: Path, kind: int) -> Records:
+    """The records of one .bin file: the label (CIFAR-100: coarse, then fine), then the pixels."""
+    heads = 1 if kind == 10 else 2
+    data = np.frombuffer(_content(path), np.uint8)
+    size = heads + PIXELS
+    if len(data) == 0 or len(data) % size:
+        raise InputError(
+            f"{path} is truncated: {len(data)} bytes are no whole number of CIFAR-{kind} records "
+            f"of {size} bytes; download it again from {HOME}"
+        )
+    records = data.reshape(-1, size)
+    return records[:, heads:], _checked(path, kind, records[:, heads - 1].astype(np.int64))
+
+
+def _read_pickle(path: Path, kind: int) -> Records:
+    """The records of one pickled batch: a dict with `data` and `labels` (CIFAR-100: `fine_labels`)."""
+    wanted = "labels" if kind == 10 else "fine_labels"
+    content = _content(path)
+    try:
+        batch = _ArraysOnly(BytesIO(content), encoding="bytes").load()
+        fields = {key.decode() if isinstance(key, bytes) else key: value for key, value in batch.items()}
+        pixels = fields["data"].values
+        labels = np.array(fields[wanted], np.int64)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except Exception as error:  # a damaged pickle fails in whatever way its bytes lead to
+        raise InputError(
+            f"{path} ({len(content)} bytes) is damaged or no CIFAR-{kind} batch: no dict with `data` and "
+            f"`{wanted}` can be read ({type(error).__name__}); download it again from {HOME}"
+        ) from None
+    if pixels.shape != (len(labels), PIXELS) or len(labels) == 0:
+        raise InputError(f"{path}: {len(labels)} labels need data [{len(labels)}, {PIXELS}], got {list(pixels.shape)}")
+    return pixels, _checked(path, kind, labels)
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _checked(path: Path, kind: int, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The labels, all in range."""
+    if labels.min() < 0 or labels.max() >= kind:
+        wrong = int(labels[(labels < 0) | (labels >= kind)][0])
+        raise InputError(f"{path} is damaged or no CIFAR-{kind} file: label {wrong} lies outside 0..{kind - 1}")
+    return labels
+
+
+class _Array:
+    """Stands for numpy.ndarray in a pickle: takes its state and keeps plain bytes as uint8."""
+
+    values: NDArray[np.uint8]
+
+    def __setstate__(self, state: tuple[int, tuple[int, ...], Any, bool, bytes]) -> None:
+        _, shape, dtype, fortran, raw = state
+        if not isinstance(dtype, _Dtype) or dtype.code not in (b"u1", "u1"):
+            raise InputError("the array in it does not hold uint8")
+        self.values = np.frombuffer(raw, np.uint8).reshape(shape, order="F" if fortran else "C")
+
+
+class _Dtype:
+    """Stands for numpy.dtype in a pickle: keeps the type's code."""
+
+    def __init__(self, code: bytes | str, *_: object) -> None:
+        self.code = code
+
+    def __setstate__(self, state: object) -> None:
+        """Byte order and alignment: without meaning for uint8."""
+
+
+def _reconstruct(*_: object) -> _Array:
+    """Stands for numpy's function that makes an empty array."""
+    return _Array()
+
+
+def _encode(text: str, codec: str) -> bytes:
+    """Stands for _codecs.encode, by which Python 3 writes bytes into old pickles."""
+    if codec not in ("latin1", b"latin1"):
+        raise InputError(f"it asks for the codec {codec!r}")
+    return text.encode("latin1")
+
+
+class _ArraysOnly(pickle._Unpickler):  # the one in Python: in C, a forged memo index can ask for all memory
+    """An unpickler that knows dicts, lists, numbers, strings and uint8 arrays, and imports nothing."""
+
+    KNOWN: dict[tuple[str, str], Any] = {  # noqa: RUF012
+        ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+        ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+        ("numpy", "ndarray"): _Array,
+        ("numpy", "dtype"): _Dtype,
+        ("_codecs", "encode"): _encode,
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The stand-in for a name that arrays need; every other name is refused."""
+        try:
+            return self.KNOWN[module, name]
+        except KeyError:
+            raise InputError(
+                f"refused: this pickle asks for {module}.{name}, which no CIFAR batch needs: it is damaged or "
+                f"forged. Nothing of it was run; get the original from {HOME}"
+            ) from None

@@ -1,0 +1,61 @@
+"""MNIST, and any set in its IDX format: plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.images.image_set import ArraySet
+
+HOME = "http://yann.lecun.com/exdb/mnist/"
+
+
+def mnist(root: str | Path, *, train: bool, name: str = "mnist") -> ArraySet:
+    """MNIST: [N, 28, 28] images with the digits as labels.
+
+    The files lie in `root`, `root/raw` or `root/MNIST/raw`, as `t10k-images-idx3-ubyte` or
+    `t10k-images.idx3-ubyte`, with or without `.gz`.
+    """
+    part = "train" if train else "t10k"
+    images = read_idx(_find(Path(root), part, "images", 3), 3)
+    path = _find(Path(root), part, "labels", 1)
+    labels = read_idx(path, 1)
+    if len(labels) != len(images) or len(images) == 0:
+        raise InputError(f"{path} holds {len(labels)} labels, its image file {len(images)} images")
+    return ArraySet(name, images, labels.astype(np.int64))
+
+
+def read_idx(path: Path, dims: int) -> NDArray[np.uint8]:
+    """A uint8 array of `dims` dimensions from an IDX file: magic number, sizes (big-endian), values."""
+    try:
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read: {error}; download it again from {HOME}") from None
+    magic, header = bytes([0, 0, 8, dims]), 4 + 4 * dims
+    if data[:4] != magic[: len(data)]:
+        raise InputError(
+            f"{path} is no IDX file of {dims}-dimensional bytes: it begins with {data[:4].hex()}, not {magic.hex()}"
+        )
+    shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, header, 4)]
+    size = header + int(np.prod(shape, dtype=object))
+    if len(data) < header or len(data) != size:
+        wanted = f"{size} bytes for {shape}" if len(data) >= header else f"a header of {header} bytes"
+        raise InputError(f"{path} is damaged: {len(data)} bytes, but needs {wanted}; download it again from {HOME}")
+    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+
+
+def _find(root: Path, part: str, what: str, dims: int) -> Path:
+    """The first spelling of a file's name that is there."""
+    names = [f"{part}-{what}{mark}idx{dims}-ubyte{suffix}" for mark in "-." for suffix in ("", ".gz")]
+    for folder in (root, root / "raw", root / "MNIST" / "raw"):
+        for name in names:
+            if (folder / name).is_file():
+                return folder / name
+    raise InputError(f"no MNIST below {root}: looked for {', '.join(names)}; download {names[1]} from {HOME}")

@@ -1,0 +1,189 @@
+"""Auto: chooses methods from ID data alone, by images that no classifier should trust, and fuses the best."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core.errors import InputError, check_fraction
+from oodshape.features.features import Features
+from oodshape.features.kernels import places_torch, taken
+from oodshape.methods.detector import Detector, Method, collect
+from oodshape.methods.evidence import Evidence
+from oodshape.methods.heads import FittedHead
+from oodshape.methods.scores.logits import FittedScore, ScoreRecipe
+from oodshape.methods.shapes.clipping import Shape
+from oodshape.methods.training import Training
+from oodshape.metrics.separation import auroc
+
+FALLBACK = "optfs-e"
+# one row per idea: near copies of one score would crowd the others out of a fusion
+CANDIDATES = (
+    *("msp", "mls", "energy", "dice", "react", "ash-s", "vra-p", "optfs-e"),
+    *("gen", "scale", "lts", "ras", "bats", "gradnorm", "klm", "she", "fdbd", "nci"),
+    *("vim", "mds++", "knn", "cadref", "nnguide"),
+)
+TAIL = 0.1  # the lowest share of ID scores, below which p-values fall exponentially
+FEWEST = 10  # images of the selection part: the lowest tenth must hold one
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Member(FittedScore):
+    """A fitted method inside a fusion, with the ID scores that turn its own into p-values."""
+
+    name: str
+    shape: Shape
+    head: FittedHead
+    scorer: FittedScore
+    reference: NDArray[np.float32]  # scores of the selection part, ascending
+
+    @classmethod
+    def of_detector(cls, name: str, detector: Detector, id_scores: Tensor) -> Member:
+        """The member that a detector becomes."""
+        assert detector.scorer is not None
+        return cls(name, detector.shape, detector.head, detector.scorer, np.sort(id_scores.cpu().numpy()))
+
+    def of(self, seen: Evidence) -> Tensor:
+        """[n]: the method's own scores."""
+        return self.scorer.of(Evidence(seen.batch, self.shape, self.head, self.head.bind(seen.head)))
+
+    def log_p(self, scores: Tensor) -> Tensor:
+        """[n]: log of the smoothed share of ID images with a score as low.
+
+        The share is (1 + #{<= score}) / (n + 1), linear between neighbours; below the lowest tenth it falls
+        exponentially with the mean distance there, so that scores lower than any ID score stay in their order.
+        """
+        ordered, n = self.tensor("reference", scores), len(self.reference)
+        place = places_torch(scores.contiguous(), ordered, right=False)
+        low, high = taken(ordered, (place - 1).clamp_min(0)), taken(ordered, place.clamp_max(n - 1))
+        between = torch.where(high > low, (scores - low) / (high - low).clamp_min(1e-30), 0.0).clamp(0, 1)
+        body = ((place + between).clamp(1, n) / (n + 1)).log()
+        k = int(TAIL * n)
+        limit = ordered[k]
+        reach = (limit - ordered[:k]).mean().clamp_min(1e-12)
+        tail = math.log((k + 1) / (n + 1)) - (limit - scores) / reach
+        return torch.where(scores < limit, tail, body)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fusion(FittedScore):
+    """The summed log p-values of its members (Fisher); the plain score where there is one member only."""
+
+    members: tuple[Member, ...]
+    ranking: tuple[tuple[str, float], ...]  # every candidate with its mean AUROC against the panel, best first
+
+    def of(self, seen: Evidence) -> Tensor:
+        """[n] fused scores."""
+        if len(self.members) == 1:
+            return self.members[0].of(seen)
+        return torch.stack([member.log_p(member.of(seen)) for member in self.members]).sum(dim=0)
+
+    def __str__(self) -> str:
+        """The choice, and how every candidate did against the panel."""
+        chosen = ", ".join(member.name for member in self.members)
+        lines = [f"{name:<16} {100 * value:6.2f}" for name, value in self.ranking]
+        said = ["AUROC (%) of held-out ID images against the panel:"] if lines else []
+        return "\n".join([f"chosen: {chosen}", *said, *lines])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Auto(ScoreRecipe):
+    """The `fuse` candidates that best tell ID images from a panel of images without content, fused by p-values.
+
+    A `share` of the training images is kept from fitting: on it and on the panel the candidates are ranked by
+    AUROC (the mean over the panel's sets), and its scores turn theirs into p-values. The panel is made from ID
+    images (`surrogates.Scrambled`), so no OOD data are used. Without a panel it is OptFS (E), with a warning; a
+    candidate that refuses the features is left out.
+    """
+
+    candidates: tuple[str, ...] = ()  # rows of METHODS; none: CANDIDATES
+    fuse: int = 7
+    share: float = 0.25
+
+    def __post_init__(self) -> None:
+        """Refuse settings that have no meaning."""
+        check_fraction("share", self.share)
+        if self.fuse < 1:
+            raise InputError(f"fuse must be at least 1, got {self.fuse}")
+        object.__setattr__(self, "candidates", tuple(self.candidates))
+
+    @property
+    def wants_panel(self) -> bool:
+        """Yes."""
+        return True
+
+    def methods(self) -> dict[str, Method]:
+        """The candidates by name."""
+        from oodshape.methods.table import METHODS
+
+        names = self.candidates or CANDIDATES
+        for name in names:
+            if name not in METHODS:
+                raise InputError(f"no method is called {name!r}; there are {', '.join(METHODS)}")
+        return {name: METHODS[name] for name in names}
+
+    @property
+    def exportable(self) -> bool:
+        """Whether every candidate is, so that any choice can be."""
+        return all(method.exportable for method in self.methods().values())
+
+    def fit(self, train: Training) -> Fusion:
+        """The fusion of the best candidates."""
+        fitting, selection = split(train.features, self.share)
+        if not train.panel or len(selection) < FEWEST:
+            return _fallback(train.features, self.share, len(selection) if train.panel else None)
+        for images in train.panel:
+            if images.head.fingerprint != fitting.head.fingerprint:
+                raise InputError(
+                    f"the panel comes from head {images.head.fingerprint}, the training images from head "
+                    f"{fitting.head.fingerprint}; extract both through the same classifier"
+                )
+        methods = self.methods()
+        collect(methods, fitting)
+        members: dict[str, Member] = {}
+        values: dict[str, float] = {}
+        for name, method in methods.items():
+            try:
+                detector = method.fit(fitting)
+                inside = detector.score(selection)
+                value = float(np.mean([auroc(inside, detector.score(images)) for images in train.panel]))
+            except InputError as error:  # a candidate that does not suit these features is no choice
+                refused = error
+                continue
+            members[name], values[name] = Member.of_detector(name, detector, inside), value
+            ranking = sorted(values.items(), key=lambda item: -item[1])
+            members = {best: members[best] for best, _ in ranking[: self.fuse]}  # the others may be large
+        if not members:
+            raise refused
+        return Fusion(tuple(members.values()), tuple(ranking))
+
+
+def split(train: Features, share: float) -> tuple[Features, Features]:
+    """(fitting part, selection part): the second is every (1 / share)-th image, so that sorted classes stay mixed."""
+    numbers = np.arange(len(train))
+    held_out = np.floor((numbers + 1) * share) > np.floor(numbers * share)
+    if not held_out.any():
+        raise InputError(f"a share of {share:g} of {len(train)} training images is none; auto needs some to select by")
+    return train[numbers[~held_out]], train[numbers[held_out]]
+
+
+def _fallback(train: Features, share: float, held_out: int | None) -> Fusion:
+    """OptFS (E) on all images, and a warning that says why."""
+    from oodshape.methods.table import METHODS
+
+    why = (
+        "has no panel to choose by; make one from ID images, panel_features(classifier, images, preprocessing), and "
+        "give fit(train, panel=...)"
+        if held_out is None
+        else f"keeps {share:g} of the training images to choose by and needs at least {FEWEST} there, "
+        f"got {held_out} of {len(train)}; give more images"
+    )
+    warnings.warn(f"auto {why}. It falls back to OptFS (E).", stacklevel=4)
+    detector = METHODS[FALLBACK].fit(train)
+    return Fusion((Member.of_detector(FALLBACK, detector, detector.score(train)),), ())

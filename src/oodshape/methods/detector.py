@@ -1,0 +1,299 @@
+"""Method, the recipe, and Detector, what fitting makes of it: scores, decisions, one file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from oodshape.core import files
+from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.values import Value, encode, frozen_array, load_value
+from oodshape.features.features import Features
+from oodshape.features.moments import Moments
+from oodshape.features.statistics import FeatureStats
+from oodshape.methods.evidence import Evidence
+from oodshape.methods.guarded_net import GuardedNet, wrap
+from oodshape.methods.heads import Batch, FittedHead, HeadRecipe, Linear
+from oodshape.methods.odin import Odin
+from oodshape.methods.scores.logits import Energy, FittedScore, ScoreRecipe
+from oodshape.methods.shapes.clipping import Identity, Shape, Shaper
+from oodshape.methods.training import Training
+from oodshape.metrics import conformal
+from oodshape.metrics.separation import as_scores
+from oodshape.networks.classifier import Classifier
+from oodshape.networks.head import Head, Outputs
+
+
+class Decision(NamedTuple):
+    """For each image: the predicted class, the score, its p-value among ID images, and whether to trust it."""
+
+    classes: Tensor  # [N] int64
+    scores: Tensor  # [N] float32
+    p_values: Tensor  # [N] float64
+    accepted: Tensor  # [N] bool
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Method(Value):
+    """A recipe: perturb -> shape -> head -> score.
+
+    >>> from oodshape.methods.shapes.clipping import ReAct
+    >>> Method(shape=ReAct(q=0.9))
+    Method(shape=ReAct(q=0.9), head=Linear(), score=Energy(), perturb=Odin(eps=0.0, std=(1.0,), temperature=1000.0))
+    """
+
+    shape: Shaper = Identity()
+    head: HeadRecipe = Linear()
+    score: ScoreRecipe = Energy()
+    perturb: Odin = Odin()
+
+    def __post_init__(self) -> None:
+        """Refuse a shape or a head that the score would never look at."""
+        if self.score.reads_features and (self.shape, self.head) != (Identity(), Linear()):
+            raise InputError(
+                f"{type(self.score).__name__} reads the features themselves, as the network gives them; "
+                "leave shape and head out, or choose a score of the logits"
+            )
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The parts of `Moments` that fitting looks at, beside `FeatureStats`."""
+        return self.shape.needs | self.head.needs | self.score.needs
+
+    @property
+    def for_nonnegative(self) -> bool:
+        """Whether it is made for features that are never negative, such as those after a ReLU."""
+        return self.shape.for_nonnegative or self.head.for_nonnegative
+
+    @property
+    def wants_panel(self) -> bool:
+        """Whether fitting chooses by a panel (`panel.panel_features`)."""
+        return self.score.wants_panel
+
+    @property
+    def exportable(self) -> bool:
+        """Whether the fitted detector can go into a graph: `Detector.wrap`, and ONNX."""
+        return all(slot.exportable for slot in (self.perturb, self.shape, self.head, self.score))
+
+    def fit(
+        self,
+        train: Features | FeatureStats,
+        head: Head | tuple[Any, Any] | None = None,
+        moments: Moments | None = None,
+        panel: Sequence[Features] = (),
+    ) -> Detector:
+        """The detector that this recipe gives on ID training data.
+
+        Statistics alone may need the head too, and some methods the `Moments` of the same features. A `panel` of
+        images that no classifier should trust (`surrogates`) is for recipes that choose by it.
+        """
+        training = Training.of(train, None if head is None else Head.of(head), moments, panel)
+        if training.maybe_features is not None:
+            training.moments(self.needs)  # one pass for all three slots
+        return Detector(
+            method=self,
+            shape=self.shape.fit(training),
+            head=self.head.fit(training),
+            fingerprint=training.stats.head,
+            n_train=training.stats.n,
+            scorer=self.score.fit(training),
+            classes=None if training.maybe_head is None else training.maybe_head.classes,
+        )
+
+
+def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Features] = ()) -> dict[str, Detector]:
+    """Every method fitted on the same features, from one pass over them for all that any method needs.
+
+    The `panel` is for those that choose by it.
+
+    >>> train = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
+    >>> list(fit_all({"plain": Method()}, train))
+    ['plain']
+    """
+    collect(methods, train)
+    return {name: method.fit(train, panel=panel) for name, method in methods.items()}
+
+
+def collect(methods: Mapping[str, Method], train: Features) -> None:
+    """Go over the features once for all that any of the methods needs; the features keep it."""
+    train.moments(frozenset().union(*(method.needs for method in methods.values())))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Detector(Value):
+    """A fitted method, tied to one head; with held-out ID scores it also decides."""
+
+    method: Method
+    shape: Shape
+    head: FittedHead
+    fingerprint: str  # of the head that it was fitted for
+    n_train: int
+    calibration: NDArray[np.float32] | None = None  # held-out ID scores, ascending
+    alpha: float | None = None  # the wanted share of falsely rejected ID images
+    scorer: FittedScore | None = None  # None, as in old files: the method's own score, which learns nothing
+    groups: NDArray[np.int32] | None = None  # the predicted class of each held-out image: a threshold per class
+    classes: int | None = None  # how many the head has; None where that is not known, as in old files
+
+    def __post_init__(self) -> None:
+        """Freeze the calibration scores."""
+        if self.scorer is None and isinstance(self.method.score, FittedScore):
+            object.__setattr__(self, "scorer", self.method.score)
+        if self.scorer is None:
+            raise InputError(f"{type(self.method.score).__name__} has to be fitted: use Method(...).fit(train)")
+        if self.calibration is not None:
+            object.__setattr__(self, "calibration", frozen_array(self.calibration, np.float32))
+        if self.groups is not None:
+            object.__setattr__(self, "groups", frozen_array(self.groups, np.int32))
+
+    def score(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Tensor:
+        """[N] float32 scores, higher = more in-distribution: `score(features)` or `score(classifier, images)`."""
+        if isinstance(data, Classifier):
+            if images is None:
+                raise InputError("score(classifier, images) needs the images")
+            data = data(self.method.perturb(data, images))
+        elif self.method.perturb.eps > 0:
+            raise InputError(
+                f"this detector perturbs images (eps = {self.method.perturb.eps:g}) and cannot work on features "
+                "alone; give it a classifier and images, or use eps = 0"
+            )
+        self._check_head(data.head)
+        layer = self.head.bind(data.head)
+        scores = torch.empty(len(data), device=data.head.weight.device)
+        assert self.scorer is not None
+        for batch in self._batches(data):
+            seen = Evidence(batch, self.shape, self.head, layer)
+            scores[batch.first : batch.first + len(batch.raw)] = self.scorer.of(seen)
+        if not bool(torch.isfinite(scores).all()):
+            row = int((~torch.isfinite(scores)).to(torch.uint8).argmax())
+            raise InputError(f"the score of row {row} is {float(scores[row])}: its features are too large")
+        return scores
+
+    def _batches(self, data: Features | Outputs) -> Iterator[Batch]:
+        if isinstance(data, Outputs):
+            yield Batch(data.features, data.head, given_logits=data.logits)
+            return
+        known = data.predictions if data.predictions_known else None
+        whole = self.head.fuses(self.shape) and known is not None and not data.half
+        buffer = torch.empty(data.chunk_rows(), data.width, device=data.head.weight.device)
+        for first, raw in data.chunks(whole=whole):
+            classes = None if known is None else known[first : first + len(raw)]
+            yield Batch(raw, data.head, first, given_classes=classes, buffer=None if whole else buffer[: len(raw)])
+
+    def _check_head(self, head: Head) -> None:
+        if head.fingerprint != self.fingerprint:
+            raise InputError(
+                f"this detector was fitted for head {self.fingerprint}, the data come from head "
+                f"{head.fingerprint}; fit it again for this checkpoint"
+            )
+
+    def calibrate(
+        self, held_out: Features | Outputs | Any, alpha: float = 0.05, *, per_class: bool = False
+    ) -> Detector:
+        """The same detector with a threshold that falsely rejects at most a share alpha of ID images.
+
+        `held_out` are ID data, or their scores, that were not used for fitting. The threshold is the
+        floor(alpha (n + 1))-th smallest of the n scores (split conformal). `per_class` sets one for each
+        predicted class that has enough images, so that the promise holds within it; the others share the one of all.
+        """
+        check_fraction("alpha", alpha)
+        data = held_out if isinstance(held_out, (Features, Outputs)) else None
+        scores = as_scores(held_out if data is None else self.score(data), "calibration scores").astype(np.float32)
+        conformal.check_enough(len(scores), alpha)
+        order, groups = np.argsort(scores, kind="stable"), None
+        if per_class:
+            if data is None:
+                raise InputError("thresholds per class need the predicted classes: give calibrate the data, not scores")
+            groups = predicted(data).cpu().numpy()[order].astype(np.int32)
+        classes = self.classes if data is None else data.head.classes
+        return replace(self, calibration=scores[order], alpha=alpha, groups=groups, classes=classes)
+
+    def _held_out(self) -> tuple[NDArray[np.float32], float]:
+        if self.calibration is None or self.alpha is None:
+            raise InputError("this detector has no threshold yet: call calibrate(held_out_id_data) first")
+        return self.calibration, self.alpha
+
+    @property
+    def threshold(self) -> float:
+        """The smallest score that is accepted, where the predicted class has no threshold of its own."""
+        return conformal.threshold(*self._held_out())
+
+    @property
+    def thresholds(self) -> Tensor:
+        """[C] float32: the smallest accepted score for each predicted class; all equal unless set per class."""
+        if self.classes is None:
+            raise InputError("the number of classes is not known: calibrate with Features, not with scores")
+        values = torch.full((self.classes,), self.threshold)
+        for label, scores in self.own_scores.items():
+            values[label] = conformal.threshold(scores, self._held_out()[1])
+        return values
+
+    @property
+    def limits(self) -> Tensor:
+        """[C] float32, the thresholds, where they are set per class; [1], the threshold, where they are not."""
+        return torch.tensor([self.threshold]) if self.groups is None else self.thresholds
+
+    @cached_property
+    def own_scores(self) -> dict[int, NDArray[np.float32]]:
+        """The held-out scores of every predicted class that has a threshold of its own, ascending."""
+        scores, alpha = self._held_out()
+        return {} if self.groups is None else conformal.by_class(scores, self.groups, alpha)
+
+    def p_values(self, scores: Tensor, classes: Tensor | None = None) -> Tensor:
+        """[N] float64: the share of held-out ID images with a score as low, (1 + #{<= score}) / (n + 1).
+
+        With thresholds per class, those of the same predicted class: `classes` [N] says which.
+        """
+        values = conformal.p_values(self._held_out()[0], scores)
+        if self.groups is None:
+            return values
+        if classes is None:
+            raise InputError("this detector has thresholds per class: give p_values(scores, classes)")
+        for label, own in self.own_scores.items():
+            rows = (classes == label).cpu()
+            values[rows] = conformal.p_values(own, scores.cpu()[rows])
+        return values
+
+    def decide(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Decision:
+        """Class, score, p-value and accepted for each image: `decide(features)` or `decide(classifier, images)`."""
+        limits = self.limits
+        scores = self.score(data, images)
+        if isinstance(data, Classifier):
+            assert images is not None  # score has refused it
+            data = data(images)
+        classes = predicted(data)
+        limits = limits if len(limits) == 1 else limits[classes.cpu()]
+        return Decision(classes, scores, self.p_values(scores, classes), scores >= limits.to(scores.device))
+
+    def wrap(self, net: nn.Module | Classifier, head: str | None = None) -> GuardedNet:
+        """A module that runs the network once and gives logits, score and accepted: see `GuardedNet`."""
+        return wrap(net, self, self.limits, head)
+
+    def save(self, path: str | Path, **more: Any) -> None:
+        """Write the detector to one safetensors file; no code, no pickle. `more` are values kept beside it, by name."""
+        tensors: dict[str, NDArray[Any]] = {}
+        value = encode(self, tensors, "detector")
+        beside = {name: json.dumps(encode(item, tensors, name)) for name, item in more.items()}
+        header = {"method": repr(self.method), "head": self.fingerprint, "value": json.dumps(value), **beside}
+        files.save(path, "detector", header, tensors)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Detector:
+        """The detector that `save` wrote."""
+        value = load_value(path, "value")
+        if not isinstance(value, cls):
+            raise InputError(f"{path} holds a {type(value).__name__}, not a detector")
+        return value
+
+
+def predicted(data: Features | Outputs) -> Tensor:
+    """[N] int64: the class that the network itself predicts."""
+    return data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)

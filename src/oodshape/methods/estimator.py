@@ -1,0 +1,139 @@
+"""OODEstimator: a method over feature arrays behind scikit-learn's outlier detector contract."""
+
+from __future__ import annotations
+
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.cluster import KMeans
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+
+from oodshape.core.errors import InputError, check_fraction
+from oodshape.features.features import Features
+from oodshape.methods.detector import Detector, Method
+from oodshape.methods.table import METHODS
+from oodshape.networks.head import Head
+
+Array = NDArray[Any]
+
+
+class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """1 for rows like the training rows, -1 for others, by any method of the table.
+
+    X are features, one row per image. The methods look at a linear head: the network's own where `weight` [C, M]
+    and `bias` are given; else a logistic regression on the labels y; else the nearest of `n_clusters` k-means
+    centres, which is linear too. A share `calibration` of X is kept from fitting, and sets the threshold so that at
+    most a share alpha of new rows like X is rejected (split conformal; `guaranteed_` is True). With too few rows,
+    or calibration=None, the threshold comes from the fitted rows themselves and promises nothing.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = np.repeat(np.eye(3), 100, axis=0) + rng.normal(scale=0.1, size=(300, 3)), np.repeat([0, 1, 2], 100)
+    >>> OODEstimator("mds++").fit(X, y).predict([[1.0, 0.0, 0.0], [-5.0, -5.0, 5.0]])
+    array([ 1, -1])
+    """
+
+    def __init__(
+        self,
+        method: str | Method = "optfs-e",
+        *,
+        weight: Any = None,
+        bias: Any = None,
+        alpha: float = 0.05,
+        calibration: float | None = 0.25,
+        n_clusters: int = 8,
+        random_state: int | None = 0,
+    ) -> None:
+        """Keep the settings; `fit` looks at them."""
+        self.method = method
+        self.weight = weight
+        self.bias = bias
+        self.alpha = alpha
+        self.calibration = calibration
+        self.n_clusters = n_clusters
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> OODEstimator:
+        """Fit head, method and threshold."""
+        rows = self._rows(X, reset=True)
+        method = self._recipe()
+        check_fraction("alpha", self.alpha)
+        labels = None if y is None else column_or_1d(y)
+        if labels is not None and len(labels) != len(rows):
+            raise InputError(f"X has {len(rows)} rows, y has {len(labels)}")
+        fitting, held_out = self._split(len(rows))
+        self.guaranteed_ = bool(len(held_out))
+        head = self._head(rows[fitting], None if labels is None else labels[fitting])
+        detector = method.fit(Features.from_arrays(rows[fitting], head))
+        basis = held_out if self.guaranteed_ else fitting
+        scores = detector.score(Features.from_arrays(rows[basis], head)).numpy()
+        # without a promise, the smallest score stands in where alpha would ask for less than one row
+        rank = max(_rank(self.alpha, len(scores)), 1)
+        self.detector_: Detector = detector.calibrate(scores, self.alpha) if self.guaranteed_ else detector
+        self.offset_ = float(np.sort(scores)[rank - 1])
+        self.head_ = head
+        return self
+
+    def score_samples(self, X: Any) -> Array:
+        """[n]: scores, higher = more like the training rows."""
+        check_is_fitted(self)
+        scores = self.detector_.score(Features.from_arrays(self._rows(X, reset=False), self.head_))
+        return np.asarray(scores.numpy().astype(np.float64))
+
+    def decision_function(self, X: Any) -> Array:
+        """[n]: score - offset_; negative where a row is rejected."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> Array:
+        """[n]: 1 for accepted rows, -1 for rejected ones."""
+        return np.where(self.decision_function(X) >= 0, 1, -1)
+
+    def _rows(self, X: Any, *, reset: bool) -> NDArray[np.float32]:
+        rows = validate_data(self, X, dtype=[np.float32, np.float64], reset=reset, ensure_min_samples=2 if reset else 1)
+        return np.ascontiguousarray(rows, dtype=np.float32)
+
+    def _recipe(self) -> Method:
+        if isinstance(self.method, Method):
+            return self.method
+        if self.method not in METHODS:
+            raise InputError(f"no method is called {self.method!r}; there are {', '.join(METHODS)}")
+        return METHODS[self.method]
+
+    def _split(self, n: int) -> tuple[Array, Array]:
+        """(rows to fit on, rows to calibrate on); the second is empty where it would be too small."""
+        order = np.random.default_rng(self.random_state).permutation(n)
+        if self.calibration is None:
+            return order, order[:0]
+        check_fraction("calibration", self.calibration)
+        size = int(self.calibration * n)
+        if _rank(self.alpha, size) < 1:
+            warnings.warn(
+                f"{size} of {n} rows are too few to calibrate alpha = {self.alpha:g}: the threshold comes from the "
+                "fitted rows and promises nothing; give more rows, or calibration=None to accept this",
+                stacklevel=3,
+            )
+            return order, order[:0]
+        return order[size:], order[:size]
+
+    def _head(self, rows: Array, labels: Array | None) -> Head:
+        if self.weight is not None:
+            return Head.of((check_array(self.weight), self.bias))
+        if labels is not None and len(np.unique(labels)) > 1:
+            check_classification_targets(labels)
+            fitted = LogisticRegression(max_iter=1000).fit(rows, labels)
+            weight, bias = fitted.coef_, fitted.intercept_
+            if len(weight) == 1:  # two classes: one row stands for the second
+                weight, bias = np.concatenate([-weight, weight]), np.concatenate([-bias, bias])
+            return Head.of((weight, bias))
+        count = min(self.n_clusters, len(np.unique(rows, axis=0)))
+        centers = KMeans(count, n_init=1, random_state=self.random_state).fit(rows).cluster_centers_
+        return Head.of((centers, -0.5 * np.square(centers).sum(axis=1)))
+
+
+def _rank(alpha: float, n: int) -> int:
+    return int(Fraction(str(alpha)) * (n + 1))  # exact: 0.29 * 100 is 29

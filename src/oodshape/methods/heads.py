@@ -1,0 +1,156 @@
+"""Heads: how shaped features become logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.once import once
+from oodshape.core.values import ArrayValue, Value
+from oodshape.features.features import check_finite
+from oodshape.methods.shapes.clipping import Identity, Shape
+from oodshape.methods.shapes.optfs import PiecewiseConstant
+from oodshape.methods.training import Training
+from oodshape.networks.head import Head
+
+
+@dataclass(eq=False)
+class Batch:
+    """Some rows of features on their way to a score; logits and classes are computed only when asked for."""
+
+    raw: Tensor  # [n, M] as stored
+    head: Head
+    first: int = 0  # the number of the first row, for messages
+    given_logits: Tensor | None = None
+    given_classes: Tensor | None = None
+    buffer: Tensor | None = None  # [n, M] float32 that may be overwritten
+    checked: bool = True  # whether NaN and infinite features are refused: a graph cannot look
+
+    @once
+    def features(self) -> Tensor:
+        """[n, M] float32, finite."""
+        if self.checked:
+            check_finite(self.raw, self.first)
+        return self.raw.float()
+
+    @once
+    def logits(self) -> Tensor:
+        """[n, C]: the logits of the network itself."""
+        return self.head.logits(self.features) if self.given_logits is None else self.given_logits
+
+    @once
+    def classes(self) -> Tensor:
+        """[n]: the class that the network itself predicts."""
+        return self.logits.argmax(dim=1) if self.given_classes is None else self.given_classes
+
+
+class FittedHead(Value):
+    """What turns shaped features into logits."""
+
+    def fuses(self, shape: Shape) -> bool:
+        """Whether shaping and head are one loop over the raw features that needs no room of its own."""
+        return False
+
+    def bind(self, head: Head) -> Head:
+        """The linear layer that is used in place of the classifier's own."""
+        return head
+
+    def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
+        """[n, C] logits of the shaped features; `layer` comes from `bind`."""
+        if isinstance(shape, Identity) and layer is batch.head:
+            return batch.logits
+        return layer.logits(shape(batch.features, batch.buffer))
+
+
+class HeadRecipe(Value):
+    """A recipe for a head."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The parts of `Moments` that fitting looks at."""
+        return frozenset()
+
+    @property
+    def for_nonnegative(self) -> bool:
+        """Whether it is made for features that are never negative, such as those after a ReLU."""
+        return False
+
+    @property
+    def exportable(self) -> bool:
+        """Whether the fitted head can be traced into a graph (`wrap`, ONNX)."""
+        return True
+
+    def fit(self, train: Training) -> FittedHead:
+        """The head that this recipe gives on a training set."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Linear(FittedHead, HeadRecipe):
+    """The classifier's own head."""
+
+    def fit(self, train: Training) -> Linear:
+        """Itself."""
+        return self
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FrozenClass(FittedHead, HeadRecipe):
+    """One logit: the weight row of the *unshaped* prediction times the shaped features, without bias."""
+
+    def fuses(self, shape: Shape) -> bool:
+        """With a piecewise constant shape."""
+        return isinstance(shape, PiecewiseConstant)
+
+    def fit(self, train: Training) -> FrozenClass:
+        """Itself."""
+        return self
+
+    def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
+        """[n, 1]: never the whole head when the prediction is known."""
+        if isinstance(shape, PiecewiseConstant):
+            logit = shape.frozen_logits(batch.raw.float(), batch.classes, layer.weight)
+            # a NaN or infinite feature always reaches the sum
+            if batch.checked and not bool(torch.isfinite(logit).all()):
+                check_finite(batch.raw, batch.first)
+        else:
+            logit = (shape(batch.features, batch.buffer) * layer.weight[batch.classes]).sum(dim=1)
+        return logit[:, None]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sparse(ArrayValue, FittedHead):
+    """The classifier's head without the weights whose contribution to the mean logits is at most `threshold`."""
+
+    mean: NDArray[np.float32]  # [M]
+    threshold: float
+
+    def bind(self, head: Head) -> Head:
+        """The head with small contributions set to 0."""
+        if len(self.mean) != head.width:
+            raise InputError(f"fitted on {len(self.mean)} features, the head reads {head.width}")
+        keep = head.weight * self.tensor("mean", head.weight) > self.threshold
+        return Head(head.weight * keep, head.bias)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dice(HeadRecipe):
+    """Drop the share p of all C x M weights with the smallest mean contribution (Sun & Li, 2022)."""
+
+    p: float = 0.7
+
+    def __post_init__(self) -> None:
+        """Refuse a share outside 0..1."""
+        check_fraction("p", self.p, zero=True)
+
+    def fit(self, train: Training) -> Sparse:
+        """The mean features and the threshold on w * mean."""
+        mean = train.stats.mean().astype(np.float32)
+        contribution: NDArray[Any] = train.head.weight.cpu().numpy() * mean
+        return Sparse(mean=mean, threshold=float(np.quantile(contribution, self.p)))

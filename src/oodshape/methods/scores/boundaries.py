@@ -1,0 +1,114 @@
+"""Scores that look at logits, lengths and the head, and learn at most a mean: GEN, GradNorm, fDBD, NCI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core.errors import InputError
+from oodshape.features.rows import TINY, row_distances, unit
+from oodshape.methods.evidence import Evidence
+from oodshape.methods.scores.logits import FittedScore, Score, ScoreRecipe
+from oodshape.methods.training import Training
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Gen(Score):
+    """Minus the generalised entropy of the top probabilities: -sum p^gamma (1 - p)^gamma (Liu et al., 2023).
+
+    Logarithms keep 1 - p of a sure prediction, which rounds to 0 in float32.
+
+    >>> Gen(gamma=0.5)(torch.tensor([[0.0, 0.0]]))
+    tensor([-1.])
+    """
+
+    gamma: float = 0.1
+    top: int = 100
+
+    def __post_init__(self) -> None:
+        """Refuse settings that have no meaning."""
+        if not 0 < self.gamma < 1:
+            raise InputError(f"gamma must lie in (0, 1), got {self.gamma:g}")
+        if self.top < 1:
+            raise InputError(f"top must be at least 1, got {self.top}")
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Minus the summed terms."""
+        highest = logits.topk(min(self.top, logits.shape[1]), dim=1)
+        total = torch.logsumexp(logits, dim=1, keepdim=True)
+        log_p = highest.values - total
+        others = logits.scatter(1, highest.indices[:, :1], -torch.inf)
+        first = torch.logsumexp(others, dim=1, keepdim=True) - total  # log(1 - p) of the largest, exactly
+        log_rest = torch.cat([first, torch.log1p(-log_p[:, 1:].exp())], dim=1)
+        return -(self.gamma * (log_p + log_rest)).exp().sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GradNorm(FittedScore, ScoreRecipe):
+    """The L1 norm of the gradient of KL(uniform, p) at the head's weights (Huang et al., 2021), in closed form.
+
+    ||z||_1 sum_c |C p_c - 1|: the gradient is an outer product, so no backward pass is needed.
+    """
+
+    def fit(self, train: Training) -> GradNorm:
+        """Itself: nothing is learned."""
+        return self
+
+    def of(self, seen: Evidence) -> Tensor:
+        """The product of both norms."""
+        p = seen.logits.softmax(dim=1)
+        return seen.features.abs().sum(dim=1) * (p * p.shape[1] - 1).abs().sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BoundaryDistance(FittedScore):
+    """Mean distance to the decision boundaries of all other classes, over the distance to the mean feature."""
+
+    mean: NDArray[np.float32]  # [M]
+
+    def of(self, seen: Evidence) -> Tensor:
+        """mean over c' of |l_c' - l_c| / ||w_c' - w_c||, over ||z - mean||."""
+        weight, classes = seen.head.weight, seen.classes
+        gaps = (seen.logits - seen.logits.gather(1, classes[:, None])).abs()
+        lengths = row_distances(weight[classes], weight)
+        # the class itself, and classes with the same weights, have no boundary
+        distances = torch.where(lengths > TINY, gaps / lengths.clamp_min(TINY), 0.0).scatter(1, classes[:, None], 0.0)
+        away: Tensor = torch.linalg.vector_norm(seen.features - self.tensor("mean", gaps), dim=1)
+        return distances.sum(dim=1) / max(gaps.shape[1] - 1, 1) / away.clamp_min(TINY)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fdbd(ScoreRecipe):
+    """The regularised distance to the decision boundaries (fDBD; Liu & Qin, 2024)."""
+
+    def fit(self, train: Training) -> BoundaryDistance:
+        """The mean training feature."""
+        return BoundaryDistance(train.stats.mean())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WeightProximity(FittedScore):
+    """w_c . (z - mean) / ||z - mean|| + alpha ||z||_1, c the predicted class."""
+
+    mean: NDArray[np.float32]  # [M]
+    alpha: float
+
+    def of(self, seen: Evidence) -> Tensor:
+        """How far the centred features point along the predicted weights, and how long they are."""
+        along = unit(seen.features - self.tensor("mean", seen.features)) * seen.head.weight[seen.classes]
+        return along.sum(dim=1) + self.alpha * seen.features.abs().sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Nci(ScoreRecipe):
+    """Closeness of the features to the predicted class's weights (NCI; Liu & Qin, 2025)."""
+
+    alpha: float = 0.001
+
+    def fit(self, train: Training) -> WeightProximity:
+        """The mean training feature."""
+        return WeightProximity(train.stats.mean(), self.alpha)

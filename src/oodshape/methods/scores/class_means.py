@@ -1,0 +1,143 @@
+"""Scores that compare an image with the mean of a class: KL matching, SHE, CARef, CADRef.
+
+Classes are those that the network predicts, so no labels are needed. A class that was never predicted on the
+training set has no mean: KL matching leaves it out, and the others take the mean of all images in its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.features.rows import TINY
+from oodshape.methods.evidence import Evidence
+from oodshape.methods.scores.logits import FittedScore, ScoreRecipe
+from oodshape.methods.training import Training
+
+SMALLEST = 1e-30  # of a mean probability: its logarithm must be finite
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Templates(FittedScore):
+    """-min over classes of KL(p || template), the templates given by their logarithms."""
+
+    log_templates: NDArray[np.float32]  # [classes seen, C]
+
+    def of(self, seen: Evidence) -> Tensor:
+        """Minus the divergence from the nearest template."""
+        log_p = seen.logits.log_softmax(dim=1)
+        p = log_p.exp()
+        cross = p @ self.tensor("log_templates", p).T
+        return cross.amax(dim=1) - (p * log_p).sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KlMatching(ScoreRecipe):
+    """-min_c KL(p || mean p of class c) (Hendrycks et al., 2022), over the classes that were predicted."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Class sums of probabilities."""
+        return frozenset(["counts", "softmax_sums"])
+
+    def fit(self, train: Training) -> Templates:
+        """The mean probabilities of each class."""
+        means, seen = train.moments(self.needs).means("softmax_sums")
+        return Templates(np.log(np.maximum(means[seen], SMALLEST)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pattern(FittedScore):
+    """z . mean_c, c the predicted class."""
+
+    means: NDArray[np.float32]  # [C, M]
+
+    def of(self, seen: Evidence) -> Tensor:
+        """The inner product with the class's mean feature."""
+        return (seen.features * self.tensor("means", seen.features)[seen.classes]).sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class She(ScoreRecipe):
+    """The inner product with the mean feature of the predicted class (SHE; Zhang et al., 2023)."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Class sums of features."""
+        return frozenset(["counts", "class_sums"])
+
+    def fit(self, train: Training) -> Pattern:
+        """The mean feature of each class."""
+        return Pattern(train.moments(self.needs).means("class_sums")[0])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RelativeError(FittedScore):
+    """-||z - mean_c||_1 / ||z||_1, c the predicted class."""
+
+    means: NDArray[np.float32]  # [C, M]
+
+    def of(self, seen: Evidence) -> Tensor:
+        """Minus the relative error."""
+        return -self.errors(seen).abs().sum(dim=1)
+
+    def errors(self, seen: Evidence) -> Tensor:
+        """[n, M]: (z - mean_c) / ||z||_1."""
+        z = seen.features
+        length = z.abs().sum(dim=1, keepdim=True).clamp_min(TINY)
+        return (z - self.tensor("means", z)[seen.classes]) / length
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CaRef(ScoreRecipe):
+    """Minus the relative L1 distance to the mean feature of the predicted class (CARef; Ling et al., 2025)."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Class sums of features."""
+        return frozenset(["counts", "class_sums"])
+
+    def fit(self, train: Training) -> RelativeError:
+        """The mean feature of each class."""
+        return RelativeError(train.moments(self.needs).means("class_sums")[0])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DecoupledError(RelativeError):
+    """-(E+ mean energy / energy + E-): E+ the errors along the sign of w_c, E- those against it."""
+
+    energy: float  # the mean over the training set
+
+    def of(self, seen: Evidence) -> Tensor:
+        """Minus the errors, those along the weights scaled by how low the energy is."""
+        errors = self.errors(seen)
+        along = errors * seen.head.weight[seen.classes].sign()  # a weight of 0 has no side, as in the authors' code
+        positive, negative = along.clamp_min(0).sum(dim=1), -along.clamp_max(0).sum(dim=1)
+        ratio = torch.logsumexp(seen.logits, dim=1) / self.energy if self.energy > 0 else torch.ones_like(positive)
+        return -(positive / ratio.clamp_min(LEAST_RATIO) + negative)
+
+
+LEAST_RATIO = 0.01  # of an energy to the mean one: near 0 and below, the quotient has no meaning
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CadRef(ScoreRecipe):
+    """CARef with errors split by the sign of w_c, those along it divided by the energy (CADRef; Ling et al., 2025).
+
+    The authors' E+ / energy + E- / mean energy, times the mean energy: the same order, numbers near those of CARef.
+    Where the mean energy of the training set is not positive it cannot divide, and nothing is scaled.
+    """
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Class sums of features, and the summed energy."""
+        return frozenset(["counts", "class_sums", "energy"])
+
+    def fit(self, train: Training) -> DecoupledError:
+        """The mean feature of each class, and the mean energy."""
+        moments = train.moments(self.needs)
+        return DecoupledError(moments.means("class_sums")[0], float(moments.parts["energy"][0]) / moments.n)

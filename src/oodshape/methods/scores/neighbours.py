@@ -1,0 +1,99 @@
+"""Scores by the nearest training images in a bank: KNN and NNGuide.
+
+The bank is a seeded sample of at most 5,000 training images (`Moments`), saved with the detector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core.errors import InputError
+from oodshape.features.rows import unit
+from oodshape.methods.evidence import Evidence
+from oodshape.methods.scores.logits import FittedScore, ScoreRecipe
+from oodshape.methods.training import Training
+
+BLOCK = 1 << 22  # products at once
+
+
+def best_products(z: Tensor, bank: Tensor, k: int) -> Tensor:
+    """[n, k]: the k largest inner products of each row with the rows of the bank, descending.
+
+    >>> best_products(torch.eye(2), torch.tensor([[1.0, 3.0], [2.0, 0.0]]), 1)
+    tensor([[2.],
+            [3.]])
+    """
+    rows = max(1, BLOCK // len(bank))
+    blocks = (z,) if torch.compiler.is_compiling() else torch.split(z, rows)  # a graph has one form for any batch
+    parts = [(part @ bank.T).topk(min(k, len(bank)), dim=1).values for part in blocks]
+    return torch.cat(parts)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NeighbourDistance(FittedScore):
+    """Minus the distance of z / ||z|| to the k-th nearest row of the bank."""
+
+    bank: NDArray[np.float32]  # [B, M], of length 1
+    k: int
+
+    def of(self, seen: Evidence) -> Tensor:
+        """Minus the distance: ||a - b||^2 = 2 - 2 a . b for rows of length 1."""
+        z = seen.directions
+        nearest = best_products(z, self.tensor("bank", z), self.k)[:, -1]
+        return -(z.square().sum(dim=1) + 1 - 2 * nearest).clamp_min(0).sqrt()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Neighbours(ScoreRecipe):
+    k: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse no neighbours."""
+        if self.k < 1 or self.k != int(self.k):
+            raise InputError(f"k must be a whole number of at least 1, got {self.k}")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """A bank of training images."""
+        return frozenset(["bank"])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Knn(_Neighbours):
+    """Minus the distance of the normalised features to the k-th nearest in a bank (Sun et al., 2022).
+
+    k = 10 is the paper's for a bank of a hundredth of ImageNet; a smaller bank than k gives its farthest row.
+    """
+
+    def fit(self, train: Training) -> NeighbourDistance:
+        """The normalised bank."""
+        return NeighbourDistance(unit(train.moments(self.needs).bank()).numpy(), self.k)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Guide(FittedScore):
+    """Energy times the mean of the k largest cosines, each times the energy of its row of the bank."""
+
+    bank: NDArray[np.float32]  # [B, M], of length 1, times the energy
+    k: int
+
+    def of(self, seen: Evidence) -> Tensor:
+        """The guided energy."""
+        guidance = best_products(seen.directions, self.tensor("bank", seen.features), self.k).mean(dim=1)
+        return torch.logsumexp(seen.logits, dim=1) * guidance
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NnGuide(_Neighbours):
+    """Energy * mean of the k best cosine * energy in a bank (NNGuide; Park et al., 2023)."""
+
+    def fit(self, train: Training) -> Guide:
+        """The normalised bank, times its energies."""
+        bank = train.moments(self.needs).bank()
+        energy = torch.logsumexp(train.head.to("cpu").logits(bank), dim=1, keepdim=True)
+        return Guide((unit(bank) * energy).numpy(), self.k)

@@ -1,0 +1,85 @@
+"""ViM: energy minus what lies outside the principal subspace (Wang et al., 2022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core.errors import InputError
+from oodshape.methods.evidence import Evidence
+from oodshape.methods.scores.logits import FittedScore, ScoreRecipe
+from oodshape.methods.training import Training
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VirtualLogit(FittedScore):
+    """Energy - alpha ||(z - origin) R||, R the complement of the principal subspace."""
+
+    origin: NDArray[np.float32]  # [M]
+    complement: NDArray[np.float32]  # [M, M - D]
+    alpha: float
+
+    def of(self, seen: Evidence) -> Tensor:
+        """Energy minus the virtual logit."""
+        return torch.logsumexp(seen.logits, dim=1) - self.alpha * self.residual(seen.features)
+
+    def residual(self, z: Tensor) -> Tensor:
+        """[n]: the length of what lies outside the principal subspace."""
+        outside = (z - self.tensor("origin", z)) @ self.tensor("complement", z)
+        length: Tensor = torch.linalg.vector_norm(outside, dim=1)
+        return length
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Vim(ScoreRecipe):
+    """Energy minus a virtual logit, the length of the residual times alpha = mean max logit / mean residual.
+
+    The principal subspace has `dimensions`, by default the paper's: 1000 of 2048 or more features, 512 of 768 or
+    more, else half of them; where the training features do not fill that many, half of those they fill. It is
+    read off the second moment around the origin -pinv(W) b; alpha comes from the bank of at most 5,000 images.
+    """
+
+    dimensions: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a subspace without dimensions."""
+        if self.dimensions is not None and self.dimensions < 1:
+            raise InputError(f"dimensions must be at least 1, got {self.dimensions}")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The second moment, and a bank for alpha."""
+        return frozenset(["second", "bank"])
+
+    def fit(self, train: Training) -> VirtualLogit:
+        """The residual space and alpha."""
+        moments, head, n = train.moments(self.needs), train.head.to("cpu"), train.stats.n
+        # gelsy: the shortest solution, pinv(W) b, without singular values
+        solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
+        origin = -solved.solution.numpy()
+        center, sums = torch.from_numpy(origin), torch.from_numpy(train.stats.sums)
+        scatter = torch.from_numpy(moments.parts["second"].copy())
+        scatter.addr_(center, sums, alpha=-1).addr_(sums, center, alpha=-1).addr_(center, center, alpha=n)
+        values, vectors = (part.numpy() for part in torch.linalg.eigh(scatter))  # ascending
+        del scatter  # as large as the vectors
+        filled = int((values > 1e-9 * values[-1]).sum())
+        wanted = self.dimensions or paper_dimensions(len(values))
+        kept = wanted if wanted < filled else filled // 2
+        plain = VirtualLogit(origin, vectors[:, : len(values) - kept], 1.0)
+        bank = moments.bank()
+        residual = float(plain.residual(bank).double().mean())
+        largest = float(head.logits(bank).amax(dim=1).double().mean())
+        return VirtualLogit(plain.origin, plain.complement, largest / residual if residual > 0 else 0.0)
+
+
+def paper_dimensions(width: int) -> int:
+    """The paper's size of the principal subspace for a number of features.
+
+    >>> [paper_dimensions(width) for width in (2048, 768, 192)]
+    [1000, 512, 96]
+    """
+    return 1000 if width >= 2048 else 512 if width >= 768 else max(width // 2, 1)

@@ -1,0 +1,239 @@
+"""Shaping functions: recipes (`ReAct(q=0.9)`) and what fitting makes of them (`Clip(t=1.22)`).
+
+A shape maps features [N, M] to shaped features [N, M]. theta(z) = f(z) / z is its reparameterisation; two
+shapes combine by multiplying their thetas at the raw value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.values import Value
+from oodshape.methods.training import Training
+
+
+class Shape(Value):
+    """A fitted shaping function."""
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether it may be asked about single values; not where each feature has limits of its own."""
+        return True
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """[N, M] features -> [N, M] shaped features, into `out` where it helps; the input is left alone."""
+        raise NotImplementedError
+
+    def scale(self, z: Tensor, values: Tensor) -> Tensor:
+        """[N, M]: theta(z) times `values`, with theta(0) = 1."""
+        return torch.where(z == 0, values, self(z) / torch.where(z == 0, 1.0, z) * values)
+
+
+class Shaper(Value):
+    """A recipe for a shape."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The parts of `Moments` that fitting looks at."""
+        return frozenset()
+
+    @property
+    def for_nonnegative(self) -> bool:
+        """Whether it is made for features that are never negative, such as those after a ReLU."""
+        return False
+
+    @property
+    def exportable(self) -> bool:
+        """Whether the fitted shape can be traced into a graph (`wrap`, ONNX)."""
+        return True
+
+    def fit(self, train: Training) -> Shape:
+        """The shape that this recipe gives on a training set."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Identity(Shape, Shaper):
+    """Features as they are."""
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """The features themselves."""
+        return z
+
+    def fit(self, train: Training) -> Identity:
+        """Itself."""
+        return self
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Clip(Shape):
+    """f(z) = min(z, t).
+
+    >>> Clip(t=1.0)(torch.tensor([[0.5, 2.0]]))
+    tensor([[0.5000, 1.0000]])
+    """
+
+    t: float
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """Features cut at t."""
+        return torch.clamp(z, max=self.t, out=out)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReAct(Shaper):
+    """Clip at the q-quantile of all training features (Sun et al., 2021)."""
+
+    q: float = 0.9
+
+    def __post_init__(self) -> None:
+        """Refuse a quantile outside 0..1."""
+        check_fraction("q", self.q)
+
+    def fit(self, train: Training) -> Clip:
+        """The clip at the quantile."""
+        return Clip(t=train.stats.quantile(self.q))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SoftClip(Shape):
+    """f(z) = z / sqrt(1 + (z / t)^(2 order)), symmetric around 0.
+
+    >>> SoftClip(t=1.0, order=1)(torch.tensor([[0.0, 1.0, -1.0]]))
+    tensor([[ 0.0000,  0.7071, -0.7071]])
+    """
+
+    t: float
+    order: int
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """Features bent towards +-t (towards 0 beyond it, for order > 1)."""
+        # |z/t| <= 1e6 keeps the power finite; the limit of f is 0 there for order > 1, +-t for order = 1
+        ratio = (z / self.t).clamp(-1e6, 1e6).pow_(2 * self.order)
+        return torch.mul(z, ratio.add_(1.0).rsqrt_(), out=out)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BFAct(Shaper):
+    """The Butterworth filter with its limit at the q-quantile of the training features (Kong & Li, 2023)."""
+
+    q: float = 0.95
+    order: int = 2
+
+    def __post_init__(self) -> None:
+        """Refuse settings that have no meaning."""
+        check_fraction("q", self.q)
+        if not 1 <= self.order <= 6:
+            raise InputError(f"order must lie in 1..6, got {self.order}")
+
+    def fit(self, train: Training) -> SoftClip:
+        """The filter, if the quantile is positive."""
+        t = train.stats.quantile(self.q)
+        if t <= 0:
+            raise InputError(
+                f"BFAct needs a positive limit, but the {self.q:g}-quantile of the features is {t:g}; raise q"
+            )
+        return SoftClip(t=t, order=self.order)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Band(Shape):
+    """f(z) = 0 below low, z between, high from high on.
+
+    >>> Band(low=0.5, high=1.0)(torch.tensor([[0.4, 0.5, 0.7, 3.0]]))
+    tensor([[0.0000, 0.5000, 0.7000, 1.0000]])
+    """
+
+    low: float
+    high: float
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """Features inside the band."""
+        low = torch.tensor(self.low, dtype=z.dtype, device=z.device)
+        return torch.mul(z >= low, z.clamp(max=self.high), out=out)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VraP(Shaper):
+    """The band between two quantiles of the training features, or two absolute limits (Xu et al., 2023)."""
+
+    low: float = 0.6
+    high: float = 0.95
+    absolute: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse limits that have no meaning."""
+        if not self.absolute:
+            check_fraction("low", self.low)
+            check_fraction("high", self.high)
+        if not self.low < self.high:
+            raise InputError(f"low must be less than high, got {self.low:g} and {self.high:g}")
+
+    @property
+    def for_nonnegative(self) -> bool:
+        """Yes: it takes small values for unimportant ones."""
+        return True
+
+    def fit(self, train: Training) -> Band:
+        """The band."""
+        if self.absolute:
+            return Band(low=self.low, high=self.high)
+        return Band(low=train.stats.quantile(self.low), high=train.stats.quantile(self.high))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ProductShape(Shape):
+    """f(z) = f_1(z) theta_2(z) theta_3(z) ...: every theta at the raw value."""
+
+    shapes: tuple[Shape, ...]
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether every factor is."""
+        return all(shape.pointwise for shape in self.shapes)
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """The first shape's features times the other shapes' thetas."""
+        shaped = self.shapes[0](z, out)
+        for shape in self.shapes[1:]:
+            shaped = shape.scale(z, shaped)
+        return shaped
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Product(Shaper):
+    """Several shapers, each fitted on the raw features, their thetas multiplied.
+
+    >>> Product((ReAct(q=0.9), ReAct(q=0.8)))
+    Product(shapers=(ReAct(q=0.9), ReAct(q=0.8)))
+    """
+
+    shapers: tuple[Shaper, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse an empty product."""
+        if not self.shapers:
+            raise InputError("a Product needs at least one shaper")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What any of the shapers needs."""
+        return frozenset().union(*(shaper.needs for shaper in self.shapers))
+
+    @property
+    def for_nonnegative(self) -> bool:
+        """Whether any factor is."""
+        return any(shaper.for_nonnegative for shaper in self.shapers)
+
+    @property
+    def exportable(self) -> bool:
+        """Whether every shaper is."""
+        return all(shaper.exportable for shaper in self.shapers)
+
+    def fit(self, train: Training) -> ProductShape:
+        """The product of the fitted shapes."""
+        return ProductShape(shapes=tuple(shaper.fit(train) for shaper in self.shapers))

@@ -1,0 +1,98 @@
+"""Shaping towards what is typical of the training set: BATS by feature, RAS by rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core.errors import InputError
+from oodshape.core.values import ArrayValue
+from oodshape.methods.shapes.clipping import Shape, Shaper
+from oodshape.methods.training import Training
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Box(ArrayValue, Shape):
+    """f(z_i) = z_i between low_i and high_i, the limit beyond.
+
+    >>> Box(low=[0.0, 0.0], high=[1.0, 2.0])(torch.tensor([[-1.0, 1.5], [1.5, 2.5]]))
+    tensor([[0.0000, 1.5000],
+            [1.0000, 2.0000]])
+    """
+
+    low: NDArray[np.float32]  # [M]
+    high: NDArray[np.float32]  # [M]
+
+    @property
+    def pointwise(self) -> bool:
+        """No: each feature has its limits."""
+        return False
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """Features cut at their limits."""
+        return torch.clamp(z, self.tensor("low", z), self.tensor("high", z), out=out)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bats(Shaper):
+    """Each feature clipped to its training mean +- width standard deviations (BATS; Zhu et al., 2022)."""
+
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse an empty interval."""
+        if not self.width > 0:
+            raise InputError(f"width must be positive, got {self.width:g}")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Sums of squares."""
+        return frozenset(["squares"])
+
+    def fit(self, train: Training) -> Box:
+        """The limits of each feature."""
+        mean = train.stats.mean()
+        variance = train.moments(self.needs).parts["squares"] / train.stats.n - mean**2
+        reach = self.width * np.sqrt(np.maximum(variance, 0.0))
+        return Box(mean - reach, mean + reach)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Profile(ArrayValue, Shape):
+    """The i-th smallest feature of a row becomes the i-th value of the profile; equal ones by their place.
+
+    >>> Profile(values=[0.0, 1.0, 5.0])(torch.tensor([[0.3, 9.0, 0.2]]))
+    tensor([[1., 5., 0.]])
+    """
+
+    values: NDArray[np.float32]  # [M], ascending
+
+    @property
+    def pointwise(self) -> bool:
+        """No: a value depends on the others of its row."""
+        return False
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """The profile in the order of each row."""
+        order = z.sort(dim=1, stable=True).indices
+        shaped = torch.empty_like(z) if out is None else out
+        return shaped.scatter_(1, order, self.tensor("values", z).expand_as(z))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ras(Shaper):
+    """The mean sorted training row in place of each sorted row (RAS, 2026): only the order of features counts."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The summed sorted rows."""
+        return frozenset(["profile"])
+
+    def fit(self, train: Training) -> Profile:
+        """The mean profile."""
+        mean = train.moments(self.needs).parts["profile"] / train.stats.n
+        return Profile(mean.astype(np.float32))

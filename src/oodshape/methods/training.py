@@ -1,0 +1,73 @@
+"""Training: what a recipe may look at when it is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oodshape.core.errors import InputError
+from oodshape.features.features import Features
+from oodshape.features.moments import Moments
+from oodshape.features.statistics import FeatureStats
+from oodshape.networks.head import Head
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """The statistics of the training set, and where they are at hand its head and its features."""
+
+    stats: FeatureStats
+    maybe_head: Head | None = None
+    maybe_features: Features | None = None
+    maybe_moments: Moments | None = None
+    panel: tuple[Features, ...] = ()  # images that no classifier should trust, to choose by
+
+    @classmethod
+    def of(
+        cls,
+        train: Features | FeatureStats,
+        head: Head | None = None,
+        moments: Moments | None = None,
+        panel: Sequence[Features] = (),
+    ) -> Training:
+        """A training set from its features, or from its statistics and the head they belong to."""
+        if isinstance(train, Features):
+            return cls(train.stats, train.head, train, panel=tuple(panel))
+        if not isinstance(train, FeatureStats):
+            raise InputError(f"fit takes Features or FeatureStats, got {type(train).__name__}")
+        if head is not None and head.fingerprint != train.head:
+            raise InputError(f"the statistics belong to head {train.head}, the head given is {head.fingerprint}")
+        if moments is not None and (moments.head, moments.n) != (train.head, train.n):
+            raise InputError(
+                f"the moments are of {moments.n} images and head {moments.head}, "
+                f"the statistics of {train.n} and {train.head}; collect both over the same features"
+            )
+        return cls(train, head, None, moments, tuple(panel))
+
+    @property
+    def head(self) -> Head:
+        """The classifier's head, or an error that says how to give it."""
+        if self.maybe_head is None:
+            raise InputError("this method needs the classifier's head: fit(stats, head=(weight, bias))")
+        return self.maybe_head
+
+    def moments(self, needs: frozenset[str]) -> Moments:
+        """The sums that a recipe needs, from the features where they are at hand."""
+        if self.maybe_features is not None:
+            return self.maybe_features.moments(needs)
+        missing = sorted(needs - set(() if self.maybe_moments is None else self.maybe_moments.parts))
+        if self.maybe_moments is None or missing:
+            raise InputError(
+                f"this method needs the {', '.join(missing)} of the training features: give fit the Features, "
+                "or their moments, fit(stats, head=..., moments=Moments.of(features, method.needs))"
+            )
+        return self.maybe_moments
+
+    @property
+    def features(self) -> Features:
+        """The training features, or an error that says why statistics are not enough."""
+        if self.maybe_features is None:
+            raise InputError(
+                "this recipe goes over the features themselves: give fit the Features, not their statistics"
+            )
+        return self.maybe_features

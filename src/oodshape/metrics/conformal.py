@@ -1,0 +1,84 @@
+"""Split conformal thresholds and p-values, from the scores of held-out ID images in ascending order."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core.errors import InputError, check_fraction
+
+Scores = NDArray[np.float32]
+
+
+def rank(n: int, alpha: float) -> int:
+    """floor(alpha (n + 1)): the place of the threshold among n ascending scores, counted from 1; 0 for too few.
+
+    >>> rank(99, 0.29)  # exact: 0.29 * 100 is 28.999... in floats
+    29
+    """
+    return int(Fraction(str(alpha)) * (n + 1))
+
+
+def images_needed(alpha: float) -> int:
+    """The fewest held-out images from which a threshold for alpha can be set.
+
+    >>> images_needed(0.05)
+    19
+    """
+    check_fraction("alpha", alpha)
+    share = Fraction(str(alpha))
+    return int(-(-(1 - share) // share))
+
+
+def check_enough(n: int, alpha: float) -> None:
+    """Refuse fewer held-out images than alpha needs."""
+    if n < images_needed(alpha):
+        raise InputError(
+            f"alpha = {alpha:g} needs at least {images_needed(alpha)} held-out images, got {n}; "
+            "give more images or a larger alpha"
+        )
+
+
+def threshold(ascending: Scores, alpha: float) -> float:
+    """The smallest accepted score: at most a share alpha of ID images falls below it (split conformal)."""
+    return float(ascending[rank(len(ascending), alpha) - 1])
+
+
+def p_values(ascending: Scores, scores: Tensor) -> Tensor:
+    """[N] float64: the share of held-out ID images with a score as low, (1 + #{<= score}) / (n + 1)."""
+    held_out = torch.tensor(ascending)
+    below = torch.searchsorted(held_out, scores.detach().cpu().float().contiguous(), right=True)
+    return (1.0 + below.double()) / (len(held_out) + 1)
+
+
+def by_class(ascending: Scores, groups: NDArray[Any], alpha: float) -> dict[int, Scores]:
+    """The ascending scores of every predicted class that has enough images for a threshold of its own."""
+    found, counts = np.unique(groups, return_counts=True)
+    enough = found[counts >= images_needed(alpha)]
+    return {int(label): ascending[groups == label] for label in enough}
+
+
+def rejected_share(n: int, alpha: float, level: float = 0.99) -> tuple[float, float]:
+    """The limits between which the true share of rejected ID images lies, for a share `level` of calibration sets.
+
+    Given the n held-out images it follows Beta(k, n + 1 - k), where k is the rank of the threshold.
+    """
+    from scipy.stats import beta
+
+    k = rank(n, alpha)
+    low, high = beta.ppf([(1 - level) / 2, (1 + level) / 2], k, n + 1 - k)
+    return float(low), float(high)
+
+
+def rejected_count(n: int, alpha: float, images: int, level: float = 0.99) -> tuple[int, int]:
+    """The limits of the number of rejected among fresh ID images: beta-binomial, exact where scores have no ties."""
+    from scipy.stats import betabinom
+
+    k = rank(n, alpha)
+    law = betabinom(images, k, n + 1 - k)
+    return int(law.ppf((1 - level) / 2)), int(law.ppf((1 + level) / 2))

@@ -1,0 +1,233 @@
+"""How well scores separate ID from OOD: functions of (id_scores, ood_scores), a higher score meaning more ID.
+
+Each metric reads one integer curve: how many ID and how many OOD scores are >= each threshold. A bootstrap
+resample changes only the counts, so the curves of many are computed together, by the code of the point value.
+Scores are compared as float64, in which float16, bfloat16 and float32 values are exact.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, bfloat16
+
+from oodshape.core.errors import InputError, check_fraction
+
+Positive = Literal["id", "ood"]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_CHUNK = 1 << 16  # counts per array while resampling: half a megabyte, so that a chunk stays in the cache
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A metric's value and the limits of its bootstrap confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The four metrics of the field, each with its confidence interval; ID is positive in FPR95 unless asked."""
+
+    fpr95: Estimate
+    auroc: Estimate
+    aupr_in: Estimate
+    aupr_out: Estimate
+
+
+def auroc(id_scores: Any, ood_scores: Any) -> float:
+    """The area under the ROC curve, in 0..1: P(id > ood) + P(id = ood) / 2, from exact counts.
+
+    >>> auroc([3.0, 2.0], [2.0, 1.0])
+    0.875
+    """
+    return float(_auroc(*_curve(*_ranks(id_scores, ood_scores))))
+
+
+def fpr_at_tpr(id_scores: Any, ood_scores: Any, *, tpr: float = 0.95, positive: Positive = "id") -> float:
+    """The share of OOD with score >= t, for the largest t that at least the share tpr of ID reaches.
+
+    positive="ood" gives the other convention, the same on negated scores: the share of ID with score <= t,
+    for the smallest t that at least the share tpr of OOD does not exceed.
+
+    >>> fpr_at_tpr([4.0, 3.0, 2.0, 1.0], [2.5, 2.0, 0.0, 0.0], tpr=0.75)
+    0.5
+    """
+    check_fraction("tpr", tpr, one=True)
+    _check_positive(positive)
+    curve = _curve(*_ranks(id_scores, ood_scores))
+    return float(_fpr(*(curve if positive == "id" else _mirror(*curve)), tpr))
+
+
+def aupr_in(id_scores: Any, ood_scores: Any) -> float:
+    """The area under the precision-recall curve, ID positive, by the trapezoid rule (not average precision).
+
+    >>> aupr_in([3.0, 2.0], [2.0, 1.0])  # (recall, precision): (0, 1), (1/2, 1), (1, 2/3), (1, 1/2)
+    0.9166666666666666
+    """
+    return float(_aupr(*_curve(*_ranks(id_scores, ood_scores))))
+
+
+def aupr_out(id_scores: Any, ood_scores: Any) -> float:
+    """The area under the precision-recall curve of the negated scores, OOD positive, by the same rule.
+
+    >>> aupr_out([3.0, 2.0], [2.0, 1.0]) == aupr_in([-1.0, -2.0], [-2.0, -3.0])
+    True
+    """
+    return float(_aupr(*_mirror(*_curve(*_ranks(id_scores, ood_scores)))))
+
+
+def detection_error(id_scores: Any, ood_scores: Any) -> float:
+    """The smallest error of any threshold: min over t of P(id < t) / 2 + P(ood >= t) / 2.
+
+    The threshold is the best one, not that of a fixed true positive rate (Liang et al., ODIN, ICLR 2018).
+
+    >>> detection_error([4.0, 3.0, 2.0, 1.0], [2.5, 2.0, 0.0, 0.0])
+    0.25
+    """
+    tp, fp = _curve(*_ranks(id_scores, ood_scores))
+    n_id, n_ood = int(tp[-1]), int(fp[-1])
+    return int(((n_id - tp) * n_ood + fp * n_id).min()) / (2 * n_id * n_ood)
+
+
+def bootstrap(
+    metric: Callable[[Floats, Floats], float],
+    id_scores: Any,
+    ood_scores: Any,
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Estimate:
+    """The value of any metric(id_scores, ood_scores) with its percentile bootstrap interval.
+
+    ID and OOD are resampled separately, each to its own size. `summary` makes the same draws, but faster.
+
+    >>> bootstrap(detection_error, [4.0, 3.0, 2.0, 1.0], [2.5, 2.0, 0.0, 0.0], resamples=200)
+    Estimate(value=0.25, low=0.0, high=0.375)
+    """
+    id_values, ood_values = as_scores(id_scores, "id_scores"), as_scores(ood_scores, "ood_scores")
+    draws = _draws(len(id_values), len(ood_values), resamples, seed)
+    values = [metric(id_values[i], ood_values[j]) for rows in draws for i, j in zip(*rows, strict=True)]
+    return _estimate(metric(id_values, ood_values), np.array(values), level)
+
+
+def summary(
+    id_scores: Any,
+    ood_scores: Any,
+    *,
+    level: float = 0.95,
+    resamples: int = 200,
+    seed: int = 0,
+    positive: Positive = "id",
+) -> Summary:
+    """FPR95, AUROC, AUPR-in and AUPR-out, each with its percentile bootstrap interval.
+
+    `positive` is that of `fpr_at_tpr`; AUROC is the same for both, and each AUPR has its side in its name.
+
+    >>> summary([4.0, 3.0, 2.0], [1.0, 0.0]).auroc
+    Estimate(value=1.0, low=1.0, high=1.0)
+    """
+    _check_positive(positive)
+    id_ranks, ood_ranks, width = _ranks(id_scores, ood_scores)
+    point = _measure(*_curve(id_ranks, ood_ranks, width), positive)
+    draws = _draws(len(id_ranks), len(ood_ranks), resamples, seed)
+    chunks = [_measure(*_curve(id_ranks[i], ood_ranks[j], width), positive) for i, j in draws]
+    return Summary(*(_estimate(*row, level) for row in zip(point, np.hstack(chunks), strict=True)))
+
+
+def _ranks(id_scores: Any, ood_scores: Any) -> tuple[Ints, Ints, int]:
+    """The ranks of ID and of OOD scores among all distinct values, the highest being 1; and their limit."""
+    id_values, ood_values = as_scores(id_scores, "id_scores"), as_scores(ood_scores, "ood_scores")
+    distinct, inverse = np.unique(-np.concatenate([id_values, ood_values]), return_inverse=True)
+    return inverse[: len(id_values)] + 1, inverse[len(id_values) :] + 1, len(distinct) + 1
+
+
+def _curve(id_ranks: Ints, ood_ranks: Ints, width: int) -> tuple[Ints, Ints]:
+    """[..., n] ranks -> [..., width] tp and fp: how many ID and OOD scores each rank accepts, rank 0 none."""
+
+    def accepted(ranks: Ints) -> Ints:
+        rows = ranks.reshape(-1, ranks.shape[-1])
+        cells = rows + np.arange(len(rows))[:, None] * width
+        counts = np.bincount(cells.ravel(), minlength=len(rows) * width)
+        return counts.reshape(*ranks.shape[:-1], width).cumsum(axis=-1)
+
+    return accepted(id_ranks), accepted(ood_ranks)
+
+
+def _mirror(tp: Ints, fp: Ints) -> tuple[Ints, Ints]:
+    """The curve of the negated scores with OOD as the positive class."""
+    return fp[..., -1:] - fp[..., ::-1], tp[..., -1:] - tp[..., ::-1]
+
+
+def _auroc(tp: Ints, fp: Ints) -> Floats:
+    twice = np.einsum("...i,...i->...", np.diff(fp), tp[..., 1:] + tp[..., :-1])  # 2 wins + ties
+    return np.asarray(twice / (2 * tp[..., -1] * fp[..., -1]))
+
+
+def _fpr(tp: Ints, fp: Ints, tpr: float) -> Floats:
+    n = int(tp.flat[-1])
+    # A quotient is rounded as its literal is, so 55 / 100 >= 0.55 holds; the product 0.55 * 100 exceeds 55.
+    kept = bisect_left(range(n + 1), tpr, key=lambda m: m / n)
+    first = np.argmax(tp >= kept, axis=-1, keepdims=True)
+    return np.asarray(np.take_along_axis(fp, first, axis=-1)[..., 0] / fp[..., -1])
+
+
+def _aupr(tp: Ints, fp: Ints) -> Floats:
+    accepted = tp + fp
+    precision = np.where(accepted == 0, 1.0, tp / np.maximum(accepted, 1))  # the curve starts at (0, 1)
+    twice = np.einsum("...i,...i->...", np.diff(tp), precision[..., 1:] + precision[..., :-1])
+    return np.asarray(twice / (2 * tp[..., -1]))
+
+
+def _measure(tp: Ints, fp: Ints, positive: Positive = "id") -> Floats:
+    """[4, ...] values in the order of Summary's fields."""
+    mirror = _mirror(tp, fp)
+    side = (tp, fp) if positive == "id" else mirror
+    return np.array([_fpr(*side, 0.95), _auroc(tp, fp), _aupr(tp, fp), _aupr(*mirror)])
+
+
+def _check_positive(positive: str) -> None:
+    if positive not in get_args(Positive):
+        raise InputError(f"positive must be 'id' or 'ood', got {positive!r}")
+
+
+def _estimate(value: float, values: Floats, level: float) -> Estimate:
+    check_fraction("level", level)
+    return Estimate(float(value), *np.quantile(values, [(1 - level) / 2, (1 + level) / 2]).tolist())
+
+
+def _draws(n_id: int, n_ood: int, resamples: int, seed: int) -> Iterator[tuple[Ints, Ints]]:
+    """Chunks of [B, n_id] and [B, n_ood] indices; two streams, so the chunk size changes no draw."""
+    if resamples < 1:
+        raise InputError(f"resamples must be at least 1, got {resamples}; a metric alone needs no interval")
+    id_stream, ood_stream = np.random.default_rng(seed).spawn(2)
+    rows = max(1, _CHUNK // (n_id + n_ood))
+    for start in range(0, resamples, rows):
+        size = min(rows, resamples - start)
+        yield id_stream.integers(n_id, size=(size, n_id)), ood_stream.integers(n_ood, size=(size, n_ood))
+
+
+def as_scores(values: Any, name: str) -> Floats:
+    """A non-empty 1-D float64 array without NaN; infinite scores have their place in the order."""
+    if isinstance(values, Tensor):
+        values = (values.double() if values.dtype == bfloat16 else values).detach().cpu()  # numpy has none
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} needs one number per image: {error}") from None
+    if array.dtype.kind not in "fiub" or array.ndim != 1 or array.size == 0:
+        raise InputError(f"{name} needs one number per image, got {array.dtype} of shape {list(array.shape)}")
+    bad = np.flatnonzero(np.isnan(array))
+    if bad.size:
+        raise InputError(f"{name}[{bad[0]}] is NaN ({bad.size} of {array.size} are); a NaN score has no rank")
+    return array.astype(np.float64)

@@ -1,0 +1,95 @@
+"""What a network says about a batch: features, logits, and the linear head between them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oodshape.core.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def as_float32(values: Any, name: str) -> Tensor:
+    """A numpy array, tensor or nested list as a detached, contiguous float32 tensor."""
+    try:
+        tensor = values.detach() if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+        return tensor.to(torch.float32).contiguous()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be an array of numbers, got {type(values).__name__}: {error}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """The last linear layer of a classifier: logits = features @ weight.T + bias.
+
+    >>> Head.of(([[1.0, 0.0], [0.0, 2.0]], [0.0, 1.0])).logits(torch.tensor([[3.0, 4.0]]))
+    tensor([[3., 9.]])
+    """
+
+    weight: Tensor  # [C, M]
+    bias: Tensor  # [C]
+
+    @classmethod
+    def of(cls, head: Head | tuple[Any, Any]) -> Head:
+        """A head from a (weight, bias) pair of arrays; a bias of None means zeros."""
+        if isinstance(head, Head):
+            return head
+        if not (isinstance(head, (tuple, list)) and len(head) == 2):
+            raise InputError(f"head must be a pair (weight [C, M], bias [C]), got {type(head).__name__}")
+        weight = as_float32(head[0], "the head's weight")
+        if weight.ndim != 2 or 0 in weight.shape:
+            raise InputError(f"the head's weight must have shape [classes, features], got {list(weight.shape)}")
+        bias = torch.zeros(len(weight)) if head[1] is None else as_float32(head[1], "the head's bias")
+        if bias.shape != weight.shape[:1]:
+            raise InputError(f"the head's bias has shape {list(bias.shape)}, but its weight has {len(weight)} classes")
+        if not (torch.isfinite(weight).all() and torch.isfinite(bias).all()):
+            raise InputError("the head's weight or bias holds NaN or infinite values; check the checkpoint")
+        return cls(weight, bias.to(weight.device))
+
+    @property
+    def classes(self) -> int:
+        """The number of classes C."""
+        return self.weight.shape[0]
+
+    @property
+    def width(self) -> int:
+        """The number of features M."""
+        return self.weight.shape[1]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits of the SHA-256 of the canonical float32 bytes and the shape."""
+        digest = hashlib.sha256(f"{self.classes}x{self.width}".encode())
+        for part in (self.weight, self.bias):
+            array: NDArray[np.float32] = part.cpu().numpy()
+            digest.update(np.ascontiguousarray(array + np.float32(0.0)).astype("<f4").tobytes())
+        return digest.hexdigest()[:16]
+
+    def logits(self, features: Tensor) -> Tensor:
+        """[N, M] features -> [N, C] logits."""
+        return torch.addmm(self.bias, features, self.weight.T)
+
+    def to(self, device: torch.device | str) -> Head:
+        """The same head on another device."""
+        return Head(self.weight.to(device), self.bias.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """One batch through one network: penultimate features [N, M], logits [N, C], and the head."""
+
+    features: Tensor
+    logits: Tensor
+    head: Head
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.features)

@@ -1,0 +1,167 @@
+"""Weights from a file into a network: all of them, or an error and an unchanged network."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from oodshape.core.errors import InputError
+
+PICKLED = (".pth", ".pt", ".tar", ".bin", ".ckpt")
+WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # the first that is there holds the weights
+PREFIXES = ("module.", "model.", "backbone.", "net.", "network.", "encoder.", "_orig_mod.")
+# torchvision's transformers were published with other names for the layers of their MLPs.
+RENAMED = ((".mlp.linear_1.", ".mlp.0."), (".mlp.linear_2.", ".mlp.3."))
+
+
+def load_weights(net: nn.Module, path: str | Path) -> None:
+    """The network's parameters and buffers take the values of a checkpoint, in their own type and place.
+
+    Reads safetensors, and torch files that hold nothing but tensors and plain values. Names may carry a
+    wrapper's prefix (`module.`, `model.`, `backbone.`). Everything is checked before anything is copied.
+    """
+    wanted: dict[str, Tensor] = net.state_dict()
+    weights = _renamed(read_weights(path), wanted, path)
+    # Old checkpoints do not count batches, and a network in eval mode does not ask.
+    missing = [name for name in wanted if name not in weights and not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in weights if name not in wanted]
+    wrong = [name for name in wanted if name in weights and not _fits(weights[name], wanted[name])]
+    if missing or unexpected or wrong:
+        shapes = [f"{name} {_said(weights[name])}, here {_said(wanted[name])}" for name in wrong]
+        lists = (
+            _first("missing in the file", missing),
+            _first("unknown to the network", unexpected),
+            _first("of another shape or type", shapes),
+        )
+        found = "; ".join(part for part in lists if part)
+        hint = _hint(weights, wanted, wrong, matched=len(weights) - len(unexpected))
+        raise InputError(f"{path} does not fit {type(net).__name__}: {found}. {hint}")
+    kept = {name: value for name, value in wanted.items() if name not in weights}
+    net.load_state_dict({**weights, **kept})
+
+
+def classes_in(net: nn.Module, path: str | Path) -> int | None:
+    """The number of classes of a checkpoint whose last matrix has other rows than the network's; None for the same."""
+    wanted: dict[str, Tensor] = net.state_dict()
+    weights = _renamed(read_weights(path), wanted, path)
+    other = _other_rows(weights, wanted, [name for name in wanted if name in weights])
+    return None if other is None else other[0]
+
+
+def read_weights(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a checkpoint by name, as they are in the file."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    if path.suffix not in PICKLED:
+        known = ", ".join((".safetensors", *PICKLED))
+        raise InputError(f"{path} has an unknown ending; weights are read from {known}")
+    content = _read_pickle(path)
+    while wrapper := next((key for key in WRAPPERS if isinstance(_item(content, key), Mapping)), None):
+        content = content[wrapper]
+    tensors = {}
+    if isinstance(content, Mapping):
+        tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+    if not tensors:
+        keys = f"keys {', '.join(map(str, content))[:80]}" if isinstance(content, Mapping) else type(content).__name__
+        raise InputError(f"{path} holds no weights by name ({keys}); save the network's state_dict()")
+    return tensors
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        weights: dict[str, Tensor] = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} cannot be read as a safetensors file: {error}") from None
+    return weights
+
+
+def _read_pickle(path: Path) -> Any:
+    """The content of a torch file; one that asks for code is refused, and none of it runs."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        asked = re.search(r"GLOBAL ([\w.]+)", str(error))  # how torch names what it refuses
+        if asked is None:
+            raise InputError(f"{path} is damaged or no torch file") from None
+        raise InputError(
+            f"{path} asks for {asked[1]} beside tensors, which could run code; none of it was run. "
+            "If you trust its source, load it yourself and save its state_dict() as safetensors"
+        ) from None
+    except Exception as error:  # damaged bytes fail in whatever way they lead to
+        raise InputError(f"{path} is damaged or no torch file ({type(error).__name__})") from None
+
+
+def _item(content: Any, key: str) -> Any:
+    return content.get(key) if isinstance(content, Mapping) else None
+
+
+def _renamed(weights: dict[str, Tensor], wanted: dict[str, Tensor], path: str | Path) -> dict[str, Tensor]:
+    """The weights under the network's names where a known prefix or an old name is all that differs."""
+    renamed: dict[str, Tensor] = {}
+    for name, value in weights.items():
+        own = _own_name(name, wanted)
+        if own in renamed:
+            raise InputError(f"{path} holds {own} twice, once as {name}; keep one copy of each weight")
+        renamed[own] = value
+    return renamed
+
+
+def _own_name(name: str, wanted: dict[str, Tensor]) -> str:
+    """The network's name for a weight, or the name itself."""
+    short = name
+    while True:
+        new = short
+        for old, now in RENAMED:
+            new = new.replace(old, now)
+        for candidate in (short, new):
+            if candidate in wanted:
+                return candidate
+        prefix = next((prefix for prefix in PREFIXES if short.startswith(prefix)), None)
+        if prefix is None:
+            return name
+        short = short.removeprefix(prefix)
+
+
+def _fits(found: Tensor, wanted: Tensor) -> bool:
+    """Whether a value can be copied: the same shape, and no integers for what is learned."""
+    return found.shape == wanted.shape and (found.is_floating_point() or not wanted.is_floating_point())
+
+
+def _said(value: Tensor) -> str:
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+
+
+def _first(what: str, names: list[str]) -> str:
+    """The count and the first three of some names; nothing for none."""
+    return f"{len(names)} {what} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
+
+
+def _hint(weights: dict[str, Tensor], wanted: dict[str, Tensor], wrong: list[str], *, matched: int) -> str:
+    """What most likely went wrong."""
+    if matched == 0:
+        return "No name is the same: it is a checkpoint of another network, or under another library's names"
+    other = _other_rows(weights, wanted, wrong)
+    if other is not None:
+        return f"The file has {other[0]} classes, the network {other[1]}: build it with num_classes={other[0]}"
+    return "Build the network that the file was saved from, and its variant"
+
+
+def _other_rows(weights: dict[str, Tensor], wanted: dict[str, Tensor], names: list[str]) -> tuple[int, int] | None:
+    """The rows in the file and in the network of the last matrix whose columns agree and whose rows do not."""
+    for name in reversed(names):
+        there, here = weights[name].shape, wanted[name].shape
+        if len(there) == len(here) == 2 and there[1] == here[1] and there[0] != here[0]:
+            return int(there[0]), int(here[0])
+    return None

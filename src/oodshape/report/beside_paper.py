@@ -1,0 +1,112 @@
+"""The paper's figures beside ours: each column followed by the paper's and by the difference."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from statistics import mean
+
+from oodshape.benchmark.results import Results
+from oodshape.core.errors import InputError
+from oodshape.report.pivot import Cell, Line, Pair, Table, families
+
+Figures = tuple[float, float]  # FPR95 and AUROC in percent
+Place = tuple[str, str, str, str]  # table, ID set, model, OOD set
+
+
+@cache
+def paper_figures() -> dict[Place, dict[str, Figures]]:
+    """The paper's figures by place and method; the OOD set is `Average` where a model's mean is printed."""
+    found: dict[Place, dict[str, Figures]] = {}
+    text = (files("oodshape.report") / "paper.csv").read_text(encoding="utf-8")
+    for line in csv.DictReader(text.splitlines()):
+        place = (line["table"], line["id_set"], line["model"], line["ood"])
+        found.setdefault(place, {})[line["method"]] = (float(line["fpr95"]), float(line["auroc"]))
+    return found
+
+
+def beside_paper(table: Table, results: Results, kind: str, model: str | None = None) -> Table:
+    """The table with two more pairs of columns after each: the paper's figures, and ours minus the paper's.
+
+    `kind` is what the columns are: model, ood (of `model`), standard4 or groups. The paper's average is that of
+    the columns that are here, so that both averages are over the same models or sets.
+    """
+    columns = _columns(results, kind, model, table.groups[:-1])
+    columns.append(_averaged(columns) if kind != "groups" else _averaged(_models(results, "model")))
+    if not any(columns):
+        raise InputError(f"the paper has no figures for {', '.join(table.groups[:-1])}; leave --compare-paper out")
+    lines = []
+    for line in table.lines:
+        pairs: list[Pair] = []
+        for pair, figures in zip(line.pairs, columns, strict=True):
+            pairs += [pair, *_beside(pair, figures.get(line.method))]
+        lines.append(Line(line.method, tuple(pairs), line.rule))
+    names = [part for name in table.groups for part in (name, f"{name} (paper)", f"{name} (difference)")]
+    return replace(table, groups=tuple(names), lines=tuple(lines), notes=(*table.notes, *_notes(kind)))
+
+
+def _columns(results: Results, kind: str, model: str | None, names: Iterable[str]) -> list[dict[str, Figures]]:
+    """The paper's figures of each column, empty where it has none."""
+    id_set = _id_set(results)
+    if kind == "ood":
+        return [paper_figures().get(("ood", id_set, str(model), name), {}) for name in names]
+    if kind == "groups":
+        return [_averaged(_models(results, "model", group)) for group in families(results).values()]
+    return _models(results, kind)
+
+
+def _models(results: Results, table: str, names: list[str] | None = None) -> list[dict[str, Figures]]:
+    """The figures of the models, by default of all that are in the results."""
+    wanted = results.names("model") if names is None else names
+    return [paper_figures().get((table, _id_set(results), name, "Average"), {}) for name in wanted]
+
+
+def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
+    """The mean over the columns of each method that the paper has in all of them."""
+    methods = set.intersection(*(set(column) for column in columns))
+    return {
+        method: (mean(column[method][0] for column in columns), mean(column[method][1] for column in columns))
+        for method in methods
+    }
+
+
+def check_comparable(settings: str, positive: str) -> None:
+    """Refuse a comparison with figures of other settings, or of the other convention."""
+    if positive != "id":
+        raise InputError("the paper's FPR95 takes ID as positive; leave out --positive ood or --compare-paper")
+    known = sorted({place[1] for place in paper_figures()})
+    if settings not in known:
+        raise InputError(f"--compare-paper needs the paper's settings for {', '.join(known)}, got {settings!r}")
+
+
+def _id_set(results: Results) -> str:
+    """Whose figures to compare with."""
+    id_set = str(results.provenance.get("settings", {}).get("settings", "general"))
+    check_comparable(id_set, str(results.provenance.get("positive", "id")))
+    return id_set
+
+
+def _beside(pair: Pair, paper: Figures | None) -> tuple[Pair, Pair]:
+    """The paper's pair and the difference, both as printed, neither ranked."""
+    nothing = Pair(Cell("-", 0), Cell("-", 0), 0, 0)
+    if paper is None:
+        return nothing, nothing
+    theirs = [f"{value:.2f}" for value in paper]
+    gaps = [
+        "-" if cell.text == "-" else f"{float(cell.text) - float(text):+.2f}"
+        for cell, text in zip((pair.fp, pair.au), theirs, strict=True)
+    ]
+    return (
+        Pair(Cell(theirs[0], 0), Cell(theirs[1], 0), 0, 0),
+        Pair(Cell(gaps[0], 0), Cell(gaps[1], 0), 0, 0),
+    )
+
+
+def _notes(kind: str) -> Iterable[str]:
+    yield "(paper): as the paper prints it (Zhao et al., ICLR 2024). (difference): ours minus the paper's."
+    if kind != "ood":
+        sets = "four" if kind == "standard4" else "eight"
+        yield f"The paper's figures are means over all {sets} OOD sets and full data sets, whatever was used here."

@@ -1,0 +1,84 @@
+"""The most and the least trusted images on one page."""
+
+from __future__ import annotations
+
+import base64
+import heapq
+import io
+from collections.abc import Callable, Iterable
+from html import escape
+from pathlib import Path
+
+import PIL.Image
+
+from oodshape.core.errors import InputError
+from oodshape.guard.score import Scored
+from oodshape.images.decode import read_image
+from oodshape.report.html import write_page
+
+SHOWN = 24
+SIDE = 192  # pixels of a thumbnail's longer side
+
+
+class Extremes:
+    """The highest and the lowest scores of a stream of rows, in constant memory."""
+
+    def __init__(self, shown: int = SHOWN) -> None:
+        """Keep so many of each."""
+        self.shown, self.seen = shown, 0
+        self._high: list[tuple[float, int, Scored]] = []
+        self._low: list[tuple[float, int, Scored]] = []
+
+    def add(self, row: Scored) -> None:
+        """Look at one more row; those that could not be read have no score."""
+        if row.score is None:
+            return
+        self.seen += 1  # breaks ties: the first of equal scores stays
+        for heap, score in ((self._high, row.score), (self._low, -row.score)):
+            push = heapq.heappush if len(heap) < self.shown else heapq.heappushpop
+            push(heap, (score, -self.seen, row))
+
+    @property
+    def most(self) -> list[Scored]:
+        """The most trusted, best first."""
+        return [row for _, _, row in sorted(self._high, reverse=True)]
+
+    @property
+    def least(self) -> list[Scored]:
+        """The least trusted, lowest first."""
+        return [row for _, _, row in sorted(self._low, reverse=True)]
+
+
+def write_gallery(extremes: Extremes, path: str | Path, locate: Callable[[str], str]) -> None:
+    """Write the page; `locate` says where the file of a row lies."""
+    body = [
+        f"<p>{extremes.seen:,} images were scored.</p>",
+        f"<h2>Least trusted</h2>\n{_figures(extremes.least, locate)}",
+        f"<h2>Most trusted</h2>\n{_figures(extremes.most, locate)}",
+    ]
+    write_page(path, "The most and the least trusted images", "\n".join(body))
+
+
+def _figures(rows: Iterable[Scored], locate: Callable[[str], str]) -> str:
+    return '<div class="gallery">' + "\n".join(_figure(row, locate(row.path)) for row in rows) + "</div>"
+
+
+def _figure(row: Scored, file: str) -> str:
+    verdict = '<span class="yes">accepted</span>' if row.accepted else '<span class="no">rejected</span>'
+    return (
+        f'<figure><img src="{_thumbnail(file)}" alt="{escape(str(row.label))}" title="{escape(row.path)}">'
+        f"<figcaption>{verdict} as {escape(str(row.label))}<br>score {row.score:.4g}, p {row.p_value:.3g}<br>"
+        f"{escape(Path(row.path).name)}</figcaption></figure>"
+    )
+
+
+def _thumbnail(file: str) -> str:
+    """The image as a data address; empty where it has gone since."""
+    try:
+        image = read_image(file)
+    except InputError:
+        return "data:,"
+    image.thumbnail((SIDE, SIDE), PIL.Image.Resampling.BILINEAR)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=82)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -1,0 +1,145 @@
+"""Results as the JSON that the page draws from: names once, then numbers, short enough to be sent by mail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from oodshape.benchmark.results import METRICS, Results
+from oodshape.core.errors import InputError
+from oodshape.report.beside_paper import check_comparable, paper_figures
+from oodshape.report.headline import OURS
+from oodshape.report.styles import style
+from oodshape.report.table_kinds import STANDARD4
+
+TABLES = ("model", "ood", "standard4")  # of the paper's, those that compare methods
+
+
+def payload(results: Results) -> dict[str, Any]:
+    """Everything that the page shows, with models, methods and OOD sets as places in their lists."""
+    models, methods, oods = (_places(results.names(axis)) for axis in ("model", "method", "ood"))
+    return {
+        "positive": results.provenance.get("positive", "id"),
+        "models": _models(results),
+        "ours": methods.get(OURS),
+        "methods": _methods(results),
+        "oods": [{"name": row.ood, "group": row.group, "n": row.n_ood} for row in _first(results, "ood").values()],
+        "rows": [
+            [models[row.model], methods[row.method], oods[row.ood]]
+            + [
+                round(getattr(row, metric + end), 6 if end else 12)  # means are printed as in every other table
+                for metric in METRICS
+                for end in ("", "_low", "_high")
+            ]
+            for row in results.rows
+        ],
+        "metrics": list(METRICS),
+        "curves": {
+            f"{models[c.model]},{methods[c.method]},{oods[c.ood]}": [
+                *(_short(limit) for limit in (c.low, c.high)),
+                *(list(counts) for counts in (c.id_counts, c.ood_counts)),
+                *([round(1000 * rate) for rate in rates] for rates in (c.fpr, c.tpr)),
+            ]
+            for c in results.curves
+            if c.model in models and c.method in methods and c.ood in oods
+        },
+        "shapes": {
+            f"{models[s.model]},{methods[s.method]}": [[_short(v) for v in part] for part in (s.z, s.theta)]
+            for s in results.shapes
+            if not s.is_identity and s.model in models and s.method in methods
+        },
+        "samples": _samples(results, models, methods, oods),
+        "paper": _paper(results, models, methods, oods),
+    }
+
+
+def _places(names: Iterable[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names)}
+
+
+def _first(results: Results, column: str) -> dict[str, Any]:
+    """The first row of each entry of a column."""
+    found: dict[str, Any] = {}
+    for row in results.rows:
+        found.setdefault(getattr(row, column), row)
+    return found
+
+
+def _models(results: Results) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": row.model,
+            "family": row.family,
+            "train": row.n_train,
+            "id": row.n_id,
+            "accuracy": None if row.id_accuracy is None else round(row.id_accuracy, 4),
+        }
+        for row in _first(results, "model").values()
+    ]
+
+
+def _methods(results: Results) -> list[dict[str, Any]]:
+    from oodshape.methods.describe import method_lines, short_recipe
+
+    sentences = {name: sentence for name, sentence, *_ in method_lines()}
+    recipes = results.provenance.get("methods", {})
+    found = []
+    for name in results.names("method"):
+        recipe, (color, dashes) = str(recipes.get(name, "")), style(name).web
+        said = {"name": name, "sentence": sentences.get(name, ""), "recipe": short_recipe(recipe)}
+        found.append(said | {"kind": _kind(name, recipe), "color": color, "dashes": dashes})
+    return found
+
+
+def _kind(name: str, recipe: str) -> str:
+    """Where a method comes from, by the table of methods; whatever shapes by OptFS goes together."""
+    from oodshape.methods.table import METHODS, NEWER
+
+    if "OptFS(" in recipe:
+        return "OptFS"
+    if name not in METHODS:
+        return "your own"
+    if METHODS[name].wants_panel:
+        return "chooses among them"
+    return "since the paper" if name in NEWER else "the paper's baselines"
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _samples(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, Any]:
+    picks = [
+        {
+            "model": models[pick.model],
+            "method": methods[pick.method],
+            "ood": oods[pick.ood] if pick.ood else -1,
+            "images": pick.images,
+            "scores": [_short(score) for score in pick.scores],
+            "shares": pick.shares,
+            "predicted": pick.predicted,
+            "labels": pick.labels,
+        }
+        for pick in results.samples.picks
+        if pick.model in models and pick.method in methods and (not pick.ood or pick.ood in oods)
+    ]
+    return {"images": results.samples.images, "picks": picks}
+
+
+def _paper(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, Any] | None:
+    """The paper's FPR95 and AUROC in percent: "table,model,method(,ood)" -> both; None where it has none of these."""
+    id_set = str(results.provenance.get("settings", {}).get("settings", "general"))
+    try:
+        check_comparable(id_set, str(results.provenance.get("positive", "id")))
+    except InputError:
+        return None
+    found = {}
+    for (table, of, model, ood), figures in paper_figures().items():
+        end = f",{oods[ood]}" if ood in oods else ""
+        if table not in TABLES or of != id_set or model not in models or (table == "ood") != bool(end):
+            continue
+        for method, pair in figures.items():
+            if method in methods:
+                found[f"{table},{models[model]},{methods[method]}{end}"] = pair
+    four = [oods[name] for name in STANDARD4 if name in oods]
+    return {"figures": found, "standard4": four if len(four) == len(STANDARD4) else []} if found else None

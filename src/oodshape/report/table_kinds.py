@@ -1,0 +1,60 @@
+"""The tables that a user asks for by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from oodshape.benchmark.results import Results
+from oodshape.benchmark.spec import Benchmark
+from oodshape.core.errors import InputError
+from oodshape.report.beside_paper import beside_paper, check_comparable, paper_figures
+from oodshape.report.pivot import Table, table
+
+Kind = Literal["model", "ood", "standard4", "groups"]
+STANDARD4 = ("iNaturalist", "SUN", "Places", "Texture")  # the sets of MOS, on which most papers report
+
+
+def tables_of(results: Results, kind: Kind = "model", *, paper: bool = False) -> list[Table]:
+    """The tables of a kind; with `paper` the paper's figures stand beside ours.
+
+    model: by model, means over OOD sets. ood: one table per model, by OOD set. standard4: by model, over four
+    OOD sets only. groups: by family of models.
+    """
+    if kind == "ood":
+        models = results.names("model")
+        known = [model for model in models if any(place[0::2] == ("ood", model) for place in paper_figures())]
+        return [by_ood(results, model, paper=paper and model in (known or models)) for model in models]
+    if kind == "standard4":
+        results = standard4(results)
+    elif kind not in ("model", "groups"):
+        raise InputError(f"there is no table {kind!r}; there are model, ood, standard4, groups")
+    made = table(results, "family" if kind == "groups" else "model")
+    if kind == "standard4":
+        made = replace(made, title=f"{made.title}, the standard four OOD sets")
+    return [beside_paper(made, results, kind) if paper else made]
+
+
+def check(benchmark: Benchmark, kind: Kind, *, paper: bool, positive: str) -> None:
+    """Refuse tables that the results of a benchmark cannot fill, before it is run."""
+    if paper:
+        check_comparable(benchmark.settings, positive)
+    names = [ood.name for ood in benchmark.ood]
+    if kind == "standard4" and not set(STANDARD4) & set(names):
+        raise InputError(f"standard4 is over {', '.join(STANDARD4)}; {benchmark.name} has {', '.join(names)}")
+
+
+def by_ood(results: Results, model: str, *, paper: bool = False) -> Table:
+    """One model's table by OOD set."""
+    made = table(results, "ood", model)
+    return beside_paper(made, results, "ood", model) if paper else made
+
+
+def standard4(results: Results) -> Results:
+    """The results on iNaturalist, SUN, Places and Texture alone."""
+    rows = tuple(row for row in results.rows if row.ood in STANDARD4)
+    if not rows:
+        raise InputError(
+            f"standard4 is over {', '.join(STANDARD4)}; these results have {', '.join(results.names('ood'))}"
+        )
+    return replace(results, rows=rows)

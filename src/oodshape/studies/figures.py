@@ -1,0 +1,252 @@
+"""A figure per study: a tidy frame of one network -> a matplotlib Figure, one column of a paper wide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oodshape.report.styles import TEXT
+from oodshape.studies.drawing import ID_COLOR, OOD_COLOR, PALE, below, dots, line_style, marker, panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+AUROC, FPR = "AUROC (%)", "FPR95 (%)"
+# the paper's figure of shaping functions: (title, the curve, the optimal one drawn with it)
+PANELS = (
+    ("ReAct", "react", "optfs with OOD"),
+    ("BFAct", "bfact", "optfs with OOD"),
+    ("VRA-P", "vra-p", "optfs with OOD"),
+    ("OptFS, ID data only", "optfs-v", "optfs with OOD"),
+    ("ASH-P", "ash-p", "optfs with OOD"),
+    ("ASH-B", "ash-b", "optfs with OOD"),
+    ("ASH-S", "ash-s", "optfs with OOD"),
+    ("ASH-Rand", "ash-rand", "optfs with OOD"),
+)
+
+
+def draw_variants(frame: DataFrame) -> Figure:
+    """The mean AUROC of each variant, and a mark for each OOD set."""
+    return _dotted(frame, frame["variant"])
+
+
+def draw_objectives(frame: DataFrame) -> Figure:
+    """The mean AUROC of each source of OOD data and objective."""
+    return _dotted(frame, frame["source"] + " · " + frame["objective"])
+
+
+def _dotted(frame: DataFrame, label: Any) -> Figure:
+    groups = frame.groupby(label, sort=False)["auroc"]
+    labels = list(dict.fromkeys(label))
+    each = [groups.get_group(name).tolist() for name in labels]
+    figure, (axes,) = panels(0.55 + 0.19 * len(labels))
+    dots(axes, labels, [float(np.mean(values)) for values in each], each)
+    axes.set(xlabel=f"{AUROC}; marks: OOD sets", ylabel="variant")
+    return figure
+
+
+def draw_validation(frame: DataFrame) -> Figure:
+    """AUROC on each OOD set of theta with and without its OOD data."""
+    figure, (axes,) = panels(0.85 + 0.22 * len(frame))
+    for place, pair in enumerate(100 * frame[["auroc_with", "auroc_without"]].to_numpy(float)):
+        axes.plot(pair, [place] * 2, color=PALE, linewidth=0.8)
+    without, real = line_style("ours (V)")["color"], line_style("odin")["color"]
+    axes.plot(100 * frame["auroc_without"], range(len(frame)), "o", color=without, label="ID data only")
+    axes.plot(100 * frame["auroc_with"], range(len(frame)), "D", color=real, fillstyle="none", label="with OOD data")
+    axes.set_yticks(range(len(frame)), frame["ood"])
+    axes.set_ylim(len(frame) - 0.5, -0.5)
+    axes.set(xlabel=AUROC, ylabel="OOD set")
+    below(figure, 2)
+    return figure
+
+
+def draw_dynamic(frame: DataFrame) -> Figure:
+    """theta(z) with the class of the unshaped features, and with classes that may change."""
+    figure, (axes,) = panels(2.2)
+    for name, part in frame.groupby("curve", sort=False):
+        axes.plot((part["left"] + part["right"]) / 2, part["theta"], label=name, **line_style(str(name)))
+    axes.set(xlabel="feature value z", ylabel="θ(z)")
+    below(figure, 2)
+    return figure
+
+
+def draw_intervals(frame: DataFrame) -> Figure:
+    """Mean AUROC and FPR95 over the number of intervals."""
+    return _swept(frame, "k", [str(k) for k in frame["k"].unique()], "number of intervals K (0: Energy)")
+
+
+def draw_limits(frame: DataFrame) -> Figure:
+    """Mean AUROC and FPR95 over the percentiles that limit the intervals."""
+    names = [f"{100 * tail:g}" for tail in frame["tail"].unique()]
+    return _swept(frame, "tail", names, "limits at the percentiles p and 100 - p: p")
+
+
+def _swept(frame: DataFrame, column: str, ticks: list[str], label: str) -> Figure:
+    figure, pair = panels(3.1, 2, sharex=True)
+    means = frame.groupby(["method", column], sort=False)[["auroc", "fpr95"]].mean().reset_index()
+    for axes, metric, name in zip(pair, ("auroc", "fpr95"), (AUROC, FPR), strict=True):
+        for method, part in means.groupby("method", sort=False):
+            axes.plot(range(len(part)), 100 * part[metric], "o", label=method, **line_style(str(method)))
+        axes.set_ylabel(f"mean {name}")
+    pair[1].set_xticks(range(len(ticks)), ticks)
+    pair[1].set_xlabel(label)
+    below(figure, 2)
+    return figure
+
+
+def draw_compatibility(frame: DataFrame) -> Figure:
+    """Bars of mean AUROC and FPR95: each score or method alone (pale) and with OptFS."""
+    figure, pair = panels(3.1, 2, sharex=True)
+    means = frame.groupby(["base", "shaped"], sort=False)[["auroc", "fpr95"]].mean()
+    bases = list(dict.fromkeys(frame["base"]))
+    for axes, metric, name in zip(pair, ("auroc", "fpr95"), (AUROC, FPR), strict=True):
+        for shaped, shift in ((False, -0.2), (True, 0.2)):
+            heights = [100 * means.loc[(base, shaped), metric] for base in bases]
+            color = line_style("optfs-e")["color"] if shaped else "#BBBBBB"
+            bars = axes.bar(np.arange(len(bases)) + shift, heights, 0.38, color=color)
+            bars.set_label("+ OptFS" if shaped else "base")
+            axes.bar_label(bars, fmt="%.0f", fontsize=6, padding=1)
+        axes.set_ylabel(f"mean {name}")
+        axes.set_ylim(0, 112)
+        axes.grid(axis="x", visible=False)
+    pair[1].set_xticks(range(len(bases)), bases)
+    pair[1].set_xlabel("score or method")
+    below(figure, 2)
+    return figure
+
+
+def draw_shaping(frame: DataFrame) -> Figure:
+    """The eight panels: theta(z) of each method beside the optimal one with OOD data, scaled to fit it."""
+    figure, axes = panels(5.6, 4, 2, sharex=True)
+    curves = dict(list(frame.groupby("curve", sort=False)))
+    # the paper's order: element-wise methods left, whole-vector methods right
+    for place, (title, name, other) in zip((0, 2, 4, 6, 1, 3, 5, 7), PANELS, strict=True):
+        _profile(axes[place], title, curves.get(name), curves[other])
+    for place in (6, 7):
+        axes[place].set_xlabel("feature value z")
+    for place in (0, 2, 4, 6):
+        axes[place].set_ylabel("θ(z)")
+    below(figure, 1)
+    return figure
+
+
+def _profile(axes: Axes, title: str, curve: DataFrame | None, optimal: DataFrame) -> None:
+    axes.set_title(title)
+    axes.axhline(0.0, color=TEXT, linewidth=0.4)
+    if curve is None:
+        axes.text(0.5, 0.5, "not defined here", transform=axes.transAxes, ha="center")
+        return
+    name = str(curve["curve"].iloc[0])
+    middle = (curve["left"] + curve["right"]).to_numpy() / 2
+    theta, best = curve["theta"].to_numpy(), optimal["theta"].to_numpy()
+    scaled = fitted(best, theta, curve["count"].to_numpy())
+    axes.plot(
+        middle, scaled, label="OptFS with OOD data, scaled to fit", **line_style("optfs with OOD") | {"linewidth": 0.9}
+    )
+    axes.plot(middle, theta, **line_style(name) | {"linestyle": "-", "linewidth": 1.5})
+    if curve["std"].notna().any():
+        std = curve["std"].to_numpy()
+        color = line_style(name)["color"]
+        axes.fill_between(middle, theta - std, theta + std, color=color, alpha=0.2, linewidth=0)
+    both = np.concatenate([scaled, theta])
+    low, high = min(float(np.nanmin(both)), 0.0), max(float(np.nanmax(both)), 0.0)
+    room = 0.1 * (high - low) or 0.5
+    axes.set_ylim(low - room, high + room)  # the lines decide: the bands may be much wider
+
+
+def fitted(best: Any, theta: Any, count: Any) -> Any:
+    """`best` times the factor that brings it nearest to `theta`, over intervals that hold values, each the same."""
+    known = np.isfinite(theta) & (count > 0)
+    factor = (best[known] @ theta[known]) / (best[known] @ best[known])
+    return best * factor
+
+
+def draw_weights(frame: DataFrame) -> Figure:
+    """Mean and standard deviation of the weights w_max over feature value, ID against OOD."""
+    figure, (axes,) = panels(2.3)
+    for (name, part), color in zip(frame.groupby("set", sort=False), (ID_COLOR, OOD_COLOR), strict=False):
+        middle = (part["left"] + part["right"]) / 2
+        label = str(name)
+        axes.plot(middle, part["mean"], color=color, label=label, linestyle="-" if color == ID_COLOR else "--")
+        axes.fill_between(
+            middle, part["mean"] - part["std"], part["mean"] + part["std"], color=color, alpha=0.15, linewidth=0
+        )
+    axes.axhline(0.0, color=TEXT, linewidth=0.4)
+    axes.set(xlabel="feature value z", ylabel="weight of the predicted class")
+    below(figure, 2)
+    return figure
+
+
+def draw_intuition(frame: DataFrame) -> Figure:
+    """a = E[I_ID] as the unit vector, and b = E[I_OOD] of each OOD set at its angle and length."""
+    figure, (axes,) = panels(2.4)
+    arrow: Any = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "linewidth": 1.2}
+    axes.annotate("", (1, 0), (0, 0), arrowprops=arrow | {"color": ID_COLOR})
+    axes.annotate("a (ID)", (1, 0), (0, 4), textcoords="offset points", ha="right", color=ID_COLOR)
+    top = 1.35 * max(float(frame["y"].max()), 0.05)
+    rows = sorted(frame.itertuples(index=False), key=lambda row: -float(row.y))  # type: ignore[arg-type]
+    for place, row in enumerate(rows):
+        point = (float(row.x), float(row.y))  # type: ignore[arg-type]
+        axes.annotate("", point, (0, 0), arrowprops=arrow | {"color": OOD_COLOR})
+        # the words stand in a column, a thin line leads to the tip: tips lie close together
+        words = (1.04, top * (0.93 - 0.85 * place / max(len(rows) - 1, 1)))
+        says = f"{row.ood}: {row.degrees:.0f}°, {np.hypot(*point):.2f}"
+        line = {"arrowstyle": "-", "color": PALE, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 1}
+        axes.annotate(says, point, words, va="center", fontsize=6.8, arrowprops=line, annotation_clip=False)
+    axes.set(xlabel="along a, in units of |a|", ylabel="across a", ylim=(-0.04 * top, top), xlim=(0, 1.02))
+    return figure
+
+
+def draw_bars(frame: DataFrame) -> Figure:
+    """Bars of the mean AUROC of every method, OptFS (E) as a dashed line."""
+    means = frame.groupby("method", sort=False)["auroc"].mean()
+    figure, (axes,) = panels(0.7 + 0.155 * len(means))
+    for place, (name, value) in enumerate(means.items()):
+        axes.barh(place, 100 * value, 0.7, color=line_style(str(name))["color"])
+        axes.text(101.5, place, f"{100 * value:.1f}", va="center", fontsize=6.5)
+    if "optfs-e" in means:
+        axes.axvline(100 * means["optfs-e"], **line_style("optfs-e") | {"color": TEXT, "linewidth": 0.9})
+    axes.set_yticks(range(len(means)), [str(name) for name in means.index])
+    axes.set_ylim(len(means) - 0.4, -0.6)
+    axes.set(xlim=(0, 100), xlabel=f"mean {AUROC}; dashed: optfs-e", ylabel="method")
+    axes.grid(axis="y", visible=False)
+    return figure
+
+
+def draw_generalisation(table: DataFrame) -> Figure:
+    """A point per method: mean AUROC on ConvNets against that on transformers and MLPs."""
+    known = table.dropna()
+    figure, (axes,) = panels(3.6)
+    for name, x, y in zip(known["method"], 100 * known["convnets"], 100 * known["others"], strict=True):
+        axes.plot([x], [y], marker(name), color=line_style(name)["color"], label=name, markersize=5)
+    axes.set(xlabel=f"ConvNets: mean {AUROC}", ylabel=f"transformers and MLPs: mean {AUROC}")
+    if known.empty:
+        axes.text(0.5, 0.5, "needs a ConvNet and another network", transform=axes.transAxes, ha="center")
+    else:
+        below(figure, 4)
+    return figure
+
+
+def draw_tuning(frame: DataFrame) -> Figure:
+    """The mean AUROC of each rival with its settings as given and tuned on surrogates; OptFS (E) dashed."""
+    means = frame.groupby(["method", "tuned"], sort=False)["auroc"].mean()
+    reference = means.pop(("optfs-e", False)) if ("optfs-e", False) in means.index else None
+    names = list(dict.fromkeys(means.index.get_level_values("method")))
+    figure, (axes,) = panels(0.9 + 0.22 * len(names))
+    for place, name in enumerate(names):
+        values = [100 * means.get((name, tuned), np.nan) for tuned in (False, True)]
+        color = line_style(name)["color"]
+        axes.plot(values, [place] * 2, color=PALE, linewidth=0.8)
+        given, tuned = ("settings as given", "tuned on surrogates") if place == 0 else (None, None)
+        axes.plot(values[:1], [place], "o", color=color, fillstyle="none", label=given)
+        axes.plot(values[1:], [place], "o", color=color, label=tuned)
+    if reference is not None:
+        axes.axvline(100 * reference, **line_style("optfs-e"), label="optfs-e")
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set(xlabel=f"mean {AUROC}", ylabel="method")
+    below(figure, 3)
+    return figure

@@ -1,0 +1,136 @@
+"""Network: the features of every set of one network, from a folder of files or from a benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from oodshape.benchmark.run import Options, extracted, methods_of
+from oodshape.benchmark.spec import Benchmark
+from oodshape.core.errors import InputError
+from oodshape.features.features import Features
+from oodshape.images.noise import NoiseSet
+from oodshape.methods.detector import Method
+from oodshape.methods.table import METHODS, paper_methods
+
+SURROGATES = ("gaussian", "uniform")
+PANEL = "scrambled"
+LAYOUT = "head.npz (weight, bias), train.npz, val.npz or test.npz, and a .npz per OOD set (features, labels)"
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """What a study looks at: fitting data, ID and OOD test data, surrogates that are never tested, the methods."""
+
+    name: str
+    family: str  # ConvNet, transformer or MLP
+    train: Features
+    inside: Features
+    ood: dict[str, Features]
+    surrogates: dict[str, Features]
+    methods: dict[str, Method]
+    panel: tuple[Features, ...] = ()  # scrambled ID images, to choose methods by
+
+    @property
+    def real(self) -> str:
+        """The OOD set that stands for real OOD data where one is asked for: the largest, the first of equals."""
+        return max(self.ood, key=lambda name: len(self.ood[name]))
+
+    @property
+    def surrogate(self) -> Features:
+        """The surrogates to tune on: the Gaussian ones, or an error that says what is missing."""
+        if SURROGATES[0] not in self.surrogates:
+            raise InputError(f"{self.name} has no {SURROGATES[0]} surrogates to tune on")
+        return self.surrogates[SURROGATES[0]]
+
+    def chosen_by(self) -> tuple[Features, ...]:
+        """The panel, or an error that says what is missing."""
+        if not self.panel:
+            raise InputError(
+                f"{self.name} has no panel: put {PANEL}.npz, the features of scrambled ID images, beside its "
+                f"features, or --panel DIR with DIR/{self.name}/{PANEL}.npz"
+            )
+        return self.panel
+
+    def describe(self) -> str:
+        """The sizes of all sets in a line."""
+        sets = {"train": self.train, "ID test": self.inside, **self.ood}
+        sizes = ", ".join(f"{name} {len(features):,}" for name, features in sets.items())
+        extra = ", ".join(f"{name} {len(features):,}" for name, features in self.surrogates.items())
+        panel = sum(len(features) for features in self.panel)
+        return f"{self.name}: {sizes}; surrogates: {extra or 'none'}; panel: {panel}; real OOD data: {self.real}"
+
+
+def folders_in(paths: Sequence[Path]) -> list[Path]:
+    """The folders of feature files: each path itself, or those inside it."""
+    found = []
+    for path in paths:
+        inside = [path] if (path / "head.npz").is_file() else sorted(p.parent for p in path.glob("*/head.npz"))
+        if not inside:
+            raise InputError(f"{path} holds no features; a network's folder has {LAYOUT}")
+        found += inside
+    return found
+
+
+def from_folder(folder: Path, panels: Path | None = None) -> Network:
+    """The network whose feature files lie in a folder; family and settings follow from its name where known.
+
+    The panel is scrambled.npz there, or in the folder of the same name below `panels`.
+    """
+    arrays = {}
+    more = [] if panels is None else [panels / folder.name / f"{PANEL}.npz"]
+    for path in [*sorted(folder.glob("*.npz")), *(path for path in more if path.is_file())]:
+        with np.load(path, allow_pickle=False) as data:
+            arrays[path.stem] = {name: data[name] for name in data.files}
+    try:
+        head = arrays.pop("head")
+        pair = (head["weight"], head["bias"])
+        sets = {
+            name: Features.from_arrays(items["features"], pair, labels=items.get("labels"))
+            for name, items in arrays.items()
+        }
+        train, inside = sets.pop("train"), sets.pop("test" if "test" in sets else "val")
+    except KeyError as error:
+        raise InputError(f"{folder} lacks {error}; a network's folder has {LAYOUT}") from None
+    surrogates = {name: sets.pop(name) for name in SURROGATES if name in sets}
+    panel = (sets.pop(PANEL),) if PANEL in sets else ()
+    if not sets:
+        raise InputError(f"{folder} holds no OOD set; a network's folder has {LAYOUT}")
+    family, id_set = _known(folder.name)
+    methods = paper_methods(id_set) if id_set in ("imagenet", "cifar10", "cifar100") else METHODS
+    return Network(folder.name, family, train, inside, sets, surrogates, dict(methods), panel)
+
+
+def _known(name: str) -> tuple[str, str]:
+    """(family, ID set) of the network of the zoo that a folder is named after: `imagenet_resnet50`."""
+    from oodshape.networks.zoo import MODELS
+
+    plain = name.replace("_", "-")
+    found = [entry for entry in MODELS.values() if plain.endswith(entry.name.replace("_", "-"))]
+    if not found:
+        return "unknown", ""
+    entry = max(found, key=lambda entry: len(entry.name))
+    return entry.family, entry.id_set
+
+
+def from_benchmark(benchmark: Benchmark, options: Options, surrogates: int = 50_000) -> Iterator[Network]:
+    """The networks of a benchmark one by one; noise images are made where the benchmark has no set of that name."""
+    for model in extracted(benchmark, options):
+        sets = dict(model.features)
+        train, inside = sets.pop("train"), sets.pop("test")
+        noise = {name: sets.pop(name) for name in SURROGATES if name in sets}
+        for name in SURROGATES:
+            if name not in noise:
+                noise[name] = Features.extract(
+                    model.classifier,
+                    NoiseSet(name, surrogates),
+                    model.preprocessing,
+                    cache=options.cache,
+                    progress=options.progress,
+                )
+        methods = methods_of(benchmark, options.methods)
+        panel = tuple(model.panel)
+        yield Network(model.spec.title, model.family, train, inside, sets, noise, methods, panel)

@@ -1,0 +1,47 @@
+"""Sweeps over OptFS's two settings: the number of intervals and their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from oodshape.features.features import Features
+from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.table import METHODS
+from oodshape.studies.comparison import measured
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+NUMBERS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+TAILS = (0.0, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)  # the paper's eight percentile pairs
+
+
+def k_sweep(
+    train: Features, inside: Features, ood: Mapping[str, Features], numbers: Sequence[int] = NUMBERS
+) -> DataFrame:
+    """k, method (optfs-v, optfs-e), ood, fpr95, auroc for each number of intervals; k = 0 is Energy for both."""
+    from pandas import DataFrame
+
+    rows: list[dict[str, Any]] = []
+    for k in numbers:
+        for name in ("optfs-v", "optfs-e"):
+            method = replace(METHODS[name], shape=OptFS(k=k)) if k else METHODS["energy"]
+            rows += measured(method.fit(train), inside, ood, k=k, method=name)
+    return DataFrame(rows)
+
+
+def limits_sweep(
+    train: Features, inside: Features, ood: Mapping[str, Features], tails: Sequence[float] = TAILS
+) -> DataFrame:
+    """tail, lower, upper (the limits as feature values), method, ood, fpr95, auroc; tail = 0 is the whole range."""
+    from pandas import DataFrame
+
+    rows: list[dict[str, Any]] = []
+    for tail in tails:
+        for name in ("optfs-v", "optfs-e"):
+            detector = replace(METHODS[name], shape=OptFS(tail=tail)).fit(train)
+            lower, upper = train.stats.quantile(tail), train.stats.quantile(1 - tail)
+            rows += measured(detector, inside, ood, tail=tail, lower=lower, upper=upper, method=name)
+    return DataFrame(rows)

@@ -1,0 +1,160 @@
+"""Results round-trip, their averages equal a loop, and what cannot be right is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import auc
+
+from oodshape.benchmark.curves import Curve, Theta
+from oodshape.benchmark.results import METRICS, Results, Row, convention, flat
+from oodshape.core.errors import InputError
+from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
+from oodshape.methods.shapes.clipping import Band, Clip, Identity
+from oodshape.metrics.separation import auroc, summary
+from synthetic import results, row
+
+scores = st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=200)
+
+
+def test_saved_results_load_equal(tmp_path: Path) -> None:
+    original = results(["a", "ünïcode <b>"], limit=200)
+    original.save(tmp_path / "new" / "folder")
+    assert Results.load(tmp_path / "new" / "folder") == original
+    assert Results.load(tmp_path / "new" / "folder" / "results.json") == original
+    assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == ["results.csv", "results.json"]
+
+
+def test_the_csv_holds_every_row_as_fractions(tmp_path: Path) -> None:
+    original = results()
+    original.save(tmp_path)
+    back = pd.read_csv(tmp_path / "results.csv")
+    pd.testing.assert_frame_equal(back, original.frame, check_dtype=False)
+    with (tmp_path / "results.csv").open(encoding="utf-8") as file:
+        assert next(csv.reader(file)) == list(Row.__dataclass_fields__)
+    assert back[[m + end for m in METRICS for end in ("", "_low", "_high")]].max().max() <= 1
+
+
+def test_the_json_is_strict_and_says_where_it_comes_from(tmp_path: Path) -> None:
+    results(limit=50).save(tmp_path)
+    text = (tmp_path / "results.json").read_text(encoding="utf-8")
+    data = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    origin = data["provenance"]
+    assert origin["settings"]["limit"] == 50
+    assert origin["methods"]["react"].startswith("Method(shape=ReAct(q=0.9)")
+    assert origin["convention"] == convention("id")
+    assert set(origin["weights"]) == {"convnet", "vit"}
+    assert {"date", "oodshape", "torch", "numpy", "python", "platform", "benchmark"} <= set(origin)
+
+
+def test_a_failed_save_leaves_the_old_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = results()
+    old.save(tmp_path)
+    monkeypatch.setattr(pd.DataFrame, "to_csv", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        results(seed=1).save(tmp_path)
+    assert Results.load(tmp_path) == old
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_averages_equal_a_loop() -> None:
+    made = replace(results(), rows=results().rows[1:])  # one set of one method is missing
+    for by in ("model", "ood"):
+        frame = made.averages(by).set_index(["method", by])
+        keys = {(r.method, getattr(r, by)) for r in made.rows}
+        assert set(frame.index) == keys
+        for key in keys:
+            mine = [r for r in made.rows if (r.method, getattr(r, by)) == key]
+            assert frame.loc[key, "over"] == len(mine)
+            for metric in METRICS:
+                assert math.isclose(frame.loc[key, metric], fmean(getattr(r, metric) for r in mine))
+    with pytest.raises(InputError, match="'model' or 'ood', got 'family'"):
+        made.averages("family")  # type: ignore[arg-type]
+
+
+def test_results_without_rows_are_a_frame_with_columns() -> None:
+    empty = Results((), {}, [("letters", "missing")])
+    assert list(empty.frame.columns) == list(Row.__dataclass_fields__)
+    assert empty.skipped == (("letters", "missing"),)
+
+
+def test_rows_are_plain_numbers_from_a_summary() -> None:
+    measured = flat(summary([3.0, 2.0, 1.0], [1.5, 0.0], resamples=10))
+    made = Row(**(vars(row()) | measured | {"n_id": np.int64(3), "id_accuracy": torch.tensor(0.5), "seconds": 1}))
+    assert made.auroc == auroc([3.0, 2.0, 1.0], [1.5, 0.0])
+    assert made.auroc_low <= made.auroc <= made.auroc_high
+    assert [type(value) for value in (made.n_id, made.id_accuracy, made.seconds)] == [int, float, float]
+
+
+def test_impossible_rows_are_refused() -> None:
+    with pytest.raises(InputError, match=r"auroc must lie in \[0, 1\], got 97.5; did you mean 0.975?"):
+        row(auroc=97.5)
+    with pytest.raises(InputError, match="fpr95"):
+        row(fpr95=math.nan)
+    with pytest.raises(InputError, match="two rows for model 'convnet', method 'msp', OOD set 'letters'"):
+        Results((row(), row()), {})
+    with pytest.raises(InputError, match="provenance must be JSON"):
+        Results((), {"path": Path()})
+    assert row(id_accuracy=None).id_accuracy is None
+
+
+def test_files_that_are_no_results_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    with pytest.raises(InputError, match="no file"):
+        Results.load(tmp_path)
+    for text, says in [
+        ("{", "damaged"),
+        ("[]", "no oodshape results"),
+        ('{"kind": "results", "format": 99}', "format 99"),
+        ('{"kind": "results", "format": 1}', "damaged"),
+    ]:
+        file.write_text(text)
+        with pytest.raises(InputError, match=says):
+            Results.load(file)
+
+
+# Curves
+
+
+@given(scores, scores)
+def test_a_curve_keeps_every_score_and_thins_the_roc(inside: list[float], outside: list[float]) -> None:
+    curve = Curve.of("net", "msp", "noise", inside, outside)
+    assert (sum(curve.id_counts), sum(curve.ood_counts)) == (len(inside), len(outside))
+    assert len(curve.id_counts) == len(curve.ood_counts) == 40
+    assert curve.low < curve.high
+    assert 2 <= len(curve.fpr) == len(curve.tpr) <= 60
+    assert (curve.fpr[0], curve.tpr[0], curve.fpr[-1], curve.tpr[-1]) == (0, 0, 1, 1)
+    assert list(curve.fpr) == sorted(curve.fpr)
+    assert list(curve.tpr) == sorted(curve.tpr)
+    assert auc(curve.fpr, curve.tpr) == pytest.approx(auroc(inside, outside), abs=0.02)
+
+
+def test_a_curve_has_a_place_for_infinite_and_equal_scores() -> None:
+    curve = Curve.of("net", "msp", "noise", [math.inf, 1.0], [-math.inf])
+    assert (sum(curve.id_counts), sum(curve.ood_counts)) == (2, 1)
+    assert math.isfinite(curve.high - curve.low)
+    assert Curve.of("net", "msp", "noise", [math.inf], [-math.inf]).id_counts[-1] == 1
+
+
+def test_theta_is_f_over_z_and_only_for_shapes_of_single_values() -> None:
+    band = Theta.of("net", "vra-p", Band(low=0.5, high=1.0), -1.0, 3.0, points=9)
+    assert band is not None
+    assert 0.0 not in band.z
+    assert band.theta == tuple(pytest.approx(0 if z < 0.5 else min(z, 1) / z, rel=1e-5) for z in band.z)
+    identity = Theta.of("net", "msp", Identity(), 0.0, 3.0)
+    assert identity is not None
+    assert identity.is_identity
+    assert not Theta.of("net", "react", Clip(t=1.0), 0.0, 3.0).is_identity  # type: ignore[union-attr]
+    for shape in (AshP(), AshB(), AshS(), AshRand()):
+        assert Theta.of("net", "ash", shape, 0.0, 3.0) is None

@@ -1,0 +1,114 @@
+"""The command line as a user runs it: in a process of its own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import oodshape
+from commands import call_new as call
+from oodshape.report import write_page
+from synthetic import results
+
+
+def test_version() -> None:
+    done = call("--version")
+    assert (done.returncode, done.stdout.strip()) == (0, oodshape.__version__)
+
+
+def test_help_is_for_newcomers() -> None:
+    done = call("--help")
+    assert done.returncode == 0
+    for word in ("should not trust", "bench", "methods", "models"):
+        assert word in done.stdout
+    assert "nothing to download" in " ".join(call("bench", "--help").stdout.split())
+
+
+def test_bench_writes_a_table_a_page_and_rows(tmp_path) -> None:
+    few = ("bench", "digits", "--models", "ViT", "--methods", "msp,optfs-e", "--limit", "50", "--samples", "1")
+    done = call(*few, "--out", "here", "--cache", "cache", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert "optfs-e" in done.stdout
+    assert "50" in done.stdout  # the limit is said
+    assert done.stdout.rstrip().endswith("report.html")
+    page = (tmp_path / "here" / "report.html").read_text()
+    assert 7 <= page.count("data:image/png;base64") <= 2 * 7  # the worst of 7 sets for 2 methods at most
+    rows = json.loads(call(*few, "--out", "here", "--cache", "cache", "--json", cwd=tmp_path).stdout)
+    assert {row["method"] for row in rows} == {"msp", "optfs-e"}
+    assert len(rows) == 12
+    quiet = call(*few, "--out", "here", "--cache", "cache", "--quiet", cwd=tmp_path)
+    assert len(quiet.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("bench", "digitz"), "no benchmark 'digitz'; did you mean digits?"),
+        (("bench", "--models", "VGG"), "digits has no model 'VGG'"),
+        (("bench", "--methods", "magic"), "no method is called 'magic'"),
+        (("bench", "--compare-paper"), "--compare-paper needs the paper's settings"),
+        (("bench", "--table", "standard4"), "standard4 is over iNaturalist, SUN, Places, Texture"),
+        (("bench", "cifar10", "--weights", "nowhere"), "no network of cifar10 has weights here; DenseNet101 needs"),
+    ],
+)
+def test_mistakes_are_one_line(words: tuple[str, ...], message: str, tmp_path) -> None:
+    done = call(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_options_are_refused(tmp_path) -> None:
+    done = call("bench", "--limit", "0", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert call("bench", "--limt", "5", cwd=tmp_path).returncode == 2
+
+
+def test_the_page_again_from_results_alone(tmp_path) -> None:
+    made = results()
+    made.save(tmp_path / "run")
+    for words, page in ((("run",), "run/report.html"), (("run/results.json", "-o", "mine.html"), "mine.html")):
+        done = call("report", *words, cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"page: {page}\n", "")
+        write_page(made, tmp_path / "same.html")
+        assert (tmp_path / page).read_text() == (tmp_path / "same.html").read_text()
+    missing = call("report", "nowhere", cwd=tmp_path)
+    assert (missing.returncode, missing.stderr) == (2, "error: there is no file nowhere\n")
+
+
+def test_lists_are_plain_when_piped() -> None:
+    methods = call("methods").stdout.splitlines()
+    assert len(methods) == 1 + len(oodshape.METHODS)
+    assert all(line.count("\t") == 4 for line in methods)
+    assert all(all(cell for cell in line.split("\t")) for line in methods)
+    assert any("OptFS(" in line for line in methods)
+    models = call("models").stdout
+    assert "digits-convnet\tConvNet\tdigits\t8" in models
+    assert "resnet50" in models
+
+
+def test_the_data_list(tmp_path) -> None:
+    plain = call("data", "--data", str(tmp_path))
+    assert plain.returncode == 0, plain.stderr
+    assert all(line.count("\t") == 5 for line in plain.stdout.splitlines())
+    assert "cifar10/SVHN\tfar\tmissing\t0 of 26,032\t" in plain.stdout
+    facts = json.loads(call("data", "--json", OODSHAPE_DATA=str(tmp_path)).stdout)
+    assert {fact["state"] for fact in facts} == {"missing"}
+    assert len(facts) == len(plain.stdout.splitlines()) - 1
+    without = call("data")
+    assert (without.returncode, without.stderr.count("\n")) == (0, 1)
+    assert "no folder" in call("data", "--data", str(tmp_path / "nowhere")).stderr
+
+
+def test_tables_and_conventions_on_request(tmp_path) -> None:
+    few = ("bench", "--methods", "msp", "--limit", "30", "--no-cache", "--out", "out")
+    groups = call(*few, "--table", "groups", "--positive", "ood", cwd=tmp_path)
+    assert groups.returncode == 0, groups.stderr
+    for word in ("ConvNets", "transformers", "MLPs", "OpenOOD's convention", "limit 30"):
+        assert word in groups.stdout
+    assert "ConvNets" in (tmp_path / "out" / "table.md").read_text()

@@ -1,0 +1,248 @@
+"""fit, score, inspect and check as a user runs them; in this process, where a new one would tell nothing more."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from commands import GUARD, MODEL, call
+from folders_of_digits import write_digits, write_odd_files
+from oodshape import Watch
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of digits, and a guard fitted on them by the command line."""
+    root = write_digits(tmp_path_factory.mktemp("cli"))
+    words = ("--images", "train", "--calibrate", "val", "--method", "optfs-e", "--no-cache")
+    done = call("fit", *MODEL, *words, "--out", "guard.safetensors", cwd=root)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "at most 5 % are rejected on average" in lines[-2]
+    assert lines[-1] == "guard: guard.safetensors"
+    assert done.stderr == ""
+    return root
+
+
+def test_fit_without_calibration_says_so_everywhere(place: Path) -> None:
+    words = ("--images", "train", "--method", "gen", "--cache", "cache", "--out", "loose.safetensors")
+    done = call("fit", *MODEL, *words, cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "no guarantee: calibrated on training images" in done.stdout
+    assert "--calibrate" in done.stdout
+    assert "no guarantee: calibrated on training images" in call("inspect", "loose.safetensors", cwd=place).stdout
+    said = json.loads(call("fit", *MODEL, *words, "--json", cwd=place).stdout)
+    assert (said["method"], said["held_out"], said["calibration_images"]) == ("gen", False, 80)
+    assert call("fit", *MODEL, *words, "--quiet", cwd=place).stdout == ""
+
+
+def test_fit_auto_says_what_it_chose_and_why(place: Path) -> None:
+    words = ("--images", "train", "--calibrate", "val", "--no-cache", "--out", "auto.safetensors", "--per-class")
+    done = call("fit", *MODEL, *words, cwd=place)
+    assert done.returncode == 0, done.stderr
+    first, second, *_ = done.stdout.splitlines()
+    assert first.startswith("auto chose ")
+    assert second.startswith("why: of ")
+    assert "classes have a threshold of their own" in done.stdout
+
+
+def test_fit_warns_in_one_line_each(place: Path) -> None:
+    names = place / "classes.txt"
+    names.write_text("\n".join(["zero", "one", "two", "three", "four", "five", "six", "seven"]))
+    (place / "list.txt").write_text("\n".join(["nowhere.png", *(str(p) for p in (place / "train").rglob("*.png"))]))
+    words = ("--images", "list.txt", "--method", "ash-s", "--classes", "classes.txt", "--no-cache")
+    done = call("fit", "--model", "zoo:digits-vit", *words, "--out", "warned.safetensors", cwd=place)
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("warning: ") for line in lines)
+    assert "nowhere.png" in lines[0]
+    assert "never negative" in lines[1]
+    assert json.loads(call("inspect", "warned.safetensors", "--json", cwd=place).stdout)["names"][1] == "one"
+
+
+def test_an_exact_resize_goes_all_the_way(place: Path) -> None:
+    words = ("--resize", "16x16", "--images", "train", "--calibrate", "val", "--method", "gen", "--no-cache")
+    done = call("fit", *MODEL, *words, "--out", "exact.safetensors", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "images: stretched to exactly 16 x 16" in done.stdout
+    assert "stretched to exactly 16 x 16" in call("inspect", "exact.safetensors", cwd=place).stdout
+    score = ("score", "--detector", "exact.safetensors", *MODEL, "--images", "test", "--quiet")
+    same, other = (call(*score, "--resize", size, cwd=place) for size in ("16x16", "16"))
+    assert (same.returncode, other.returncode) == (0, 2), same.stderr
+    assert "resize=(16, 16)" in other.stderr
+
+
+def test_fit_takes_the_name_of_the_head(place: Path) -> None:
+    fit = ("fit", *MODEL, "--images", "train", "--method", "gen", "--no-cache", "--out", "head.safetensors", "--json")
+    found = json.loads(call(*fit, cwd=place).stdout)["head"]
+    assert json.loads(call(*fit, "--head", found["layer"], cwd=place).stdout)["head"] == found
+    wrong = call(*fit, "--head", "nose", cwd=place)
+    assert wrong.returncode == 2
+    assert "head='nose' is not in SmallConvNet. Its nn.Linear layers:\n  'head'" in wrong.stderr
+
+
+def test_help_keeps_square_brackets(place: Path) -> None:
+    shown = {name: " ".join(call(name, "--help", cwd=place).stdout.split()) for name in ("export", "fit", "bench")}
+    assert "pip install 'oodshape[onnx]'" in shown["export"]
+    assert "[default: made-up ones]" in shown["export"].replace(" │ │ ", " ")
+    assert "[default: the class" in shown["fit"].replace(" │ │ ", " ")
+    assert "[default: oodshape-results/NAME]" in shown["bench"].replace(" │ │ ", " ")
+
+
+def test_score_to_every_place(place: Path) -> None:
+    done = call("score", *GUARD, "--images", "letters", cwd=place)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert len(rows) == 60
+    assert list(rows[0]) == ["path", "class", "score", "p_value", "accepted", "error"]
+    assert rows[0]["path"] == os.path.join("letters", "0000.png")
+    assert rows[0]["class"].startswith("digit ")
+    assert "60 images:" in done.stderr
+    again = call("score", *GUARD, "--images", "letters/*.png", "--out", "s.csv", "--gallery", "g.html", cwd=place)
+    assert again.returncode == 0, again.stderr
+    assert (place / "s.csv").read_text() == done.stdout
+    assert "wrote g.html" in again.stdout
+    assert (place / "g.html").read_text().count("data:image/jpeg") == 48
+    lines = call("score", *GUARD, "--images", "letters", "--json", "--quiet", cwd=place)
+    assert [json.loads(line)["path"] for line in lines.stdout.splitlines()] == [row["path"] for row in rows]
+    assert lines.stderr == ""
+    piped = call("score", *GUARD, "--images", "-", "--quiet", cwd=place, stdin="letters/0003.png\nletters/0001.png\n")
+    paths = [line.split(",")[0] for line in piped.stdout.splitlines()]
+    assert paths == ["path", "letters/0003.png", "letters/0001.png"]
+
+
+def test_files_that_cannot_be_read_have_rows_and_an_exit_status(place: Path) -> None:
+    expected = write_odd_files(place / "odd")
+    done = call("score", *GUARD, "--images", "odd", "--out", "odd.csv", cwd=place)
+    assert done.returncode == 3
+    assert "3 could not be read; odd" in done.stdout
+    with (place / "odd.csv").open() as file:
+        rows = {Path(row["path"]).name: row for row in csv.DictReader(file)}
+    assert {name: bool(row["error"]) for name, row in rows.items()} == {k: bool(v) for k, v in expected.items()}
+    said = call("score", *GUARD, "--images", "odd", "--out", "odd.jsonl", "--json", cwd=place)
+    assert said.returncode == 3
+    assert json.loads(said.stdout)["unreadable"] == 3
+
+
+def test_a_network_that_does_not_give_its_heads_logits_is_one_error(place: Path) -> None:
+    (place / "ends_in_softmax.py").write_text(
+        "from oodshape.networks.zoo import MODELS, build\n\n\ndef make():\n"
+        '    net = build("digits-convnet")\n'
+        "    net.register_forward_hook(lambda net, images, logits: logits.softmax(1))\n"
+        '    return net, MODELS["digits-convnet"].native\n'
+    )
+    words = ("--detector", "guard.safetensors", "--model", "ends_in_softmax:make", "--images", "test")
+    done = call("score", *words, "--out", "softmax.csv", cwd=place)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: head='head' does not give the logits")
+    assert not (place / "softmax.csv").exists()
+
+
+def test_a_killed_run_ends_with_the_same_bytes(place: Path) -> None:
+    for i in range(800):
+        Image.open(place / "test" / f"{i % 100:04}.png").save(_made(place / "many") / f"{i:04}.png")
+    words = ("score", *GUARD, "--images", "many", "--batch-size", "8")
+    code = "from oodshape.cli import main; main()"
+    part = place / "killed.csv.part"
+    running = subprocess.Popen([sys.executable, "-c", code, *words, "--out", "killed.csv"], cwd=place)
+    while running.poll() is None and not (part.exists() and part.stat().st_size > 4000):
+        time.sleep(0.005)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert part.exists(), "it ended before it could be killed"
+    done = call(*words, "--out", "killed.csv", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "of them by an earlier run" in done.stdout
+    assert call(*words, "--out", "whole.csv", cwd=place).returncode == 0
+    assert (place / "killed.csv").read_bytes() == (place / "whole.csv").read_bytes()
+    assert not part.exists()
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def test_inspect_is_tidy(place: Path) -> None:
+    lines = call("inspect", "guard.safetensors", cwd=place).stdout.splitlines()
+    words = [line[:14].strip() for line in lines]
+    for word in ("method", "threshold", "promise", "preprocessing", "model", "head", "classes", "made by"):
+        assert word in words
+    said = json.loads(call("inspect", "guard.safetensors", "--json", cwd=place).stdout)
+    assert (said["classes"], said["alpha"], said["held_out"]) == (8, 0.05, True)
+
+
+def test_check_prints_and_draws(place: Path) -> None:
+    words = ("check", *GUARD, "--id", "test", "--ood", "letters", "--ood", "letters/0*.png")
+    done = call(*words, "--out", "check.html", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("softmax") == 3
+    assert "as promised" in done.stdout
+    assert "<svg" in (place / "check.html").read_text()
+    said = json.loads(call(*words, "--json", cwd=place).stdout)
+    assert len(said["sets"]) == 6
+    assert done.stderr == ""
+    same = call("check", *GUARD, "--id", "val", "--ood", "letters", cwd=place)
+    assert same.stderr.startswith("warning: ")
+    assert "% of the ID scores are scores of the calibration images" in same.stderr
+    assert "that proves nothing" in same.stdout
+    assert "as promised" not in same.stdout
+    assert said["promised"][0] <= said["rejected_id"] <= said["promised"][1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("fit", *MODEL, "--images", "nowhere", "--out", "g"), "there is no file or folder nowhere"),
+        (("fit", *MODEL, "--images", "train", "--out", "no/g"), "the folder no does not exist"),
+        (("fit", "--model", "resnet", "--images", "train", "--out", "g"), "'resnet' names no model; a model is timm:"),
+        (("fit", *MODEL, "--images", "train", "--method", "magic", "--out", "g"), "no method is called 'magic'"),
+        (("fit", *MODEL, "--images", "train", "--alpha", "5", "--out", "g"), "did you mean 0.05?"),
+        (("fit", *MODEL, "--images", "train", "--calibrate", "train", "--out", "g"), "are training images too"),
+        (("fit", *MODEL, "--images", "train", "--mean", "a", "--out", "g"), "--mean takes numbers"),
+        (("fit", *MODEL, "--images", "train", "--resize", "64x", "--out", "g"), "HEIGHTxWIDTH, got '64x'"),
+        (("score", *GUARD, "--images", "nowhere"), "there is no file or folder nowhere"),
+        (("score", *GUARD, "--images", "test", "--out", "s.xls"), "must end in .csv, .jsonl or .parquet"),
+        (("score", *GUARD, "--images", "test", "--resize", "20"), "was fitted with the preprocessing"),
+        (
+            ("score", "--detector", "guard.safetensors", "--model", "zoo:digits-vit", "--images", "test"),
+            "fitted for the network zoo:digits-convnet",
+        ),
+        (("inspect", "nothing.safetensors"), "there is no file nothing.safetensors"),
+        (("inspect", "not.onnx"), "not.onnx is no file of oodshape, or a damaged one"),
+        (("inspect", "plain.safetensors"), "is no file of oodshape; give the file that `oodshape fit` wrote"),
+        (("score", "--detector", "list.csv", *MODEL, "--images", "test"), "give the file that `oodshape fit` wrote"),
+        (("inspect", "state.safetensors"), "is a file of oodshape, but holds watch, not detector; give the file that"),
+        (("score", *GUARD[:2], "--model", "my.pt", "--images", "test"), "my.pt is a file of weights"),
+        (("fit", "--model", "netofcli:boom", "--images", "train", "--out", "g"), "netofcli:boom failed: NameError"),
+        (("check", *GUARD, "--id", "test", "--ood", "nowhere"), "there is no file or folder nowhere"),
+    ],
+)
+def test_mistakes_are_one_line(words: tuple[str, ...], message: str, place: Path) -> None:
+    from safetensors.numpy import save_file
+
+    (place / "not.onnx").write_bytes(b"onnx" * 100)
+    (place / "list.csv").write_text("path,score\n")
+    (place / "netofcli.py").write_text("def boom():\n    return later\n")
+    save_file({"weight": np.zeros(3)}, place / "plain.safetensors")
+    Watch.begin(alpha=0.05, n_calibration=99).save(place / "state.safetensors")
+    (place / "__pycache__").mkdir(exist_ok=True)
+    before = sorted(place.iterdir())
+    done = call(*words, cwd=place)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert sorted(place.iterdir()) == before

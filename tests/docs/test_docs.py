@@ -1,0 +1,227 @@
+"""The docs site builds without a warning, its links lead somewhere, and everything it shows runs."""
+
+from __future__ import annotations
+
+import doctest
+import functools
+import importlib
+import json
+import re
+import shlex
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+import torch
+import typer
+
+import oodshape.images.digits
+from oodshape.benchmark.run import Options
+from oodshape.benchmark.spec import Benchmark
+from oodshape.cli.app import app
+from oodshape.features.features import Features
+from oodshape.methods.describe import method_lines
+from oodshape.methods.table import METHODS
+from oodshape.studies.network import from_benchmark
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "docs")]
+pages, maker = importlib.import_module("pages"), importlib.import_module("make_docs_figures")
+
+WRITTEN = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+OPTIONAL = ("onnx", "onnxruntime", "onnxscript", "timm", "torchvision", "pyarrow", "fastapi")
+METHOD_PAGES = {f"methods/{pages.page_name(name)}.md": name for name in METHODS}
+
+
+@functools.cache
+def text(page: str) -> str:
+    """A page as readers see it."""
+    return pages.complete(page, (DOCS / page).read_text(encoding="utf-8"))
+
+
+class Page(HTMLParser):
+    """What a page loads, where its links lead and which anchors it has."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.loads, self.links, self.anchors, self.formulas = [], [], set(), 0
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.formulas += tag == "math"
+        if given.get("id"):
+            self.anchors.add(given["id"])
+        if tag == "a":
+            self.links.append(given.get("href") or "")
+        elif tag == "link" or given.get("src"):
+            self.loads.append(given.get("src") or given.get("href") or "")
+
+
+def test_the_site(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    environment = {"PATH": "", "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": ":".join(map(str, sys.path))}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+
+    site = (tmp_path / "site").resolve()
+    made = {path.resolve(): Page(path) for path in site.rglob("*.html")}
+    assert {site / page.replace(".md", ".html") for page in WRITTEN} <= made.keys()
+    for path, page in made.items():
+        outside = [address for address in page.loads if "//" in address]
+        assert not outside, f"{path.name} asks another host"
+        for address in [*page.loads, *page.links]:
+            if "//" in address or address.startswith(("mailto:", "data:")) or path.name == "404.html":
+                continue
+            file, anchor = urldefrag(unquote(address))
+            target = (path.parent / file).resolve() if file else path
+            assert target.exists(), f"{path.name} links to {address}"
+            if anchor and target in made:
+                assert anchor in made[target].anchors, f"{path.name} links to {address}"
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*[\"']?https?:", style.read_text(encoding="utf-8"))
+    for page in METHOD_PAGES:
+        wanted = len(re.findall(r"\$\$.*?\$\$", text(page), flags=re.DOTALL))
+        assert made[site / page.replace(".md", ".html")].formulas >= wanted > 0
+    api = (site / "api.html").read_text(encoding="utf-8")
+    for name in oodshape._HOMES:
+        assert f".{name}" in api or name == "METHODS"
+
+
+@pytest.mark.parametrize("page", METHOD_PAGES)
+def test_a_page_per_method(page: str) -> None:
+    name, written = METHOD_PAGES[page], (DOCS / page).read_text(encoding="utf-8")
+    heads = re.findall(r"^##? (.*)$", written, flags=re.MULTILINE)
+    assert heads[1:] == ["Formula", "When it works", "When it fails", "Reference"]
+    shown = text(page)
+    assert f'`METHODS["{name}"]` fills' in shown
+    for figure in re.findall(r"\]\((\.\./img/[^)]+)\)", shown):
+        assert (DOCS / "methods" / figure).is_file()
+    assert (f"{pages.page_name(name)}-theta.svg" in shown) == ("shape" in pages.slots(METHODS[name]))
+
+
+def test_every_method_is_listed_and_measured() -> None:
+    assert {page for page in WRITTEN if page.startswith("methods/")} == {*METHOD_PAGES, "methods/index.md"}
+    table = text("methods/index.md")
+    for (page, name), (same, sentence, *_) in zip(METHOD_PAGES.items(), method_lines(), strict=True):
+        assert name == same
+        assert f"[{name}]({page.removeprefix('methods/')})" in table
+        assert sentence in table
+    digits = [row for row in json.loads((DOCS / "methods" / "measured.json").read_text()) if not row["real"]]
+    assert [row["network"] for row in digits] == ["ConvNet", "ViT", "MLP-Mixer"]
+    for row in digits:
+        assert row["methods"].keys() == METHODS.keys()
+
+
+def test_measurements_are_those_of_this_code() -> None:
+    """Digits, ConvNet; else: python scripts/make_docs_figures.py."""
+    (network,) = from_benchmark(Benchmark.load("digits"), Options(models=("ConvNet",), cache=None, progress=False))
+    (now,) = maker.measure([network], real=False)
+    kept = json.loads((DOCS / "methods" / "measured.json").read_text())[0]
+    assert kept["ood"] == now["ood"]
+    for name, (fpr, area) in now["methods"].items():
+        assert kept["methods"][name] == [pytest.approx(fpr, abs=1.0), pytest.approx(area, abs=0.3)], name
+
+
+def test_needs_and_settings_are_those_of_the_recipe() -> None:
+    assert pages.needs(METHODS["msp"]) == "nothing"
+    assert pages.needs(METHODS["react"]) == "statistics of the features"
+    assert pages.needs(METHODS["mds++"]) == "class means, covariance"
+    assert dict(pages.settings(METHODS["optfs-e+react"].shape))["ReAct.q"] == "`0.9`"
+    assert "| `AshS.p` | `0.9` | `0.9` | `0.95` | `0.9` |" in pages.settings_table("ash-s")
+    assert pages.settings_table("energy") == "Nothing to set."
+
+
+def test_figures_can_stand_inside_a_page() -> None:
+    drawn = [*(DOCS / "img").glob("idea-*.svg"), *(DOCS / "img" / "methods").glob("*.svg")]
+    assert len(drawn) > len(METHODS)
+    for path in drawn:
+        figure = path.read_text(encoding="utf-8")
+        assert figure.startswith("<svg ")
+        assert "currentColor" in figure
+        assert not re.search(r'\sid="|url\(#|<(defs|metadata|style|use)|#010203', figure), path.name
+        assert len(figure) < 30_000
+
+
+@pytest.mark.parametrize("module", ["pages", "docstrings"])
+def test_examples_of_the_builder(module: str) -> None:
+    failed, tried = doctest.testmod(importlib.import_module(module))
+    assert tried > 0
+    assert failed == 0
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digits and their features once for all pages: every method's snippet begins with them."""
+    monkeypatch.setattr(oodshape.images.digits, "digits_sets", _sets)
+    monkeypatch.setattr(Features, "extract", classmethod(_extract))
+
+
+_sets = functools.cache(oodshape.images.digits.digits_sets)
+_plain_extract, _features = Features.extract.__func__, {}
+
+
+def _extract(cls, classifier, images, preprocessing, **settings):
+    key = (classifier.fingerprint, images.fingerprint, repr(preprocessing))
+    if settings or key not in _features:
+        _features[key] = _plain_extract(cls, classifier, images, preprocessing, **settings)
+    return _features[key]
+
+
+IN_ORDER = ("guides/fit.md", "guides/score.md", "guides/check.md")  # one after the other: test_guides.py
+ALONE = [page for page in WRITTEN if pages.blocks(text(page), "python") and page not in IN_ORDER]
+
+
+@pytest.mark.parametrize("page", ALONE)
+@pytest.mark.usefixtures("folders", "kept")
+def test_python_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    layers = torch.nn.Conv2d(3, 16, 9, stride=8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    names = {"net": torch.nn.Sequential(*layers, torch.nn.Linear(16, 2))}
+    for block in pages.blocks(text(page), "python"):
+        try:
+            exec(compile(block, page, "exec"), names)
+        except ModuleNotFoundError as missing:
+            if missing.name not in OPTIONAL:
+                raise
+            pytest.skip(f"{missing.name} is not installed")
+    if page in METHOD_PAGES:
+        assert re.fullmatch(r"AUROC [01]\.\d{3}\n", capsys.readouterr().out)
+
+
+def commands(page: str) -> list[str]:
+    """Every `oodshape ...`, `make ...` and `python scripts/...` of a page, in blocks and between words."""
+    shown = text(page)
+    plain = "\n".join(block for kind in ("", "bash", "sh", "console", "shell") for block in pages.blocks(shown, kind))
+    prose = re.sub(r"^```.*?^```", "", shown, flags=re.DOTALL | re.MULTILINE)
+    plain += "\n" + "\n".join(re.findall(r"^ {4}(\S.*)$", prose, flags=re.MULTILINE))
+    lines = re.sub(r"\\\n\s*", " ", plain).splitlines() + re.findall(r"`([^`\n]+)`", prose)
+    words = (line.strip().removeprefix("$ ") for line in lines)
+    return [line for line in words if re.match(r"(oodshape|make|python scripts/\S+)( |$)", line)]
+
+
+def test_commands_are_found_in_pages() -> None:
+    assert "oodshape study NAME" in " ".join(commands("studies.md"))
+    assert any("--compare-paper" in line for line in commands("paper.md"))
+
+
+@pytest.mark.parametrize("page", [page for page in WRITTEN if commands(page)])
+def test_commands_exist(page: str) -> None:
+    group = typer.main.get_command(app)
+    makefile = (ROOT / "Makefile").read_text()
+    for line in commands(page):
+        program, *words = shlex.split(line, comments=True)
+        if program == "python":
+            assert (ROOT / words[0]).is_file(), line
+        elif program == "make":
+            assert all(re.search(rf"^{target}:", makefile, flags=re.MULTILINE) for target in words), line
+        elif words and not words[0].startswith("-"):
+            assert words[0] in group.commands, line
+            known = {flag for option in group.commands[words[0]].params for flag in option.opts + option.secondary_opts}
+            used = {word.partition("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)}
+            assert used <= known | {"--help"}, line

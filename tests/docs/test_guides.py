@@ -1,0 +1,38 @@
+"""Every Python block and every command of the guides to fit, score and check runs, in order."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from commands import call
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+
+
+def test_the_guides_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OODSHAPE_CACHE", str(tmp_path / "cache"))
+    said: dict[str, str] = {}
+    for guide in ("fit", "score", "check"):
+        text = (GUIDES / f"{guide}.md").read_text()
+        names: dict[str, object] = {}
+        for language, block in re.findall(r"```(\w*)\n(.*?)```", text, flags=re.DOTALL):
+            if language == "python":
+                exec(compile(block, guide, "exec"), names)
+                if file := re.match(r"# (\w+\.py)\n", block):  # a block that is a file of the user's
+                    (tmp_path / file[1]).write_text(block)
+            elif block.startswith("oodshape"):
+                for line in block.replace("\\\n", " ").strip().splitlines():
+                    done = call(*shlex.split(line)[1:], cwd=tmp_path)
+                    assert done.returncode == 0, (line, done.stderr)
+                    said[shlex.split(line)[1]] = done.stdout
+    assert set(said) == {"fit", "inspect", "score", "check"}
+    assert "auto chose" in said["fit"]
+    assert "as promised" in said["check"]
+    for file in ("guard.safetensors", "mine.safetensors", "scores.csv", "gallery.html", "check.html"):
+        assert (tmp_path / file).stat().st_size > 1000
+    assert "rejected on average" in capsys.readouterr().out

@@ -1,0 +1,69 @@
+"""Every Python block of these guides runs, in order, as a reader would run it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+
+
+def run(name: str, names: dict[str, object]) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (GUIDES / name).read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, name, "exec"), names)
+
+
+@pytest.fixture
+def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    rng = np.random.default_rng(0)
+    for folder, count in (("train", 40), ("val", 40), ("inbox", 2)):
+        for i in range(count):
+            path = tmp_path / folder / f"class{i % 2}" / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(256, size=(40, 50, 3), dtype=np.uint8)).save(path)
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    layers = torch.nn.Conv2d(3, 16, 9, stride=8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    return {"net": torch.nn.Sequential(*layers, torch.nn.Linear(16, 2))}
+
+
+def test_python(names: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
+    run("python.md", names)
+    printed = capsys.readouterr().out
+    assert re.search(r"^\[(True|False), (True|False)\]$", printed, flags=re.MULTILINE)
+    assert "[ 1 -1]" in printed
+    assert Path("guarded.pt2").is_file()
+
+
+def test_export(names: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
+    for library in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(library)
+    run("export.md", names)
+    assert "guarded.onnx: 8 images in onnxruntime and torch" in capsys.readouterr().out
+    np.testing.assert_array_equal(names["strict"], np.asarray(names["score"]) >= 9.0)
+
+
+def test_watch(names: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
+    run("watch.md", names)
+    printed = capsys.readouterr().out
+    assert "the stream agrees with the promise" in printed
+    assert "up to 7.14%" in printed  # the guide's 7.1 %
+    alarm, at, since = printed.splitlines()[-1].split()
+    assert alarm == "True"
+    assert 2000 < int(at) < 2100
+    assert abs(int(since) - 2000) < 50
+
+
+def test_links_between_guides() -> None:
+    for guide in ("python.md", "export.md", "serve.md", "watch.md"):
+        for link in re.findall(r"\]\(([\w.-]+\.md)\)", (GUIDES / guide).read_text()):
+            assert (GUIDES / link).is_file(), link
+    lines = len((GUIDES.parents[1] / "examples" / "serve.py").read_text().splitlines())
+    assert abs(lines - 130) < 15

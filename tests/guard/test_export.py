@@ -1,0 +1,323 @@
+"""The ONNX file: torch's numbers in onnxruntime, no value on the wrong side of an edge, and no torch needed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from data import features
+from oodshape import METHODS, Classifier, Detector, Features, InputError, Method, Preprocessing
+from oodshape.guard import onnx as export
+from oodshape.guard.onnx import export_onnx
+from oodshape.methods.auto import Auto
+from oodshape.methods.detector import fit_all
+from oodshape.methods.shapes.optfs import PiecewiseConstant
+from oodshape.networks.zoo import MODELS, build
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+EXPORTABLE = [name for name, method in METHODS.items() if method.exportable]
+DIGITS = MODELS["digits-convnet"].native
+
+
+@pytest.fixture(scope="module")
+def net() -> nn.Module:
+    return build("digits-convnet")
+
+
+@pytest.fixture(scope="module")
+def images() -> Tensor:
+    from oodshape.images.digits import digits_sets
+
+    sets = digits_sets()
+    parts = [sets["test"][i] for i in range(40)] + [sets["photos"][i] for i in range(24)]
+    return DIGITS.batch(parts)
+
+
+@pytest.fixture(scope="module")
+def train(net: nn.Module) -> Features:
+    from oodshape.images.digits import digits_sets
+
+    pictures = digits_sets()["train"]
+    outputs = Classifier(net)(DIGITS.batch(pictures[i] for i in range(0, len(pictures), 2)))
+    return Features.from_arrays(outputs.features.numpy(), outputs.head)
+
+
+@pytest.fixture(scope="module")
+def detectors(train: Features) -> dict[str, Detector]:
+    fitted = fit_all({name: METHODS[name] for name in EXPORTABLE}, train, [train[:100]])
+    return {name: detector.calibrate(train) for name, detector in fitted.items()}
+
+
+@pytest.fixture(scope="module")
+def guarded(net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("onnx") / "guarded.onnx"
+    report = export_onnx(
+        net, detectors["optfs-e"], path, images, preprocessing=DIGITS, classes=[f"digit {i}" for i in range(8)]
+    )
+    assert report.images == 64
+    assert max(report.logits, report.score, report.same_features) < 1e-4
+    assert report.decisions == 0
+    assert str(report).endswith("0 decisions differ")
+    return path
+
+
+def session(path: Path):
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def test_the_file_says_what_the_detector_says(
+    guarded: Path, net: nn.Module, detectors: dict[str, Detector], images: Tensor
+) -> None:
+    said = detectors["optfs-e"].decide(Classifier(net), images)
+    for n in (64, 1, 5):
+        logits, score, accepted = session(guarded).run(None, {"images": images[:n].numpy()})
+        assert np.array_equal(logits.argmax(axis=1), said.classes[:n])
+        np.testing.assert_allclose(score, said.scores[:n], rtol=1e-4, atol=1e-4)
+        assert np.array_equal(accepted, said.accepted[:n])
+    assert 0 < said.accepted.sum() < 64
+
+
+def test_the_threshold_is_an_input_with_a_default(guarded: Path, images: Tensor) -> None:
+    run, fed = session(guarded), {"images": images.numpy()}
+    assert [value.name for value in run.get_inputs()] == ["images"]
+    assert [value.name for value in run.get_overridable_initializers()] == ["threshold"]
+    score, _ = run.run(["score", "accepted"], fed)
+    limit = np.sort(score)[20:21]
+    (accepted,) = run.run(["accepted"], fed | {"threshold": limit})
+    assert accepted.sum() == 44
+
+
+def test_the_file_carries_what_a_server_needs(guarded: Path, detectors: dict[str, Detector]) -> None:
+    import base64
+
+    said = session(guarded).get_modelmeta().custom_metadata_map
+    assert Preprocessing(**json.loads(said["preprocessing"])) == DIGITS
+    assert json.loads(said["classes"])[3] == "digit 3"
+    assert said["method"] == repr(METHODS["optfs-e"])
+    assert said["head"] == detectors["optfs-e"].fingerprint
+    scores = np.frombuffer(base64.b64decode(said["calibration"]), "<f4")
+    assert np.array_equal(scores, detectors["optfs-e"].calibration)
+    assert float(said["alpha"]) == 0.05
+
+
+class Several(nn.Module):
+    """Features -> the scores of many methods: one trace and one session for all of them."""
+
+    def __init__(self, net: nn.Module, detectors: dict[str, Detector]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(detector.wrap(net) for detector in detectors.values())
+
+    def forward(self, features: Tensor) -> Tensor:
+        logits = self.parts[0].tap.logits(features)
+        return torch.stack([part.score(features, logits) for part in self.parts])
+
+
+def in_runtime(module: nn.Module, z: Tensor) -> np.ndarray:
+    with torch.no_grad(), export._silence():
+        program = torch.onnx.export(
+            module,
+            (z[:2],),
+            dynamo=True,
+            verbose=False,
+            optimize=False,  # for speed: the files of users are optimized
+            input_names=["z"],
+            dynamic_shapes=({0: torch.export.Dim("n")},),
+            custom_translation_table={torch.ops.aten.sort.stable: export._stable_sort},
+        )
+    return runtime.InferenceSession(program.model_proto.SerializeToString()).run(None, {"z": z.numpy()})[0]
+
+
+def test_every_method_scores_the_same_in_the_runtime(detectors: dict[str, Detector], net: nn.Module) -> None:
+    width = detectors["energy"].wrap(net).tap.in_features
+    draw = torch.Generator().manual_seed(0)
+    z = torch.rand(40, width, generator=draw) + 0.2 * torch.randn(40, width, generator=draw)
+    got = in_runtime(Several(net, detectors), z)
+    head = Classifier(net, head=detectors["energy"].wrap(net).head_name).head
+    for name, scores in zip(detectors, got, strict=True):
+        wanted = detectors[name].score(Features.from_arrays(z.numpy(), head)).numpy()
+        np.testing.assert_allclose(scores, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max(), err_msg=name)
+        assert np.corrcoef(scores, wanted)[0, 1] > 0.9999, name
+
+
+class Shaped(nn.Module):
+    def __init__(self, shape: PiecewiseConstant, z: Tensor) -> None:
+        super().__init__()
+        self.shape = shape.traced()
+        self.shape(z)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.shape(z)
+
+
+@pytest.mark.parametrize("grid", [True, False])
+def test_stored_edges_are_compared_in_the_runtime(grid: bool) -> None:
+    shape = METHODS["optfs-e"].fit(features(300, width=101)).shape
+    assert isinstance(shape, PiecewiseConstant)
+    if not grid:
+        shape = PiecewiseConstant(np.sort(np.random.default_rng(0).normal(size=101)), shape.theta)
+    steps = [np.nextafter(shape.edges, np.float32(way)) for way in (-np.inf, np.inf)]
+    rows = torch.from_numpy(np.stack([shape.edges, *steps, np.full(101, 1e30, np.float32), -shape.edges]))
+    cells = (rows.numpy()[:, :, None] >= shape.edges).sum(axis=2)  # counted one by one
+    assert np.array_equal(in_runtime(Shaped(shape, rows), rows), np.pad(shape.theta, 1)[cells] * rows.numpy())
+
+
+def test_a_fusion_is_exported(net: nn.Module, train: Features, images: Tensor, tmp_path) -> None:
+    noise = Classifier(net)(torch.randn(60, *images.shape[1:], generator=torch.Generator().manual_seed(0)))
+    panel = [Features.from_arrays(noise.features.numpy(), noise.head)]
+    method = Method(score=Auto(candidates=("energy", "optfs-e", "knn"), fuse=3))
+    detector = method.fit(train, panel=panel).calibrate(train)
+    export_onnx(net, detector, tmp_path / "fused.onnx", images)
+    (score,) = session(tmp_path / "fused.onnx").run(["score"], {"images": images.numpy()})
+    wanted = detector.score(Classifier(net), images).numpy()
+    np.testing.assert_allclose(score, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
+
+
+def test_thresholds_by_class(net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path) -> None:
+    limits = torch.linspace(0, 12, 8)
+    path = tmp_path / "classes.onnx"
+    export_onnx(net, detectors["energy"], path, images[:1], threshold=limits)  # one image is enough
+    logits, score, accepted = session(path).run(None, {"images": images.numpy()})
+    assert np.array_equal(accepted, score >= limits.numpy()[logits.argmax(axis=1)])
+    assert 0 < accepted.sum() < 64
+    (none,) = session(path).run(["accepted"], {"images": images.numpy(), "threshold": np.full(8, 1e6, np.float32)})
+    assert not none.any()
+
+
+WITHOUT_TORCH = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "oodshape", "numba"):
+            raise ImportError(name)
+sys.meta_path.insert(0, Refuse())
+import numpy, onnxruntime
+images = numpy.load(sys.argv[2])
+session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+numpy.save(sys.argv[3], session.run(["score"], {"images": images})[0])
+assert "torch" not in sys.modules
+"""
+
+
+def test_the_file_runs_without_torch(guarded: Path, images: Tensor, tmp_path) -> None:
+    np.save(tmp_path / "images.npy", images.numpy())
+    files = [str(guarded), str(tmp_path / "images.npy"), str(tmp_path / "score.npy")]
+    subprocess.run([sys.executable, "-I", "-c", WITHOUT_TORCH, *files], check=True, capture_output=True)
+    (wanted,) = session(guarded).run(["score"], {"images": images.numpy()})
+    np.testing.assert_allclose(np.load(tmp_path / "score.npy"), wanted, rtol=1e-5)
+
+
+def test_a_graph_that_differs_is_not_written(
+    net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true, traced = export._run, export._traced(detectors["optfs-v"].wrap(net), images, export.OPSET)
+    monkeypatch.setattr(export, "_traced", lambda *_: copy.deepcopy(traced))
+
+    def wrong(name: str, change: float):
+        def run(*args):
+            answers = true(*args)
+            return answers | {name: answers[name] + change}
+
+        return run
+
+    for name, words in (("features", "in the features"), ("logits", "in the logits"), ("score", "score of the same")):
+        monkeypatch.setattr(export, "_run", wrong(name, 0.5))
+        with pytest.raises(InputError, match=f"was not written.*{words}"):
+            export_onnx(net, detectors["optfs-v"], tmp_path / "wrong.onnx", images)
+    monkeypatch.setattr(export, "_run", lambda *args: (a := true(*args)) | {"accepted": ~a["accepted"]})
+    with pytest.raises(InputError, match="accept different images"):
+        export_onnx(net, detectors["optfs-v"], tmp_path / "wrong.onnx", images)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Softmax(nn.Module):
+    """Probabilities in place of the logits."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.inner = net
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.inner(images).softmax(1)
+
+
+def test_a_network_that_ends_in_softmax_is_not_exported(
+    net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path
+) -> None:
+    for given in (Softmax(net), Classifier(Softmax(net), "inner.head")):
+        with pytest.raises(InputError, match=r"head='inner.head' does not give the logits .*a softmax"):
+            export_onnx(given, detectors["energy"], tmp_path / "guard.onnx", images)
+    assert list(tmp_path.iterdir()) == []
+
+
+class ByWidth(nn.Module):
+    """Changes what has not the width of its logits: its head's input, once that stands in the head's place."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.inner = net
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits = self.inner(images)
+        return logits if logits.shape[1] == 8 else logits * 2
+
+
+def test_a_guarded_network_with_other_logits_is_not_exported(
+    net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path
+) -> None:
+    with pytest.raises(InputError, match=r"differ by .* in the logits, .* the output of 'inner.head' as it is"):
+        export_onnx(ByWidth(net), detectors["energy"], tmp_path / "guard.onnx", images)
+    assert list(tmp_path.iterdir()) == []
+
+
+class CountsImages(nn.Module):
+    """A network whose forward takes the number of images for a constant."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.net(images.reshape(len(images), *images.shape[1:]))
+
+
+def test_any_number_of_images_or_no_file(
+    net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path
+) -> None:
+    with pytest.raises(InputError, match=r"fixes the number of images, here 2; write x.shape\[0\]"):
+        export_onnx(CountsImages(net), detectors["energy"], tmp_path / "fixed.onnx", images)
+    assert not (tmp_path / "fixed.onnx").exists()
+    other = build("digits-vit")
+    outputs = Classifier(other)(images)
+    known = Features.from_arrays(outputs.features.numpy(), outputs.head)
+    report = export_onnx(other, METHODS["energy"].fit(known).calibrate(known), tmp_path / "vit.onnx", images)
+    assert (report.images, report.logits < 1e-4) == (64, True)
+    assert len(session(tmp_path / "vit.onnx").run(["score"], {"images": images[:3].numpy()})[0]) == 3
+
+
+def test_refusals_name_the_way_out(
+    net: nn.Module, train: Features, detectors: dict[str, Detector], images: Tensor, tmp_path, monkeypatch
+) -> None:
+    path = tmp_path / "guard.onnx"
+    with pytest.raises(InputError, match="cannot go into a graph"):
+        export_onnx(net, METHODS["ash-rand"].fit(train).calibrate(train), path, images)
+    with pytest.raises(InputError, match="a batch of preprocessed images"):
+        export_onnx(net, detectors["energy"], path, images[:0])
+    with pytest.raises(InputError, match="2 class names were given, the network has 8"):
+        export_onnx(net, detectors["energy"], path, images, classes=["a", "b"])
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(InputError, match=r"pip install 'oodshape\[onnx\]'"):
+        export_onnx(net, detectors["energy"], path, images)
+    assert not path.exists()

@@ -1,0 +1,341 @@
+"""From a network and folders of images to decisions, in Python."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from folders_of_digits import write_digits, write_odd_files
+from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Preprocessing
+from oodshape.guard.check import exact_share
+from oodshape.guard.describe import chosen_lines, facts
+from oodshape.guard.fit import _warn_if_weak
+from oodshape.guard.guard import NO_GUARANTEE
+from oodshape.guard.score import Scored
+from oodshape.guard.score_file import score_to_file
+from oodshape.images.listing import GivenImages, Listing
+from oodshape.images.preprocessing import DIGITS
+from oodshape.methods.auto import Fusion, Member
+from oodshape.networks.zoo import build
+from oodshape.report.check_page import verdict, write_check
+from oodshape.report.gallery_page import Extremes, write_gallery
+
+MODEL = "zoo:digits-convnet"
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_digits(tmp_path_factory.mktemp("digits"))
+
+
+@pytest.fixture(scope="module")
+def guard(digits: Path) -> Guard:
+    return Guard.fit(MODEL, images=digits / "train", calibrate=digits / "val", method="optfs-e", progress=False)
+
+
+def test_it_is_what_the_pieces_give(guard: Guard, digits: Path) -> None:
+    classifier = Classifier(build("digits-convnet"))
+    train, held = (Features.extract(classifier, GivenImages(digits / part), DIGITS) for part in ("train", "val"))
+    detector = METHODS["optfs-e"].fit(train).calibrate(held, 0.05)
+    assert guard.detector == detector
+    assert guard.about.names == tuple(f"digit {i}" for i in range(8))
+    assert guard.about.preprocessing == DIGITS
+    rows = list(guard.score(digits / "test", model=MODEL, batch_size=64))
+    test = Features.extract(classifier, GivenImages(digits / "test"), DIGITS)
+    decision = detector.decide(test)
+    assert [row.path for row in rows] == GivenImages(digits / "test").files
+    assert [row.label for row in rows] == [f"digit {label}" for label in decision.classes.tolist()]
+    np.testing.assert_allclose([row.score for row in rows], decision.scores.numpy(), rtol=1e-5)
+    np.testing.assert_allclose([row.p_value for row in rows], decision.p_values.numpy(), atol=0.02)
+    assert all(row.accepted == (row.score >= detector.threshold) for row in rows)
+
+
+def test_auto_chooses_says_why_and_survives_a_file(digits: Path, tmp_path: Path) -> None:
+    guard = Guard.fit(MODEL, images=digits / "train", calibrate=digits / "val", progress=False)
+    lines = chosen_lines(guard)
+    assert len(lines) == 2
+    assert lines[0].startswith("auto chose ")
+    assert "scrambled" in lines[1]
+    path = tmp_path / "guard.safetensors"
+    guard.save(path)
+    assert Guard.load(path) == guard
+    assert Detector.load(path) == guard.detector
+    # in a process that has imported nothing yet
+    code = f"from oodshape import Guard; print(Guard.load({str(path)!r}).about.method)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "auto\n"
+    assert json.loads(json.dumps(facts(guard)))["chosen"] == facts(guard)["chosen"]
+
+
+def test_a_choice_among_weak_methods_warns() -> None:
+    member = Member.of_detector("msp", *_fitted())
+    for best, warned in ((0.79, True), (0.81, False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            _warn_if_weak(Fusion((member,), (("msp", best), ("energy", 0.6))))
+        assert [f"best AUROC {100 * best:.1f} %" in str(each.message) for each in caught] == [True] * warned
+
+
+def _fitted() -> tuple[Detector, np.ndarray]:
+    train = Features.from_arrays([[1.0, 2.0], [2.0, 1.0]], ([[1.0, 0.0], [0.0, 1.0]], None))
+    detector = METHODS["msp"].fit(train)
+    return detector, detector.score(train)
+
+
+def test_without_calibration_images_nothing_is_promised(digits: Path) -> None:
+    guard = Guard.fit(MODEL, images=digits / "train", method="energy", progress=False)
+    assert guard.promise == NO_GUARANTEE == "no guarantee: calibrated on training images"
+    n = len(GivenImages(digits / "train"))
+    assert guard.detector.n_train + len(guard.detector.calibration) == n
+    assert len(guard.detector.calibration) == n // 5
+
+
+def test_too_few_images_say_how_many_are_needed(digits: Path) -> None:
+    files = GivenImages(digits / "val").files
+    with pytest.raises(InputError, match="alpha = 0.05 needs at least 19 held-out images, got 18"):
+        Guard.fit(MODEL, images=digits / "train", calibrate=files[:18])
+    with pytest.raises(InputError, match=r"needs 19 there, so 95 in all, got 50"):
+        Guard.fit(MODEL, images=digits / "train", limit=50)
+    with pytest.raises(InputError, match="3 of the 40 calibration images are training images too"):
+        Guard.fit(MODEL, images=files[:20], calibrate=files[17:57])
+
+
+def test_a_method_that_does_not_suit_the_features_warns(digits: Path) -> None:
+    signed = {"images": digits / "train", "calibrate": digits / "val", "progress": False}
+    with pytest.warns(UserWarning, match="ash-s is made for features that are never negative"):
+        Guard.fit("zoo:digits-vit", method="ash-s", **signed)
+    with pytest.warns(UserWarning, match="vra-p is made for"):
+        Guard.fit("zoo:digits-vit", method="vra-p", **signed)
+    Guard.fit(MODEL, method="ash-s", **signed)  # after a ReLU: no warning
+    with pytest.raises(InputError, match="no method is called 'magic'"):
+        Guard.fit(MODEL, method="magic", **signed)
+
+
+def test_images_that_cannot_be_read_are_left_out_of_the_fit(digits: Path, tmp_path: Path) -> None:
+    good = GivenImages(digits / "train").files
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    held = GivenImages(digits / "val").files
+    lists = {"images": [str(tmp_path / "broken.png"), *good], "calibrate": [*held, str(tmp_path / "missing.png")]}
+    for cache in (None, tmp_path / "cache"):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            guard = Guard.fit(MODEL, **lists, method="optfs-e", cache=cache, progress=False)
+        texts = [str(each.message) for each in caught]
+        assert len(texts) == 2
+        assert f"1 of {len(good) + 1} images" in texts[0]
+        assert "broken.png" in texts[0]
+        assert "missing.png" in texts[1]
+        clean = Guard.fit(MODEL, images=good, calibrate=held, method="optfs-e", progress=False).detector
+        assert guard.detector.n_train == len(good)
+        np.testing.assert_allclose(guard.detector.calibration, clean.calibration, rtol=1e-5)
+    with pytest.raises(InputError, match="none of the 2 images of 2 images can be read"):
+        Guard.fit(MODEL, images=good, calibrate=[tmp_path / "broken.png"] * 2, alpha=0.4, progress=False)
+
+
+def test_another_network_or_preprocessing_is_an_error(guard: Guard, digits: Path) -> None:
+    with pytest.raises(InputError, match=r"fitted for the network zoo:digits-convnet .*but got zoo:digits-vit"):
+        guard.score(digits / "test", model="zoo:digits-vit")
+    changed = build("digits-convnet")
+    with torch.no_grad():
+        next(changed.parameters()).add_(1e-3)
+    with pytest.raises(InputError, match="fingerprint"):
+        guard.score(digits / "test", model=changed)
+    other = replace(DIGITS, resize=20)
+    with pytest.raises(InputError, match=r"fitted with the preprocessing Preprocessing\(.*but got .*resize=20"):
+        guard.opened(MODEL, preprocessing=other)
+    source = guard.opened(MODEL)
+    with pytest.raises(InputError, match="of its own"):
+        guard.opened(replace(source, native=other))
+    mine = Guard.fit(MODEL, images=digits / "train", method="msp", preprocessing=replace(DIGITS, mean=(0.3,)))
+    assert mine.opened(MODEL).native == DIGITS  # what was given at the fit stands in for the model's own
+
+
+def test_names_and_orders_of_classes(digits: Path, tmp_path: Path) -> None:
+    for place, folder in enumerate(sorted((digits / "train").iterdir())):
+        (tmp_path / f"{'hgfedcba'[place]}").symlink_to(folder)  # the other way round
+    with pytest.warns(UserWarning, match="only 0.0 % of the training images the class of their folder"):
+        other = Guard.fit(MODEL, images=tmp_path, method="msp", progress=False)
+    assert other.about.names == ()
+    assert other.label(3) == 3
+    with pytest.raises(InputError, match="8 classes, but 2 names"):
+        Guard.fit(MODEL, images=digits / "train", method="msp", names=("a", "b"), progress=False)
+
+
+def test_odd_files_go_through(guard: Guard, tmp_path: Path) -> None:
+    expected = write_odd_files(tmp_path)
+    rows = {Path(row.path).name: row for row in guard.score(tmp_path, model=MODEL)}
+    assert list(rows) == sorted(expected)
+    for name, error in expected.items():
+        assert (error in rows[name].error) if error else not rows[name].error, rows[name]
+        assert (rows[name].score is None) == bool(error)
+    assert not rows["tiny.png"].accepted
+
+
+def test_colour_images_of_any_size_and_an_archive(digits: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    layers = torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    net = torch.nn.Sequential(*layers, torch.nn.Linear(8, 4)).eval()
+    program = torch.export.export(net, (torch.rand(2, 3, 8, 8),), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="No complete tensor found")
+        torch.export.save(program, tmp_path / "net.pt2")
+    way = Preprocessing(mean=(0.5,) * 3, std=(0.5,) * 3, resize=8, crop=8)
+    fitted = Guard.fit(tmp_path / "net.pt2", images=digits / "train", method="msp", preprocessing=way, limit=100)
+    assert len(list(fitted.score(digits / "letters", model=tmp_path / "net.pt2"))) == 60
+    free = Guard.fit(net, images=digits / "train", method="msp", preprocessing=replace(way, resize=None, crop=None))
+    for side in (9, 2, 30, 9):
+        Image.new("RGB", (side, 9), "green").save(tmp_path / f"{side}.png")
+    rows = {Path(row.path).name: row for row in free.score(tmp_path, model=net)}
+    assert rows["9.png"].score is not None
+    assert rows["30.png"].score is not None
+    assert "does not take its size" in rows["2.png"].error
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(guard: Guard, digits: Path, tmp_path: Path) -> None:
+    listing, source = Listing.of(digits / "test"), guard.opened(MODEL)
+    for suffix in ("csv", "jsonl", "parquet"):
+        whole, killed = tmp_path / f"whole.{suffix}", tmp_path / f"killed.{suffix}"
+        assert score_to_file(guard, source, listing, whole, batch_size=16).resumed == 0
+        part = tmp_path / f"killed.{suffix}.part"
+        for cut in (0, 10, 3000):  # at the start, in the first line, in the middle of a row
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Path, "unlink", lambda *_, **__: None)  # as if killed before the end
+                score_to_file(guard, source, listing, killed, batch_size=16)
+            killed.unlink()
+            part.write_bytes(part.read_bytes()[:cut])
+            tally = score_to_file(guard, source, listing, killed, batch_size=16)
+            assert killed.read_bytes() == whole.read_bytes()
+            assert (tally.images, tally.resumed > 0, tally.resumed % 16) == (100, cut == 3000, 0)
+            assert not part.exists()
+
+
+def test_a_part_of_other_images_or_another_guard_is_refused(guard: Guard, digits: Path, tmp_path: Path) -> None:
+    files, source, out = GivenImages(digits / "test").files, guard.opened(MODEL), tmp_path / "s.csv"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        score_to_file(guard, source, Listing.of(files), out, batch_size=16)
+    with pytest.raises(InputError, match=r"has .* as image 2, but the images given have"):
+        score_to_file(guard, source, Listing.of([files[0], *files[2:]]), out, batch_size=16)
+    with pytest.raises(InputError, match="no such number"):
+        score_to_file(guard, source, Listing.of(files[:20]), out, batch_size=16)
+    with pytest.raises(InputError, match="another guard or batch size"):
+        score_to_file(guard, source, Listing.of(files), out, batch_size=17)
+    with pytest.raises(InputError, match=r"must end in .csv, .jsonl or .parquet"):
+        score_to_file(guard, source, Listing.of(files), tmp_path / "s.xlsx")
+
+
+def test_scores_as_tables(guard: Guard, digits: Path, tmp_path: Path) -> None:
+    import pandas as pd
+
+    (tmp_path / "broken.png").touch()
+    listing = Listing.of([*GivenImages(digits / "letters").files, str(tmp_path / "broken.png")])
+    tables = {}
+    for suffix in ("csv", "jsonl", "parquet"):
+        tally = score_to_file(guard, guard.opened(MODEL), listing, tmp_path / f"s.{suffix}")
+        assert (tally.images, tally.unreadable) == (61, 1)
+        assert tally.accepted + tally.rejected == 60
+    tables["csv"] = pd.read_csv(tmp_path / "s.csv")
+    tables["jsonl"] = pd.read_json(tmp_path / "s.jsonl", lines=True)
+    tables["parquet"] = pd.read_parquet(tmp_path / "s.parquet")
+    for table in tables.values():
+        assert list(table.columns) == ["path", "class", "score", "p_value", "accepted", "error"]
+        np.testing.assert_array_equal(table["score"].astype(np.float32)[:60], tables["csv"]["score"][:60].astype("f4"))
+        assert table["accepted"][:60].astype(bool).sum() == tally.accepted
+        assert "Pillow" in table["error"][60]
+
+
+def test_the_check_by_hand(guard: Guard, digits: Path, tmp_path: Path) -> None:
+    found = guard.check(digits / "test", {"some letters": digits / "letters"}, model=MODEL, progress=False)
+    rows = {(row["detector"], row["set"]): row for row in found.rows()}
+    assert set(rows) == {(d, s) for d in ("guard", "softmax") for s in ("test", "some letters")}
+    scored = list(guard.score(digits / "letters", model=MODEL))
+    mine = rows["guard", "some letters"]
+    assert mine["accepted"] == sum(row.accepted for row in scored)
+    inside = [row.score for row in guard.score(digits / "test", model=MODEL)]
+    wins = np.mean([[i > o.score for o in scored] for i in inside])
+    assert mine["auroc"]["value"] == pytest.approx(wins, abs=1e-3)
+    softmax = guard.about.baseline
+    assert softmax.method == METHODS["msp"]
+    assert len(softmax.calibration) == len(guard.detector.calibration)
+    low, high = found.promised
+    assert low <= found.rejected <= high
+    assert "as promised" in verdict(found)
+    write_check(found, tmp_path / "check.html")
+    page = (tmp_path / "check.html").read_text()
+    assert "some letters" in page
+    assert "<svg" in page
+    assert "http" not in page.replace("http-equiv", "")
+    (tmp_path / "empty.png").touch()
+    with pytest.raises(InputError, match="no image of"):
+        guard.check(digits / "test", tmp_path / "empty.png", model=MODEL)
+
+
+def test_exact_shares() -> None:
+    from scipy.stats import binom
+
+    for count, of in ((0, 10), (3, 10), (10, 10), (250, 300)):
+        share = exact_share(count, of)
+        assert share.low <= share.value <= share.high
+        if count:
+            assert binom(of, share.low).sf(count - 1) == pytest.approx(0.025, rel=1e-6)
+        if count < of:
+            assert binom(of, share.high).cdf(count) == pytest.approx(0.025, rel=1e-6)
+
+
+def test_the_gallery_shows_both_ends(digits: Path, tmp_path: Path) -> None:
+    extremes = Extremes(shown=3)
+    files = GivenImages(digits / "letters").files[:10]
+    for place, file in enumerate(files):
+        extremes.add(Scored(file, "<b>", float(place * 7 % 10), 0.5, place % 2 == 0))
+    extremes.add(Scored("broken", error="why"))
+    assert [row.score for row in extremes.most] == [9, 8, 7]
+    assert [row.score for row in extremes.least] == [0, 1, 2]
+    write_gallery(extremes, tmp_path / "g.html", lambda path: path)
+    page = (tmp_path / "g.html").read_text()
+    assert page.count("data:image/jpeg") == 6
+    assert "<b>" not in page
+    assert "&lt;b&gt;" in page
+
+
+def test_per_class_guards_say_how_many_have_their_own(digits: Path) -> None:
+    from oodshape.guard.describe import lines
+
+    guard = Guard.fit(
+        MODEL, images=digits / "train", calibrate=digits / "val", method="energy", alpha=0.05, per_class=True
+    )
+    own = len(guard.detector.own_scores)
+    counts = np.bincount(guard.detector.groups, minlength=8)
+    assert own == (counts >= 19).sum()
+    assert 0 < own < 8
+    assert f"{own} of 8 classes have a threshold of their own" in str(lines(guard))
+    for row in guard.score(digits / "test", model=MODEL):
+        label = guard.about.names.index(row.label)
+        assert row.accepted == (np.float32(row.score) >= guard.detector.thresholds[label])
+
+
+def test_exportable_leaves_out_what_cannot_be_exported(digits: Path) -> None:
+    from oodshape import Method
+    from oodshape.methods.auto import Auto
+
+    given = {"images": digits / "train", "calibrate": digits / "val", "exportable": True, "progress": False}
+    with pytest.raises(InputError, match="ash-rand cannot be exported; these can: .*optfs-e"):
+        Guard.fit(MODEL, method="ash-rand", **given)
+    guard = Guard.fit(MODEL, method=Method(score=Auto(candidates=("ash-rand", "energy", "msp"), fuse=3)), **given)
+    assert {name for name, _ in guard.detector.scorer.ranking} == {"energy", "msp"}
+
+
+def test_a_plain_detector_is_no_guard(guard: Guard, tmp_path: Path) -> None:
+    guard.detector.save(tmp_path / "d.safetensors")
+    with pytest.raises(InputError, match="oodshape fit, or Guard.fit"):
+        Guard.load(tmp_path / "d.safetensors")
+    bare = METHODS["msp"].fit(Features.from_arrays([[1.0, 2.0]], ([[1.0, 0.0], [0.0, 1.0]], None)))
+    with pytest.raises(InputError, match="no threshold"):
+        Guard(bare, guard.about)

@@ -1,0 +1,216 @@
+"""Watching a stream: false alarms stay below delta, shifts are found soon, and the state goes on."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+from typer.testing import CliRunner
+
+from data import features
+from oodshape import METHODS, InputError, Watch
+from oodshape.cli.app import app
+from oodshape.guard.p_value_stream import lines_of, p_values
+from oodshape.guard.watch import ODDS, RateTest, allowed_rate
+
+
+def conformal(rng: np.random.Generator, n: int, count: int, shift: float = 0.0) -> np.ndarray:
+    """P-values of one calibration set, dependent through it: what a detector gives."""
+    calibration = np.sort(rng.normal(size=n))
+    return (1 + np.searchsorted(calibration, rng.normal(-shift, 1, size=count), side="right")) / (n + 1)
+
+
+def test_one_step_by_hand() -> None:
+    test = RateTest(allowed=0.1, delta=0.01)
+    rates = 0.1 * ODDS / (0.9 + 0.1 * ODDS)
+    after = test.after([True])
+    assert math.exp(after.log_wealth) == pytest.approx(0.5 + 0.5 * np.mean(rates / 0.1))
+    quiet = test.after([False])
+    assert math.exp(quiet.log_wealth) == pytest.approx(0.5 + 0.5 * np.mean((1 - rates) / 0.9))
+    # at the rate allowed the bet is fair, in the first step and after any history
+    for history in ([], [True, False, True]):
+        base = test.after(history)
+        up, down = base.after([True]).log_wealth, base.after([False]).log_wealth
+        assert 0.1 * math.exp(up) + 0.9 * math.exp(down) == pytest.approx(math.exp(base.log_wealth))
+        assert math.exp(up) > math.exp(down)  # so that a lower rate loses
+
+
+def test_false_alarms_stay_below_delta() -> None:
+    rng, delta, runs = np.random.default_rng(0), 0.2, 250
+    alarms = sum(
+        Watch.begin(alpha=0.1, n_calibration=60, delta=delta).after(conformal(rng, 60, 600)).alarm for _ in range(runs)
+    )
+    assert alarms / runs <= delta
+    # without the allowance for the calibration's luck, it would alarm far too often
+    naive = sum(
+        RateTest(allowed=0.1, delta=delta / 4).after(conformal(rng, 60, 600) <= 0.1).alarm is not None
+        for _ in range(100)
+    )
+    assert naive / 100 > alarms / runs + 0.05
+
+
+def test_a_fair_stream_at_the_rate_allowed() -> None:
+    rng, delta = np.random.default_rng(1), 0.1
+    alarms = [RateTest(0.1, delta).after(rng.random(500) < 0.1).alarm for _ in range(400)]
+    assert 0 < np.mean([alarm is not None for alarm in alarms]) <= delta
+
+
+def test_a_shift_is_found_soon_and_dated() -> None:
+    rng, delays, began = np.random.default_rng(2), [], []
+    for _ in range(20):
+        p = np.concatenate([rng.uniform(1e-3, 1, 3000), rng.uniform(1e-3, 1, 400) ** 3])  # 37 % below 0.05
+        watch = Watch.begin(alpha=0.05, n_calibration=999).after(p)
+        assert watch.rejection.alarm is not None
+        delays.append(watch.rejection.alarm - 3000)
+        began.append(watch.rejection.since)
+    assert min(delays) > 0
+    assert np.median(delays) < 60
+    assert abs(np.median(began) - 3000) < 15
+
+
+def test_sinking_scores_are_noticed_before_rejections() -> None:
+    rng = np.random.default_rng(3)
+    p = np.where(rng.random(1500) < 0.8, rng.uniform(0.06, 0.5, 1500), rng.uniform(0.5, 1, 1500))
+    watch = Watch.begin(alpha=0.05, n_calibration=999).after(p)
+    assert watch.rejection.hits == 0
+    assert watch.rejection.alarm is None
+    assert watch.middle.alarm is not None
+    assert "ALARM" in str(watch)
+
+
+def test_the_confidence_sequence_covers_at_all_times() -> None:
+    rng, missed = np.random.default_rng(4), 0
+    for _ in range(100):
+        test, ever = RateTest(allowed=0.1, delta=0.1), False
+        for block in (rng.random(500) < 0.2).reshape(20, 25):
+            test = test.after(block)
+            low, high = test.interval()
+            assert 0 <= low <= test.rate <= high <= 1
+            ever |= not low <= 0.2 <= high
+        missed += ever
+    assert missed / 100 <= 0.1
+    assert high - low < 0.15
+    assert RateTest(0.1, 0.1).interval() == (0.0, 1.0)
+    assert RateTest(0.1, 0.1).after([False] * 50).interval()[0] == 0.0
+    assert RateTest(0.1, 0.1).after([True] * 50).interval()[1] == 1.0
+
+
+def test_the_rate_allowed_is_the_quantile_of_its_law() -> None:
+    # the 5th smallest of 99 uniform scores: Beta(5, 95)
+    assert allowed_rate(0.05, 99, 0.01) == pytest.approx(beta.ppf(0.99, 5, 95))
+    drawn = np.sort(np.random.default_rng(0).random((4000, 99)), axis=1)[:, 4]
+    assert np.mean(drawn > allowed_rate(0.05, 99, 0.1)) == pytest.approx(0.1, abs=0.02)
+
+
+def test_the_state_goes_on(tmp_path: Path) -> None:
+    p = conformal(np.random.default_rng(5), 99, 300, shift=0.5)
+    begin = Watch.begin(alpha=0.05, n_calibration=99)
+    whole, part = begin.after(p), begin.after(p[:120])
+    part.save(tmp_path / "state.safetensors")
+    again = Watch.load(tmp_path / "state.safetensors")
+    assert again == part
+    assert again.after(p[120:]) == whole
+    assert whole.seen == 300
+    both = begin.after(p[:120]) + begin.after(p[120:])
+    assert (both.seen, both.rejection.hits) == (300, whole.rejection.hits)
+    assert both.rejection.log_wealth == pytest.approx(
+        begin.after(p[:120]).rejection.log_wealth + begin.after(p[120:]).rejection.log_wealth
+    )
+    with pytest.raises(InputError, match="same alpha"):
+        begin + Watch.begin(alpha=0.1, n_calibration=99)
+
+
+def test_rejected_is_what_the_detector_rejects() -> None:
+    detector = METHODS["energy"].fit(features()).calibrate(features(99, seed=1))
+    said = detector.decide(features(400, seed=2))
+    rounded = np.round(said.p_values.numpy(), 4)  # as a file may hold them
+    watch = Watch.begin(alpha=0.05, n_calibration=99).after(rounded)
+    assert watch.rejection.hits == int((~said.accepted).sum())
+
+
+def test_files(tmp_path: Path) -> None:
+    table = tmp_path / "scores.csv"
+    table.write_text(
+        'path,class,score,p_value,accepted\n"a, b.png",1,2.5,0.5,True\nbroken.png,,,,\nc.png,0,1,0.01,False'
+    )
+    assert list(p_values(lines_of(str(table)))) == [0.5, 0.01]
+    objects = [{"path": "a", "p_value": 0.5}, {"path": "b", "error": "broken", "p_value": None}, {"path": "c"}]
+    assert list(p_values(json.dumps(row) for row in objects)) == [0.5]
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    pandas.DataFrame({"path": ["a", "b", "c"], "p_value": [0.5, None, 0.125]}).to_parquet(tmp_path / "s.parquet")
+    assert list(p_values(lines_of(str(tmp_path / "s.parquet")))) == [0.5, 0.125]
+    for lines, words in (
+        (["path,score", "a,1"], "no column p_value; there are path, score"),
+        (["p_value", "high"], "line 2 of the scores: 'high' is no p-value"),
+        (["{p"], "line 1 of the scores is no JSON"),
+    ):
+        with pytest.raises(InputError, match=words):
+            list(p_values(lines))
+    with pytest.raises(InputError, match="there is no file"):
+        list(lines_of(str(tmp_path / "missing.csv")))
+    with pytest.raises(InputError, match=r"lie in \(0, 1\], got 1.5 at place 2"):
+        Watch.begin(alpha=0.05, n_calibration=99).after([0.5, 1.5])
+
+
+def test_following_a_file_that_grows(tmp_path: Path) -> None:
+    table = tmp_path / "scores.csv"
+    table.write_text("p_value\n0.5\n0.2")
+    stream = p_values(lines_of(str(table), follow=True, pause=0.01))
+    assert next(stream) == 0.5
+    with table.open("a") as file:
+        file.write("5\n0.75\n")
+    assert [next(stream), next(stream)] == [0.25, 0.75]
+
+
+def test_without_an_alarm_it_says_agrees_only_where_it_does() -> None:
+    fresh = Watch.begin(alpha=0.05, n_calibration=99)
+    few = fresh.after([0.5, 0.01, 0.9])  # 33 % of three images: within chance
+    assert few.rejection.rate > 0.05
+    assert "the stream agrees with the promise" in str(few)
+    none = fresh.after([0.5, 0.9] * 500)
+    assert "the stream agrees with the promise" in str(none)
+    above = fresh.after(([0.01] + [0.6] * 9) * 200)  # 10 %: above the promise, below what luck explains
+    assert not above.alarm
+    assert above.rejection.interval()[0] > 0.05
+    assert above.rejection.rate < above.rejection.allowed
+    last = str(above).splitlines()[-1]
+    assert last.startswith("no alarm yet: more is rejected than promised, up to 1")
+    assert "an evidence of 400 = 4 / delta" in last
+    assert "agrees" not in str(above)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    runner, rng = CliRunner(), np.random.default_rng(6)
+    detector = METHODS["energy"].fit(features()).calibrate(features(199, seed=1))
+    guard, table, state = tmp_path / "guard.safetensors", tmp_path / "scores.csv", tmp_path / "state.safetensors"
+    detector.save(guard)
+
+    def run(p: np.ndarray, *more: str):
+        table.write_text("path,p_value\n" + "".join(f"{i}.png,{value}\n" for i, value in enumerate(p)))
+        return runner.invoke(app, ["watch", str(table), "--detector", str(guard), "--state", str(state), *more])
+
+    quiet = run(conformal(rng, 199, 500))
+    assert quiet.exit_code == 0, quiet.output
+    assert "500 images" in quiet.output
+    assert "the stream agrees with the promise" in quiet.output
+    assert "promised 5.00%" in quiet.output
+    loud = run(conformal(rng, 199, 200, shift=2.0))
+    assert loud.exit_code == 3
+    assert "700 images" in loud.output
+    assert "ALARM at image 5" in loud.output
+    assert Watch.load(state).seen == 700
+    piped = runner.invoke(
+        app, ["watch", "-", "--alpha", "0.05", "--n-calibration", "99"], input="p_value\n" + "0.01\n" * 99
+    )
+    assert piped.exit_code == 3
+    assert "99 images" not in piped.output  # it stops at the alarm
+    with pytest.raises(InputError, match="--detector FILE, or --alpha and --n-calibration"):
+        runner.invoke(app, ["watch", str(table)], catch_exceptions=False)
+    METHODS["energy"].fit(features()).save(guard)
+    with pytest.raises(InputError, match="promises nothing yet"):
+        runner.invoke(app, ["watch", str(table), "--detector", str(guard)], catch_exceptions=False)

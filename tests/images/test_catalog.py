@@ -1,0 +1,197 @@
+"""The table of the paper's data: complete, true to the protocol, and honest about what lies on the disk."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from oodshape import InputError
+from oodshape.images.catalog import CATALOG, Status, status
+
+
+def rows(root: Path, benchmark: str | None = None) -> dict[str, Status]:
+    return {row.entry.name: row for row in status(root, benchmark)}
+
+
+def pictures(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(folder / name)
+
+
+def names_of(entries: object) -> list[tuple[str, int | None]]:
+    return [(entry.name, entry.images) for entry in entries]  # type: ignore[attr-defined]
+
+
+def test_the_table_says_what_the_protocol_says() -> None:
+    assert list(CATALOG) == ["imagenet", "cifar10", "cifar100"]
+    large = CATALOG["imagenet"]
+    assert names_of([large.train, large.test]) == [("ImageNet train", 1_281_167), ("ImageNet", 50_000)]
+    assert names_of(large.near) == [
+        ("Species", None),
+        ("iNaturalist", 10_000),
+        ("SUN", 10_000),
+        ("Places", 10_000),
+        ("OpenImage-O", 17_632),
+        ("ImageNet-O", 2_000),
+    ]
+    assert names_of(large.far) == [("Texture", 5_640), ("MNIST", 10_000)]
+    for kind, other in ((10, 100), (100, 10)):
+        small = CATALOG[f"cifar{kind}"]
+        assert names_of([small.train, small.test]) == [(f"CIFAR-{kind} train", 50_000), (f"CIFAR-{kind}", 10_000)]
+        assert names_of(small.near) == [(f"CIFAR-{other}", 10_000), ("TinyImageNet", 10_000)]
+        assert names_of(small.far) == [
+            ("SVHN", 26_032),
+            ("Texture", 5_640),
+            ("Places365", None),
+            ("LSUN-Crop", 10_000),
+            ("LSUN-Resize", 10_000),
+            ("iSUN", 8_925),
+        ]
+
+
+@pytest.mark.parametrize("benchmark", CATALOG)
+def test_every_set_says_where_it_comes_from_and_where_it_goes(benchmark: str) -> None:
+    roles = [role for role, _ in CATALOG[benchmark]]
+    assert roles[:2] == ["train", "test"]
+    assert set(roles[2:]) == {"near", "far"}
+    assert len(roles) == 10
+    for _, entry in CATALOG[benchmark]:
+        assert "http" in entry.get
+        assert not Path(entry.put).is_absolute()
+        # what is put where the table says is what the first layout looks for
+        assert entry.put.startswith(entry.layouts[0].folder)
+
+
+def test_nothing_there_is_missing_and_no_exception(tmp_path: Path) -> None:
+    for root in (tmp_path, tmp_path / "nowhere", str(tmp_path)):
+        found = status(root)
+        assert len(found) == 30
+        assert {row.state for row in found} == {"missing"}
+        assert {row.images for row in found} == {None}
+    with pytest.raises(InputError, match=r"no SVHN below .*: get test_32x32.mat .*, and put it at .*svhn"):
+        CATALOG["cifar10"].far[0].open(tmp_path)
+    with pytest.raises(InputError, match="no benchmark 'cifar'; there are imagenet, cifar10, cifar100"):
+        status(tmp_path, "cifar")
+
+
+def idx(array: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
+
+
+def official(root: Path) -> None:
+    """A tiny copy of everything, as the archives unpack."""
+    record = bytes(3073)
+    for kind, folder, train, test in (
+        (10, "cifar-10-batches-bin", "data_batch_1.bin", "test_batch.bin"),
+        (100, "cifar-100-binary", "train.bin", "test.bin"),
+    ):
+        place = root / f"cifar{kind}" / folder
+        place.mkdir(parents=True)
+        (place / train).write_bytes((record if kind == 10 else bytes(3074)) * 3)
+        (place / test).write_bytes((record if kind == 10 else bytes(3074)) * 2)
+    (root / "mnist").mkdir()
+    (root / "mnist" / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(np.zeros((2, 28, 28), np.uint8))))
+    (root / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.zeros(2, np.uint8))))
+    (root / "svhn").mkdir()
+    savemat(root / "svhn" / "test_32x32.mat", {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1], [10]]})
+    pictures(root / "imagenet", "train/n01440764/a.JPEG", "train/n01443537/b.JPEG", "train/n01443537/c.JPEG")
+    pictures(root / "imagenet" / "val", "ILSVRC2012_val_00000001.JPEG", "ILSVRC2012_val_00000002.JPEG")
+    (root / "imagenet" / "val.txt").write_text("ILSVRC2012_val_00000001.JPEG 65\nILSVRC2012_val_00000002.JPEG 970\n")
+    for folder in (
+        *("species/fungi", "iNaturalist/images", "SUN/images", "Places/images", "openimage_o", "imagenet-o/n01443537"),
+        *("dtd/images/banded", "tiny-imagenet-200/val/images", "places365", "LSUN/test", "LSUN_resize/LSUN_resize"),
+        "iSUN/iSUN_patches",
+    ):
+        pictures(root / folder, "a.jpg", "b.jpeg")
+
+
+def test_the_official_layouts_are_found(tmp_path: Path) -> None:
+    official(tmp_path)
+    found = status(tmp_path)
+    assert [(row.entry.name, row.reason) for row in found if row.state != "found"] == []
+    assert {row.entry.name for row in found if row.images == 3} == {
+        "ImageNet train",
+        "CIFAR-10 train",
+        "CIFAR-100 train",
+    }
+    assert {row.images for row in found} == {2, 3}
+    val = CATALOG["imagenet"].test.open(tmp_path)
+    assert val.labels.tolist() == [65, 970]
+    for collection in CATALOG.values():
+        for _, entry in collection:
+            data = entry.open(tmp_path)
+            assert data.name == entry.name
+            assert len(data.fingerprint) == 16
+            assert np.asarray(data[0]).dtype == np.uint8
+
+
+def test_flat_imagenet_needs_a_label_file(tmp_path: Path) -> None:
+    pictures(tmp_path / "imagenet" / "val", "ILSVRC2012_val_00000001.JPEG", "ILSVRC2012_val_00000002.JPEG")
+    row = rows(tmp_path)["ImageNet"]
+    assert row.state == "damaged"
+    assert "LOC_val_solution.csv or val.txt" in row.reason
+    devkit = tmp_path / "imagenet" / "ILSVRC2012_devkit_t12" / "data"
+    devkit.mkdir(parents=True)
+    (devkit / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n")
+    assert "give synsets" in rows(tmp_path)["ImageNet"].reason
+    (devkit / "map_clsloc.txt").write_text("n02119789 1 kit_fox\nn02100735 2 English_setter\n")
+    assert CATALOG["imagenet"].test.open(tmp_path).labels.tolist() == [1, 0]
+
+
+def test_the_official_layout_comes_before_a_folder_of_images(tmp_path: Path) -> None:
+    pictures(tmp_path / "svhn" / "test", "a.png", "b.png", "c.png")
+    assert rows(tmp_path)["SVHN"].images == 3
+    savemat(tmp_path / "svhn" / "test_32x32.mat", {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1], [10]]})
+    assert rows(tmp_path)["SVHN"].images == 2
+
+
+def test_what_is_damaged_is_reported_with_the_reason(tmp_path: Path) -> None:
+    official(tmp_path)
+    cut = {
+        "CIFAR-10": ("cifar10/cifar-10-batches-bin/test_batch.bin", "records of 3073 bytes"),
+        "CIFAR-100 train": ("cifar100/cifar-100-binary/train.bin", "records of 3074 bytes"),
+        "MNIST": ("mnist/t10k-images-idx3-ubyte.gz", "cannot be read"),
+        "SVHN": ("svhn/test_32x32.mat", "is damaged or no SVHN file"),
+    }
+    for path, _ in cut.values():
+        (tmp_path / path).write_bytes((tmp_path / path).read_bytes()[:-9])
+    for file in (tmp_path / "iSUN" / "iSUN_patches").iterdir():
+        file.unlink()
+    found = rows(tmp_path)
+    for name, (path, reason) in cut.items():
+        assert found[name].state == "damaged"
+        assert found[name].images is None
+        assert str(tmp_path / path) in found[name].reason
+        assert reason in found[name].reason
+    assert "no image lies in" in found["iSUN"].reason
+    assert {row.entry.name for row in found.values() if row.state == "damaged"} == {*cut, "iSUN"}
+
+
+def test_what_lies_in_the_shared_folder(shared: Path) -> None:
+    found = {(row.benchmark, row.entry.name): row.images for row in status(shared / "data") if row.state != "missing"}
+    assert found == {
+        ("imagenet", "ImageNet train"): 1000,
+        ("imagenet", "ImageNet"): 1000,
+        ("imagenet", "Places"): 600,
+        ("imagenet", "Texture"): 300,
+        ("imagenet", "MNIST"): 300,
+        ("cifar10", "CIFAR-10 train"): 4000,
+        ("cifar10", "CIFAR-10"): 5000,
+        ("cifar10", "TinyImageNet"): 2000,
+        ("cifar10", "SVHN"): 2000,
+        ("cifar10", "Texture"): 1200,
+        ("cifar10", "Places365"): 2000,
+        ("cifar100", "CIFAR-10"): 5000,
+        ("cifar100", "TinyImageNet"): 2000,
+        ("cifar100", "SVHN"): 2000,
+        ("cifar100", "Texture"): 1200,
+        ("cifar100", "Places365"): 2000,
+    }
+    val = CATALOG["imagenet"].test.open(shared / "data")
+    assert np.array_equal(val.labels, np.arange(1000))

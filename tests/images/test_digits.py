@@ -1,0 +1,183 @@
+"""The embedded benchmark: its images are what they claim to be, and its networks classify them."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from importlib.resources import files
+from math import erf, exp, pi, sqrt
+
+import numpy as np
+import pytest
+import torch
+
+from oodshape.core.errors import InputError
+from oodshape.images.digits import CLASSES, LETTERS, ROLES, SIDE, digits_sets, letters, noise, textures
+from oodshape.images.image_set import ArraySet
+from oodshape.images.preprocessing import DIGITS
+from oodshape.networks.zoo.digits_nets import SMALL_NETS, small_net
+
+NEAR = {"digits89", "letters"}
+FAR = {"photos", "textures", "gaussian", "uniform"}
+
+
+def digest(data: ArraySet) -> str:
+    return hashlib.sha256(data.images.tobytes() + data.labels.astype("<i8").tobytes()).hexdigest()[:16]
+
+
+@pytest.fixture(scope="module")
+def sets() -> dict[str, ArraySet]:
+    return digits_sets()
+
+
+def test_names_and_roles(sets):
+    roles = {role: {name for name in sets if ROLES[name] == role} for role in ("train", "test", "near", "far")}
+    assert roles == {"train": {"train"}, "test": {"test"}, "near": NEAR, "far": FAR}
+    assert list(sets) == list(ROLES) == [s.name for s in sets.values()]
+
+
+def test_pixels_and_labels(sets):
+    for data in sets.values():
+        assert data.images.dtype == np.uint8
+        assert data.images.shape == (len(data), SIDE, SIDE)
+        assert data.labels.dtype == np.int64
+        assert 300 <= len(data) <= 1000
+        assert data.images.max() > 200  # 0..255, not 0..16 or 0..1
+        if ROLES[data.name] in ("near", "far"):
+            assert (data.labels == -1).all()
+        else:
+            assert set(data.labels.tolist()) == set(range(CLASSES))
+
+
+def test_no_image_is_in_two_sets_or_twice_in_one(sets):
+    seen = [image.tobytes() for data in sets.values() for image in data.images]
+    assert len(seen) == len(set(seen))
+
+
+def test_split_is_stratified_and_complete(sets):
+    from sklearn.datasets import load_digits
+
+    everything = np.bincount(load_digits().target)
+    train, test = (np.bincount(sets[name].labels) for name in ("train", "test"))
+    np.testing.assert_array_equal(train + test, everything[:CLASSES])
+    np.testing.assert_allclose(train / everything[:CLASSES], 0.6, atol=0.01)
+    assert len(sets["digits89"]) == everything[CLASSES:].sum()
+
+
+def test_every_build_is_the_same(sets):
+    digests = [hashlib.md5(data.images.tobytes()).hexdigest() for data in sets.values()]
+    code = """
+import hashlib
+from oodshape.images.digits import digits_sets
+for data in digits_sets().values(): print(hashlib.md5(data.images.tobytes()).hexdigest())
+"""
+    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert again.stdout.split() == digests
+
+
+def test_split_is_the_one_the_networks_were_trained_on(sets):
+    known = {
+        "train": "fc464ed7c9204848",
+        "test": "11a82977dae00808",
+        "gaussian": "73f7450a95d639aa",
+        "uniform": "908f880e2d6099d8",
+    }
+    assert {name: digest(sets[name]) for name in known} == known
+
+
+def test_uniform_noise_moments():
+    pixels = noise("uniform", 2000).astype(float)
+    assert pixels.mean() == pytest.approx(127.5, abs=0.6)
+    assert pixels.std() == pytest.approx(255 / sqrt(12), abs=0.4)
+
+
+def test_gaussian_noise_is_clipped_as_in_theory():
+    # N(127.5, 255) clipped to 0..255 is 127.5 + 255 clip(g, -1/2, 1/2) for a standard normal g.
+    pixels = noise("gaussian", 2000)
+    tail = (1 - erf(0.5 / sqrt(2))) / 2
+    density = exp(-0.125) / sqrt(2 * pi)
+    variance = 255**2 * ((1 - 2 * tail) - 2 * 0.5 * density + 2 * tail * 0.25)
+    for end in (0, 255):
+        assert (pixels == end).mean() == pytest.approx(tail, abs=0.005)
+    assert pixels.mean() == pytest.approx(127.5, abs=0.8)
+    assert pixels.std() == pytest.approx(sqrt(variance), abs=0.6)
+
+
+def test_noise_pixels_are_independent():
+    pixels = noise("uniform", 2000).astype(float)
+    assert abs(np.corrcoef(pixels[:, :, :-1].ravel(), pixels[:, :, 1:].ravel())[0, 1]) < 0.01
+
+
+def test_each_letter_looks_like_itself():
+    drawn = letters(40 * len(LETTERS)).reshape(40, len(LETTERS), -1).astype(float)
+    means = drawn[:20].mean(0)
+    distance = ((drawn[20:, :, None] - means) ** 2).sum(-1)  # [20, letter, candidate]
+    assert (distance.argmin(-1) == np.arange(len(LETTERS))).mean() > 0.6  # chance: 1 / 17
+    assert min(np.abs(a - b).mean() for i, a in enumerate(means) for b in means[:i]) > 10
+
+
+def test_letters_have_the_digits_ink_and_gray_levels(sets):
+    drawn, digits = sets["letters"].images, sets["train"].images
+    assert drawn.mean() == pytest.approx(digits.mean(), rel=0.2)
+    assert (drawn.reshape(len(drawn), -1).max(1) > 120).all()  # none is blank
+    assert set(np.unique(drawn)) <= set(np.unique(digits))
+
+
+def test_texture_kinds_differ():
+    stripes, checkers, dots, smooth = (textures(400)[kind::4].astype(float) for kind in range(4))
+    roughness = [np.abs(np.diff(kind, axis=2)).mean() for kind in (stripes, checkers, dots, smooth)]
+    assert roughness[3] < 0.5 * min(roughness[:3])
+    assert checkers.std((1, 2)).mean() > dots.std((1, 2)).mean() > smooth.std((1, 2)).mean()
+
+
+def test_bad_sets_are_refused():
+    with pytest.raises(InputError, match=r"x: images must be uint8 \[N, H, W\(, 3\)\], got float64\[2, 4, 4\]"):
+        ArraySet("x", np.zeros((2, 4, 4)))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"x: 2 images need 2 labels, got \[3\]"):
+        ArraySet("x", np.zeros((2, 4, 4), np.uint8), np.zeros(3, np.int64))
+
+
+def test_normalize_constants_are_the_training_splits(sets):
+    pixels = DIGITS.batch(sets["train"].images)
+    assert pixels.shape == (len(sets["train"]), 1, SIDE, SIDE)
+    assert pixels.dtype == torch.float32
+    assert pixels.mean().item() == pytest.approx(0, abs=0.005)
+    assert pixels.std().item() == pytest.approx(1, abs=0.005)
+
+
+@pytest.mark.parametrize("name", SMALL_NETS)
+def test_shipped_network(name, sets):
+    net = small_net(name)
+    assert not net.training
+    assert {parameter.dtype for parameter in net.parameters()} == {torch.float32}
+    with torch.inference_mode():
+        images = DIGITS.batch(sets["test"].images)
+        features, logits = net.features(images), net(images)
+        torch.testing.assert_close(net.head(features), logits)
+        torch.testing.assert_close(net(images[:7]), logits[:7], atol=1e-4, rtol=0)  # splitting changes nothing
+    assert (logits.argmax(1).numpy() == sets["test"].labels).mean() >= 0.97
+    assert isinstance(net.head, torch.nn.Linear)
+    assert features.shape == (len(images), net.head.in_features)
+    negative = (features < 0).float().mean().item()
+    assert negative == 0 if name == "convnet" else 0.3 < negative < 0.7
+
+
+@pytest.mark.parametrize("name", SMALL_NETS)
+def test_untrained_network_guesses(name, sets):
+    torch.manual_seed(0)
+    net = small_net(name, pretrained=False).eval()
+    with torch.inference_mode():
+        hits = net(DIGITS.batch(sets["test"].images)).argmax(1).numpy() == sets["test"].labels
+    assert hits.mean() < 0.5
+
+
+def test_weights_are_small():
+    sizes = [entry.stat().st_size for entry in files("oodshape.networks.zoo").joinpath("weights").iterdir()]  # type: ignore[attr-defined]
+    assert len(sizes) == len(SMALL_NETS)
+    assert sum(sizes) < 1_000_000
+
+
+def test_unknown_network_is_refused():
+    with pytest.raises(InputError, match="no small network is called 'resnet'; choose one of convnet, vit, mixer"):
+        small_net("resnet")

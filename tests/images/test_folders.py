@@ -1,0 +1,255 @@
+"""Image folders and lists: every file once, in a fixed order, upright and in RGB; what is wrong has a name."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from oodshape.core.errors import InputError
+from oodshape.images.decode import in_mode
+from oodshape.images.folders import ImageFolder, ImageList
+from oodshape.images.image_set import ImageSet, Subset
+
+
+def picture(seed: int = 0, size: tuple[int, int] = (6, 4)) -> Image.Image:
+    """A random picture, width x height."""
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (*size[::-1], 3)).astype(np.uint8))
+
+
+def fill(root: Path, *names: str) -> Path:
+    for seed, name in enumerate(names):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        picture(seed).save(root / name)
+    return root
+
+
+def test_class_folders_are_labelled_by_their_sorted_names(tmp_path: Path) -> None:
+    fill(tmp_path, "dog/b.png", "dog/a.JPG", "cat/z.webp", "ant/deep/er/1.bmp", "ant/2.tif", "ant/3.tiff", "cat/4.ppm")
+    (tmp_path / "bee").mkdir()  # empty, but a class: the labels must be those of a fuller split
+    (tmp_path / "dog" / "notes.txt").write_text("no image")
+    fill(tmp_path, ".hidden/a.png", "cat/._z.webp.png")
+    images = ImageFolder(tmp_path)
+    assert images.classes == ("ant", "bee", "cat", "dog")
+    assert images.files == [
+        "ant/2.tif",
+        "ant/3.tiff",
+        "ant/deep/er/1.bmp",
+        "cat/4.ppm",
+        "cat/z.webp",
+        "dog/a.JPG",
+        "dog/b.png",
+    ]
+    assert images.labels.tolist() == [0, 0, 0, 2, 2, 3, 3]
+    assert images.labels.dtype == np.int64
+    assert len(images) == 7
+    assert images.name == tmp_path.name
+    np.testing.assert_array_equal(np.asarray(images[6]), np.asarray(picture(0)))
+    again: ImageSet = pickle.loads(pickle.dumps(images))  # as a spawned worker gets it
+    assert again.fingerprint == images.fingerprint
+
+
+def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
+    fill(tmp_path, "b.png", "a.jpeg", "more/c.png")
+    images = ImageFolder(tmp_path, name="odd")
+    assert images.files == ["a.jpeg", "b.png", "more/c.png"]
+    assert images.labels.tolist() == [-1, -1, -1]
+    assert images.name == "odd"
+
+
+def test_the_order_is_torchvisions(tmp_path: Path, torchvision_ops: object) -> None:
+    datasets = pytest.importorskip("torchvision.datasets")
+    names = ["a/x.png", "a b/y.png", "a/b/1.png", "a/b c/2.png", "a/10.png", "a/9.png", "B/q.png", "a/b.png"]
+    fill(tmp_path, *names)
+    theirs = datasets.ImageFolder(tmp_path)
+    ours = ImageFolder(tmp_path)
+    assert [str(ours.path(i)) for i in range(len(ours))] == [path for path, _ in theirs.samples]
+    assert ours.labels.tolist() == theirs.targets
+    assert list(ours.classes) == theirs.classes
+
+
+def test_missing_and_empty_folders_say_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no folder .*nowhere"):
+        ImageFolder(tmp_path / "nowhere")
+    (tmp_path / "cats").mkdir()
+    (tmp_path / "cats" / "a.svg").touch()
+    with pytest.raises(InputError, match=r"no image lies in .* or its subfolders; looked for \.jpg \.jpeg \.png"):
+        ImageFolder(tmp_path)
+
+
+# Lists.
+
+
+def test_lists_with_and_without_labels(tmp_path: Path) -> None:
+    fill(tmp_path, "in/a.png", "in/two words 7.png", "in/ä.png")
+    listed = tmp_path / "test.txt"
+    listed.write_text("in/two words 7.png 3\r\n\n in/a.png\nin/ä.png\t-1\nin/two words 7.png  \n", encoding="utf-8-sig")
+    images = ImageList(listed)
+    assert images.files == ["in/two words 7.png", "in/a.png", "in/ä.png", "in/two words 7.png"]
+    assert images.labels.tolist() == [3, -1, -1, -1]
+    assert images.name == "test"
+    np.testing.assert_array_equal(np.asarray(images[1]), np.asarray(picture(0)))
+
+
+def test_a_list_may_lie_elsewhere(tmp_path: Path) -> None:
+    fill(tmp_path / "data", "a.png", "b.png")
+    listed = tmp_path / "lists" / "set.txt"
+    listed.parent.mkdir()
+    listed.write_text(f"a.png 0\n{tmp_path}/data/b.png 1\n")
+    images = ImageList(listed, root=tmp_path / "data")
+    assert [images.path(0), images.path(1)] == [tmp_path / "data/a.png", tmp_path / "data/b.png"]
+    with pytest.raises(InputError, match=r"1 of the 2 files in .*set\.txt do not lie in .*lists: a\.png; root="):
+        ImageList(listed)
+
+
+def test_csv_lists(tmp_path: Path) -> None:
+    fill(tmp_path, "a, b.png", "c 1.png")
+    listed = tmp_path / "set.csv"
+    listed.write_text('label,path,note\n2,"a, b.png",x\n,c 1.png,y\n')
+    images = ImageList(listed)
+    assert images.files == ["a, b.png", "c 1.png"]
+    assert images.labels.tolist() == [2, -1]
+    listed.write_text("path\nc 1.png\n")
+    assert ImageList(listed).labels.tolist() == [-1]
+    listed.write_text("path,label\nc 1.png,cat\n")
+    with pytest.raises(InputError, match=r"set\.csv, line 2: the label must be a whole number, got 'cat'"):
+        ImageList(listed)
+    listed.write_text("c 1.png,3\n")
+    with pytest.raises(InputError, match=r"needs the header path,label \(or path\), but starts 'c 1\.png,3'"):
+        ImageList(listed)
+
+
+def test_bad_lists_are_refused(tmp_path: Path) -> None:
+    listed = tmp_path / "set.txt"
+    with pytest.raises(InputError, match=r"cannot read the image list .*set\.txt: No such file"):
+        ImageList(listed)
+    listed.write_text("\n \n")
+    with pytest.raises(InputError, match=r"set\.txt is empty; it needs one path per line"):
+        ImageList(listed)
+    listed.write_text("".join(f"{i}.png {i}\n" for i in range(9)))
+    with pytest.raises(InputError, match=r"9 of the 9 files .*: 0\.png, 1\.png, 2\.png, 3\.png, 4\.png \.\.\.; root"):
+        ImageList(listed)
+
+
+# Fingerprints.
+
+
+def test_the_fingerprint_follows_the_files(tmp_path: Path) -> None:
+    fill(tmp_path, "a/1.png", "b/2.png")
+    images = ImageFolder(tmp_path)
+    seen = [images.fingerprint]
+    assert ImageFolder(tmp_path).fingerprint == seen[0]
+    moved = tmp_path.rename(tmp_path.with_name("elsewhere"))
+    assert ImageFolder(moved).fingerprint == seen[0]
+    moved.rename(tmp_path)
+    status = (tmp_path / "a/1.png").stat()
+    os.utime(tmp_path / "a/1.png", ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    seen.append(images.fingerprint)  # of the same object: nothing is remembered
+    (tmp_path / "a/1.png").write_bytes(b"")
+    seen.append(images.fingerprint)
+    fill(tmp_path, "b/3.png")
+    seen.append(ImageFolder(tmp_path).fingerprint)
+    (tmp_path / "a/1.png").rename(tmp_path / "a/0.png")
+    seen.append(ImageFolder(tmp_path).fingerprint)
+    (tmp_path / "list.txt").write_text("a/0.png 0\nb/3.png 1\n")
+    seen.append(ImageList(tmp_path / "list.txt").fingerprint)
+    (tmp_path / "list.txt").write_text("a/0.png 0\nb/3.png 2\n")
+    seen.append(ImageList(tmp_path / "list.txt").fingerprint)
+    assert len(set(seen)) == len(seen)
+    with pytest.raises(InputError, match=r"a/1\.png has gone since .* was opened"):
+        _ = images.fingerprint
+
+
+def test_a_subset_of_files(tmp_path: Path) -> None:
+    images = ImageFolder(fill(tmp_path, "a/1.png", "b/2.png", "c/3.png"))
+    part = Subset(images, [2, 0])
+    assert part.labels.tolist() == [2, 0]
+    np.testing.assert_array_equal(np.asarray(part[0]), np.asarray(picture(2)))
+
+
+# What is in a file.
+
+
+def read(tmp_path: Path, image: Image.Image, suffix: str = "png", **settings: Any) -> np.ndarray:
+    image.save(tmp_path / f"x.{suffix}", **settings)
+    out = ImageFolder(tmp_path)[0]
+    assert out.mode == "RGB"
+    return np.asarray(out)
+
+
+def test_sixteen_bits_are_scaled_not_clipped(tmp_path: Path) -> None:
+    gray = np.array([[0, 255, 256, 4660, 32768, 65535]], np.uint16)
+    for suffix in ("png", "tif"):
+        out = read(tmp_path, Image.fromarray(gray), suffix)
+        assert out.tolist() == [[[v] * 3 for v in (0, 0, 1, 18, 128, 255)]]
+        (tmp_path / f"x.{suffix}").unlink()
+    (tmp_path / "x.pgm.ppm").write_bytes(b"P5 6 1 65535\n" + gray.astype(">u2").tobytes())
+    assert np.asarray(ImageFolder(tmp_path)[0])[0, :, 0].tolist() == [0, 0, 1, 18, 128, 255]
+
+
+def test_palettes_alpha_and_bilevel(tmp_path: Path) -> None:
+    colours = picture()
+    np.testing.assert_array_equal(
+        read(tmp_path, colours.quantize(256)), np.asarray(colours.quantize(256).convert("RGB"))
+    )
+    palette = colours.quantize(16)
+    read(tmp_path, palette, transparency=bytes(range(16)))  # Pillow warns where this is converted at once
+    alpha = colours.copy()
+    alpha.putalpha(40)
+    np.testing.assert_array_equal(read(tmp_path, alpha), np.asarray(colours))
+    assert set(np.unique(read(tmp_path, colours.convert("1")))) == {0, 255}
+    gray = colours.convert("LA")
+    np.testing.assert_array_equal(read(tmp_path, gray)[..., 1], np.asarray(colours.convert("L")))
+
+
+def test_cmyk(tmp_path: Path) -> None:
+    orange = Image.new("RGB", (16, 16), (250, 120, 10))
+    out = read(tmp_path, orange.convert("CMYK"), "jpg", quality=95)
+    assert np.abs(out.astype(int) - [250, 120, 10]).max() < 6
+
+
+@pytest.mark.parametrize(("orientation", "turn"), [(1, 0), (3, 2), (6, 3), (8, 1)])
+def test_exif_orientation_is_applied(tmp_path: Path, orientation: int, turn: int) -> None:
+    upright = picture(3, (8, 5))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored = Image.fromarray(np.rot90(np.asarray(upright), -turn).copy())
+    np.testing.assert_array_equal(read(tmp_path, stored, exif=exif), np.asarray(upright))
+
+
+def test_pixels_without_a_range_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"x\.tif cannot be read as an image \(its 32-bit pixels \(mode F\) have no"):
+        read(tmp_path, Image.fromarray(np.zeros((2, 2), np.float32)), "tif")
+    with pytest.raises(InputError, match=r"mode I\) have no fixed range"):
+        in_mode(Image.fromarray(np.zeros((2, 2), np.int32)), "L")
+
+
+def test_broken_files_are_named(tmp_path: Path) -> None:
+    fill(tmp_path, "a.jpg", "b.png")
+    picture(size=(64, 64)).save(tmp_path / "b.png")
+    for name, keep in (("a.jpg", 0), ("b.png", 4000)):
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:keep])
+    images = ImageFolder(tmp_path)
+    with pytest.raises(InputError, match=r"a\.jpg is no image that Pillow can read; remove or replace the file"):
+        images[0]
+    with pytest.raises(InputError, match=r"b\.png cannot be read as an image \(.*truncated"):
+        images[1]
+
+
+def test_a_broken_exif_block_does_not_matter(tmp_path: Path) -> None:
+    out = read(tmp_path, picture(), "jpg", exif=b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01\x03\0")
+    assert out.shape == (4, 6, 3)
+
+
+def test_real_images(shared: Path) -> None:
+    images = ImageFolder(shared / "data/imagenet/val")
+    assert len(images) == len(images.classes) == 1000
+    assert images.labels.tolist() == list(range(1000))
+    assert images[999].size == (224, 224)
+    assert len(ImageFolder(shared / "data/texture")) == 300
+    assert set(ImageFolder(shared / "data/svhn/test").labels.tolist()) == {-1}

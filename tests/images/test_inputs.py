@@ -1,0 +1,111 @@
+"""Images as users have them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from folders_of_digits import write_odd_files
+from oodshape import InputError
+from oodshape.images.decode import read_image
+from oodshape.images.listing import GivenImages, Listing, chunks
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("b/2.png", "b/1.JPG", "a/x.png", "a/deep/y.gif", ".hidden/z.png", "a/.z.png", "a/notes.txt"):
+        path = tmp_path / "tree" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix != ".txt":
+            Image.new("RGB", (3, 2)).save(path)
+    return tmp_path / "tree"
+
+
+def below(root: Path, listing: Listing) -> list[str]:
+    return [str(Path(path).relative_to(root)) for path, _ in listing]
+
+
+def test_a_folder_in_the_order_of_its_names(tree: Path) -> None:
+    assert below(tree, Listing.of(tree)) == ["a/x.png", "a/deep/y.gif", "b/1.JPG", "b/2.png"]
+    assert Listing.of(tree).count() == 4
+    given = GivenImages(tree)
+    assert given.classes == ("a", "b")
+    assert sorted(given.files) == sorted(path for path, _ in Listing.of(tree))
+    assert given.labels.tolist() == [0, 0, 1, 1]
+
+
+def test_lists_globs_files_and_sequences(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "list.txt").write_text("b/2.png 1\n\na/x.png\nmissing one.png\n")
+    listing = Listing.of(tree / "list.txt")
+    assert list(listing) == [("b/2.png", 1), ("a/x.png", -1), ("missing one.png", -1)]
+    assert listing.file("b/2.png") == str(tree / "b/2.png")
+    assert GivenImages(listing)[0].size == (3, 2)
+    with pytest.raises(InputError, match="missing one"):
+        GivenImages(listing)[2]
+    (tree / "list.csv").write_text("label,path\n3,b/2.png\n,a/x.png\n")
+    assert list(Listing.of(tree / "list.csv")) == [("b/2.png", 3), ("a/x.png", -1)]
+    assert below(tree, Listing.of(f"{tree}/**/*.png")) == ["a/x.png", "b/2.png"]
+    assert below(tree, Listing.of(tree / "a" / "x.png")) == ["a/x.png"]
+    assert list(Listing.of(["p", Path("q")])) == [("p", -1), ("q", -1)]
+    monkeypatch.setattr("sys.stdin", io.StringIO("one 1.png\n\ntwo.png\n"))
+    assert list(Listing.of("-")) == [("one 1.png", -1), ("two.png", -1)]
+    assert Listing.of("-").count() is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("nowhere", "there is no file or folder .*nowhere"),
+        ("*.jpg", "no file matches"),
+        ("empty", "no image lies in"),
+        ("none.txt", "is empty"),
+        ("bad.csv", "needs the header path"),
+        ("label.csv", "label must be a whole number, got 'cat'"),
+    ],
+)
+def test_mistakes_say_what_is_wrong(given: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "none.txt").write_text("\n")
+    (tmp_path / "bad.csv").write_text("file\na.png\n")
+    (tmp_path / "label.csv").write_text("path,label\na.png,cat\n")
+    with pytest.raises(InputError, match=message):
+        list(Listing.of(tmp_path / given))
+
+
+def test_the_fingerprint_follows_the_files(tree: Path) -> None:
+    given = GivenImages(tree)
+    before = given.fingerprint
+    assert GivenImages(tree).fingerprint == before
+    assert GivenImages(tree, upright=True).fingerprint != before
+    Image.new("RGB", (9, 9)).save(tree / "a/x.png")
+    assert given.fingerprint != before
+    (tree / "a/x.png").unlink()
+    assert given.fingerprint != before
+
+
+def test_chunks_keep_the_order() -> None:
+    pairs = [(str(i), i) for i in range(7)]
+    assert list(chunks(iter(pairs), 3)) == [pairs[:3], pairs[3:6], pairs[6:]]
+
+
+def test_odd_files_are_read_as_a_training_loader_reads_them(tmp_path: Path) -> None:
+    for name, error in write_odd_files(tmp_path).items():
+        if error:
+            with pytest.raises(InputError, match=error):
+                read_image(tmp_path / name, upright=False)
+        elif "sixteen" in name:
+            # the usual loader makes them white; the high byte is what the picture shows
+            wanted = np.asarray(Image.open(tmp_path / name)) >> 8
+            assert np.array_equal(np.asarray(read_image(tmp_path / name))[:, :, 0], wanted)
+        else:
+            with Image.open(tmp_path / name) as image:
+                wanted = np.asarray(image.convert("RGBA" if image.mode == "P" else "RGB").convert("RGB"))
+                upright = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+            assert np.array_equal(np.asarray(read_image(tmp_path / name, upright=False)), wanted), name
+            if name == "turned.jpg":
+                assert upright.shape == (24, 20, 3)
+                assert np.array_equal(np.asarray(read_image(tmp_path / name)), upright)

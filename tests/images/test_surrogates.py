@@ -1,0 +1,110 @@
+"""Surrogate images: what is kept, what is drawn, what identifies a set."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from oodshape.core.errors import InputError
+from oodshape.images.image_set import ArraySet, Subset
+from oodshape.images.preprocessing import CIFAR
+from oodshape.images.scrambled import SURROGATES, Gaussian, LowPassed, Scrambled, Uniform
+
+SIZES = [(32, 32), (32, 32, 3), (17, 30, 3), (31, 13), (1, 1, 3), (224, 224, 3)]
+
+
+def images(shape: tuple[int, ...] = (24, 25, 3), n: int = 4) -> ArraySet:
+    return ArraySet("some", np.random.default_rng(0).integers(60, 190, (n, *shape)).astype(np.uint8))
+
+
+@pytest.mark.parametrize("kind", SURROGATES.values())
+@pytest.mark.parametrize("shape", SIZES)
+def test_any_size_and_channel_count(kind, shape: tuple[int, ...]) -> None:
+    made = kind(images(shape))
+    assert len(made) == 4
+    assert made.labels.tolist() == [-1] * 4
+    assert made[0].dtype == np.uint8
+    assert made[0].shape == (shape if kind in (Scrambled, LowPassed) else (32, 32, *shape[2:]))
+    if kind in (Gaussian, Uniform):
+        assert kind(images(shape), size=None)[0].shape == shape
+
+
+@pytest.mark.parametrize("shape", [(24, 24), (24, 25, 3), (17, 9, 3)])
+def test_scrambling_keeps_the_spectrum_and_the_mean(shape: tuple[int, ...]) -> None:
+    image = images(shape)[1].astype(float)
+    made = Scrambled(images(shape)).made(image, np.random.RandomState(3))
+    before, after = (np.abs(np.fft.fft2(x, axes=(0, 1))) for x in (image, made))
+    np.testing.assert_allclose(after, before, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(made.mean(axis=(0, 1)), image.mean(axis=(0, 1)))
+    assert abs(np.corrcoef(made.flat, image.flat)[0, 1]) < 0.35
+    assert Scrambled(images(shape))[1].mean() == pytest.approx(image.mean(), abs=3)
+
+
+def test_all_channels_get_the_same_phases() -> None:
+    gray = images((20, 20)).images
+    colour = ArraySet("colour", np.repeat(gray[..., None], 3, axis=3))
+    made = Scrambled(colour)[2]
+    assert np.array_equal(made[..., 0], made[..., 2])
+    assert np.array_equal(made[..., 0], Scrambled(ArraySet("gray", gray))[2])
+
+
+def test_low_pass_is_smooth_keeps_a_flat_image_and_is_symmetric() -> None:
+    flat = ArraySet("flat", np.full((1, 20, 31, 3), 77, np.uint8))
+    assert (LowPassed(flat)[0] == 77).all()
+    dot = np.zeros((1, 41, 41), np.uint8)
+    dot[0, 20, 20] = 255
+    made = LowPassed(ArraySet("dot", dot)).made(dot[0].astype(float), np.random.RandomState(0))
+    assert made[20, 20] == pytest.approx(255 / (2 * np.pi * 4.1**2), rel=1e-3)
+    assert made[20, 24] / made[20, 20] == pytest.approx(np.exp(-0.5 * (4 / 4.1) ** 2), rel=1e-6)
+    np.testing.assert_allclose(made, made.T)
+    assert made.mean() == pytest.approx(255 / 41**2)
+
+
+def test_noise_is_the_paper_s() -> None:
+    many = images((8, 8, 3), 40)
+    gaussian, uniform = (np.stack([kind(many)[i] for i in range(40)]) for kind in (Gaussian, Uniform))
+    # a normal variable of standard deviation 255 lies below 0.5 or above 254.5 with probability 0.619
+    assert np.isin(gaussian, [0, 255]).mean() == pytest.approx(0.619, abs=0.01)
+    assert gaussian.mean() == pytest.approx(127.5, abs=1.5)
+    assert uniform.mean() == pytest.approx(127.5, abs=1)
+    assert uniform.std() == pytest.approx(255 / 12**0.5, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", SURROGATES.values())
+def test_sets_are_seeded_and_know_what_they_are_made_from(kind) -> None:
+    base = images()
+    made, again, other = kind(base), kind(images()), kind(base, seed=1)
+    assert made.fingerprint == again.fingerprint
+    assert len({made.fingerprint, other.fingerprint, kind(images(n=3)).fingerprint, base.fingerprint}) == 4
+    assert np.array_equal(made[2], again[2])
+    assert np.array_equal(made[2], pickle.loads(pickle.dumps(made))[2])
+    assert np.array_equal(Subset(made, [2])[0], made[2])
+    if kind is not LowPassed:
+        assert not np.array_equal(made[2], other[2])
+        assert not np.array_equal(made[2], made[1])
+    _ = made.labels
+    assert made.fingerprint == again.fingerprint
+    with pytest.raises(IndexError):
+        made[4]
+
+
+def test_settings_are_part_of_the_fingerprint_and_checked() -> None:
+    assert LowPassed(images(), sigma=0.2).fingerprint != LowPassed(images()).fingerprint
+    assert Gaussian(images(), size=(16, 16)).fingerprint != Gaussian(images()).fingerprint
+    with pytest.raises(InputError, match="sigma"):
+        LowPassed(images(), sigma=0)
+    with pytest.raises(InputError, match="seed"):
+        Scrambled(images(), seed=-1)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "P", "RGBA", "1"])
+def test_pictures_of_any_mode(mode: str) -> None:
+    class Pictures(ArraySet):
+        def __getitem__(self, index: int):
+            return PIL.Image.fromarray(self.images[index]).convert(mode)
+
+    made = Scrambled(Pictures("pictures", images((32, 32, 3)).images))
+    assert CIFAR(made[0]).shape == (3, 32, 32)

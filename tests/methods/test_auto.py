@@ -1,0 +1,162 @@
+"""Auto: the choice by a panel, p-values, the fallback, files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from data import arrays, features, panel
+from oodshape import METHODS, Detector, Features, InputError, Method, auroc
+from oodshape.methods.auto import CANDIDATES, Auto, Fusion, Member, split
+from oodshape.methods.heads import Linear
+from oodshape.methods.scores.logits import Energy
+from oodshape.methods.shapes.clipping import Identity, ReAct
+
+AUTO = Method(score=Auto())
+
+
+def member(reference: list[float]) -> Member:
+    return Member("energy", Identity(), Linear(), Energy(), np.array(reference))
+
+
+def test_parts_are_disjoint_and_mixed() -> None:
+    z, head = arrays(101)
+    z[:, 0] = np.arange(101)
+    fitting, selection = split(Features.from_arrays(z, head), 0.25)
+    numbers = [{int(row[0]) for _, raw in part.chunks() for row in raw} for part in (fitting, selection)]
+    assert numbers[1] == set(range(3, 101, 4))
+    assert numbers[0] | numbers[1] == set(range(101))
+    assert not numbers[0] & numbers[1]
+    with pytest.raises(InputError, match="0.25 of 3 training images is none"):
+        split(features(3), 0.25)
+
+
+def test_p_values_are_shares_and_fall_below_the_lowest() -> None:
+    one = member(list(range(100)))
+    log_p = one.log_p(torch.tensor([10.0, 50.0, 50.5, 99.0, 500.0]))
+    torch.testing.assert_close(log_p.exp(), torch.tensor([11.0, 51.0, 51.5, 100.0, 100.0]) / 101)
+    # the lowest tenth, 0..9, lies 5.5 below its limit 10 on average
+    low = one.log_p(torch.tensor([10.0 - 5.5, -45.0]))
+    torch.testing.assert_close(low, torch.log(torch.tensor(11 / 101)) - torch.tensor([1.0, 10.0]))
+    steps = one.log_p(torch.linspace(-50, 99, 3000))
+    assert (steps.diff() > 0).all()
+
+
+def test_equal_id_scores_stay_finite() -> None:
+    log_p = member([1.0] * 50).log_p(torch.tensor([0.0, 1.0, 2.0]))
+    assert torch.isfinite(log_p).all()
+    assert log_p.argsort().tolist()[0] == 0
+
+
+def naive_log_p(reference: np.ndarray, score: float) -> float:
+    """The log p-value of one score by its definition, in float64."""
+    ordered = sorted(reference.astype(float))
+    n, k = len(ordered), len(ordered) // 10
+    if score < ordered[k]:
+        reach = sum(ordered[k] - value for value in ordered[:k]) / k
+        return np.log((k + 1) / (n + 1)) - (ordered[k] - score) / reach
+    below = sum(value < score for value in ordered)
+    if below == n:
+        return np.log(n / (n + 1))
+    low, high = ordered[below - 1], ordered[below]
+    return np.log((below + (score - low) / (high - low)) / (n + 1))
+
+
+def test_the_best_candidates_are_chosen_and_the_fusion_is_fisher_s() -> None:
+    train, images, test = features(400), panel(), features(50, seed=1)
+    detector = AUTO.fit(train, panel=[images])
+    fusion = detector.scorer
+    assert isinstance(fusion, Fusion)
+    z, head = arrays(400)
+    fitting = Features.from_arrays(z[np.arange(400) % 4 != 3], head)
+    selection = Features.from_arrays(z[3::4], head)
+    values, wanted = {}, {}
+    for name in CANDIDATES:
+        single = METHODS[name].fit(fitting)
+        inside = single.score(selection).numpy()
+        values[name] = auroc(inside, single.score(images))
+        wanted[name] = [naive_log_p(inside, float(score)) for score in single.score(test)]
+    assert dict(fusion.ranking) == pytest.approx(values)
+    best = sorted(values, key=lambda name: -values[name])[:7]
+    assert [part.name for part in fusion.members] == best
+    summed = np.sum([wanted[name] for name in best], axis=0)
+    np.testing.assert_allclose(detector.score(test).numpy(), summed, rtol=1e-3, atol=1e-3)
+    assert str(fusion).startswith(f"chosen: {best[0]}, ")
+
+
+def test_a_file_loads_where_nothing_else_is_imported(tmp_path) -> None:
+    AUTO.fit(features(400), panel=[panel()]).save(tmp_path / "auto.safetensors")
+    code = "import sys; from oodshape import Detector; print(Detector.load(sys.argv[1]).scorer)"
+    command = [sys.executable, "-c", code, str(tmp_path / "auto.safetensors")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.startswith("chosen: ")
+
+
+def test_one_is_the_plain_method() -> None:
+    train, test = features(400), features(50, seed=1)
+    detector = Method(score=Auto(candidates=("energy", "msp"), fuse=1)).fit(train, panel=[panel()])
+    (chosen,) = detector.scorer.members
+    assert chosen.name == detector.scorer.ranking[0][0]
+    wanted = METHODS[chosen.name].fit(split(train, 0.25)[0]).score(test)
+    torch.testing.assert_close(detector.score(test), wanted)
+
+
+@pytest.mark.parametrize(
+    ("n", "images", "why"),
+    [(400, [], "no panel"), (39, [panel()], "at least 10 there, got 9 of 39")],
+    ids=["no panel", "too few images"],
+)
+def test_where_it_cannot_choose_it_is_optfs_and_says_so(n: int, images: list[Features], why: str) -> None:
+    train, test = features(n), features(50, seed=1)
+    with pytest.warns(UserWarning, match=rf"{why}.* falls back to OptFS \(E\)"):
+        detector = AUTO.fit(train, panel=images)
+    torch.testing.assert_close(detector.score(test), METHODS["optfs-e"].fit(train).score(test))
+    assert str(detector.scorer) == "chosen: optfs-e"
+
+
+def test_a_candidate_that_refuses_the_features_is_left_out() -> None:
+    z, head = arrays(400)
+    z = -z - 1  # no percentile is positive, as BFAct needs one
+    train, images = Features.from_arrays(z, head), Features.from_arrays(z[:50] * 0.1, head)
+    detector = Method(score=Auto(candidates=("bfact", "energy"))).fit(train, panel=[images])
+    assert [name for name, _ in detector.scorer.ranking] == ["energy"]
+    with pytest.raises(InputError, match="BFAct needs a positive limit"):
+        Method(score=Auto(candidates=("bfact",))).fit(train, panel=[images])
+
+
+def test_a_panel_of_another_network_is_refused() -> None:
+    z, (weight, bias) = arrays(50)
+    with pytest.raises(InputError, match="extract both through the same classifier"):
+        AUTO.fit(features(400), panel=[Features.from_arrays(z, (weight + 1, bias))])
+
+
+def test_saved_loaded_calibrated(tmp_path) -> None:
+    detector = AUTO.fit(features(400), panel=[panel()]).calibrate(features(200, seed=3))
+    detector.save(tmp_path / "auto.safetensors")
+    loaded = Detector.load(tmp_path / "auto.safetensors")
+    test = features(60, seed=2)
+    assert loaded == detector
+    assert hash(loaded) == hash(detector)
+    assert str(loaded.scorer) == str(detector.scorer)
+    for mine, theirs in zip(loaded.decide(test), detector.decide(test), strict=True):
+        assert torch.equal(mine, theirs)
+    parts = torch.cat([detector.score(test[:20]), detector.score(test[20:])])
+    torch.testing.assert_close(parts, detector.score(test), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Auto(fuse=0), "fuse must be at least 1"),
+        (lambda: Auto(share=25), "did you mean 0.25"),
+        (lambda: Auto(candidates=("magic",)).methods(), "no method is called 'magic'"),
+        (lambda: Method(score=Auto(), shape=ReAct()), "Auto reads the features themselves"),
+        (lambda: AUTO.fit(features(400).stats), "give fit the Features"),
+    ],
+)
+def test_bad_settings_are_one_clear_error(make, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()

@@ -1,0 +1,164 @@
+"""Thresholds, decisions, files."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data import features
+from oodshape import METHODS, Detector, InputError, Method, Outputs
+from oodshape.methods.auto import Auto
+from oodshape.methods.odin import Odin
+from oodshape.methods.shapes.ash import AshRand
+from oodshape.methods.shapes.clipping import Product, ReAct
+from oodshape.methods.shapes.optfs import OptFS
+
+ENERGY = METHODS["energy"].fit(features())
+
+
+def test_threshold_by_hand() -> None:
+    # n = 39, alpha = 0.05: the floor(0.05 * 40) = 2nd smallest
+    detector = ENERGY.calibrate(np.arange(39.0)[::-1].copy(), alpha=0.05)
+    assert detector.threshold == 1.0
+    assert ENERGY.calibrate(np.arange(19.0)).threshold == 0.0
+    assert ENERGY.calibrate(np.arange(99.0), alpha=0.29).threshold == 28.0  # 0.29 * 100 is 28.999... in floats
+
+
+def test_too_few_scores_say_how_many_are_needed() -> None:
+    with pytest.raises(InputError, match="alpha = 0.05 needs at least 19 held-out images, got 18"):
+        ENERGY.calibrate(np.arange(18.0))
+    with pytest.raises(InputError, match="needs at least 99 "):
+        ENERGY.calibrate(np.arange(50.0), alpha=0.01)
+    with pytest.raises(InputError, match="calibrate"):
+        _ = ENERGY.threshold
+    with pytest.raises(InputError, match=r"did you mean 0.05"):
+        ENERGY.calibrate(np.arange(50.0), alpha=5)
+    with pytest.raises(InputError, match="NaN"):
+        ENERGY.calibrate(np.array([np.nan] * 50))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    held_out=st.lists(st.integers(-5, 5), min_size=19, max_size=60),
+    alpha=st.sampled_from([0.05, 0.1, 0.07, 0.3]),
+    scores=st.lists(st.integers(-6, 6), min_size=1, max_size=8),
+)
+def test_accepted_means_a_p_value_above_alpha(held_out: list[int], alpha: float, scores: list[int]) -> None:
+    detector = ENERGY.calibrate(np.array(held_out, float), alpha=alpha)
+    p_values = detector.p_values(torch.tensor(scores, dtype=torch.float32))
+    for score, p in zip(scores, p_values.tolist(), strict=True):
+        below = sum(h <= score for h in held_out)
+        assert p == pytest.approx((1 + below) / (len(held_out) + 1))
+        exact = Fraction(1 + below, len(held_out) + 1)
+        assert (score >= detector.threshold) == (exact > Fraction(str(alpha)))
+
+
+def test_the_promise_holds_on_fresh_images() -> None:
+    rejected = [
+        float(
+            (~ENERGY.calibrate(features(99, seed=seed)).decide(features(400, seed=seed + 1000)).accepted)
+            .double()
+            .mean()
+        )
+        for seed in range(60)
+    ]
+    # the share rejected is Beta(5, 95): mean 0.05, standard deviation 0.0217
+    assert np.mean(rejected) == pytest.approx(0.05, abs=4 * 0.0245 / np.sqrt(60))
+
+
+def test_decide_gives_class_score_p_value_and_verdict() -> None:
+    detector, test = ENERGY.calibrate(features(200, seed=1)), features(30, seed=2)
+    decision = detector.decide(test)
+    assert torch.equal(decision.classes, test.predictions)
+    assert torch.equal(decision.scores, detector.score(test))
+    assert torch.equal(decision.accepted, decision.scores >= detector.threshold)
+    (_, z), *_ = test.chunks()
+    again = detector.decide(Outputs(z, test.head.logits(z), test.head))
+    assert torch.equal(again.classes, decision.classes)
+    assert torch.equal(again.accepted, decision.accepted)
+
+
+def test_scores_that_overflow_are_an_error() -> None:
+    test = features(5)
+    test._values[3] = 3e38
+    with pytest.raises(InputError, match="row 3"):
+        ENERGY.score(test)
+
+
+def test_detectors_are_values() -> None:
+    again = METHODS["energy"].fit(features())
+    assert again == ENERGY
+    assert hash(again) == hash(ENERGY)
+    assert METHODS["mls"].fit(features()) != ENERGY
+    assert ENERGY.calibrate(np.arange(40.0)) != ENERGY.calibrate(np.arange(41.0))
+    with pytest.raises(AttributeError):
+        ENERGY.alpha = 0.1
+
+
+def test_the_file_is_readable_json_and_tensors(tmp_path) -> None:
+    from safetensors import safe_open
+
+    detector = METHODS["optfs-e"].fit(features()).calibrate(np.arange(40.0)[::-1].copy())
+    detector.save(tmp_path / "d.safetensors")
+    with safe_open(tmp_path / "d.safetensors", framework="numpy") as file:
+        header = json.loads(file.metadata()["oodshape"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    assert header["method"] == repr(METHODS["optfs-e"])
+    assert header["head"] == features().head.fingerprint
+    assert header["kind"] == "detector"
+    assert np.array_equal(tensors["detector.calibration"], np.arange(40, dtype=np.float32))
+    assert len(tensors["detector.shape.edges"]) == 101
+    assert len(tensors["detector.shape.theta"]) == 100
+
+
+def test_damaged_files_are_one_clear_error(tmp_path) -> None:
+    path = tmp_path / "d.safetensors"
+    METHODS["optfs-e"].fit(features()).save(path)
+    whole = path.read_bytes()
+    for size in (0, 5, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(InputError, match=r"d.safetensors"):
+            Detector.load(path)
+    path.write_bytes(whole.replace(b"PiecewiseConstant", b"PiecewiseConstanx"))
+    with pytest.raises(InputError, match="unknown type 'PiecewiseConstanx'"):
+        Detector.load(path)
+    path.write_bytes(whole.replace(b'\\"format\\": 1', b'\\"format\\": 9'))
+    with pytest.raises(InputError, match="upgrade oodshape"):
+        Detector.load(path)
+    with pytest.raises(InputError, match="there is no file"):
+        Detector.load(tmp_path / "missing.safetensors")
+    with pytest.raises(InputError, match="folder .* does not exist"):
+        ENERGY.save(tmp_path / "no" / "where.safetensors")
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import safetensors.numpy
+
+    path = tmp_path / "d.safetensors"
+    ENERGY.save(path)
+    before = path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", fail)
+    with pytest.raises(OSError, match="disk full"):
+        METHODS["optfs-e"].fit(features()).save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_which_methods_can_be_exported() -> None:
+    assert {name for name, method in METHODS.items() if not method.exportable} == {"ash-rand"}
+    assert Method(perturb=Odin(eps=0.0)).exportable
+    assert not Method(perturb=Odin(eps=0.004)).exportable
+    assert not Method(shape=Product((ReAct(), AshRand()))).exportable
+    assert Method(shape=Product((ReAct(), OptFS()))).exportable
+    assert Method(score=Auto()).exportable
+    assert not Method(score=Auto(candidates=("energy", "ash-rand"))).exportable

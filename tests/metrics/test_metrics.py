@@ -1,0 +1,296 @@
+"""Laws and hand-computed values of the metrics, held against naive double loops and scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import auc, precision_recall_curve, roc_auc_score, roc_curve
+
+from oodshape.core.errors import InputError
+from oodshape.metrics import separation as metrics
+from oodshape.metrics.separation import aupr_in, aupr_out, auroc, bootstrap, detection_error, fpr_at_tpr, summary
+from oracle import naive_auroc, naive_detection_error, naive_fpr_at_tpr
+
+tied = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=25)
+free = st.lists(st.floats(allow_nan=False, width=32), min_size=1, max_size=25)
+scores = st.one_of(tied, free)
+METRICS: list[Callable[[Any, Any], float]] = [
+    auroc,
+    fpr_at_tpr,
+    partial(fpr_at_tpr, positive="ood"),
+    aupr_in,
+    aupr_out,
+    detection_error,
+]
+
+
+def normal(n_id: int, n_ood: int, shift: float = 1.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(shift, 1, n_id), rng.normal(0, 1, n_ood)
+
+
+def labelled(id_scores: Any, ood_scores: Any) -> tuple[np.ndarray, np.ndarray]:
+    return np.r_[np.ones(len(id_scores)), np.zeros(len(ood_scores))], np.r_[id_scores, ood_scores]
+
+
+# Against the oracles
+
+
+@given(scores, scores)
+def test_auroc_counts_pairs(a: list[float], b: list[float]) -> None:
+    assert auroc(a, b) == float(naive_auroc(a, b))
+
+
+@given(scores, scores, st.integers(1, 1000))
+def test_fpr_scans_every_threshold(a: list[float], b: list[float], permille: int) -> None:
+    assert fpr_at_tpr(a, b, tpr=permille / 1000) == float(naive_fpr_at_tpr(a, b, Fraction(permille, 1000)))
+
+
+@given(scores, scores)
+def test_detection_error_scans_every_threshold(a: list[float], b: list[float]) -> None:
+    assert detection_error(a, b) == float(naive_detection_error(a, b))
+
+
+@given(tied, tied)
+def test_equals_scikit_learn(a: list[float], b: list[float]) -> None:
+    labels, values = labelled(a, b)
+    assert auroc(a, b) == pytest.approx(roc_auc_score(labels, values), abs=1e-12)
+    precision, recall, _ = precision_recall_curve(labels, values)
+    assert aupr_in(a, b) == pytest.approx(auc(recall, precision), abs=1e-12)
+    precision, recall, _ = precision_recall_curve(1 - labels, -values)
+    assert aupr_out(a, b) == pytest.approx(auc(recall, precision), abs=1e-12)
+
+
+@given(tied, tied)
+def test_fpr_reads_the_roc_curve_as_the_papers_code_does(a: list[float], b: list[float]) -> None:
+    # All points kept: scikit-learn's default drops some on tied, slanted parts of the curve.
+    fpr, tpr, _ = roc_curve(*labelled(a, b), drop_intermediate=False)
+    assert fpr_at_tpr(a, b) == pytest.approx(fpr[np.argmax(tpr >= 0.95)], abs=1e-12)
+
+
+def test_without_ties_the_default_roc_curve_agrees_too() -> None:
+    a, b = normal(997, 503)
+    fpr, tpr, _ = roc_curve(*labelled(a, b))
+    assert fpr_at_tpr(a, b) == pytest.approx(fpr[np.argmax(tpr >= 0.95)], abs=1e-12)
+
+
+# By hand
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "values"),  # AUROC, FPR95, FPR95 with OOD positive, AUPR-in, AUPR-out, detection error
+    [
+        ([2, 3], [0, 1], (1, 0, 0, 1, 1, 0)),
+        ([0, 1], [2, 3], (0, 1, 1, 7 / 24, 7 / 24, 1 / 2)),
+        ([5], [5], (1 / 2, 1, 1, 3 / 4, 3 / 4, 1 / 2)),
+        ([3, 2], [2, 1], (7 / 8, 1 / 2, 1 / 2, 11 / 12, 11 / 12, 1 / 4)),
+        ([4, 2], [3, 1], (3 / 4, 1 / 2, 1 / 2, 19 / 24, 19 / 24, 1 / 4)),
+        ([math.inf, 0], [0, -math.inf], (7 / 8, 1 / 2, 1 / 2, 11 / 12, 11 / 12, 1 / 4)),
+        ([0.0], [-0.0], (1 / 2, 1, 1, 3 / 4, 3 / 4, 1 / 2)),
+    ],
+)
+def test_by_hand(a: list[float], b: list[float], values: tuple[float, ...]) -> None:
+    assert [metric(a, b) for metric in METRICS] == pytest.approx(values, abs=1e-15)
+
+
+@pytest.mark.parametrize("percent", [5, 55, 56, 57, 58, 95, 99])
+@pytest.mark.parametrize("n", [20, 100, 180, 200, 500, 2000])
+def test_no_rounding_in_the_number_of_id_scores_kept(n: int, percent: int) -> None:
+    kept = -(-percent * n // 100)
+    rising = np.arange(n)
+    assert fpr_at_tpr(rising, rising, tpr=percent / 100) == kept / n
+
+
+def test_both_inequalities_include_the_threshold() -> None:
+    a = [1.0] * 1 + [2.0] * 19
+    assert fpr_at_tpr(a, [2.0, 2.0, 1.0, 1.0]) == 0.5
+    assert fpr_at_tpr([2.0, 2.0, 1.0, 1.0], [1.0] * 19 + [2.0], positive="ood") == 0.5
+
+
+def test_tpr_1_keeps_every_id_score() -> None:
+    assert fpr_at_tpr([3, 2, 1], [2, 1, 0, 0], tpr=1.0) == 0.5
+
+
+# Laws
+
+
+@given(scores, scores)
+def test_swapping_the_sides_mirrors_auroc(a: list[float], b: list[float]) -> None:
+    assert auroc(a, b) + auroc(b, a) == pytest.approx(1, abs=2**-52)
+
+
+@given(scores, scores)
+def test_ood_positive_is_id_positive_on_negated_scores(a: list[float], b: list[float]) -> None:
+    minus_a, minus_b = [-x for x in a], [-x for x in b]
+    assert fpr_at_tpr(a, b, positive="ood") == fpr_at_tpr(minus_b, minus_a)
+    assert aupr_out(a, b) == aupr_in(minus_b, minus_a)
+    assert detection_error(a, b) == detection_error(minus_b, minus_a)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@given(a=tied, b=tied, order=st.randoms(use_true_random=False))
+def test_only_the_order_of_scores_counts(metric: Any, a: list[float], b: list[float], order: Any) -> None:
+    for grow in (math.exp, lambda x: x**3, lambda x: 2 * x - 7, math.atan):
+        assert metric([grow(x) for x in a], [grow(x) for x in b]) == metric(a, b)
+    assert metric(order.sample(a, len(a)), b) == metric(a, b)
+
+
+@given(scores, scores)
+def test_repeating_all_scores_changes_nothing(a: list[float], b: list[float]) -> None:
+    for metric in METRICS:
+        assert metric(a * 2, b * 2) == pytest.approx(metric(a, b))
+        if metric not in (aupr_in, aupr_out):  # precision depends on the share of each side
+            assert metric(a * 3, b * 2) == pytest.approx(metric(a, b))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_any_container_and_dtype(metric: Any) -> None:
+    a, b = [3.0, 2.5, 0.5, 2.0], [0.0, 2.0, -1.5]
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        assert metric(torch.tensor(a, dtype=dtype, requires_grad=True), np.array(b)) == metric(a, b)
+    assert metric(np.array(a, np.float32), tuple(b)) == metric(a, b)
+    assert metric(torch.tensor([3, 1]), np.array([True, False])) == metric([3.0, 1.0], [1.0, 0.0])
+    assert type(metric(a, b)) is float
+
+
+def test_float32_and_float64_compare_by_value() -> None:
+    assert auroc(np.array([0.1], np.float32), np.array([0.1])) == 1.0  # float32's 0.1 is the larger one
+    assert auroc(np.array([0.5], np.float32), np.array([0.5])) == 0.5
+
+
+def test_inputs_stay_as_they_are() -> None:
+    a, b = normal(30, 20)
+    before = a.copy(), b.copy()
+    summary(a, b, resamples=3)
+    bootstrap(auroc, a, b, resamples=3)
+    np.testing.assert_array_equal((*a, *b), (*before[0], *before[1]))
+
+
+# Errors
+
+
+@pytest.mark.parametrize("metric", [*METRICS, summary, partial(bootstrap, auroc)])
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ([1.0, math.nan, math.nan], r"\[1\] is NaN \(2 of 3 are\)"),
+        (torch.tensor([math.nan]), r"\[0\] is NaN"),
+        ([], r"shape \[0\]"),
+        (3.0, r"shape \[\]"),
+        ([[1.0, 2.0]], r"shape \[1, 2\]"),
+        (["a"], "needs one number per image"),
+        ([1j], "complex128"),
+        ([1.0, None], "object"),
+        ([[1.0], [1.0, 2.0]], "needs one number per image"),
+    ],
+)
+def test_unusable_scores_are_named(metric: Any, bad: Any, message: str) -> None:
+    with pytest.raises(InputError, match=f"^id_scores.*{message}"):
+        metric(bad, [1.0])
+    with pytest.raises(InputError, match=f"^ood_scores.*{message}"):
+        metric([1.0], bad)
+
+
+def test_unusable_settings_are_named() -> None:
+    with pytest.raises(InputError, match="positive must be 'id' or 'ood', got 'in'"):
+        fpr_at_tpr([1.0], [0.0], positive="in")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"tpr must lie in \(0, 1\], got 95; did you mean 0.95"):
+        fpr_at_tpr([1.0], [0.0], tpr=95)
+    for measure in (summary, partial(bootstrap, auroc)):
+        with pytest.raises(InputError, match=r"level must lie in \(0, 1\), got 95; did you mean 0.95"):
+            measure([1.0], [0.0], level=95)
+        with pytest.raises(InputError, match="resamples must be at least 1, got 0"):
+            measure([1.0], [0.0], resamples=0)
+
+
+# The bootstrap
+
+
+@given(scores, scores, st.integers(0, 2**32))
+def test_the_summary_is_the_bootstrap_of_each_metric(a: list[float], b: list[float], seed: int) -> None:
+    found = summary(a, b, resamples=9, level=0.8, seed=seed)
+    named = {"fpr95": fpr_at_tpr, "auroc": auroc, "aupr_in": aupr_in, "aupr_out": aupr_out}
+    for name, metric in named.items():
+        estimate, plain = getattr(found, name), bootstrap(metric, a, b, resamples=9, level=0.8, seed=seed)
+        assert estimate.value == pytest.approx(metric(a, b), abs=1e-12)
+        assert (estimate.low, estimate.high) == pytest.approx((plain.low, plain.high), abs=1e-12)
+
+
+def test_counts_of_chosen_indices_equal_scores_of_chosen_indices() -> None:
+    a, b = (np.round(x, 1) for x in normal(40, 30))
+    rng = np.random.default_rng(1)
+    i, j = rng.integers(40, size=(25, 40)), rng.integers(30, size=(25, 30))
+    id_ranks, ood_ranks, width = metrics._ranks(a, b)
+    found = metrics._measure(*metrics._curve(id_ranks[i], ood_ranks[j], width), "id")
+    for row in range(25):
+        one = a[i[row]], b[j[row]]
+        expected = fpr_at_tpr(*one), auroc(*one), aupr_in(*one), aupr_out(*one)
+        np.testing.assert_allclose(found[:, row], expected, atol=1e-12)
+        assert found[1, row] == float(naive_auroc(*(x.tolist() for x in one)))
+
+
+def test_the_seed_fixes_the_interval_and_the_chunk_size_does_not_matter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a, b = normal(51, 33)
+    first = summary(a, b, resamples=50, seed=3)
+    assert summary(a, b, resamples=50, seed=3) == first
+    assert summary(a, b, resamples=50, seed=4) != first
+    for chunk in (1, 500, 10**7):
+        monkeypatch.setattr(metrics, "_CHUNK", chunk)
+        assert summary(a, b, resamples=50, seed=3) == first
+
+
+def test_auroc_width_is_hanley_and_mcneils() -> None:
+    a, b = normal(400, 300)
+    found = summary(a, b, resamples=1000).auroc
+    area, q1, q2 = found.value, found.value / (2 - found.value), 2 * found.value**2 / (1 + found.value)
+    variance = (area * (1 - area) + 399 * (q1 - area**2) + 299 * (q2 - area**2)) / (400 * 300)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * math.sqrt(variance), rel=0.15)
+    assert found.low < area < found.high
+
+
+def test_fpr_width_is_binomial_when_the_threshold_is_sure() -> None:
+    a, b = np.full(50, 1.0), normal(1, 800, seed=5)[1]
+    found = summary(a, b, resamples=1000).fpr95
+    error = math.sqrt(found.value * (1 - found.value) / 800)
+    assert found.value == np.mean(b >= 1.0)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.12)
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    truth = 0.5 * (1 + math.erf(1 / 2))  # P(id > ood) for unit normals one apart
+    tries = [summary(*normal(120, 100, seed=s), level=0.9, resamples=150, seed=s).auroc for s in range(200)]
+    covered = np.mean([estimate.low <= truth <= estimate.high for estimate in tries])
+    assert 0.83 <= covered <= 0.96  # 0.9, with three standard errors of 200 tries
+
+
+def test_a_higher_level_is_wider_and_more_scores_are_narrower() -> None:
+    a, b = normal(300, 300)
+    wide, narrow = summary(a, b, level=0.99).auroc, summary(a, b, level=0.5).auroc
+    assert wide.low < narrow.low <= narrow.high < wide.high
+    many = summary(np.tile(a, 16), np.tile(b, 16)).auroc
+    few = summary(a, b).auroc
+    assert (few.high - few.low) / (many.high - many.low) == pytest.approx(4, rel=0.25)
+
+
+def test_the_limits_are_percentiles() -> None:
+    values = iter(range(102))
+    found = bootstrap(lambda x, y: next(values), [1.0], [0.0], level=0.9, resamples=101)
+    assert (found.value, found.low, found.high) == pytest.approx((101, 5, 95))
+
+
+def test_bootstrap_takes_any_function_of_two_score_arrays() -> None:
+    a, b = normal(300, 200)
+    found = bootstrap(lambda x, y: float(x.mean() - y.mean()), a, b, resamples=400)
+    assert found.value == a.mean() - b.mean()
+    assert found.high - found.low == pytest.approx(2 * 1.96 * math.sqrt(1 / 300 + 1 / 200), rel=0.2)

@@ -1,0 +1,230 @@
+"""Networks from where users have them."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import warnings
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from oodshape import Classifier, InputError, Preprocessing
+from oodshape.networks.opening import Source, built, open_model, prepared
+from oodshape.networks.torch_export import _is_arithmetic
+from oodshape.networks.zoo import build
+
+IMAGES = torch.rand(3, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+def export(path: Path, net: nn.Module | None = None, batch: object = torch.export.Dim("batch")) -> Path:
+    shapes = ({0: batch},) if batch else None
+    program = torch.export.export(net or build("digits-convnet"), (IMAGES,), dynamic_shapes=shapes)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="No complete tensor found")
+        torch.export.save(program, path)
+    return path
+
+
+def test_zoo_and_networks_that_are_made() -> None:
+    source = open_model("zoo:digits-convnet")
+    assert (source.spec, source.weights) == ("zoo:digits-convnet", "")
+    assert source.native is not None
+    assert source.native.channels == 1
+    net = build("digits-convnet")
+    made = open_model(net)
+    assert made.native is None
+    assert made.classifier.fingerprint == source.classifier.fingerprint
+    assert open_model(made) is made
+    assert open_model(Classifier(net)).classifier.net is net
+    with pytest.raises(InputError, match="takes no weights"):
+        open_model(net, weights="w.safetensors")
+
+
+def test_the_number_of_classes_comes_from_the_weights(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    from oodshape.networks.zoo.digits_nets import SmallViT
+
+    save_file(SmallViT(classes=5).state_dict(), tmp_path / "five.safetensors")
+    source = open_model("zoo:digits-vit", weights=tmp_path / "five.safetensors")
+    assert source.classifier(IMAGES).logits.shape == (3, 5)
+    assert source.weights == str(tmp_path / "five.safetensors")
+    save_file({"other": torch.zeros(2)}, tmp_path / "other.safetensors")
+    with pytest.raises(InputError, match="does not fit"):
+        open_model("zoo:digits-vit", weights=tmp_path / "other.safetensors")
+
+
+def test_timm_and_torchvision(tmp_path: Path, torchvision_ops: object) -> None:
+    pytest.importorskip("timm")
+    import timm
+    import torchvision
+    from safetensors.torch import save_file
+
+    save_file(timm.create_model("resnet10t", num_classes=4).state_dict(), tmp_path / "t.safetensors")
+    source = open_model("timm:resnet10t", weights=tmp_path / "t.safetensors")
+    assert source.classifier(torch.rand(2, 3, 64, 64)).logits.shape == (2, 4)
+    assert source.native == Preprocessing.from_timm(timm.create_model("resnet10t"))
+    save_file(torchvision.models.resnet18(num_classes=6).state_dict(), tmp_path / "v.safetensors")
+    source = open_model("torchvision:resnet18", weights=tmp_path / "v.safetensors")
+    assert source.classifier(torch.rand(2, 3, 64, 64)).logits.shape == (2, 6)
+    assert source.native is not None
+    assert (source.native.resize, source.native.crop, source.names) == (256, 224, ())
+    save_file(torchvision.models.resnet18().state_dict(), tmp_path / "v.safetensors")
+    published = tmp_path / "resnet18-f37072fd.pth"  # the name under which torchvision publishes them
+    torch.save(torchvision.models.resnet18().state_dict(), published)
+    assert open_model("torchvision:resnet18", weights=published).names[0] == "tench"
+    with pytest.raises(InputError, match="did you mean .*resnet10t"):
+        open_model("timm:resnet10x", weights=tmp_path / "t.safetensors")
+    with pytest.raises(InputError, match="torchvision has no model 'resnet19'"):
+        open_model("torchvision:resnet19")
+    with pytest.raises(InputError, match="has no trained head"):
+        open_model("timm:resnet10t", num_classes=4)
+
+
+BUILDER = """
+from torch import nn
+from oodshape import Preprocessing
+def pair():
+    return nn.Sequential(nn.Flatten(), nn.Linear(256, 8)), Preprocessing(mean=(0.5,), std=(0.5,))
+def plain():
+    return pair()[0]
+def wrong():
+    return 7
+def boom():
+    return nn.Linear(3, later)
+def deep():
+    return nn.Linear(-1, "x")
+"""
+
+
+def test_a_function_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_nets_of_this_test.py").write_text(BUILDER)
+    monkeypatch.chdir(tmp_path)
+    source = open_model("my_nets_of_this_test:pair")
+    assert source.native == Preprocessing(mean=(0.5,), std=(0.5,))
+    assert open_model("my_nets_of_this_test:plain").native is None
+    with pytest.raises(InputError, match="must return a network, or .*got int"):
+        built("my_nets_of_this_test:wrong")
+    message = (
+        r"^my_nets_of_this_test:boom failed: NameError: name 'later' is not defined \(my_nets_of_this_test.py:11\)$"
+    )
+    with pytest.raises(InputError, match=message):
+        open_model("my_nets_of_this_test:boom")
+    with pytest.raises(InputError, match=r"deep failed: \w+Error: .* \(my_nets_of_this_test.py:13\)$") as caught:
+        open_model("my_nets_of_this_test:deep")
+    assert "\n" not in str(caught.value)
+    (tmp_path / "broken_net_of_this_test.py").write_text("x = 1\n\nz = 1 / 0\n")
+    with pytest.raises(
+        InputError, match=r"^broken_net_of_this_test failed: ZeroDivisionError: .*_of_this_test.py:3\)$"
+    ):
+        open_model("broken_net_of_this_test:make")
+    with pytest.raises(InputError, match="cannot import 'my_nets_of_this_test:none'"):
+        built("my_nets_of_this_test:none")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("digits-vit", "did you mean zoo:digits-vit"),
+        ("resnet", "names no model; a model is timm:NAME"),
+        ("my.pt", r"my.pt is a file of weights: give it with --weights .*--model names the network"),
+        ("runs/my.safetensors", "give it with --weights"),
+        ("zoo:nothing", "no network is called 'nothing'"),
+        ("zoo:resnet50", "needs weights"),
+        ("nowhere.pt2", "cannot read nowhere.pt2"),
+    ],
+)
+def test_mistakes_say_what_a_model_is(spec: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        open_model(spec)
+
+
+def test_preprocessing_from_flags() -> None:
+    native = Preprocessing(mean=(0.5,), std=(0.5,), resize=20, crop=16)
+    assert prepared(native) == native
+    assert prepared(native, resize=24) == Preprocessing(mean=(0.5,), std=(0.5,), resize=24, crop=16)
+    assert prepared(native, resize=(64, 48)) == Preprocessing(mean=(0.5,), std=(0.5,), resize=(64, 48))
+    assert prepared(native, resize=(64, 48), crop=40).crop == 40
+    assert prepared(None, mean=(0.1,), std=(0.2,)) == Preprocessing(mean=(0.1,), std=(0.2,))
+    with pytest.raises(InputError, match=r"Preprocessing\(mean=.*--mean 0.485.*Give mean and std"):
+        prepared(None, mean=(0.1,))
+
+
+def test_an_archive_gives_what_the_network_gives(tmp_path: Path) -> None:
+    path = export(tmp_path / "net.pt2")
+    source = open_model(path)
+    assert isinstance(source, Source)
+    ours, theirs = source.classifier(IMAGES), Classifier(build("digits-convnet"))(IMAGES)
+    torch.testing.assert_close(ours.logits, theirs.logits)
+    torch.testing.assert_close(ours.features, theirs.features)
+    assert ours.head.fingerprint == theirs.head.fingerprint
+    assert len(source.classifier(IMAGES[:1])) == 1
+    with pytest.raises(InputError, match="leave weights"):
+        open_model(path, weights="w.safetensors")
+
+
+def test_an_archive_for_one_batch_size_says_how_to_export(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="batches of exactly 3; export it for any number"):
+        open_model(export(tmp_path / "net.pt2", batch=None))
+
+
+def changed(path: Path, change: dict[str, object]) -> Path:
+    """The archive with some files replaced: each is found by the end of its name."""
+    out = path.with_name("changed.pt2")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            for end, edit in change.items():
+                data = edit(data) if name.endswith(end) else data
+            new.writestr(name, data)
+    return out
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (exec, ("raise SystemExit('code was run')",))
+
+
+def test_an_archive_that_could_run_code_is_refused(tmp_path: Path) -> None:
+    path = export(tmp_path / "net.pt2")
+    pickled = changed(path, {"weights_config.json": lambda d: d.replace(b'"use_pickle": false', b'"use_pickle": true')})
+    with pytest.raises(InputError, match="pickled objects"):
+        open_model(pickled)
+    buffer = io.BytesIO()
+    torch.save(Evil(), buffer)
+    with pytest.raises(InputError, match="sample inputs"):
+        open_model(changed(path, {"sample_inputs/model.pt": lambda _: buffer.getvalue()}))
+    call = b"__import__('os').system('x')"
+    with pytest.raises(InputError, match="more than arithmetic"):
+        open_model(changed(path, {"models/model.json": lambda d: shape_of(d, call.decode())}))
+    (tmp_path / "cut.pt2").write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(InputError, match="no torch.export archive, or a damaged one"):
+        open_model(tmp_path / "cut.pt2")
+    with zipfile.ZipFile(tmp_path / "old.pt2", "w") as old:
+        old.writestr("serialized_state_dict.pt", pickle.dumps(Evil()))
+    with pytest.raises(InputError, match="torch 2.8 or newer"):
+        open_model(tmp_path / "old.pt2")
+
+
+def shape_of(data: bytes, text: str) -> bytes:
+    said = json.loads(data)
+    sizes = said["graph_module"]["graph"]["tensor_values"]["images"]["sizes"]
+    sizes[0]["as_expr"]["expr_str"] = text
+    return json.dumps(said).encode()
+
+
+@pytest.mark.parametrize("text", ["s0", "2*s0 + 1", "Max(1, u0)", "Symbol('s34', positive=True, integer=True)"])
+def test_plain_shapes_are_arithmetic(text: str) -> None:
+    assert _is_arithmetic(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["open('x')", "S('__import__(1)')", "Symbol.mro()", "[x for x in y]", "lambda: 0", "("]
+)
+def test_anything_else_is_not(text: str) -> None:
+    assert not _is_arithmetic(text)

@@ -1,0 +1,156 @@
+"""The paper's figures beside ours, the standard four sets and the families, checked by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import mean
+
+import pytest
+
+from oodshape import METHODS, InputError
+from oodshape.benchmark.results import Results
+from oodshape.benchmark.spec import Benchmark
+from oodshape.report import tables_of, to_latex, to_markdown, to_text
+from oodshape.report.beside_paper import paper_figures
+from oodshape.report.pivot import Table
+from oodshape.report.table_kinds import check
+from synthetic import row
+
+
+def results(*rows, settings: str = "imagenet", **more) -> Results:
+    return Results(rows, {"settings": {"settings": settings}, **more})
+
+
+def cells(table: Table, method: str) -> dict[str, tuple[str, str]]:
+    (line,) = (line for line in table.lines if line.method == method)
+    return {name: (p.fp.text, p.au.text) for name, p in zip(table.groups, line.pairs, strict=True)}
+
+
+# The data file
+
+
+def test_the_figures_are_the_paper_s() -> None:
+    figures = paper_figures()
+    assert sum(len(place) for place in figures.values()) == 896
+    assert figures["model", "cifar10", "DenseNet101", "Average"]["msp"] == (52.66, 91.42)
+    assert figures["ood", "imagenet", "ResNet50", "iNaturalist"]["msp"] == (52.77, 88.42)
+    assert figures["standard4", "imagenet", "ResNet50", "Average"]["msp"] == (64.76, 82.82)
+    ours = {method for methods in figures.values() for method in methods}
+    assert ours - set(METHODS) == {"Dynamic", "Gaussian", "Uniform", "Real"}  # variants of OptFS, from OOD images
+    assert {"optfs-v", "optfs-e", "mls", "odin"} <= ours
+
+
+def test_models_and_sets_of_the_figures_are_those_of_the_benchmarks() -> None:
+    for id_set in ("imagenet", "cifar10", "cifar100"):
+        made = Benchmark.load(id_set)
+        models = {model for _, place, model, _ in paper_figures() if place == id_set}
+        assert models - {"Average"} == {model.title for model in made.models}
+    sets = {ood for table, _, _, ood in paper_figures() if table == "ood"}
+    assert sets - {"Average"} == {ood.name for ood in Benchmark.load("imagenet").ood}
+
+
+def test_the_printed_averages_follow_from_the_rows() -> None:
+    for id_set in ("imagenet", "cifar10", "cifar100"):
+        models = [model.title for model in Benchmark.load(id_set).models]
+        for method, printed in paper_figures()["model", id_set, "Average", "Average"].items():
+            for metric in (0, 1):
+                rows = [paper_figures()["model", id_set, model, "Average"][method][metric] for model in models]
+                assert mean(rows) == pytest.approx(printed[metric], abs=0.011), (id_set, method)
+
+
+# Beside ours
+
+
+def test_differences_by_hand() -> None:
+    made = results(row("ResNet50", "msp", "SUN", fpr95=0.70, auroc=0.75), row("ResNet50", "mls", "SUN"))
+    (table,) = tables_of(made, paper=True)
+    assert table.groups[:3] == ("ResNet50", "ResNet50 (paper)", "ResNet50 (difference)")
+    found = cells(table, "msp")
+    assert found["ResNet50"] == ("70.00", "75.00")
+    assert found["ResNet50 (paper)"] == ("69.30", "76.26")
+    assert found["ResNet50 (difference)"] == ("+0.70", "-1.26")
+    assert found["Average (difference)"] == ("+0.70", "-1.26")
+    assert cells(table, "mls")["ResNet50 (paper)"] == ("-", "-")  # only the tables for CIFAR have it
+    for text in (to_text(table), to_markdown(table), to_latex(table)):
+        assert "+0.70" in text
+        assert "76.26" in text
+        assert "eight OOD sets" in text
+
+
+def test_by_ood_and_standard4_have_figures_of_their_own() -> None:
+    made = results(
+        row("ResNet50", "msp", "Species", fpr95=0.8, auroc=0.7), row("ResNet50", "msp", "SUN", fpr95=0.7, auroc=0.8)
+    )
+    (by_ood,) = tables_of(made, "ood", paper=True)
+    found = cells(by_ood, "msp")
+    assert found["Species (paper)"] == ("79.53", "75.15")
+    assert found["SUN (difference)"] == ("+1.42", "-1.75")
+    assert found["Average (paper)"] == (f"{(79.53 + 68.58) / 2:.2f}", f"{(75.15 + 81.75) / 2:.2f}")
+    (four,) = tables_of(made, "standard4", paper=True)
+    assert cells(four, "msp")["ResNet50"] == ("70.00", "80.00")  # SUN alone
+    assert cells(four, "msp")["ResNet50 (paper)"] == ("64.76", "82.82")
+    assert "standard four" in four.title
+    assert any("1 OOD set (" in note for note in four.notes)
+
+
+def test_models_that_the_paper_has_not_stand_without_figures() -> None:
+    known, own = row("ResNet50", "msp", "SUN"), row("mine", "msp", "SUN")
+    (table,) = tables_of(results(known, own), paper=True)
+    assert cells(table, "msp")["mine (paper)"] == ("-", "-")
+    assert cells(table, "msp")["Average (paper)"] == ("-", "-")  # not over the same models
+    plain, beside = tables_of(results(own, known), "ood", paper=True)
+    assert len(plain.groups) == 2
+    assert len(beside.groups) == 6
+    with pytest.raises(InputError, match="no figures for mine"):
+        tables_of(results(own), paper=True)
+
+
+def test_a_comparison_that_means_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match="needs the paper's settings for cifar10, cifar100, imagenet, got 'general'"):
+        tables_of(results(row("ResNet50"), settings="general"), paper=True)
+    with pytest.raises(InputError, match="takes ID as positive"):
+        tables_of(results(row("ResNet50"), positive="ood"), paper=True)
+    digits, imagenet = Benchmark.load("digits"), Benchmark.load("imagenet")
+    with pytest.raises(InputError, match="paper's settings"):  # before anything runs
+        check(digits, "model", paper=True, positive="id")
+    with pytest.raises(InputError, match="standard4 is over iNaturalist, SUN, Places, Texture; digits has digits89"):
+        check(digits, "standard4", paper=False, positive="id")
+    check(imagenet, "standard4", paper=True, positive="id")
+
+
+# Families
+
+
+def test_groups_are_means_over_models_and_the_average_is_over_all() -> None:
+    values = {"ResNet50": (0.1, "ConvNet"), "MobileNetV2": (0.2, "ConvNet"), "ViT-B-16": (0.6, "transformer")}
+    rows = [row(name, "msp", "SUN", fpr95=fp, auroc=1 - fp, family=family) for name, (fp, family) in values.items()]
+    (table,) = tables_of(results(*rows), "groups", paper=True)
+    assert table.groups[::3] == ("ConvNets", "transformers", "Average")
+    found = cells(table, "msp")
+    assert found["ConvNets"] == ("15.00", "85.00")
+    assert found["transformers"] == ("60.00", "40.00")
+    assert found["Average"] == ("30.00", "70.00")  # over three models, not over two families
+    assert [float(text) for text in found["ConvNets (paper)"]] == pytest.approx([70.94, 76.835], abs=0.0051)
+    assert found["Average (paper)"][0] == f"{(69.30 + 72.58 + 69.84) / 3:.2f}"
+    assert any("ConvNets: ResNet50, MobileNetV2; transformers: ViT-B-16" in note for note in table.notes)
+    lacking = [*rows, replace(rows[2], method="mls")]
+    (table,) = tables_of(results(*lacking), "groups")
+    assert cells(table, "mls")["ConvNets"] == ("-", "-")
+    assert table.lines[1].pairs[-1].mark == " (1/3)"
+
+
+def test_the_paper_s_group_means() -> None:
+    """PROTOCOL: Ours (V) 47.58/87.23, 68.59/83.52, 77.36/78.66 on ImageNet."""
+    from oodshape.report.beside_paper import _averaged, _models
+
+    made = results(row("ResNet50"))
+    groups = (["ResNet50", "MobileNetV2"], ["ViT-B-16", "ViT-L-16", "SWIN-S", "SWIN-B"], ["MLP-B", "MLP-L"])
+    means = [_averaged(_models(made, "model", group))["optfs-v"] for group in groups]
+    expected = ((47.58, 87.23), (68.59, 83.52), (77.36, 78.66))
+    for found, printed in zip(means, expected, strict=True):
+        assert found == pytest.approx(printed, abs=0.006)
+
+
+def test_there_are_four_kinds() -> None:
+    with pytest.raises(InputError, match="no table 'five'"):
+        tables_of(results(row("ResNet50")), "five")  # type: ignore[arg-type]

@@ -1,0 +1,423 @@
+"""The studies against naive computations on small arrays, and the closed forms against an optimiser."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from data import arrays
+from oodshape import METHODS, Features, InputError, auroc, fpr_at_tpr
+from oodshape.images.noise import NoiseSet
+from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
+from oodshape.methods.shapes.optfs import OptFS, PiecewiseConstant
+from oodshape.studies import (
+    changed_ratio,
+    compatibility,
+    every_method,
+    generalisation,
+    impact_vectors,
+    intuition,
+    k_sweep,
+    limits_sweep,
+    objectives,
+    shaping_profiles,
+    tune_on_surrogates,
+    validation,
+    variants,
+    weights_by_value,
+    with_ood,
+)
+from oodshape.studies.dynamic_classes import dynamic
+from oodshape.studies.profiles import per_interval
+from oracle import naive_auroc, naive_impacts, naive_loss, naive_profile, naive_shape
+
+K = 12
+
+
+def ood_arrays(n: int = 150, seed: int = 7) -> np.ndarray:
+    """OOD features: no class raises them."""
+    return np.abs(np.random.default_rng(seed).normal(scale=0.9, size=(n, 40))).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def small() -> dict:
+    """The same numbers as arrays and as float16-exact Features: train, ID, two OOD sets."""
+    z, head = arrays(200)
+    z, test = z.astype(np.float16), arrays(120, seed=1)[0].astype(np.float16)
+    outside = {
+        "far": ood_arrays().astype(np.float16),
+        "near": arrays(90, seed=5)[0].astype(np.float16) * np.float16(0.5),
+    }
+    made = {
+        "train": Features.from_arrays(z, head),
+        "inside": Features.from_arrays(test, head),
+        "ood": {name: Features.from_arrays(values, head) for name, values in outside.items()},
+    }
+    return {"head": head, "z": z, "test": test, "outside": outside, **made}
+
+
+def sets(small: dict) -> tuple:
+    return small["train"], small["inside"], small["ood"]
+
+
+def classes_of(z: np.ndarray, head: tuple) -> np.ndarray:
+    return (z.astype(np.float64) @ head[0].T.astype(np.float64) + head[1]).argmax(axis=1)
+
+
+def naive_v(z: np.ndarray, head: tuple, edges: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    shaped = naive_shape(z.astype(np.float64), edges, theta)
+    return (head[0].astype(np.float64)[classes_of(z, head)] * shaped).sum(axis=1)
+
+
+def on_sphere(direction: np.ndarray) -> np.ndarray:
+    """The theta of norm sqrt(K) that a numerical optimiser finds for the largest theta . direction."""
+    k = len(direction)
+    fun = lambda t: -(t @ direction) / np.linalg.norm(t)  # noqa: E731
+    start = np.random.default_rng(0).normal(size=k)
+    best = minimize(fun, start, method="BFGS", options={"gtol": 1e-10}).x
+    return best / np.linalg.norm(best) * np.sqrt(k)
+
+
+def test_impact_vectors_are_the_masks(small) -> None:
+    edges = METHODS["optfs-v"].fit(small["train"]).shape.edges
+    wanted = naive_impacts(small["test"], classes_of(small["test"], small["head"]), small["head"][0], edges)
+    np.testing.assert_allclose(impact_vectors(small["inside"], edges), wanted, atol=1e-5)
+    np.testing.assert_allclose(
+        impact_vectors(small["train"], edges).mean(0), small["train"].stats.impact(edges), atol=1e-6
+    )
+
+
+def test_mean_gap_is_the_optimum_on_the_sphere(small) -> None:
+    optfs = OptFS(k=K)
+    shape = with_ood(small["train"], small["ood"]["far"], optfs=optfs)
+    a, b = (
+        naive_impacts(z, classes_of(z, small["head"]), small["head"][0], shape.edges).mean(axis=0)
+        for z in (small["z"], small["outside"]["far"])
+    )
+    np.testing.assert_allclose(shape.theta, on_sphere(a - b), atol=2e-4)
+    np.testing.assert_allclose(np.linalg.norm(shape.theta), np.sqrt(K), rtol=1e-6)
+    alone = replace(METHODS["optfs-v"], shape=optfs).fit(small["train"]).shape.theta
+    np.testing.assert_allclose(alone, on_sphere(a), atol=2e-4)
+
+
+def test_mean_gap_needs_statistics_only(small) -> None:
+    whole = with_ood(small["train"], small["ood"]["far"])
+    assert with_ood(small["train"].stats, small["ood"]["far"].stats) == whole
+    with pytest.raises(InputError, match="needs the features"):
+        with_ood(small["train"].stats, small["ood"]["far"].stats, objective="hinge")
+    with pytest.raises(InputError, match="mean-gap, logistic, hinge"):
+        with_ood(small["train"], small["ood"]["far"], objective="magic")
+
+
+def scaled_impacts(small, edges) -> tuple[np.ndarray, np.ndarray]:
+    inside, outside = (
+        naive_impacts(z, classes_of(z, small["head"]), small["head"][0], edges)
+        for z in (small["z"], small["outside"]["far"])
+    )
+    length = np.linalg.norm(inside.mean(axis=0))
+    return inside / length, outside / length
+
+
+def test_logistic_is_sklearns(small) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    penalty = 0.01
+    shape = with_ood(small["train"], small["ood"]["far"], objective="logistic", optfs=OptFS(k=K), penalty=penalty)
+    inside, outside = scaled_impacts(small, shape.edges)
+    x, y = np.concatenate([inside, outside]), np.repeat([1, 0], [len(inside), len(outside)])
+    model = LogisticRegression(C=1 / (penalty * len(x)), class_weight="balanced", tol=1e-10, max_iter=10_000).fit(x, y)
+    wanted = model.coef_[0] / np.linalg.norm(model.coef_) * np.sqrt(K)
+    np.testing.assert_allclose(shape.theta, wanted, atol=2e-3)
+
+
+def test_hinge_is_the_exact_minimum(small) -> None:
+    from sklearn.svm import SVC
+
+    penalty = 0.01
+    shape = with_ood(small["train"], small["ood"]["far"], objective="hinge", optfs=OptFS(k=K), penalty=penalty)
+    inside, outside = scaled_impacts(small, shape.edges)
+    x, y = np.concatenate([inside, outside]), np.repeat([1, -1], [len(inside), len(outside)])
+    model = SVC(kernel="linear", C=1 / (penalty * len(x)), class_weight="balanced", tol=1e-8).fit(x, y)
+    exact = model.coef_[0]
+    wanted = exact / np.linalg.norm(exact) * np.sqrt(K)
+    assert wanted @ shape.theta / K > 0.9999
+    hinge = lambda m: max(0.0, 1.0 - m)  # noqa: E731
+    ours = shape.theta.astype(np.float64) * np.linalg.norm(exact) / np.sqrt(K)
+    shift = min(
+        naive_loss(ours, c, inside, outside, penalty, hinge) for c in model.intercept_ + np.linspace(-0.05, 0.05, 41)
+    )
+    assert shift <= naive_loss(exact, model.intercept_[0], inside, outside, penalty, hinge) + 2e-3
+
+
+def test_losses_are_deterministic_and_regularised(small) -> None:
+    for objective in ("logistic", "hinge"):
+        first, again = (with_ood(small["train"], small["ood"]["near"], objective=objective) for _ in range(2))
+        assert first == again
+    with pytest.raises(InputError, match="penalty must be positive, got 0"):
+        with_ood(small["train"], small["ood"]["near"], objective="hinge", penalty=0.0)
+
+
+def test_variants_and_objectives_test_one_theta_on_all_sets(small) -> None:
+    sources = {"real": small["ood"]["far"], "gaussian": small["ood"]["near"]}
+    table = variants(*sets(small), sources)
+    assert list(dict.fromkeys(table["variant"])) == ["real", "gaussian", "dynamic", "ours (V)", "ours (E)"]
+    assert (table.groupby("variant")["ood"].agg(list).map(list) == [["far", "near"]] * 5).all()
+    by_objective = objectives(*sets(small), sources).set_index(["source", "objective", "ood"])["auroc"]
+    shape = with_ood(small["train"], small["ood"]["far"])
+    for ood in ("far", "near"):
+        scores = [naive_v(z, small["head"], shape.edges, shape.theta) for z in (small["test"], small["outside"][ood])]
+        wanted = float(naive_auroc(*(s.tolist() for s in scores)))
+        row = table.query("variant == 'real' and ood == @ood").iloc[0]
+        assert row["auroc"] == pytest.approx(wanted, abs=1e-3)
+        assert row["auroc"] == by_objective["real", "mean-gap", ood]
+        ours = METHODS["optfs-e"].fit(small["train"])
+        pair = ours.score(small["inside"]), ours.score(small["ood"][ood])
+        row = table.query("variant == 'ours (E)' and ood == @ood").iloc[0]
+        assert (row["auroc"], row["fpr95"]) == (auroc(*pair), fpr_at_tpr(*pair))
+
+
+def test_validation_by_hand(small) -> None:
+    table = validation(*sets(small)).set_index("ood")
+    edges = METHODS["optfs-v"].fit(small["train"]).shape.edges
+    impacts = lambda z: naive_impacts(z, classes_of(z, small["head"]), small["head"][0], edges).mean(axis=0)  # noqa: E731
+    a = impacts(small["z"])
+    for name, z in small["outside"].items():
+        b = impacts(z)
+        assert table["norm_ratio"][name] == pytest.approx(np.sqrt((b**2).sum() / (a**2).sum()), rel=1e-5)
+        assert table["cosine"][name] == pytest.approx((a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum()), rel=1e-5)
+        for column, direction in (("auroc_with", a - b), ("auroc_without", a)):
+            theta = direction / np.linalg.norm(direction) * 10
+            scores = [naive_v(values, small["head"], edges, theta).tolist() for values in (small["test"], z)]
+            assert table[column][name] == pytest.approx(float(naive_auroc(*scores)), abs=1e-3)
+
+
+def test_intuition_draws_angle_and_length() -> None:
+    from pandas import DataFrame
+
+    table = DataFrame({"ood": ["same", "across"], "norm_ratio": [0.5, 1.0], "cosine": [1.0, 0.0]})
+    drawn = intuition(table).set_index("ood")
+    np.testing.assert_allclose(drawn.loc["same", ["x", "y", "degrees", "turned"]].astype(float), [0.5, 0, 0, 0])
+    np.testing.assert_allclose(
+        drawn.loc["across", ["x", "y", "degrees", "turned"]].astype(float), [0, 1, 90, 45], atol=1e-9
+    )
+
+
+def test_dynamic_by_brute_force(small) -> None:
+    shape = dynamic(small["train"], optfs=OptFS(k=K), iterations=3, samples=80, seed=4)
+    rng, theta, (weight, bias) = np.random.default_rng(4), None, small["head"]
+    for _ in range(3):
+        rows = rng.choice(200, 80, replace=False)
+        z = small["z"][rows].astype(np.float64)
+        shaped = z if theta is None else naive_shape(z, shape.edges, theta)
+        classes = (shaped @ weight.T.astype(np.float64) + bias).argmax(axis=1)
+        impact = naive_impacts(z, classes, weight, shape.edges).mean(axis=0)
+        theta = impact / np.linalg.norm(impact) * np.sqrt(K)
+    np.testing.assert_allclose(shape.theta, theta, atol=1e-4)
+    whole = replace(METHODS["optfs-v"], shape=OptFS(k=K)).fit(small["train"]).shape
+    np.testing.assert_array_equal(shape.edges, whole.edges)  # fixed from all images
+    one = dynamic(small["train"], optfs=OptFS(k=K), iterations=1)
+    np.testing.assert_allclose(one.theta, whole.theta, atol=1e-5)  # the first classes are the network's own
+
+
+def test_changed_ratio_by_brute_force(small) -> None:
+    weight, bias = small["head"][0].astype(np.float64), small["head"][1] * 30.0  # a bias that matters
+    train = Features.from_arrays(small["z"], (weight, bias))
+    shape = PiecewiseConstant(edges=[0.0, 1.0, 2.0, 9.0], theta=[-1.0, 2.0, 0.3])
+    changed = [0, 0]
+    for row in small["z"].astype(np.float64):
+        shaped = naive_shape(row[None], shape.edges, shape.theta)[0]
+        for place, b in enumerate((0.0, bias)):
+            changed[place] += np.argmax(weight @ row + b) != np.argmax(weight @ shaped + b)
+    ratio = changed_ratio(train, shape)
+    assert (ratio.without_bias, ratio.with_bias, ratio.n) == (changed[0] / 200, changed[1] / 200, 200)
+    assert changed[0] != changed[1]
+    assert changed_ratio(train, shape, samples=50).n == 50
+
+
+def test_no_interval_is_energy(small) -> None:
+    table = k_sweep(*sets(small), numbers=(0, 1, 7))
+    energy = METHODS["energy"].fit(small["train"])
+    for name, outside in small["ood"].items():
+        wanted = auroc(energy.score(small["inside"]), energy.score(outside))
+        rows = table[(table["k"] == 0) & (table["ood"] == name)]
+        assert rows["auroc"].tolist() == [wanted, wanted]
+    shape = replace(METHODS["optfs-v"], shape=OptFS(k=7)).fit(small["train"]).shape
+    scores = [naive_v(z, small["head"], shape.edges, shape.theta) for z in (small["test"], small["outside"]["far"])]
+    row = table.query("k == 7 and ood == 'far' and method == 'optfs-v'").iloc[0]
+    assert row["auroc"] == pytest.approx(float(naive_auroc(*(s.tolist() for s in scores))), abs=1e-3)
+
+
+def test_the_whole_range_is_exact(small) -> None:
+    table = limits_sweep(*sets(small), tails=(0.0, 0.1))
+    whole = small["z"].astype(np.float64)
+    first = table.query("tail == 0").iloc[0]
+    assert (first["lower"], first["upper"]) == (whole.min(), whole.max())
+    tenth = table.query("tail == 0.1").iloc[0]
+    np.testing.assert_allclose([tenth["lower"], tenth["upper"]], np.quantile(whole, [0.1, 0.9]), atol=1e-9)
+    from oodshape.studies.sweeps import NUMBERS, TAILS
+
+    assert NUMBERS == (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+    assert [100 * tail for tail in TAILS] == pytest.approx([0, 0.01, 0.05, 0.1, 0.5, 1, 5, 10])
+
+
+def test_compatibility_pairs(small) -> None:
+    table = compatibility(*sets(small))
+    assert [tuple(row) for row in table[["base", "method"]].drop_duplicates().to_numpy()] == [
+        pair
+        for base, shaped in (("msp", "msp"), ("mls", "mls"), ("energy", "e"), ("dice", "e+dice"), ("react", "e+react"))
+        for pair in ((base, base), (base, f"optfs-{shaped}"))
+    ]
+    for _, row in table.iterrows():
+        detector = METHODS[row["method"]].fit(small["train"])
+        pair = detector.score(small["inside"]), detector.score(small["ood"][row["ood"]])
+        assert (row["auroc"], row["fpr95"]) == (auroc(*pair), fpr_at_tpr(*pair))
+
+
+@pytest.mark.parametrize("shape", [AshP(p=0.6), AshB(p=0.65), AshS(p=0.8), AshRand(p=0.75)], ids=repr)
+def test_ash_profiles_by_brute_force(small, shape) -> None:
+    import torch
+
+    edges = np.linspace(0, 4, 9).astype(np.float32)
+    pooled = np.concatenate([small["test"], small["outside"]["far"]]).astype(np.float32)
+    shaped = shape(torch.tensor(pooled)).numpy().astype(np.float64)
+    means, stds, counts = naive_profile(pooled.astype(np.float64), shaped, edges)
+    found = per_interval(shape, (small["inside"], small["ood"]["far"]), edges)
+    assert found[0].tolist() == counts
+    assert (pooled == 0).sum() > 1000  # left out, although 0 lies in the first interval
+    np.testing.assert_allclose(found[1], means, rtol=1e-5)
+    np.testing.assert_allclose(found[2], stds, rtol=1e-4, atol=1e-6)
+
+
+def test_profiles_hold_every_panel(small) -> None:
+    table = shaping_profiles(small["train"], small["inside"], small["ood"]["far"])
+    curves = {name: part.reset_index() for name, part in table.groupby("curve")}
+    assert set(curves) == {
+        "react", "bfact", "vra-p", "optfs-v", "optfs with OOD", "ash-p", "ash-b", "ash-s", "ash-rand"
+    }  # fmt: skip
+    assert all(len(part) == 100 for part in curves.values())
+    middle = (curves["react"]["left"] + curves["react"]["right"]) / 2
+    train = small["z"].astype(np.float64)
+    t, t95, low, high = np.quantile(train, [0.9, 0.95, 0.6, 0.95])
+    np.testing.assert_allclose(curves["react"]["theta"], np.minimum(middle, t) / middle, rtol=1e-5)
+    np.testing.assert_allclose(curves["bfact"]["theta"], 1 / np.sqrt(1 + (middle / t95) ** 4), rtol=1e-5)
+    band = np.where(middle < low, 0, np.where(middle < high, 1, high / middle))
+    np.testing.assert_allclose(curves["vra-p"]["theta"], band, rtol=1e-5)
+    np.testing.assert_array_equal(
+        curves["optfs with OOD"]["theta"], with_ood(small["train"], small["ood"]["far"]).theta.astype(np.float64)
+    )
+
+
+def test_a_method_without_a_fit_has_no_panel() -> None:
+    z, head = arrays(60, signed=True)
+    below = Features.from_arrays(z - 30, head)
+    table = shaping_profiles(below, below[:20], below[20:])
+    assert "bfact" not in set(table["curve"])
+
+
+def test_weights_by_value_by_brute_force(small) -> None:
+    table = weights_by_value(small["train"], {"ID": small["inside"]}, OptFS(k=K))
+    z = small["test"].astype(np.float64)
+    weight = small["head"][0][classes_of(z, small["head"])]
+    for row in table.itertuples():
+        met = weight[(z >= row.left) & (z < row.right)].astype(np.float64)
+        assert row.count == len(met)
+        if len(met):
+            assert row.mean == pytest.approx(met.mean(), abs=1e-6)
+            assert row.std == pytest.approx(met.std(), abs=1e-5)
+
+
+def test_generalisation_counts_networks_the_same() -> None:
+    from synthetic import results, row
+
+    frame = results().frame
+    rows = [row(model, method, ood, family=family, auroc=value) for model, family, method, ood, value in (
+        ("a", "ConvNet", "msp", "x", 0.8), ("a", "ConvNet", "msp", "y", 0.6),
+        ("b", "ConvNet", "msp", "x", 0.9),
+        ("c", "MLP", "msp", "x", 0.5), ("d", "transformer", "msp", "x", 0.7),
+        ("a", "ConvNet", "odin", "x", 0.5), ("c", "MLP", "odin", "x", 0.4), ("d", "transformer", "odin", "x", 0.6),
+    )]  # fmt: skip
+    frame = frame.iloc[:0].__class__([vars(r) for r in rows])
+    table = generalisation(frame).set_index("method")
+    assert table.loc["msp"].tolist() == pytest.approx([(0.7 + 0.9) / 2, 0.6])
+    assert np.isnan(table.loc["odin", "convnets"])  # not on every ConvNet
+    assert table.loc["odin", "others"] == pytest.approx(0.5)
+
+
+def test_every_method_leaves_out_perturbations(small) -> None:
+    from oodshape import paper_methods
+
+    assert "odin" in set(every_method(*sets(small))["method"])
+    chosen = {name: paper_methods("cifar10")[name] for name in ("odin", "msp")}
+    assert set(every_method(*sets(small), chosen)["method"]) == {"msp"}
+
+
+def test_tuning_chooses_the_best_on_surrogates(small, monkeypatch) -> None:
+    from oodshape.methods.shapes.clipping import ReAct
+    from oodshape.studies import tuning
+
+    grid = tuple(ReAct(q=q) for q in (0.2, 0.5, 0.8, 0.95))
+    monkeypatch.setattr(tuning, "GRIDS", {"react": grid})
+    table = tune_on_surrogates(*sets(small), small["ood"]["far"], seed=3)
+    rng = np.random.default_rng(3)
+    order = rng.permutation(200)
+    fit, tried = small["z"][np.sort(order[40:])], small["z"][np.sort(order[:40])]
+    noise = small["outside"]["far"][np.sort(rng.permutation(150))]
+    weight, bias = (part.astype(np.float64) for part in small["head"])
+    worth = {}
+    for setting in grid:
+        t = np.quantile(fit.astype(np.float64), setting.q)
+        energy = [np.log(np.exp(np.minimum(z, t) @ weight.T + bias).sum(axis=1)) for z in (tried, noise)]
+        worth[setting.q] = float(naive_auroc(*(e.tolist() for e in energy)))
+    best = max(worth, key=worth.get)
+    tuned = table[table["tuned"]]
+    assert set(tuned["setting"]) == {f"ReAct(q={best})"}
+    assert tuned["surrogate_auroc"].iloc[0] == pytest.approx(worth[best], abs=1e-3)
+    given = table[~table["tuned"]]
+    assert set(given["setting"]) == {"ReAct(q=0.9)"}
+    assert set(given["ood"]) == {"far", "near"}
+
+
+def test_grids_are_the_percentiles() -> None:
+    from oodshape.studies.tuning import GRIDS
+
+    assert {name: len(grid) for name, grid in GRIDS.items()} == {
+        "react": 19, "bfact": 76, "ash-p": 19, "ash-b": 19, "ash-s": 19, "vra-p": 171
+    }  # fmt: skip
+    assert [round(100 * shaper.q) for shaper in GRIDS["react"]] == list(range(5, 100, 5))
+    assert {shaper.order for shaper in GRIDS["bfact"]} == {1, 2, 3, 4}
+
+
+def test_noise_images_are_the_papers() -> None:
+    gaussian, uniform = (NoiseSet(kind, 40) for kind in ("gaussian", "uniform"))
+    pixels = np.stack([gaussian[i] for i in range(40)])
+    assert pixels.shape == (40, 32, 32, 3)
+    assert pixels.dtype == np.uint8
+    from scipy.stats import norm
+
+    ends = norm.cdf(0.5, 127.5, 255), 1 - norm.cdf(254.5, 127.5, 255)
+    assert (pixels == 0).mean() == pytest.approx(ends[0], abs=0.01)
+    assert (pixels == 255).mean() == pytest.approx(ends[1], abs=0.01)
+    flat = np.stack([uniform[i] for i in range(40)])
+    assert flat.mean() == pytest.approx(127.5, abs=1)
+    assert (flat == 0).mean() == pytest.approx(0.5 / 255, abs=0.001)
+    np.testing.assert_array_equal(gaussian[3], NoiseSet("gaussian", 9)[3])
+    assert gaussian.fingerprint != NoiseSet("gaussian", 41).fingerprint
+    assert len(NoiseSet("uniform")) == 50_000
+    with pytest.raises(InputError, match="gaussian, uniform"):
+        NoiseSet("pink")
+    assert len(list(itertools.islice(iter(uniform), 50))) == 40
+
+
+def test_float32_features_agree_with_the_exact_theta() -> None:
+    z, head = arrays(300, signed=True)
+    outside = Features.from_arrays(-z[:100] * 0.7, head)
+    train = Features.from_arrays(z, head)
+    shape = with_ood(train, outside)
+    gap = impact_vectors(train, shape.edges).mean(0) - impact_vectors(outside, shape.edges).mean(0)
+    # a bin that an edge cuts is split in proportion: with few values, one may fall on either side
+    np.testing.assert_allclose(shape.theta, gap / np.linalg.norm(gap) * 10, atol=0.1)
+    assert shape.theta @ gap / np.linalg.norm(gap) / 10 > 0.999

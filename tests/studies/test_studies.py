@@ -1,0 +1,223 @@
+"""Studies as a user runs them: every table and figure is there, says what it shows, and holds the right numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from commands import call_new as call
+from data import arrays
+from oodshape import METHODS, InputError
+from oodshape.report.frames import frame_latex, frame_markdown
+from oodshape.studies import drawing, every_method
+from oodshape.studies.network import Network, folders_in, from_folder
+from oodshape.studies.table import STUDIES, chosen, networks, possible, write
+
+
+def write_folder(folder: Path, *, seed: int = 0, signed: bool = False) -> Path:
+    """A small network's feature files in the layout that studies read."""
+    folder.mkdir(parents=True)
+    z, (weight, bias) = arrays(160, signed=signed, seed=seed)
+    np.savez(folder / "head.npz", weight=weight, bias=bias)
+    np.savez(folder / "train.npz", features=z.astype(np.float16), labels=np.zeros(len(z), np.int16))
+    np.savez(folder / "val.npz", features=arrays(100, signed=signed, seed=seed + 1)[0], labels=np.zeros(100, np.int16))
+    rng = np.random.default_rng(seed)
+    for place, name in enumerate(("far", "near", "gaussian", "uniform")):
+        values = np.abs(rng.normal(scale=0.4 + 0.2 * place, size=(60 + place, 40))).astype(np.float32)
+        np.savez(folder / f"{name}.npz", features=values, labels=np.full(len(values), -1, np.int16))
+    values = rng.permuted(z[:50], axis=1)
+    np.savez(folder / "scrambled.npz", features=values, labels=np.full(len(values), -1, np.int16))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> list[Network]:
+    base = tmp_path_factory.mktemp("features")
+    write_folder(base / "cifar10_densenet101")
+    write_folder(base / "imagenet_deit_tiny", signed=True, seed=3)
+    return networks("digits", [base])
+
+
+def test_folders_say_family_settings_and_roles(two) -> None:
+    assert [(n.name, n.family) for n in two] == [
+        ("cifar10_densenet101", "ConvNet"),
+        ("imagenet_deit_tiny", "transformer"),
+    ]
+    first = two[0]
+    assert (list(first.ood), list(first.surrogates)) == (["far", "near"], ["gaussian", "uniform"])
+    assert first.real == "near"  # the larger
+    assert first.methods["ash-s"].shape.p == 0.95  # the paper's for CIFAR-10
+    assert two[1].methods["vra-p"].shape.absolute
+    assert "surrogates: gaussian 62, uniform 63" in first.describe()
+
+
+def test_a_panel_may_lie_elsewhere_and_is_asked_for(tmp_path) -> None:
+    folder = write_folder(tmp_path / "features" / "mine")
+    assert [len(part) for part in from_folder(folder).panel] == [50]
+    elsewhere = tmp_path / "panels" / "mine" / "scrambled.npz"
+    elsewhere.parent.mkdir(parents=True)
+    (folder / "scrambled.npz").rename(elsewhere)
+    (there,) = networks("digits", [folder], panel=tmp_path / "panels")
+    assert len(there.chosen_by()[0]) == 50
+    assert "panel: 50" in there.describe()
+    (none,) = networks("digits", [folder])
+    assert possible(["variants", "auto"], [none]) == ["variants"]
+    assert possible(["variants", "auto"], [there]) == ["variants", "auto"]
+    with pytest.raises(InputError, match=r"mine has no panel: put scrambled.npz.*--panel DIR"):
+        list(write("auto", [none], tmp_path / "out"))
+    assert "auto" not in set(every_method(none.train, none.inside, none.ood)["method"])
+
+
+def test_wrong_folders_say_what_is_missing(tmp_path) -> None:
+    with pytest.raises(InputError, match="holds no features; a network's folder has head.npz"):
+        folders_in([tmp_path])
+    folder = write_folder(tmp_path / "mine")
+    assert from_folder(folder).family == "unknown"
+    (folder / "train.npz").unlink()
+    with pytest.raises(InputError, match="lacks 'train'"):
+        from_folder(folder)
+    with pytest.raises(InputError, match="no network 'other'; there are"):
+        networks("digits", [write_folder(tmp_path / "second")], ("other",))
+
+
+@pytest.mark.parametrize("name", list(STUDIES))
+def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeypatch) -> None:
+    from oodshape.studies import tuning
+
+    monkeypatch.setattr(tuning, "GRIDS", {key: grid[::9] for key, grid in tuning.GRIDS.items()})
+    seen = []
+    save = drawing.save
+    monkeypatch.setattr(drawing, "save", lambda figure, *rest: seen.append(figure) or save(figure, *rest))
+    paths = list(write(name, two, tmp_path))
+    assert len(paths) == len(set(paths))
+    assert all(path.stat().st_size > 100 for path in paths)
+    stems = {path.stem for path in paths if path.suffix == ".svg"}
+    assert {f"{name}-cifar10_densenet101", f"{name}-imagenet_deit_tiny"} <= stems
+    assert {(path.stem, path.suffix) for path in paths} == {
+        *((name, kind) for kind in (".csv", ".md", ".tex", ".html")),
+        *((stem, f".{kind}") for stem in stems for kind in drawing.FORMATS),
+    }
+    frame = pd.read_csv(tmp_path / f"{name}.csv")
+    assert set(frame["network"]) == {"cifar10_densenet101", "imagenet_deit_tiny"}
+    text = (tmp_path / f"{name}.md").read_text()
+    assert "higher score = ID" in text
+    assert "nan" not in text.lower().replace("energy", "")
+    assert (tmp_path / f"{name}.tex").read_text().count(r"\begin{tabular}") == 1
+    html = (tmp_path / f"{name}.html").read_text()
+    assert html.count("<td>") == html.count("<tr><td>") * html.count('<th scope="col">')
+    assert html.count('src="data:image/svg+xml;base64,') == len(stems)
+    assert "<script" not in html
+    assert "higher score = ID" in html
+    for figure in seen:
+        assert figure.get_size_inches()[0] == pytest.approx(3.3)
+        rows, columns = figure.axes[0].get_subplotspec().get_gridspec().get_geometry()
+        for axes in figure.axes:
+            cell = axes.get_subplotspec()
+            assert axes.get_xlabel() or cell.rowspan.stop < rows  # shared axes are named once
+            assert axes.get_ylabel() or cell.colspan.start > 0
+    assert len(seen) == len(stems)
+    assert columns <= 2
+
+
+def test_figures_are_the_same_twice(two, tmp_path) -> None:
+    for folder in ("first", "second"):
+        list(write("validation", two[:1], tmp_path / folder))
+    for kind in drawing.FORMATS:
+        name = f"validation-cifar10_densenet101.{kind}"
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+
+
+def test_a_method_has_one_colour() -> None:
+    from oodshape.report.styles import style
+
+    for name in METHODS:
+        assert drawing.line_style(name)["color"] == style(name).color
+    assert len({(drawing.line_style(name)["color"], drawing.marker(name)) for name in METHODS}) == len(METHODS)
+
+
+def test_frames_escape_and_align() -> None:
+    frame = pd.DataFrame({"a_b": ["x|y", "50 %"], "n": ["1.0", ""]})
+    assert frame_markdown(frame, "T", ["note"]).splitlines()[2:4] == ["| a_b | n |", "| --- | ---: |"]
+    assert r"x\|y" in frame_markdown(frame, "T")
+    latex = frame_latex(frame, "T & U")
+    assert r"\begin{tabular}{lr}" in latex
+    assert r"50 \% &  \\" in latex
+    assert r"\caption{T \& U.}" in latex
+
+
+def test_an_unknown_study_lists_them(tmp_path) -> None:
+    assert chosen("all") == list(STUDIES)
+    done = call("study", "magic", cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "no study is called 'magic'; there are variants, objectives" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_studies_run_on_digits(tmp_path) -> None:
+    few = ("--models", "ConvNet", "--limit", "40", "--cache", "cache")
+    done = call("study", "variants", *few, "--out", "here", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "surrogates: gaussian 40, uniform 40" in done.stdout
+    written = re.findall(r"wrote (.*)", done.stdout)
+    assert len(written) == 7
+    assert all((tmp_path / path).is_file() for path in written)
+
+
+def test_all_studies_on_digits_from_one_extraction(tmp_path, monkeypatch) -> None:
+    from oodshape.studies import tuning
+
+    monkeypatch.setattr(tuning, "GRIDS", {key: grid[::9] for key, grid in tuning.GRIDS.items()})
+    found = networks("digits", [], ("ViT",), limit=40, cache=tmp_path / "cache")
+    assert list(found[0].ood) == ["digits89", "letters", "photos", "textures"]
+    for name in STUDIES:
+        frame = STUDIES[name].compute(found[0])
+        assert len(frame) > 0
+        assert STUDIES[name].draw(frame).axes[0].get_xlabel() is not None
+
+
+def test_surrogates_are_made_where_a_benchmark_has_none(tmp_path) -> None:
+    text = (Path(__file__).parents[2] / "src/oodshape/benchmark/specs/digits.toml").read_text()
+    kept = [part for part in text.split("[[ood]]") if '"gaussian"' not in part and '"uniform"' not in part]
+    models = text[text.index("[[models]]") :]
+    (tmp_path / "own.toml").write_text(
+        "[[ood]]".join(kept) + "\n" + models.split("[[models]]")[1].join(["[[models]]", ""])
+    )
+    found = networks(str(tmp_path / "own.toml"), [], limit=20, surrogates=15, cache=tmp_path / "cache")
+    assert {name: len(features) for name, features in found[0].surrogates.items()} == {"gaussian": 15, "uniform": 15}
+
+
+def test_real_networks_agree_with_the_authors(shared, real_features) -> None:
+    """Means over OOD sets of the studies' own rows against what the authors' code gave on the same features."""
+    from oodshape.studies import compatibility, limits_sweep, variants
+
+    for real in real_features:
+        oracle = json.loads((shared / "oracle" / f"{real['name']}.json").read_text())["results"]
+        network = from_folder(shared / "features" / real["name"])
+        assert set(network.surrogates) == set(real["surrogates"])
+        sets = network.train, network.inside, network.ood
+        table = variants(*sets, {"real": network.ood[network.real], **network.surrogates})
+        means = 100 * table.groupby("variant")["auroc"].mean()
+        assert means["ours (V)"] == pytest.approx(oracle["optfs-v"]["average"]["auroc"], abs=0.05)
+        assert means["ours (E)"] == pytest.approx(oracle["optfs-e"]["average"]["auroc"], abs=0.05)
+        assert means["dynamic"] == pytest.approx(means["ours (V)"], abs=0.5)  # the paper: almost the same
+        pairs = 100 * compatibility(*sets, network.methods).groupby("method")["auroc"].mean()
+        for name in ("msp", "mls", "energy", "dice", "react"):
+            assert pairs[name] == pytest.approx(oracle[name]["average"]["auroc"], abs=0.05)
+        limits = limits_sweep(*sets, tails=(0.001,)).groupby("method")["auroc"].mean()
+        assert 100 * limits["optfs-v"] == pytest.approx(means["ours (V)"], abs=1e-9)
+
+
+def test_real_surrogates_change_theta_as_the_formula_says(shared) -> None:
+    from oodshape.studies import impact_vectors, with_ood
+
+    network = from_folder(shared / "features" / "imagenet_deit_tiny")
+    shape = with_ood(network.train, network.surrogates["gaussian"])
+    gap = [impact_vectors(f, shape.edges).mean(axis=0) for f in (network.train, network.surrogates["gaussian"])]
+    theta = gap[0] - gap[1]
+    np.testing.assert_allclose(shape.theta, theta / np.linalg.norm(theta) * 10, atol=1e-4)
