@@ -1,0 +1,149 @@
+"""Is a difference real? Two methods on the same images: DeLong for AUROC, a paired bootstrap for the rest.
+
+Images that both methods scored are resampled together, so what makes an image hard for both cancels out. ID images
+that several OOD sets share are drawn once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError, check_fraction
+from oodshape.metrics.separation import as_scores, auroc
+
+Floats = NDArray[np.float64]
+Metric = Callable[[Floats, Floats], float]
+Scores = tuple[Any, Mapping[str, Any]]  # of the ID images, and of the images of each OOD set
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much higher a metric is for the first method, its confidence interval, and the p-value of no difference."""
+
+    value: float
+    low: float
+    high: float
+    p_value: float
+
+
+def delong(first: tuple[Any, Any], second: tuple[Any, Any], *, level: float = 0.95) -> Difference:
+    """The difference of two AUROCs on the same images (DeLong et al., 1988, by mid-ranks: Sun & Xu, 2014).
+
+    `first` and `second` are (id_scores, ood_scores) of two methods, image by image in the same order.
+
+    >>> delong(([3.0, 2.0, 4.0], [1.0, 2.5]), ([3.0, 2.0, 4.0], [1.0, 2.5])).p_value
+    1.0
+    """
+    check_fraction("level", level)
+    (id_a, ood_a), (id_b, ood_b) = _checked(first), _checked(second)
+    if (len(id_a), len(ood_a)) != (len(id_b), len(ood_b)):
+        raise InputError(
+            f"both methods must score the same images, got {len(id_a)} and {len(id_b)} ID, "
+            f"{len(ood_a)} and {len(ood_b)} OOD scores"
+        )
+    if min(len(id_a), len(ood_a)) < 2:
+        raise InputError("a variance needs at least two ID and two OOD images")
+    inside, outside = (a - b for a, b in zip(_components(id_a, ood_a), _components(id_b, ood_b), strict=True))
+    value = auroc(id_a, ood_a) - auroc(id_b, ood_b)
+    spread = float(np.sqrt(inside.var(ddof=1) / len(inside) + outside.var(ddof=1) / len(outside)))
+    return _normal(value, spread, level)
+
+
+def _components(id_scores: Floats, ood_scores: Floats) -> tuple[Floats, Floats]:
+    """([n_id], [n_ood]): for each image the share of the other side that it is ranked against correctly."""
+    n_id, n_ood = len(id_scores), len(ood_scores)
+    ranks = _mid_ranks(np.concatenate([id_scores, ood_scores]))
+    inside = (ranks[:n_id] - _mid_ranks(id_scores)) / n_ood
+    outside = 1 - (ranks[n_id:] - _mid_ranks(ood_scores)) / n_id
+    return inside, outside
+
+
+def _mid_ranks(values: Floats) -> Floats:
+    """[n]: ranks from 1, equal values sharing the middle of theirs."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray((ends - (counts - 1) / 2)[place], np.float64)
+
+
+def _normal(value: float, spread: float, level: float) -> Difference:
+    if spread == 0:  # both rank every pair alike
+        return Difference(value, value, value, 1.0 if value == 0 else 0.0)
+    reach = NormalDist().inv_cdf((1 + level) / 2) * spread
+    return Difference(value, value - reach, value + reach, 2 * NormalDist().cdf(-abs(value) / spread))
+
+
+def paired_bootstrap(
+    metric: Metric,
+    first: Scores,
+    second: Scores,
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Difference:
+    """The difference of a metric's mean over OOD sets between two methods on the same images.
+
+    `first` and `second` are (id_scores, {set: ood_scores}). The interval is the percentile one; the p-value is twice
+    the smaller share of resamples on either side of 0, counted with the observed one, so that it is never 0.
+
+    >>> same = ([3.0, 2.0, 4.0], {"textures": [1.0, 2.5]})
+    >>> paired_bootstrap(auroc, same, same, resamples=20)
+    Difference(value=0.0, low=0.0, high=0.0, p_value=1.0)
+    """
+    check_fraction("level", level)
+    if resamples < 1:
+        raise InputError(f"resamples must be at least 1, got {resamples}")
+    (id_a, sets_a), (id_b, sets_b) = _sets(first), _sets(second)
+    sizes = {name: len(scores) for name, scores in sets_a.items()}
+    if len(id_a) != len(id_b) or sizes != {name: len(scores) for name, scores in sets_b.items()}:
+        raise InputError("both methods must score the same ID images and the same OOD sets, image by image")
+
+    def difference(rows: Any, picked: Mapping[str, Any]) -> float:
+        each = [metric(id_a[rows], a[picked[n]]) - metric(id_b[rows], sets_b[n][picked[n]]) for n, a in sets_a.items()]
+        return float(np.mean(each))
+
+    whole = difference(slice(None), dict.fromkeys(sizes, slice(None)))
+    id_stream, ood_stream = np.random.default_rng(seed).spawn(2)
+    drawn = np.array(
+        [
+            difference(
+                id_stream.integers(len(id_a), size=len(id_a)),
+                {name: ood_stream.integers(size, size=size) for name, size in sizes.items()},
+            )
+            for _ in range(resamples)
+        ]
+    )
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    below, above = int((drawn <= 0).sum()), int((drawn >= 0).sum())
+    p_value = min(1.0, 2 * (1 + min(below, above)) / (resamples + 1))
+    return Difference(whole, low, high, p_value)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values after Holm's correction: at most the level of them is wrong, however many are compared.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    values = np.asarray(p_values, np.float64)
+    order = np.argsort(values, kind="stable")
+    scaled = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(scaled, 1.0)
+    return [float(value) for value in adjusted]
+
+
+def _checked(scores: tuple[Any, Any]) -> tuple[Floats, Floats]:
+    return as_scores(scores[0], "id_scores"), as_scores(scores[1], "ood_scores")
+
+
+def _sets(scores: Scores) -> tuple[Floats, dict[str, Floats]]:
+    if not scores[1]:
+        raise InputError("there is no OOD set to compare on")
+    return as_scores(scores[0], "id_scores"), {name: as_scores(ood, name) for name, ood in scores[1].items()}

@@ -1,0 +1,109 @@
+"""Differences on the same images, against brute force and in simulations where the truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from oodshape import InputError, auroc, fpr_at_tpr
+from oodshape.metrics.paired import delong, holm, paired_bootstrap
+
+
+def covariance_by_pairs(methods: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """DeLong's covariance of the AUROCs from all pairs of images, as the paper of 1988 writes it."""
+    inside, outside = [], []
+    for id_scores, ood_scores in methods:
+        wins = (id_scores[:, None] > ood_scores) + 0.5 * (id_scores[:, None] == ood_scores)
+        inside.append(wins.mean(axis=1))
+        outside.append(wins.mean(axis=0))
+    return np.cov(inside) / len(inside[0]) + np.cov(outside) / len(outside[0])
+
+
+def two_methods(seed: int, n_id: int = 60, n_ood: int = 40, gain: float = 0.3) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Two methods with a common part: what makes an image hard is hard for both; the second is better by `gain`."""
+    rng = np.random.default_rng(seed)
+    both = rng.normal(1.0, 1, n_id), rng.normal(0, 1, n_ood)
+    first, second = ([part + rng.normal(0, 0.7, len(part)) for part in both] for _ in range(2))
+    return [(first[0], first[1]), (second[0] + gain, second[1])]
+
+
+@pytest.mark.parametrize("digits", [1, 8])  # with one digit most scores are tied
+@pytest.mark.parametrize("seed", range(5))
+def test_delong_is_the_sum_over_pairs(seed: int, digits: int) -> None:
+    methods = [(a.round(digits), b.round(digits)) for a, b in two_methods(seed)]
+    found = delong(*methods, level=0.9)
+    covariance = covariance_by_pairs(methods)
+    spread = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+    value = auroc(*methods[0]) - auroc(*methods[1])
+    assert found.value == pytest.approx(value)
+    assert found.low == pytest.approx(value - norm.ppf(0.95) * spread)
+    assert found.high == pytest.approx(value + norm.ppf(0.95) * spread)
+    assert found.p_value == pytest.approx(2 * norm.sf(abs(value) / spread))
+
+
+def test_delong_by_hand() -> None:
+    # first: wins (1, 1), (0, 1) -> AUROC 3/4; second: all right. Components differ by (0, -1/2) and (-1/2, 0),
+    # each side's variance is 1/8, over 2 images each: spread = sqrt(1/8)
+    found = delong(([3.0, 1.0], [2.0, 0.0]), ([3.0, 2.5], [2.0, 0.0]))
+    assert found.value == -0.25
+    assert found.high - found.value == pytest.approx(1.959964 * np.sqrt(1 / 8), rel=1e-6)
+
+
+def test_intervals_cover_the_truth() -> None:
+    """95 % intervals hold the true difference in at least 93 % of simulated comparisons."""
+    truth = norm.cdf(1.0 / np.sqrt(2 * 1.49)) - norm.cdf(1.3 / np.sqrt(2 * 1.49))
+    trials = [delong(*two_methods(seed, 150, 120)) for seed in range(1000)]
+    assert np.mean([trial.low <= truth <= trial.high for trial in trials]) >= 0.93
+    few = [
+        paired_bootstrap(auroc, *((a, {"set": b}) for a, b in two_methods(seed, 150, 120)), resamples=100)
+        for seed in range(200)
+    ]
+    assert np.mean([trial.low <= truth <= trial.high for trial in few]) >= 0.9  # 200 trials: 0.93 less two spreads
+
+
+def test_no_difference_is_seldom_called_one() -> None:
+    p_values = [delong(*two_methods(seed, gain=0.0)).p_value for seed in range(1000)]
+    assert 0.02 <= np.mean(np.array(p_values) < 0.05) <= 0.08
+
+
+def test_id_images_are_drawn_once_for_all_sets() -> None:
+    """Two copies of one set say no more than one: the interval of the mean is that of the set."""
+    methods = two_methods(0)
+    once = paired_bootstrap(auroc, *((a, {"x": b}) for a, b in methods), resamples=400)
+    # OOD scores without spread: only ID images are left to chance, and they are shared
+    flat = [(a, {"x": np.zeros(40), "y": np.zeros(40)}) for a, _ in methods]
+    single = [(a, {"x": np.zeros(40)}) for a, _ in methods]
+    assert paired_bootstrap(auroc, *flat, resamples=200) == paired_bootstrap(auroc, *single, resamples=200)
+    assert once.low < once.value < once.high
+
+
+def test_fpr_and_seed() -> None:
+    methods = [(a, {"x": b}) for a, b in two_methods(3, gain=1.0)]
+    found = paired_bootstrap(fpr_at_tpr, *methods, resamples=300)
+    assert found.value == fpr_at_tpr(methods[0][0], methods[0][1]["x"]) - fpr_at_tpr(methods[1][0], methods[1][1]["x"])
+    assert found == paired_bootstrap(fpr_at_tpr, *methods, resamples=300)
+    assert found != paired_bootstrap(fpr_at_tpr, *methods, resamples=300, seed=1)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_holm_is_the_step_down_rule(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    for level in (0.01, 0.05, 0.2):
+        left, rejected = sorted(p_values), 0
+        while left and left[0] * len(left) <= level:
+            left, rejected = left[1:], rejected + 1
+        assert sum(value <= level for value in adjusted) == rejected
+    assert all(after >= before for before, after in zip(p_values, adjusted, strict=True))
+
+
+def test_images_that_differ_are_refused() -> None:
+    with pytest.raises(InputError, match="the same images, got 2 and 3 ID"):
+        delong(([1.0, 2.0], [0.0, 1.0]), ([1.0, 2.0, 3.0], [0.0, 1.0]))
+    with pytest.raises(InputError, match="same OOD sets"):
+        paired_bootstrap(auroc, ([1.0], {"a": [0.0]}), ([1.0], {"b": [0.0]}))
+    with pytest.raises(InputError, match="at least two ID"):
+        delong(([1.0], [0.0, 1.0]), ([1.0], [0.0, 1.0]))
