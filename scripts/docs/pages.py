@@ -12,9 +12,7 @@ import oodshape
 from oodshape.core.values import Value
 from oodshape.methods.describe import method_lines
 from oodshape.methods.detector import Method
-from oodshape.methods.heads import FittedHead
-from oodshape.methods.scores.logits import FittedScore
-from oodshape.methods.shapes.clipping import Shape
+from oodshape.methods.slots import FittedHead, FittedScore, Shape
 from oodshape.methods.table import METHODS, paper_methods
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -15,10 +15,7 @@ from oodshape.core.errors import InputError, check_fraction
 from oodshape.features.features import Features
 from oodshape.features.kernels import places_torch, taken
 from oodshape.methods.detector import Detector, Method, collect
-from oodshape.methods.evidence import Evidence
-from oodshape.methods.heads import FittedHead
-from oodshape.methods.scores.logits import FittedScore, ScoreRecipe
-from oodshape.methods.shapes.clipping import Shape
+from oodshape.methods.slots import Evidence, FittedHead, FittedScore, ScoreRecipe, Shape
 from oodshape.methods.training import Training
 from oodshape.metrics.separation import auroc
 

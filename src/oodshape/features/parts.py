@@ -1,0 +1,26 @@
+"""Part: the sums over training features that a method may ask for, by name."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Part(StrEnum):
+    """A sum over the training features, or a sample of them; classes are those that the network predicts.
+
+    A part is the string of its name, so that files, and sets of plain names, mean the same.
+
+    >>> Part.COUNTS == "counts", Part("counts")
+    (True, <Part.COUNTS: 'counts'>)
+    """
+
+    COUNTS = "counts"  # [C]: images of each class
+    CLASS_SUMS = "class_sums"  # [C, M]: features of each class
+    UNIT_CLASS_SUMS = "unit_class_sums"  # [C, M]: features of length 1 of each class
+    SOFTMAX_SUMS = "softmax_sums"  # [C, C]: probabilities of each class
+    SQUARES = "squares"  # [M]: squared features
+    SECOND = "second"  # [M, M]: products of features
+    UNIT_SECOND = "unit_second"  # [M, M]: products of features of length 1
+    PROFILE = "profile"  # [M]: sorted rows
+    ENERGY = "energy"  # [1]
+    BANK = "bank"  # [B, M]: at most 5,000 images
