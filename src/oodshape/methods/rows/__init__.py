@@ -1,0 +1,1 @@
+"""The rows of the table of methods: a recipe and its sentences."""
