@@ -36,9 +36,7 @@ class Value:
         name = type_name(cls)
         other = Value.known.get(name, cls)
         if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise TypeError(
-                f"{name} of {cls.__module__} has the name of a type of {other.__module__}: rename it"
-            )
+            raise TypeError(f"{name} of {cls.__module__} has the name of a type of {other.__module__}: rename it")
         Value.known[name] = cls
 
     def _items(self) -> list[tuple[str, Any]]:
