@@ -1,3 +1,3 @@
-"""Recipes and detectors. Every type of a method is known from here on, so that a file that names it can be read."""
+"""Recipes and detectors. The table is whole, and every type that a file may name is known, from here on."""
 
-import oodshape.methods.table  # noqa: F401
+import oodshape.methods.auto  # noqa: F401

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oodshape.methods.detector import Method
 from oodshape.methods.heads import Dice, FrozenClass
 from oodshape.methods.odin import Odin
-from oodshape.methods.rows.row import CONFIDENT, FAR, HENDRYCKS, IMAGES, NOTHING, SIGNED, Row
+from oodshape.methods.row import CONFIDENT, FAR, HENDRYCKS, IMAGES, NOTHING, SIGNED, Row
 from oodshape.methods.scores.logits import Energy, MaxLogit, MaxSoftmax
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.clipping import BFAct, Product, ReAct, VraP

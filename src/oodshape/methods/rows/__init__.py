@@ -1,1 +1,0 @@
-"""The rows of the table of methods: a recipe and its sentences."""
