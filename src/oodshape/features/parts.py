@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
+
+from oodshape.core.errors import InputError
 
 
 class Part(StrEnum):
@@ -24,3 +27,15 @@ class Part(StrEnum):
     PROFILE = "profile"  # [M]: sorted rows
     ENERGY = "energy"  # [1]
     BANK = "bank"  # [B, M]: at most 5,000 images
+
+
+def parts_named(names: Iterable[str]) -> frozenset[Part]:
+    """The parts of those names, or an error that lists those there are.
+
+    >>> parts_named(["counts"])
+    frozenset({<Part.COUNTS: 'counts'>})
+    """
+    asked = frozenset(names)
+    if asked - frozenset(Part):
+        raise InputError(f"no part is called {min(asked - frozenset(Part))!r}; there are {', '.join(sorted(Part))}")
+    return frozenset(map(Part, asked))
