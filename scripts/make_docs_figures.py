@@ -18,7 +18,7 @@ from oodshape.benchmark.run import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.methods.detector import fit_all
-from oodshape.methods.shapes.clipping import Identity
+from oodshape.methods.slots import Identity
 from oodshape.methods.table import METHODS
 from oodshape.studies.comparison import every_method
 from oodshape.studies.network import Network, folders_in, from_benchmark, from_folder

@@ -11,6 +11,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from latex2mathml.converter import convert
+from mkdocs.structure.files import File
 
 import pages
 from oodshape.methods.table import METHODS
@@ -44,6 +45,15 @@ def _unfolded(entry: Any, docs: Path, extra: Any) -> Any:
         else:
             items.append(_unfolded(item, docs, extra))
     return {title: items}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """The pages, with one for every method that nobody has written words for."""
+    for name in METHODS:
+        uri = f"methods/{pages.page_name(name)}.md"
+        if files.get_file_from_path(uri) is None:
+            files.append(File.generated(config, uri, content=""))
+    return files
 
 
 def on_nav(nav: Any, config: Any, files: Any) -> Any:

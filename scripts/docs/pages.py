@@ -1,36 +1,35 @@
-"""The parts of the pages that follow from the code: a method's page around its hand-written words, two lists."""
+"""The parts of the pages that follow from the code: a method's page, with hand-written words where there are any."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
 import oodshape
 from oodshape.core.values import Value
-from oodshape.methods.describe import method_lines
+from oodshape.features.parts import Part
 from oodshape.methods.detector import Method
-from oodshape.methods.heads import FittedHead
-from oodshape.methods.scores.logits import FittedScore
-from oodshape.methods.shapes.clipping import Shape
-from oodshape.methods.table import METHODS, paper_methods
+from oodshape.methods.slots import FittedHead, FittedScore, Shape
+from oodshape.methods.table import METHODS, ROWS, paper_methods
 
 DOCS = Path(__file__).parents[2] / "docs"
 SLOTS = ("perturb", "shape", "head", "score")
 # what the parts of `Moments` are to a reader
 PARTS = {
-    "counts": "class means",
-    "class_sums": "class means",
-    "unit_class_sums": "class means",
-    "softmax_sums": "class means",
-    "squares": "variances",
-    "second": "covariance",
-    "unit_second": "covariance",
-    "profile": "sorted mean",
-    "energy": "mean energy",
-    "bank": "a bank of at most 5,000 images",
+    Part.COUNTS: "class means",
+    Part.CLASS_SUMS: "class means",
+    Part.UNIT_CLASS_SUMS: "class means",
+    Part.SOFTMAX_SUMS: "class means",
+    Part.SQUARES: "variances",
+    Part.SECOND: "covariance",
+    Part.UNIT_SECOND: "covariance",
+    Part.PROFILE: "sorted mean",
+    Part.ENERGY: "mean energy",
+    Part.BANK: "a bank of at most 5,000 images",
 }
 NETWORKS = {
     "cifar10_densenet101": "CIFAR-10 DenseNet101",
@@ -54,6 +53,12 @@ def method_of(page: str) -> str | None:
     """The method that a page `methods/NAME.md` is about, if any."""
     found = [name for name in METHODS if page == f"methods/{page_name(name)}.md"]
     return found[0] if found else None
+
+
+def written(page: str, docs: Path = DOCS) -> str:
+    """What is written by hand of a page; a method's page needs nothing."""
+    path = docs / page
+    return path.read_text(encoding="utf-8") if path.is_file() or method_of(page) is None else ""
 
 
 def slots(method: Method) -> dict[str, str]:
@@ -161,11 +166,17 @@ def snippet(name: str) -> str:
     return "\n".join(lines)
 
 
+def docstrings(method: Method) -> str:
+    """What the pieces say of themselves, for a page that nobody has written words for."""
+    pieces = (getattr(method, slot) for slot in slots(method))
+    return "\n\n".join(f"`{type(piece).__name__}`: {getdoc(piece).partition('>>>')[0].strip()}" for piece in pieces)
+
+
 def method_page(name: str, written: str, docs: Path = DOCS) -> str:
-    """The whole page: the hand-written words, and around them what follows from the code."""
-    title, _, rest = written.partition("\n")
-    words, mark, reference = rest.partition("\n## Reference\n")
-    method, file = METHODS[name], page_name(name)
+    """The whole page: what follows from the code, around hand-written words or the pieces' own."""
+    title, _, words = (written or f"# {name}\n").partition("\n")
+    row, file = ROWS[name], page_name(name)
+    method = row.method
     filled = ", ".join(f"{slot} `{piece}`" for slot, piece in slots(method).items())
     drawn = [f"![ID and OOD scores of {name}](../img/methods/{file}-scores.svg)"]
     drawn_words = "Scores of ID and OOD images of the embedded digits (ConvNet, all six OOD sets)."
@@ -178,23 +189,25 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
     pictures = "\n".join(drawn)
     parts = [
         title,
+        f"{row.what[0].upper()}{row.what[1:]}.",
         f'`METHODS["{name}"]` fills {filled}. Fitting needs: {needs(method)}.',
-        words.strip(),
+        words.strip() or f"{docstrings(method)}\n\n## When it fails\n\n{row.fails[0].upper()}{row.fails[1:]}.",
         f'## Picture\n\n<div class="figures" markdown="1">\n\n{pictures}\n\n</div>\n\n{drawn_words}',
         "## Measured\n\nPercent, means over OOD sets; the digits are the embedded benchmark, the others are described "
         f"in [studies](../studies.md).\n\n{measured_table(name, docs)}",
         f"## Settings\n\n{settings_table(name)}",
         f"## Try it\n\n```python\n{snippet(name)}\n```",
+        f"## Reference\n\n{row.paper}",
     ]
-    return "\n\n".join(parts) + (f"\n{mark}{reference}" if mark else "\n")
+    return "\n\n".join(parts) + "\n"
 
 
 def methods_table() -> str:
     """Every method with its slots, needs and sentence."""
-    rows, sentences = [], {name: sentence for name, sentence, *_ in method_lines()}
-    for name, method in METHODS.items():
-        filled = ", ".join(f"{slot}: {piece}" for slot, piece in slots(method).items())
-        rows.append([f"[{name}]({page_name(name)}.md)", filled, needs(method), sentences[name]])
+    rows = []
+    for name, row in ROWS.items():
+        filled = ", ".join(f"{slot}: {piece}" for slot, piece in slots(row.method).items())
+        rows.append([f"[{name}]({page_name(name)}.md)", filled, needs(row.method), row.what])
     return _table(["method", "slots", "fitting needs", "in a sentence"], rows)
 
 

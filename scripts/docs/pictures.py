@@ -15,8 +15,8 @@ from oodshape.benchmark.curves import Curve, Theta
 from oodshape.features.features import Features
 from oodshape.features.statistics import FeatureStats
 from oodshape.methods.detector import Detector
-from oodshape.methods.shapes.clipping import Shape
 from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.slots import Shape
 from oodshape.methods.table import METHODS
 from oodshape.methods.training import Training
 from oodshape.metrics.separation import auroc

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from oodshape.features.features import Features as Features
     from oodshape.features.moments import Moments as Moments
     from oodshape.features.panel import panel_features as panel_features
+    from oodshape.features.parts import Part as Part
     from oodshape.features.statistics import FeatureStats as FeatureStats
     from oodshape.guard.guard import Guard as Guard
     from oodshape.guard.onnx import export_onnx as export_onnx
@@ -34,9 +35,22 @@ if TYPE_CHECKING:
     from oodshape.methods.detector import Method as Method
     from oodshape.methods.detector import fit_all as fit_all
     from oodshape.methods.estimator import OODEstimator as OODEstimator
+    from oodshape.methods.slots import Evidence as Evidence
+    from oodshape.methods.slots import FittedHead as FittedHead
+    from oodshape.methods.slots import FittedScore as FittedScore
+    from oodshape.methods.slots import HeadRecipe as HeadRecipe
+    from oodshape.methods.slots import Score as Score
+    from oodshape.methods.slots import ScoreRecipe as ScoreRecipe
+    from oodshape.methods.slots import Shape as Shape
+    from oodshape.methods.slots import Shaper as Shaper
     from oodshape.methods.table import METHODS as METHODS
     from oodshape.methods.table import paper_methods as paper_methods
+    from oodshape.methods.training import Training as Training
+    from oodshape.metrics.separation import aupr_in as aupr_in
+    from oodshape.metrics.separation import aupr_out as aupr_out
     from oodshape.metrics.separation import auroc as auroc
+    from oodshape.metrics.separation import bootstrap as bootstrap
+    from oodshape.metrics.separation import detection_error as detection_error
     from oodshape.metrics.separation import fpr_at_tpr as fpr_at_tpr
     from oodshape.networks.classifier import Classifier as Classifier
     from oodshape.networks.head import Head as Head
@@ -63,10 +77,24 @@ _HOMES = {
     "paper_methods": "methods.table",
     "fit_all": "methods.detector",
     "Auto": "methods.auto",
+    "Shape": "methods.slots",
+    "Shaper": "methods.slots",
+    "FittedHead": "methods.slots",
+    "HeadRecipe": "methods.slots",
+    "Score": "methods.slots",
+    "FittedScore": "methods.slots",
+    "ScoreRecipe": "methods.slots",
+    "Evidence": "methods.slots",
+    "Training": "methods.training",
+    "Part": "features.parts",
     "Scrambled": "images.scrambled",
     "panel_features": "features.panel",
     "auroc": "metrics.separation",
     "fpr_at_tpr": "metrics.separation",
+    "aupr_in": "metrics.separation",
+    "aupr_out": "metrics.separation",
+    "detection_error": "metrics.separation",
+    "bootstrap": "metrics.separation",
     "Benchmark": "benchmark.spec",
     "Results": "benchmark.results",
     "OODEstimator": "methods.estimator",

@@ -13,9 +13,9 @@ import pytest
 from oodshape import METHODS, InputError
 from oodshape.benchmark.run import Options, methods_of, run
 from oodshape.benchmark.spec import Benchmark, ModelSpec
+from oodshape.cli.data_sets import data_facts, data_lines
 from oodshape.images.catalog import CATALOG
 from oodshape.images.preprocessing import DIGITS
-from oodshape.methods.describe import data_facts, data_lines
 from oodshape.methods.odin import Odin
 from oodshape.metrics.separation import fpr_at_tpr, summary
 from oodshape.networks import zoo

@@ -21,7 +21,8 @@ from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.results import METRICS, Results, Row, convention, flat
 from oodshape.core.errors import InputError
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
-from oodshape.methods.shapes.clipping import Band, Clip, Identity
+from oodshape.methods.shapes.clipping import Band, Clip
+from oodshape.methods.slots import Identity
 from oodshape.metrics.separation import auroc, summary
 from synthetic import results, row
 

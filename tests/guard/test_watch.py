@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import beta
 from typer.testing import CliRunner
 
 from data import features
 from oodshape import METHODS, InputError, Watch
 from oodshape.cli.app import app
 from oodshape.guard.p_value_stream import lines_of, p_values
-from oodshape.guard.watch import ODDS, RateTest, allowed_rate
+from oodshape.metrics.rate_test import RateTest
 
 
 def conformal(rng: np.random.Generator, n: int, count: int, shift: float = 0.0) -> np.ndarray:
     """P-values of one calibration set, dependent through it: what a detector gives."""
     calibration = np.sort(rng.normal(size=n))
     return (1 + np.searchsorted(calibration, rng.normal(-shift, 1, size=count), side="right")) / (n + 1)
-
-
-def test_one_step_by_hand() -> None:
-    test = RateTest(allowed=0.1, delta=0.01)
-    rates = 0.1 * ODDS / (0.9 + 0.1 * ODDS)
-    after = test.after([True])
-    assert math.exp(after.log_wealth) == pytest.approx(0.5 + 0.5 * np.mean(rates / 0.1))
-    quiet = test.after([False])
-    assert math.exp(quiet.log_wealth) == pytest.approx(0.5 + 0.5 * np.mean((1 - rates) / 0.9))
-    # at the rate allowed the bet is fair, in the first step and after any history
-    for history in ([], [True, False, True]):
-        base = test.after(history)
-        up, down = base.after([True]).log_wealth, base.after([False]).log_wealth
-        assert 0.1 * math.exp(up) + 0.9 * math.exp(down) == pytest.approx(math.exp(base.log_wealth))
-        assert math.exp(up) > math.exp(down)  # so that a lower rate loses
 
 
 def test_false_alarms_stay_below_delta() -> None:
@@ -51,12 +34,6 @@ def test_false_alarms_stay_below_delta() -> None:
         for _ in range(100)
     )
     assert naive / 100 > alarms / runs + 0.05
-
-
-def test_a_fair_stream_at_the_rate_allowed() -> None:
-    rng, delta = np.random.default_rng(1), 0.1
-    alarms = [RateTest(0.1, delta).after(rng.random(500) < 0.1).alarm for _ in range(400)]
-    assert 0 < np.mean([alarm is not None for alarm in alarms]) <= delta
 
 
 def test_a_shift_is_found_soon_and_dated() -> None:
@@ -80,30 +57,6 @@ def test_sinking_scores_are_noticed_before_rejections() -> None:
     assert watch.rejection.alarm is None
     assert watch.middle.alarm is not None
     assert "ALARM" in str(watch)
-
-
-def test_the_confidence_sequence_covers_at_all_times() -> None:
-    rng, missed = np.random.default_rng(4), 0
-    for _ in range(100):
-        test, ever = RateTest(allowed=0.1, delta=0.1), False
-        for block in (rng.random(500) < 0.2).reshape(20, 25):
-            test = test.after(block)
-            low, high = test.interval()
-            assert 0 <= low <= test.rate <= high <= 1
-            ever |= not low <= 0.2 <= high
-        missed += ever
-    assert missed / 100 <= 0.1
-    assert high - low < 0.15
-    assert RateTest(0.1, 0.1).interval() == (0.0, 1.0)
-    assert RateTest(0.1, 0.1).after([False] * 50).interval()[0] == 0.0
-    assert RateTest(0.1, 0.1).after([True] * 50).interval()[1] == 1.0
-
-
-def test_the_rate_allowed_is_the_quantile_of_its_law() -> None:
-    # the 5th smallest of 99 uniform scores: Beta(5, 95)
-    assert allowed_rate(0.05, 99, 0.01) == pytest.approx(beta.ppf(0.99, 5, 95))
-    drawn = np.sort(np.random.default_rng(0).random((4000, 99)), axis=1)[:, 4]
-    assert np.mean(drawn > allowed_rate(0.05, 99, 0.1)) == pytest.approx(0.1, abs=0.02)
 
 
 def test_the_state_goes_on(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from oodshape import METHODS, Detector, Features, InputError, Method, auroc
 from oodshape.methods.auto import CANDIDATES, Auto, Fusion, Member, split
 from oodshape.methods.heads import Linear
 from oodshape.methods.scores.logits import Energy
-from oodshape.methods.shapes.clipping import Identity, ReAct
+from oodshape.methods.shapes.clipping import ReAct
+from oodshape.methods.slots import Identity
 
 AUTO = Method(score=Auto())
 

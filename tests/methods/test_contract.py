@@ -12,28 +12,15 @@ from hypothesis.extra.numpy import arrays as array_strategy
 import oodshape
 from data import arrays, features, panel
 from oodshape import METHODS, Detector, Features, Outputs
-from oodshape.methods import auto, heads
-from oodshape.methods import odin as perturb
-from oodshape.methods.detector import Method, fit_all
-from oodshape.methods.scores import boundaries as logit_scores
-from oodshape.methods.scores import class_means as class_scores
-from oodshape.methods.scores import logits as scores
-from oodshape.methods.scores import mahalanobis as gaussians
-from oodshape.methods.scores import neighbours
-from oodshape.methods.scores import vim as subspace
-from oodshape.methods.shapes import ash, optfs, scaling
-from oodshape.methods.shapes import clipping as shaping
-from oodshape.methods.shapes import per_feature as typical
-from oracle import NEWER, naive_scores
+from oodshape.core.values import Value
+from oodshape.methods.detector import fit_all
+from oodshape.methods.shapes.optfs import PiecewiseConstant
+from oodshape.methods.table import ROWS
+from oracle.newer_methods import NEWER
+from oracle.paper_methods import naive_scores
 
 NAMES = list(METHODS)
-SINCE = (class_scores, gaussians, logit_scores, neighbours, scaling, subspace, typical)
-NAMESPACE = {"Method": Method} | {
-    name: getattr(module, name)
-    for module in (ash, auto, heads, optfs, perturb, scores, shaping, *SINCE)
-    for name in dir(module)
-    if name[0].isupper()
-}
+NAMESPACE = {name: kind for name, kind in Value.known.items() if ":" not in name}  # every type of the package
 SIGNED = [False, True]
 
 
@@ -62,6 +49,17 @@ def test_the_table_has_every_method_of_the_paper() -> None:
     assert [*paper, *ours, *NEWER, "auto"] == NAMES
     for id_set in ("imagenet", "cifar10", "cifar100"):
         assert list(oodshape.paper_methods(id_set)) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_row_is_said_in_words(name: str) -> None:
+    row = ROWS[name]
+    assert row.method == METHODS[name]
+    for field in ("what", "needs", "fails", "paper"):
+        words = getattr(row, field)
+        assert words, f"the row of {name} says nothing under {field!r}"
+        assert words == words.strip()
+        assert words.endswith(".") == (field == "paper")  # the others stand inside lists and sentences
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not METHODS[name].wants_panel])
@@ -112,7 +110,7 @@ def test_the_compiled_path_is_the_torch_path(
     signed, detectors = fitted
     test = features(200, signed=signed, seed=6)
     compiled = detectors[name].score(test)
-    monkeypatch.setattr(optfs.PiecewiseConstant, "compiled", lambda self, z: False)
+    monkeypatch.setattr(PiecewiseConstant, "compiled", lambda self, z: False)
     for kernel in ("scale_by_theta", "frozen_logits"):
         monkeypatch.delattr(f"oodshape.features.kernels.{kernel}")  # not even by accident
     torch.testing.assert_close(detectors[name].score(test), compiled, rtol=1e-5, atol=1e-4)

@@ -237,12 +237,6 @@ def test_bad_settings_are_one_clear_error(make, message: str) -> None:
         make()
 
 
-def test_every_method_is_described() -> None:
-    from oodshape.methods.notes import NOTES
-
-    assert list(NOTES) == list(METHODS)
-
-
 def test_shapes_of_single_features_are_not_drawn() -> None:
     assert not Box(low=[0.0], high=[1.0]).pointwise
 

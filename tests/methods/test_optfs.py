@@ -18,7 +18,7 @@ from oodshape import METHODS, Features, InputError, auroc
 from oodshape.features import kernels
 from oodshape.methods.detector import Method
 from oodshape.methods.shapes.optfs import Grid, OptFS, PiecewiseConstant
-from oracle import naive_optfs, naive_shape
+from oracle.shaping import naive_optfs, naive_shape
 
 FLOATS = st.floats(-1e4, 1e4, width=32)
 

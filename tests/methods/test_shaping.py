@@ -12,8 +12,9 @@ from oodshape.methods.heads import Dice
 from oodshape.methods.odin import AUTHORS_STD, Odin
 from oodshape.methods.scores.logits import Energy, MaxLogit, MaxSoftmax
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS, row_noise
-from oodshape.methods.shapes.clipping import Band, BFAct, Clip, Product, ProductShape, ReAct, Shape, SoftClip, VraP
+from oodshape.methods.shapes.clipping import Band, BFAct, Clip, Product, ProductShape, ReAct, SoftClip, VraP
 from oodshape.methods.shapes.optfs import OptFS, PiecewiseConstant
+from oodshape.methods.slots import Shape
 from oodshape.methods.training import Training
 
 ROW = torch.tensor([[-2.0, -0.5, 0.0, 0.5, 1.0, 4.0]])

@@ -9,11 +9,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import betabinom, binom, chisquare
+from scipy.stats import beta, betabinom, binom, chisquare
 
 from data import features
 from oodshape import METHODS, Detector, Features, InputError
 from oodshape.metrics.conformal import (
+    allowed_rate,
     by_class,
     images_needed,
     p_values,
@@ -155,3 +156,10 @@ def test_files_from_before_thresholds_per_class_load(tmp_path) -> None:
     assert torch.equal(old.decide(features(9)).accepted, detector.decide(features(9)).accepted)
     with pytest.raises(InputError, match="number of classes is not known"):
         _ = old.thresholds
+
+
+def test_the_rate_allowed_is_the_quantile_of_its_law() -> None:
+    # the 5th smallest of 99 uniform scores: Beta(5, 95)
+    assert allowed_rate(0.05, 99, 0.01) == pytest.approx(beta.ppf(0.99, 5, 95))
+    drawn = np.sort(np.random.default_rng(0).random((4000, 99)), axis=1)[:, 4]
+    assert np.mean(drawn > allowed_rate(0.05, 99, 0.1)) == pytest.approx(0.1, abs=0.02)

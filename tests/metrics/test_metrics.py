@@ -18,7 +18,7 @@ from sklearn.metrics import auc, precision_recall_curve, roc_auc_score, roc_curv
 from oodshape.core.errors import InputError
 from oodshape.metrics import separation as metrics
 from oodshape.metrics.separation import aupr_in, aupr_out, auroc, bootstrap, detection_error, fpr_at_tpr, summary
-from oracle import naive_auroc, naive_detection_error, naive_fpr_at_tpr
+from oracle.metrics import naive_auroc, naive_detection_error, naive_fpr_at_tpr
 
 tied = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=25)
 free = st.lists(st.floats(allow_nan=False, width=32), min_size=1, max_size=25)

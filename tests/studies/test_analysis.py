@@ -33,7 +33,9 @@ from oodshape.studies import (
 )
 from oodshape.studies.dynamic_classes import dynamic
 from oodshape.studies.profiles import per_interval
-from oracle import naive_auroc, naive_impacts, naive_loss, naive_profile, naive_shape
+from oracle.metrics import naive_auroc
+from oracle.shaping import naive_shape
+from oracle.studies import naive_impacts, naive_loss, naive_profile
 
 K = 12
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from oodshape.methods.shapes.clipping import Shape
+    from oodshape.methods.slots import Shape
 
 
 @dataclass(frozen=True, kw_only=True)

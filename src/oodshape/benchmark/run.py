@@ -25,7 +25,7 @@ from oodshape.images.by_name import Missing, open_source
 from oodshape.images.image_set import ImageSet, limited
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector, Method, collect
-from oodshape.methods.table import METHODS, paper_methods
+from oodshape.methods.table import METHODS, named, paper_methods
 from oodshape.metrics.separation import Positive, summary
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
@@ -72,8 +72,7 @@ def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, M
     """The methods of a run, with the hyperparameters that the benchmark asks for."""
     table = METHODS if benchmark.settings == "general" else paper_methods(benchmark.settings)
     for name in names:
-        if name not in table:
-            raise InputError(f"no method is called {name!r}; there are {', '.join(table)}")
+        named(name, table)
     return {name: method for name, method in table.items() if not names or name in names}
 
 

@@ -275,7 +275,7 @@ def data(
     json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List the data sets of the paper's benchmarks: what is there, where to get the rest, where to put it."""
-    from oodshape.methods.describe import data_facts, data_lines
+    from oodshape.cli.data_sets import data_facts, data_lines
     from oodshape.report.columns import show_columns
 
     facts = data_facts(data)

@@ -7,7 +7,6 @@ import hashlib
 import json
 import warnings
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -19,6 +18,7 @@ from oodshape.core.errors import InputError
 
 V = TypeVar("V", bound="Value")
 Json = Any
+PACKAGE = __name__.partition(".")[0]
 
 
 class Value:
@@ -28,12 +28,16 @@ class Value:
     here and know arrays. Each subclass is known by its name, so that files name types and never hold code.
     """
 
-    known: ClassVar[dict[str, type[Value]]] = {}
+    known: ClassVar[dict[str, type[Value]]] = {}  # by `type_name`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make the subclass known by its name."""
+        """Make the subclass known by its name; a cell or module that runs again replaces its own classes only."""
         super().__init_subclass__(**kwargs)
-        Value.known[cls.__name__] = cls
+        name = type_name(cls)
+        other = Value.known.get(name, cls)
+        if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"{name} of {cls.__module__} has the name of a type of {other.__module__}: rename it")
+        Value.known[name] = cls
 
     def _items(self) -> list[tuple[str, Any]]:
         fields = dataclasses.fields(cast(Any, self))
@@ -59,6 +63,45 @@ class Value:
         """The call that makes this value; arrays by type and shape."""
         inside = ", ".join(f"{name}={_shown(value)}" for name, value in self._items())
         return f"{type(self).__name__}({inside})"
+
+
+# Old name -> new name, for types of the package that were renamed: their files are read for ever.
+RENAMED: dict[str, str] = {}
+
+
+def type_name(kind: type[Value]) -> str:
+    """What files call a type: its own name in the package, "module:qualified.name" elsewhere.
+
+    >>> type_name(ArrayValue)
+    'ArrayValue'
+    """
+    inside = kind.__module__.partition(".")[0] == PACKAGE
+    return kind.__name__ if inside else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def type_named(name: str) -> type[Value]:
+    """The known type that a file calls by this name."""
+    name = RENAMED.get(name, name)
+    if name in Value.known:
+        return Value.known[name]
+    module, mark, inner = name.rpartition(":")
+    if mark and module != "__main__":
+        raise InputError(f"unknown type {name!r}; import {module or 'the module'}, which defines it, before loading")
+    # 0.1.0 wrote no modules, and a script that wrote the file may be a module to the program that reads it
+    found = [known for known in Value.known if ":" in known and known.rpartition(":")[2] == inner]
+    if len(found) > 1:
+        raise InputError(f"the file's type {inner!r} may be any of {', '.join(found)}; import only the one it is")
+    if found:
+        return Value.known[found[0]]
+    if mark:
+        raise InputError(
+            f"the file holds the type {inner!r} of the program that wrote it; import the module that defines it "
+            "before loading"
+        )
+    raise InputError(
+        f"unknown type {name!r}; where it is your own, import the module that defines it before loading; "
+        "else the file was written by a newer oodshape"
+    )
 
 
 class ArrayValue(Value):
@@ -92,7 +135,7 @@ def encode(value: Any, tensors: dict[str, np.ndarray[Any, Any]], name: str = "va
     """The value as JSON, its arrays put into `tensors` under dotted names."""
     if isinstance(value, Value):
         fields = {key: encode(item, tensors, f"{name}.{key}") for key, item in value._items()}
-        return {"type": type(value).__name__, **fields}
+        return {"type": type_name(type(value)), **fields}
     if isinstance(value, np.ndarray):
         tensors[name] = value
         return {"tensor": name}
@@ -109,11 +152,10 @@ def decode(data: Json, tensors: dict[str, np.ndarray[Any, Any]]) -> Any:
         return data
     if "tensor" in data:
         return tensors[data["tensor"]]
+    if not isinstance(data.get("type"), str):
+        raise InputError(f"the file is damaged: {data.get('type')!r} is no name of a type")
     fields = {key: decode(item, tensors) for key, item in data.items() if key != "type"}
-    kind = Value.known.get(data.get("type", ""))
-    if kind is None:
-        raise InputError(f"unknown type {data.get('type')!r}; the file was written by a newer oodshape?")
-    return kind(**fields)
+    return type_named(data["type"])(**fields)
 
 
 def _traced(value: Any) -> Any:
@@ -140,7 +182,6 @@ def _shown(value: Any) -> str:
 
 def load_value(path: str | Path, name: str) -> Any:
     """What a detector's file holds under a name; None where it does not hold it."""
-    import_module("oodshape.methods.table")  # makes the types of every method known
     header, tensors = files.load(path, "detector")
     try:
         return decode(json.loads(header.get(name, "null")), tensors)

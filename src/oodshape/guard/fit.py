@@ -22,7 +22,7 @@ from oodshape.images.listing import Given, GivenImages
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.auto import Auto, Fusion
 from oodshape.methods.detector import Method
-from oodshape.methods.table import METHODS
+from oodshape.methods.table import METHODS, named
 from oodshape.metrics.conformal import check_enough, images_needed
 from oodshape.networks.opening import Source, prepared
 
@@ -91,9 +91,7 @@ def fit_guard(
 
 
 def _recipe(method: str | Method, exportable: bool) -> Method:
-    if isinstance(method, str) and method not in METHODS:
-        raise InputError(f"no method is called {method!r}; there are {', '.join(METHODS)}")
-    recipe = METHODS[method] if isinstance(method, str) else method
+    recipe = named(method) if isinstance(method, str) else method
     if not exportable:
         return recipe
     if isinstance(recipe.score, Auto):

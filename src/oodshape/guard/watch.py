@@ -11,118 +11,19 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln
-from scipy.stats import beta
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import Value, decode, encode
+from oodshape.metrics.conformal import allowed_rate, rank
+from oodshape.metrics.rate_test import RateTest
 
-Array = NDArray[np.float64]
-ODDS = np.array([1.25, 1.6, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])  # of the alternatives, over those of the rate allowed
 MIDDLE = 0.5  # half of the images like the calibration's have a p-value up to this
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RateTest(Value):
-    """A bet that a stream of yes and no says yes more often than `allowed`; its wealth is the evidence.
-
-    Each alternative rate multiplies its share of the wealth by the likelihood ratio; shares flow back a little at
-    every step (by 1 / (t + 2)), so that a change after a long quiet time is still found soon. While the rate stays
-    at most the one allowed, the wealth does not grow on average, and with probability 1 - delta it never reaches
-    1 / delta (Ville's inequality), whenever one looks.
-    """
-
-    allowed: float
-    delta: float
-    seen: int = 0
-    hits: int = 0
-    log_wealth: float = 0.0
-    highest: float = 0.0  # of log_wealth
-    alarm: int | None = None  # the number of the image, from 1, at which the wealth reached 1 / delta
-    shares: Array | None = None  # of the wealth: first what is not bet, then each alternative's
-    climbs: Array | None = None  # the largest log likelihood ratio over all beginnings, by alternative
-    starts: NDArray[np.int64] | None = None  # those beginnings
-
-    def after(self, answers: Iterable[bool]) -> RateTest:
-        """The test after some more answers."""
-        rates = self.allowed * ODDS / (1 - self.allowed + self.allowed * ODDS)
-        factors = np.log(rates / self.allowed), np.log((1 - rates) / (1 - self.allowed))
-        yes, no = (np.concatenate([[1.0], np.exp(factor)]) for factor in factors)
-        prior = np.concatenate([[0.5], np.full(len(ODDS), 0.5 / len(ODDS))])
-        shares = prior if self.shares is None else self.shares
-        climbs = np.zeros(len(ODDS)) if self.climbs is None else self.climbs
-        starts = np.full(len(ODDS), self.seen) if self.starts is None else self.starts
-        seen, hits, log_wealth, highest, alarm = self.seen, self.hits, self.log_wealth, self.highest, self.alarm
-        for answer in answers:
-            shares = shares * (yes if answer else no)
-            total = float(shares.sum())
-            back = 1 / (seen + 2)
-            shares = (1 - back) * shares / total + back * prior
-            climbs = climbs + factors[0 if answer else 1]
-            seen, hits, log_wealth = seen + 1, hits + bool(answer), log_wealth + math.log(total)
-            starts, climbs = np.where(climbs > 0, starts, seen), np.maximum(climbs, 0.0)
-            highest = max(highest, log_wealth)
-            if alarm is None and log_wealth >= -math.log(self.delta):
-                alarm = seen
-        return RateTest(
-            self.allowed, self.delta, seen, hits, log_wealth, highest, alarm, shares, climbs, starts.astype(np.int64)
-        )
-
-    def __add__(self, other: RateTest) -> RateTest:
-        """Both streams as one: their wealths multiply, since images are independent; beginnings are forgotten.
-
-        An alarm of either stays one.
-        """
-        if (self.allowed, self.delta) != (other.allowed, other.delta):
-            raise InputError("two watches add up only with the same alpha, delta and calibration size")
-        wealth = self.log_wealth + other.log_wealth
-        alarm = self.seen + other.seen if wealth >= -math.log(self.delta) else None
-        early = [test.alarm for test in (self, other) if test.alarm is not None]
-        highest = max(self.highest, other.highest, wealth)
-        return RateTest(
-            self.allowed,
-            self.delta,
-            self.seen + other.seen,
-            self.hits + other.hits,
-            wealth,
-            highest,
-            min(early) if early else alarm,
-        )
-
-    @property
-    def since(self) -> int | None:
-        """The number of the image, from 1, since which a higher rate explains the stream best; None: no such time."""
-        if self.climbs is None or self.starts is None or not self.climbs.max() > 0:
-            return None
-        return int(self.starts[int(self.climbs.argmax())]) + 1
-
-    @property
-    def rate(self) -> float:
-        """The share of yes."""
-        return self.hits / self.seen if self.seen else math.nan
-
-    def interval(self) -> tuple[float, float]:
-        """A confidence sequence for the rate, if it is constant: at every time at once with probability 1 - delta."""
-        if not self.seen:
-            return 0.0, 1.0
-        no = self.seen - self.hits
-        mixture = betaln(self.hits + 0.5, no + 0.5) - betaln(0.5, 0.5)
-
-        def outside(rate: float) -> bool:
-            likelihood = (self.hits * math.log(rate) if self.hits else 0.0) + (no * math.log1p(-rate) if no else 0.0)
-            return bool(mixture - likelihood >= -math.log(self.delta))
-
-        inside = min(max(self.rate, 1e-12), 1 - 1e-12)
-        low = 0.0 if not self.hits else _boundary(1e-15, inside, outside)
-        high = 1.0 if not no else _boundary(1 - 1e-15, inside, outside)
-        return low, high
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -151,7 +52,7 @@ class Watch(Value):
         check_fraction("delta", delta)
         if alpha > MIDDLE:
             raise InputError(f"alpha must be at most {MIDDLE:g}, got {alpha:g}")
-        if _rank(alpha, n_calibration) < 1:
+        if rank(n_calibration, alpha) < 1:
             raise InputError(f"alpha = {alpha:g} cannot be kept with {n_calibration} images: no p-value is so small")
         tests = [RateTest(allowed_rate(level, n_calibration, delta / 4), delta / 4) for level in (alpha, MIDDLE)]
         return cls(alpha, n_calibration, delta, *tests)
@@ -164,8 +65,8 @@ class Watch(Value):
             raise InputError(f"p-values lie in (0, 1], got {p[wrong][0]:g} at place {int(wrong.argmax()) + 1}")
         # as whole numbers of calibration images: a rounded p-value in a file keeps its side
         below = np.rint(p * (self.n_calibration + 1))
-        rejected = below <= _rank(self.alpha, self.n_calibration)
-        low = below <= _rank(MIDDLE, self.n_calibration)
+        rejected = below <= rank(self.n_calibration, self.alpha)
+        low = below <= rank(self.n_calibration, MIDDLE)
         return replace(self, rejection=self.rejection.after(rejected), middle=self.middle.after(low))
 
     def __add__(self, other: Watch) -> Watch:
@@ -252,30 +153,6 @@ def begun(detector: str | Path | None, alpha: float | None, n_calibration: int |
     if alpha is None or n_calibration is None:
         raise InputError("watch must know the promise: give --detector FILE, or --alpha and --n-calibration")
     return Watch.begin(alpha=alpha, n_calibration=n_calibration, delta=delta)
-
-
-def allowed_rate(level: float, n: int, delta: float) -> float:
-    """The rate that a threshold for `level` from n calibration scores exceeds with probability delta only.
-
-    >>> round(allowed_rate(0.05, 99, 0.5), 3), round(allowed_rate(0.05, 99, 0.01), 3)
-    (0.047, 0.113)
-    """
-    rank = _rank(level, n)
-    return float(beta.ppf(1 - delta, rank, n + 1 - rank))
-
-
-def _rank(level: float, n: int) -> int:
-    return int(Fraction(str(level)) * (n + 1))
-
-
-def _boundary(outer: float, inner: float, outside: Any) -> float:
-    """Where `outside` changes between a rate that may be outside and one that is not."""
-    if not outside(outer):
-        return outer
-    for _ in range(60):
-        middle = (outer + inner) / 2
-        outer, inner = (middle, inner) if outside(middle) else (outer, middle)
-    return outer
 
 
 def _power(test: RateTest) -> str:

@@ -1,21 +1,15 @@
-"""Lists for people: the methods in words and with their settings; which data are there."""
+"""The methods for people: in words, and with their settings."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-from oodshape.core.errors import InputError
 from oodshape.core.values import Value
-from oodshape.images.catalog import CATALOG, Status, status
 from oodshape.methods.detector import Method
-from oodshape.methods.notes import NOTES
-from oodshape.methods.table import METHODS
+from oodshape.methods.table import ROWS
 
 
 def method_lines() -> list[tuple[str, ...]]:
     """(name, what it does, what it needs, when it fails, settings) of every method of the table."""
-    return [(name, *NOTES[name], _settings(method)) for name, method in METHODS.items()]
+    return [(name, row.what, row.needs, row.fails, _settings(row.method)) for name, row in ROWS.items()]
 
 
 def _settings(method: Value) -> str:
@@ -27,52 +21,10 @@ def _settings(method: Value) -> str:
 def short_recipe(recipe: str) -> str:
     """A recipe as printed, without the slots that do nothing: no shaping, the network's own head, no step in the image.
 
-    >>> short_recipe(repr(METHODS["react"]))
+    >>> short_recipe(repr(ROWS["react"].method))
     'Method(shape=ReAct(q=0.9), score=Energy())'
     """
     for name, value in Method()._items():
         if name != "score":
             recipe = recipe.replace(f"{name}={value!r}, ", "").replace(f", {name}={value!r}", "")
     return recipe
-
-
-def data_facts(root: Path | None) -> list[dict[str, Any]]:
-    """Every set of the catalog: its state below a data root, its images, where to get it and where to put it."""
-    if root is not None and not root.is_dir():
-        raise InputError(f"there is no folder {root}; --data names the folder that holds the data sets")
-    if root is None:
-        rows = [Status(name, role, entry, "missing") for name, sets in CATALOG.items() for role, entry in sets]
-    else:
-        rows = status(root)
-    return [
-        {
-            "set": f"{row.benchmark}/{row.entry.name}",
-            "role": row.role,
-            "state": row.state,
-            "reason": row.reason,
-            "images": row.images,
-            "expected": row.entry.images,
-            "get": row.entry.get,
-            "put": str(root / row.entry.put) if root else row.entry.put,
-        }
-        for row in rows
-    ]
-
-
-def data_lines(facts: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """(set, role, state, images found of those expected, where to get it, where to put it)."""
-
-    def number(count: int | None) -> str:
-        return "?" if count is None else f"{count:,}"
-
-    return [
-        (
-            fact["set"],
-            fact["role"],
-            f"damaged: {fact['reason']}" if fact["reason"] else fact["state"],
-            f"{number(fact['images'] or 0)} of {number(fact['expected'])}",
-            fact["get"],
-            fact["put"],
-        )
-        for fact in facts
-    ]

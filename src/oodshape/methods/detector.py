@@ -19,13 +19,24 @@ from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import Value, encode, frozen_array, load_value
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
+from oodshape.features.parts import Part
 from oodshape.features.statistics import FeatureStats
-from oodshape.methods.evidence import Evidence
 from oodshape.methods.guarded_net import GuardedNet, wrap
-from oodshape.methods.heads import Batch, FittedHead, HeadRecipe, Linear
+from oodshape.methods.heads import Linear
 from oodshape.methods.odin import Odin
-from oodshape.methods.scores.logits import Energy, FittedScore, ScoreRecipe
-from oodshape.methods.shapes.clipping import Identity, Shape, Shaper
+from oodshape.methods.scores.logits import Energy
+from oodshape.methods.slots import (
+    Batch,
+    Evidence,
+    FittedHead,
+    FittedScore,
+    HeadRecipe,
+    Identity,
+    Recipe,
+    ScoreRecipe,
+    Shape,
+    Shaper,
+)
 from oodshape.methods.training import Training
 from oodshape.metrics import conformal
 from oodshape.metrics.separation import as_scores
@@ -43,7 +54,7 @@ class Decision(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Method(Value):
+class Method(Recipe):
     """A recipe: perturb -> shape -> head -> score.
 
     >>> from oodshape.methods.shapes.clipping import ReAct
@@ -63,26 +74,6 @@ class Method(Value):
                 f"{type(self.score).__name__} reads the features themselves, as the network gives them; "
                 "leave shape and head out, or choose a score of the logits"
             )
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The parts of `Moments` that fitting looks at, beside `FeatureStats`."""
-        return self.shape.needs | self.head.needs | self.score.needs
-
-    @property
-    def for_nonnegative(self) -> bool:
-        """Whether it is made for features that are never negative, such as those after a ReLU."""
-        return self.shape.for_nonnegative or self.head.for_nonnegative
-
-    @property
-    def wants_panel(self) -> bool:
-        """Whether fitting chooses by a panel (`panel.panel_features`)."""
-        return self.score.wants_panel
-
-    @property
-    def exportable(self) -> bool:
-        """Whether the fitted detector can go into a graph: `Detector.wrap`, and ONNX."""
-        return all(slot.exportable for slot in (self.perturb, self.shape, self.head, self.score))
 
     def fit(
         self,
@@ -125,7 +116,7 @@ def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Feat
 
 def collect(methods: Mapping[str, Method], train: Features) -> None:
     """Go over the features once for all that any of the methods needs; the features keep it."""
-    train.moments(frozenset().union(*(method.needs for method in methods.values())))
+    train.moments(frozenset[Part]().union(*(method.needs for method in methods.values())))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

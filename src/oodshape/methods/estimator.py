@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.features.features import Features
 from oodshape.methods.detector import Detector, Method
-from oodshape.methods.table import METHODS
+from oodshape.methods.table import named
+from oodshape.metrics.conformal import rank
 from oodshape.networks.head import Head
 
 Array = NDArray[Any]
@@ -73,9 +73,9 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         basis = held_out if self.guaranteed_ else fitting
         scores = detector.score(Features.from_arrays(rows[basis], head)).numpy()
         # without a promise, the smallest score stands in where alpha would ask for less than one row
-        rank = max(_rank(self.alpha, len(scores)), 1)
+        place = max(rank(len(scores), self.alpha), 1)
         self.detector_: Detector = detector.calibrate(scores, self.alpha) if self.guaranteed_ else detector
-        self.offset_ = float(np.sort(scores)[rank - 1])
+        self.offset_ = float(np.sort(scores)[place - 1])
         self.head_ = head
         return self
 
@@ -100,9 +100,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     def _recipe(self) -> Method:
         if isinstance(self.method, Method):
             return self.method
-        if self.method not in METHODS:
-            raise InputError(f"no method is called {self.method!r}; there are {', '.join(METHODS)}")
-        return METHODS[self.method]
+        return named(self.method)
 
     def _split(self, n: int) -> tuple[Array, Array]:
         """(rows to fit on, rows to calibrate on); the second is empty where it would be too small."""
@@ -111,7 +109,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
             return order, order[:0]
         check_fraction("calibration", self.calibration)
         size = int(self.calibration * n)
-        if _rank(self.alpha, size) < 1:
+        if rank(size, self.alpha) < 1:
             warnings.warn(
                 f"{size} of {n} rows are too few to calibrate alpha = {self.alpha:g}: the threshold comes from the "
                 "fitted rows and promises nothing; give more rows, or calibration=None to accept this",
@@ -133,7 +131,3 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         count = min(self.n_clusters, len(np.unique(rows, axis=0)))
         centers = KMeans(count, n_init=1, random_state=self.random_state).fit(rows).cluster_centers_
         return Head.of((centers, -0.5 * np.square(centers).sum(axis=1)))
-
-
-def _rank(alpha: float, n: int) -> int:
-    return int(Fraction(str(alpha)) * (n + 1))  # exact: 0.29 * 100 is 29

@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
-from oodshape.methods.evidence import Evidence
-from oodshape.methods.heads import Batch
+from oodshape.methods.slots import Batch, Evidence, FittedHead, FittedScore, Recipe, Shape
 from oodshape.networks.classifier import Classifier, linears, logits_of
 from oodshape.networks.head import Head
 
-if TYPE_CHECKING:
-    from oodshape.methods.detector import Detector
-
-
 # logits [N, C], score [N] float32, accepted [N] bool: a plain tuple, so that an exported program is readable anywhere
 Verdict = tuple[Tensor, Tensor, Tensor]
+
+
+class Fitted(Protocol):
+    """What a guarded network takes from a detector: the recipe, and what fitting made of its slots."""
+
+    @property
+    def method(self) -> Recipe:
+        """The recipe."""
+        ...
+
+    @property
+    def shape(self) -> Shape:
+        """The fitted shape."""
+        ...
+
+    @property
+    def head(self) -> FittedHead:
+        """The fitted head."""
+        ...
+
+    @property
+    def scorer(self) -> FittedScore | None:
+        """The fitted score."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the head that it was fitted for."""
+        ...
 
 
 class FeatureTap(nn.Linear):
@@ -55,7 +79,7 @@ class GuardedNet(nn.Module):
     head_weight: Tensor
     head_bias: Tensor
 
-    def __init__(self, net: nn.Module, head: str, detector: Detector, threshold: Tensor) -> None:
+    def __init__(self, net: nn.Module, head: str, detector: Fitted, threshold: Tensor) -> None:
         """Guard `net`, whose layer `head` gives the logits."""
         super().__init__()
         if not detector.method.exportable:
@@ -157,7 +181,7 @@ class GuardedNet(nn.Module):
         return self
 
 
-def wrap(net: nn.Module | Classifier, detector: Detector, threshold: Tensor, head: str | None = None) -> GuardedNet:
+def wrap(net: nn.Module | Classifier, detector: Fitted, threshold: Tensor, head: str | None = None) -> GuardedNet:
     """The guarded network; the head is the layer that the detector was fitted for, or the one named."""
     if isinstance(net, Classifier):
         head = head or net.head_name

@@ -11,84 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.once import once
-from oodshape.core.values import ArrayValue, Value
+from oodshape.core.values import ArrayValue
 from oodshape.features.features import check_finite
-from oodshape.methods.shapes.clipping import Identity, Shape
 from oodshape.methods.shapes.optfs import PiecewiseConstant
+from oodshape.methods.slots import Batch, FittedHead, HeadRecipe, Shape
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
-
-
-@dataclass(eq=False)
-class Batch:
-    """Some rows of features on their way to a score; logits and classes are computed only when asked for."""
-
-    raw: Tensor  # [n, M] as stored
-    head: Head
-    first: int = 0  # the number of the first row, for messages
-    given_logits: Tensor | None = None
-    given_classes: Tensor | None = None
-    buffer: Tensor | None = None  # [n, M] float32 that may be overwritten
-    checked: bool = True  # whether NaN and infinite features are refused: a graph cannot look
-
-    @once
-    def features(self) -> Tensor:
-        """[n, M] float32, finite."""
-        if self.checked:
-            check_finite(self.raw, self.first)
-        return self.raw.float()
-
-    @once
-    def logits(self) -> Tensor:
-        """[n, C]: the logits of the network itself."""
-        return self.head.logits(self.features) if self.given_logits is None else self.given_logits
-
-    @once
-    def classes(self) -> Tensor:
-        """[n]: the class that the network itself predicts."""
-        return self.logits.argmax(dim=1) if self.given_classes is None else self.given_classes
-
-
-class FittedHead(Value):
-    """What turns shaped features into logits."""
-
-    def fuses(self, shape: Shape) -> bool:
-        """Whether shaping and head are one loop over the raw features that needs no room of its own."""
-        return False
-
-    def bind(self, head: Head) -> Head:
-        """The linear layer that is used in place of the classifier's own."""
-        return head
-
-    def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
-        """[n, C] logits of the shaped features; `layer` comes from `bind`."""
-        if isinstance(shape, Identity) and layer is batch.head:
-            return batch.logits
-        return layer.logits(shape(batch.features, batch.buffer))
-
-
-class HeadRecipe(Value):
-    """A recipe for a head."""
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The parts of `Moments` that fitting looks at."""
-        return frozenset()
-
-    @property
-    def for_nonnegative(self) -> bool:
-        """Whether it is made for features that are never negative, such as those after a ReLU."""
-        return False
-
-    @property
-    def exportable(self) -> bool:
-        """Whether the fitted head can be traced into a graph (`wrap`, ONNX)."""
-        return True
-
-    def fit(self, train: Training) -> FittedHead:
-        """The head that this recipe gives on a training set."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import Value
+from oodshape.methods.slots import Recipe
 
 # the per-channel constants of the ODIN code, which most later code copied whatever the data
 AUTHORS_STD = (63.0 / 255.0, 62.1 / 255.0, 66.7 / 255.0)
@@ -24,7 +24,7 @@ class Differentiable(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Odin(Value):
+class Odin(Recipe):
     """A step of size eps that raises the confidence of the predicted class (Liang et al., 2018).
 
     images - eps / std * sign(gradient of the cross entropy at the given temperature). `std` is that of the

@@ -1,87 +1,161 @@
-"""The table of methods: a name, a recipe. Contract tests and benchmarks go over every row."""
+"""The table of methods: a name, a recipe, its sentences. Contract tests, benchmarks and docs go over every row.
+
+A new method is a row of `NEWER_ROWS`. `auto.py`, which chooses among the others, adds its own row as the last.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from oodshape.core.errors import InputError
-from oodshape.methods.auto import Auto
 from oodshape.methods.detector import Method
-from oodshape.methods.heads import Dice, FrozenClass
 from oodshape.methods.odin import AUTHORS_STD, Odin
+from oodshape.methods.paper_rows import paper_rows
+from oodshape.methods.row import BANK, CONFIDENT, HENDRYCKS, IMAGES, NOTHING, PER_CLASS, SIGNED, Row
 from oodshape.methods.scores.boundaries import Fdbd, Gen, GradNorm, Nci
 from oodshape.methods.scores.class_means import CadRef, CaRef, KlMatching, She
-from oodshape.methods.scores.logits import Energy, MaxLogit, MaxSoftmax
 from oodshape.methods.scores.mahalanobis import MdsPlus, RmdsPlus
 from oodshape.methods.scores.neighbours import Knn, NnGuide
 from oodshape.methods.scores.vim import Vim
-from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
-from oodshape.methods.shapes.clipping import BFAct, Product, ReAct, VraP
-from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.per_feature import Bats, Ras
 from oodshape.methods.shapes.scaling import Lts, Scale
 
 # what came after the paper, with general settings whatever the ID set
-NEWER: dict[str, Method] = {
-    "gen": Method(score=Gen(gamma=0.1, top=100)),
-    "scale": Method(shape=Scale(p=0.85)),
-    "lts": Method(head=Lts(share=0.05)),
-    "ras": Method(shape=Ras()),
-    "bats": Method(shape=Bats(width=1.0)),
-    "gradnorm": Method(score=GradNorm()),
-    "klm": Method(score=KlMatching()),
-    "she": Method(score=She()),
-    "fdbd": Method(score=Fdbd()),
-    "nci": Method(score=Nci()),
-    "vim": Method(score=Vim()),
-    "mds++": Method(score=MdsPlus()),
-    "rmds++": Method(score=RmdsPlus()),
-    "knn": Method(score=Knn(k=10)),
-    "caref": Method(score=CaRef()),
-    "cadref": Method(score=CadRef()),
-    "nnguide": Method(score=NnGuide(k=10)),
+NEWER_ROWS: dict[str, Row] = {
+    "gen": Row(
+        Method(score=Gen(gamma=0.1, top=100)),
+        "minus the generalised entropy of the top probabilities",
+        NOTHING,
+        CONFIDENT,
+        "Liu et al., *GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection*, CVPR 2023.",
+    ),
+    "scale": Row(
+        Method(shape=Scale(p=0.85)),
+        "energy after scaling by how concentrated the features are",
+        "ReLU features",
+        SIGNED,
+        "Xu et al., *Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement*, ICLR 2024.",
+    ),
+    "lts": Row(
+        Method(head=Lts(share=0.05)),
+        "energy after scaling the logits by the same idea",
+        "ReLU features",
+        SIGNED,
+        "Djurisic, Liu and Nikolic, *Logit Scaling for Out-of-Distribution Detection*, arXiv 2409.01175, 2024.",
+    ),
+    "ras": Row(
+        Method(shape=Ras()),
+        "energy of the mean sorted profile in the image's own order of features",
+        IMAGES,
+        "where sizes matter",
+        "Guglielmo and Masana, *Ranked Activation Shift for Post-Hoc Out-of-Distribution Detection*, arXiv "
+        "2604.08572, 2026.",
+    ),
+    "bats": Row(
+        Method(shape=Bats(width=1.0)),
+        "energy after clipping each feature to its usual range",
+        IMAGES,
+        "on transformers",
+        "Zhu et al., *Boosting Out-of-distribution Detection with Typical Features*, NeurIPS 2022.",
+    ),
+    "gradnorm": Row(
+        Method(score=GradNorm()),
+        "length of the features times how far the probabilities are from uniform",
+        NOTHING,
+        "with many classes",
+        "Huang et al., *On the Importance of Gradients for Detecting Distributional Shifts in the Wild*, NeurIPS 2021.",
+    ),
+    "klm": Row(
+        Method(score=KlMatching()),
+        "divergence from the nearest class's mean probabilities",
+        "training images of every class",
+        "with few of them",
+        HENDRYCKS,
+    ),
+    "she": Row(
+        Method(score=She()),
+        "inner product with the predicted class's mean feature",
+        "training images of every class",
+        "with few of them",
+        "Zhang et al., *Out-of-Distribution Detection Based on In-Distribution Data Patterns Memorization with Modern"
+        " Hopfield Energy*, ICLR 2023.",
+    ),
+    "fdbd": Row(
+        Method(score=Fdbd()),
+        "mean distance to the decision boundaries, over the distance to the mean feature",
+        IMAGES,
+        "where unknowns lie near the mean",
+        "Liu and Qin, *Fast Decision Boundary based Out-of-Distribution Detector*, ICML 2024.",
+    ),
+    "nci": Row(
+        Method(score=Nci()),
+        "how far the features point along the predicted class's weights",
+        IMAGES,
+        "before classes have collapsed",
+        "Liu and Qin, *Detecting Out-of-Distribution Through the Lens of Neural Collapse*, CVPR 2025.",
+    ),
+    "vim": Row(
+        Method(score=Vim()),
+        "energy minus what lies outside the principal subspace",
+        "more training images than features",
+        "with fewer",
+        "Wang et al., *ViM: Out-Of-Distribution with Virtual-logit Matching*, CVPR 2022.",
+    ),
+    "mds++": Row(
+        Method(score=MdsPlus()),
+        "Mahalanobis distance of normalised features to the nearest class",
+        PER_CLASS,
+        "with few images per class",
+        "Mueller and Hein, *Mahalanobis++: Improving OOD Detection via Feature Normalization*, ICML 2025.",
+    ),
+    "rmds++": Row(
+        Method(score=RmdsPlus()),
+        "the same relative to one Gaussian for all; for near OOD",
+        PER_CLASS,
+        "with few images per class, on far OOD",
+        "Ren et al., *A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection*, 2021; Mueller and Hein,"
+        " *Mahalanobis++: Improving OOD Detection via Feature Normalization*, ICML 2025.",
+    ),
+    "knn": Row(
+        Method(score=Knn(k=10)),
+        "distance of normalised features to the k-th nearest in a bank",
+        BANK,
+        "with few images per class; large file",
+        "Sun et al., *Out-of-Distribution Detection with Deep Nearest Neighbors*, ICML 2022.",
+    ),
+    "caref": Row(
+        Method(score=CaRef()),
+        "relative distance to the predicted class's mean feature",
+        PER_CLASS,
+        "with few images per class",
+        "Ling et al., 2025 (with CADRef).",
+    ),
+    "cadref": Row(
+        Method(score=CadRef()),
+        "the same, errors along the weights divided by the energy",
+        PER_CLASS,
+        "with few images per class",
+        "Ling et al., 2025.",
+    ),
+    "nnguide": Row(
+        Method(score=NnGuide(k=10)),
+        "energy times its nearest neighbours' similarity and energy",
+        BANK,
+        "where energy fails; large file",
+        "Park et al., *Nearest Neighbor Guidance for Out-of-Distribution Detection*, ICCV 2023.",
+    ),
 }
 
-
-def _table(
-    *,
-    odin: Odin = Odin(),
-    dice: float = 0.7,
-    ash_p: float = 0.6,
-    ash_b: float = 0.65,
-    ash_s: float = 0.9,
-    vra: VraP = VraP(low=0.6, high=0.95),
-) -> dict[str, Method]:
-    react, optfs = ReAct(q=0.9), OptFS(k=100)
-    return {
-        "msp": Method(score=MaxSoftmax()),
-        "mls": Method(score=MaxLogit()),
-        "energy": Method(score=Energy()),
-        "odin": Method(perturb=odin, score=MaxSoftmax(temperature=1000.0)),
-        "dice": Method(head=Dice(p=dice)),
-        "react": Method(shape=react),
-        "bfact": Method(shape=BFAct(q=0.95, order=2)),
-        "ash-p": Method(shape=AshP(p=ash_p)),
-        "ash-b": Method(shape=AshB(p=ash_b)),
-        "ash-s": Method(shape=AshS(p=ash_s)),
-        "ash-rand": Method(shape=AshRand(p=0.75)),
-        "vra-p": Method(shape=vra),
-        "optfs-v": Method(shape=optfs, head=FrozenClass(), score=MaxLogit()),
-        "optfs-e": Method(shape=optfs, score=Energy()),
-        "optfs-msp": Method(shape=optfs, score=MaxSoftmax()),
-        "optfs-mls": Method(shape=optfs, score=MaxLogit()),
-        "optfs-e+dice": Method(shape=optfs, head=Dice(p=dice)),
-        "optfs-e+react": Method(shape=Product((react, optfs))),
-        **NEWER,
-        "auto": Method(score=Auto()),
-    }
-
-
-METHODS: dict[str, Method] = _table()
+ROWS: dict[str, Row] = {**paper_rows(), **NEWER_ROWS}
+METHODS: dict[str, Method] = {name: row.method for name, row in ROWS.items()}
+NEWER: dict[str, Method] = {name: row.method for name, row in NEWER_ROWS.items()}
 
 # the paper's table of hyperparameters; ASH-Rand's is the authors' code's
 _PAPER = {
-    "imagenet": _table(odin=Odin(eps=0.0, std=AUTHORS_STD), vra=VraP(low=0.5, high=1.0, absolute=True)),
-    "cifar10": _table(odin=Odin(eps=0.004, std=AUTHORS_STD), dice=0.9, ash_p=0.9, ash_b=0.95, ash_s=0.95),
-    "cifar100": _table(odin=Odin(eps=0.004, std=AUTHORS_STD), dice=0.9, ash_p=0.8, ash_b=0.85, ash_s=0.9),
+    "imagenet": paper_rows(odin=Odin(eps=0.0, std=AUTHORS_STD), vra=VraP(low=0.5, high=1.0, absolute=True)),
+    "cifar10": paper_rows(odin=Odin(eps=0.004, std=AUTHORS_STD), dice=0.9, ash_p=0.9, ash_b=0.95, ash_s=0.95),
+    "cifar100": paper_rows(odin=Odin(eps=0.004, std=AUTHORS_STD), dice=0.9, ash_p=0.8, ash_b=0.85, ash_s=0.9),
 }
 
 
@@ -95,4 +169,18 @@ def paper_methods(id_set: str) -> dict[str, Method]:
     """
     if id_set not in _PAPER:
         raise InputError(f"the paper has no settings for {id_set!r}; choose one of {', '.join(_PAPER)}")
-    return dict(_PAPER[id_set])
+    return {name: row.method for name, row in {**ROWS, **_PAPER[id_set]}.items()}
+
+
+def named(name: str, table: Mapping[str, Method] = METHODS) -> Method:
+    """The method of that name, or an error that lists those there are.
+
+    >>> named("react").shape
+    ReAct(q=0.9)
+    >>> named("raect", {"react": named("react")})
+    Traceback (most recent call last):
+    oodshape.core.errors.InputError: no method is called 'raect'; there are react
+    """
+    if name not in table:
+        raise InputError(f"no method is called {name!r}; there are {', '.join(table)}")
+    return table[name]

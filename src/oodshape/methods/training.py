@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
+from oodshape.features.parts import parts_named
 from oodshape.features.statistics import FeatureStats
 from oodshape.networks.head import Head
 
@@ -53,9 +54,10 @@ class Training:
 
     def moments(self, needs: frozenset[str]) -> Moments:
         """The sums that a recipe needs, from the features where they are at hand."""
+        parts = parts_named(needs)
         if self.maybe_features is not None:
-            return self.maybe_features.moments(needs)
-        missing = sorted(needs - set(() if self.maybe_moments is None else self.maybe_moments.parts))
+            return self.maybe_features.moments(parts)
+        missing = sorted(parts - set(() if self.maybe_moments is None else self.maybe_moments.parts))
         if self.maybe_moments is None or missing:
             raise InputError(
                 f"this method needs the {', '.join(missing)} of the training features: give fit the Features, "

@@ -82,3 +82,15 @@ def rejected_count(n: int, alpha: float, images: int, level: float = 0.99) -> tu
     k = rank(n, alpha)
     law = betabinom(images, k, n + 1 - k)
     return int(law.ppf((1 - level) / 2)), int(law.ppf((1 + level) / 2))
+
+
+def allowed_rate(level: float, n: int, delta: float) -> float:
+    """The rate that a threshold for `level` from n calibration scores exceeds with probability delta only.
+
+    >>> round(allowed_rate(0.05, 99, 0.5), 3), round(allowed_rate(0.05, 99, 0.01), 3)
+    (0.047, 0.113)
+    """
+    from scipy.stats import beta
+
+    k = rank(n, level)
+    return float(beta.ppf(1 - delta, k, n + 1 - k))

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from oodshape.features import kernels
 from oodshape.features.features import Features
-from oodshape.methods.shapes.clipping import Shape
 from oodshape.methods.shapes.optfs import OptFS, PiecewiseConstant
+from oodshape.methods.slots import Shape
 from oodshape.methods.training import Training
 
 

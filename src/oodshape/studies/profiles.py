@@ -13,8 +13,8 @@ from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.statistics import FeatureStats
 from oodshape.methods.detector import Method
-from oodshape.methods.shapes.clipping import Shape
 from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.slots import Shape
 from oodshape.methods.table import METHODS
 from oodshape.methods.training import Training
 from oodshape.studies.with_ood import with_ood

@@ -14,7 +14,8 @@ from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.methods.detector import Method
 from oodshape.methods.shapes.ash import AshB, AshP, AshS
-from oodshape.methods.shapes.clipping import BFAct, ReAct, Shaper, VraP
+from oodshape.methods.shapes.clipping import BFAct, ReAct, VraP
+from oodshape.methods.slots import Shaper
 from oodshape.methods.table import METHODS
 from oodshape.metrics.separation import auroc
 from oodshape.studies.comparison import measured

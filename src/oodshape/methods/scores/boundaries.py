@@ -11,8 +11,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.rows import TINY, row_distances, unit
-from oodshape.methods.evidence import Evidence
-from oodshape.methods.scores.logits import FittedScore, Score, ScoreRecipe
+from oodshape.methods.slots import Evidence, FittedScore, Score, ScoreRecipe
 from oodshape.methods.training import Training
 
 

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from oodshape.features.parts import Part
 from oodshape.features.rows import TINY
-from oodshape.methods.evidence import Evidence
-from oodshape.methods.scores.logits import FittedScore, ScoreRecipe
+from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
 SMALLEST = 1e-30  # of a mean probability: its logarithm must be finite
@@ -40,13 +40,13 @@ class KlMatching(ScoreRecipe):
     """-min_c KL(p || mean p of class c) (Hendrycks et al., 2022), over the classes that were predicted."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Part]:
         """Class sums of probabilities."""
-        return frozenset(["counts", "softmax_sums"])
+        return frozenset([Part.COUNTS, Part.SOFTMAX_SUMS])
 
     def fit(self, train: Training) -> Templates:
         """The mean probabilities of each class."""
-        means, seen = train.moments(self.needs).means("softmax_sums")
+        means, seen = train.moments(self.needs).means(Part.SOFTMAX_SUMS)
         return Templates(np.log(np.maximum(means[seen], SMALLEST)))
 
 
@@ -66,13 +66,13 @@ class She(ScoreRecipe):
     """The inner product with the mean feature of the predicted class (SHE; Zhang et al., 2023)."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Part]:
         """Class sums of features."""
-        return frozenset(["counts", "class_sums"])
+        return frozenset([Part.COUNTS, Part.CLASS_SUMS])
 
     def fit(self, train: Training) -> Pattern:
         """The mean feature of each class."""
-        return Pattern(train.moments(self.needs).means("class_sums")[0])
+        return Pattern(train.moments(self.needs).means(Part.CLASS_SUMS)[0])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,13 +97,13 @@ class CaRef(ScoreRecipe):
     """Minus the relative L1 distance to the mean feature of the predicted class (CARef; Ling et al., 2025)."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Part]:
         """Class sums of features."""
-        return frozenset(["counts", "class_sums"])
+        return frozenset([Part.COUNTS, Part.CLASS_SUMS])
 
     def fit(self, train: Training) -> RelativeError:
         """The mean feature of each class."""
-        return RelativeError(train.moments(self.needs).means("class_sums")[0])
+        return RelativeError(train.moments(self.needs).means(Part.CLASS_SUMS)[0])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,11 +133,11 @@ class CadRef(ScoreRecipe):
     """
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Part]:
         """Class sums of features, and the summed energy."""
-        return frozenset(["counts", "class_sums", "energy"])
+        return frozenset([Part.COUNTS, Part.CLASS_SUMS, Part.ENERGY])
 
     def fit(self, train: Training) -> DecoupledError:
         """The mean feature of each class, and the mean energy."""
         moments = train.moments(self.needs)
-        return DecoupledError(moments.means("class_sums")[0], float(moments.parts["energy"][0]) / moments.n)
+        return DecoupledError(moments.means(Part.CLASS_SUMS)[0], float(moments.parts[Part.ENERGY][0]) / moments.n)

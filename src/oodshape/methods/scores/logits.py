@@ -1,4 +1,4 @@
-"""Scores: what is seen of each image -> [N], higher = more in-distribution."""
+"""Scores of the logits alone: [N, C] -> [N], higher = more in-distribution."""
 
 from __future__ import annotations
 
@@ -8,66 +8,7 @@ import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import ArrayValue, Value
-from oodshape.methods.evidence import Evidence
-from oodshape.methods.training import Training
-
-
-class FittedScore(ArrayValue):
-    """One number per image from what is seen of it."""
-
-    def of(self, seen: Evidence) -> Tensor:
-        """[N] scores."""
-        raise NotImplementedError
-
-
-class ScoreRecipe(Value):
-    """A recipe for a score."""
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The parts of `Moments` that fitting looks at."""
-        return frozenset()
-
-    @property
-    def reads_features(self) -> bool:
-        """Whether it looks at the features themselves, so that no shape and no other head may stand before it."""
-        return True
-
-    @property
-    def wants_panel(self) -> bool:
-        """Whether it chooses by a panel of images that no classifier should trust."""
-        return False
-
-    @property
-    def exportable(self) -> bool:
-        """Whether the fitted score can be traced into a graph (`wrap`, ONNX)."""
-        return True
-
-    def fit(self, train: Training) -> FittedScore:
-        """The score that this recipe gives on a training set."""
-        raise NotImplementedError
-
-
-class Score(FittedScore, ScoreRecipe):
-    """One number per image from its logits alone; nothing is learned."""
-
-    @property
-    def reads_features(self) -> bool:
-        """No."""
-        return False
-
-    def fit(self, train: Training) -> Score:
-        """Itself."""
-        return self
-
-    def of(self, seen: Evidence) -> Tensor:
-        """[N] scores of the logits."""
-        return self(seen.logits)
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """[N, C] logits -> [N] scores."""
-        raise NotImplementedError
+from oodshape.methods.slots import Score
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.moments import Moments
-from oodshape.methods.evidence import Evidence
-from oodshape.methods.scores.logits import FittedScore, ScoreRecipe
+from oodshape.features.parts import Part
+from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
 Array = NDArray[Any]
@@ -57,9 +57,9 @@ class MdsPlus(ScoreRecipe):
     """
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Part]:
         """Class sums and the second moment of normalised features."""
-        return frozenset(["counts", "unit_class_sums", "unit_second"])
+        return frozenset([Part.COUNTS, Part.UNIT_CLASS_SUMS, Part.UNIT_SECOND])
 
     def fit(self, train: Training) -> Clusters:
         """The whitened class means."""
@@ -68,11 +68,11 @@ class MdsPlus(ScoreRecipe):
     def _solved(self, train: Training) -> tuple[Array, Array, Array]:
         """(center [M], whitening within classes [M, M], whitened means [K, M])."""
         moments = train.moments(self.needs)
-        counts, n = moments.parts["counts"], moments.n
-        means, seen = moments.means("unit_class_sums")
+        counts, n = moments.parts[Part.COUNTS], moments.n
+        means, seen = moments.means(Part.UNIT_CLASS_SUMS)
         if n < 2:
             raise InputError(f"a covariance needs at least 2 training images, got {n}")
-        center = moments.parts["unit_class_sums"].sum(axis=0) / n
+        center = moments.parts[Part.UNIT_CLASS_SUMS].sum(axis=0) / n
         free = n - int(seen.sum())
         within = whitened(_scatter(moments, means[seen], counts[seen]), free) if free else self._all(train, center)
         return center, within, (means[seen] - center) @ within
@@ -85,7 +85,7 @@ class MdsPlus(ScoreRecipe):
 
 def _scatter(moments: Moments, means: Array, counts: Array) -> Array:
     """[M, M]: the second moment of normalised features around means [K, M] that stand for `counts` images each."""
-    scatter = torch.from_numpy(moments.parts["unit_second"].copy())
+    scatter = torch.from_numpy(moments.parts[Part.UNIT_SECOND].copy())
     return np.asarray(scatter.addmm_(torch.from_numpy(means * counts[:, None]).T, torch.from_numpy(means), alpha=-1.0))
 
 

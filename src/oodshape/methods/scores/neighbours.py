@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.features.parts import Part
 from oodshape.features.rows import unit
-from oodshape.methods.evidence import Evidence
-from oodshape.methods.scores.logits import FittedScore, ScoreRecipe
+from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
 BLOCK = 1 << 22  # products at once
@@ -58,9 +58,9 @@ class _Neighbours(ScoreRecipe):
             raise InputError(f"k must be a whole number of at least 1, got {self.k}")
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Part]:
         """A bank of training images."""
-        return frozenset(["bank"])
+        return frozenset([Part.BANK])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

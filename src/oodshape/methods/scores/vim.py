@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.methods.evidence import Evidence
-from oodshape.methods.scores.logits import FittedScore, ScoreRecipe
+from oodshape.features.parts import Part
+from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
 
@@ -51,9 +51,9 @@ class Vim(ScoreRecipe):
             raise InputError(f"dimensions must be at least 1, got {self.dimensions}")
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Part]:
         """The second moment, and a bank for alpha."""
-        return frozenset(["second", "bank"])
+        return frozenset([Part.SECOND, Part.BANK])
 
     def fit(self, train: Training) -> VirtualLogit:
         """The residual space and alpha."""
@@ -62,7 +62,7 @@ class Vim(ScoreRecipe):
         solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
         origin = -solved.solution.numpy()
         center, sums = torch.from_numpy(origin), torch.from_numpy(train.stats.sums)
-        scatter = torch.from_numpy(moments.parts["second"].copy())
+        scatter = torch.from_numpy(moments.parts[Part.SECOND].copy())
         scatter.addr_(center, sums, alpha=-1).addr_(sums, center, alpha=-1).addr_(center, center, alpha=n)
         values, vectors = (part.numpy() for part in torch.linalg.eigh(scatter))  # ascending
         del scatter  # as large as the vectors

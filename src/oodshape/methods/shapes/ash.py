@@ -9,7 +9,7 @@ from torch import Tensor
 
 from oodshape.core.errors import check_fraction
 from oodshape.features.rows import row_noise
-from oodshape.methods.shapes.clipping import Shape, Shaper
+from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
 
 # exp of more than this would overflow float32 in the logits; only features that cancel in the sum come near

@@ -1,8 +1,4 @@
-"""Shaping functions: recipes (`ReAct(q=0.9)`) and what fitting makes of them (`Clip(t=1.22)`).
-
-A shape maps features [N, M] to shaped features [N, M]. theta(z) = f(z) / z is its reparameterisation; two
-shapes combine by multiplying their thetas at the raw value.
-"""
+"""Shaping functions that cut: recipes (`ReAct(q=0.9)`) and what fitting makes of them (`Clip(t=1.22)`)."""
 
 from __future__ import annotations
 
@@ -12,61 +8,8 @@ import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.values import Value
+from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
-
-
-class Shape(Value):
-    """A fitted shaping function."""
-
-    @property
-    def pointwise(self) -> bool:
-        """Whether it may be asked about single values; not where each feature has limits of its own."""
-        return True
-
-    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """[N, M] features -> [N, M] shaped features, into `out` where it helps; the input is left alone."""
-        raise NotImplementedError
-
-    def scale(self, z: Tensor, values: Tensor) -> Tensor:
-        """[N, M]: theta(z) times `values`, with theta(0) = 1."""
-        return torch.where(z == 0, values, self(z) / torch.where(z == 0, 1.0, z) * values)
-
-
-class Shaper(Value):
-    """A recipe for a shape."""
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The parts of `Moments` that fitting looks at."""
-        return frozenset()
-
-    @property
-    def for_nonnegative(self) -> bool:
-        """Whether it is made for features that are never negative, such as those after a ReLU."""
-        return False
-
-    @property
-    def exportable(self) -> bool:
-        """Whether the fitted shape can be traced into a graph (`wrap`, ONNX)."""
-        return True
-
-    def fit(self, train: Training) -> Shape:
-        """The shape that this recipe gives on a training set."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Identity(Shape, Shaper):
-    """Features as they are."""
-
-    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The features themselves."""
-        return z
-
-    def fit(self, train: Training) -> Identity:
-        """Itself."""
-        return self
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -218,21 +161,6 @@ class Product(Shaper):
         """Refuse an empty product."""
         if not self.shapers:
             raise InputError("a Product needs at least one shaper")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What any of the shapers needs."""
-        return frozenset().union(*(shaper.needs for shaper in self.shapers))
-
-    @property
-    def for_nonnegative(self) -> bool:
-        """Whether any factor is."""
-        return any(shaper.for_nonnegative for shaper in self.shapers)
-
-    @property
-    def exportable(self) -> bool:
-        """Whether every shaper is."""
-        return all(shaper.exportable for shaper in self.shapers)
 
     def fit(self, train: Training) -> ProductShape:
         """The product of the fitted shapes."""

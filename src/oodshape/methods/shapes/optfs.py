@@ -16,7 +16,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import frozen_array
 from oodshape.features import kernels, vectors
 from oodshape.features.statistics import between
-from oodshape.methods.shapes.clipping import Shape, Shaper
+from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
 
 Array = NDArray[Any]

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import ArrayValue
-from oodshape.methods.shapes.clipping import Shape, Shaper
+from oodshape.features.parts import Part
+from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
 
 
@@ -49,14 +50,14 @@ class Bats(Shaper):
             raise InputError(f"width must be positive, got {self.width:g}")
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Part]:
         """Sums of squares."""
-        return frozenset(["squares"])
+        return frozenset([Part.SQUARES])
 
     def fit(self, train: Training) -> Box:
         """The limits of each feature."""
         mean = train.stats.mean()
-        variance = train.moments(self.needs).parts["squares"] / train.stats.n - mean**2
+        variance = train.moments(self.needs).parts[Part.SQUARES] / train.stats.n - mean**2
         reach = self.width * np.sqrt(np.maximum(variance, 0.0))
         return Box(mean - reach, mean + reach)
 
@@ -88,11 +89,11 @@ class Ras(Shaper):
     """The mean sorted training row in place of each sorted row (RAS, 2026): only the order of features counts."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Part]:
         """The summed sorted rows."""
-        return frozenset(["profile"])
+        return frozenset([Part.PROFILE])
 
     def fit(self, train: Training) -> Profile:
         """The mean profile."""
-        mean = train.moments(self.needs).parts["profile"] / train.stats.n
+        mean = train.moments(self.needs).parts[Part.PROFILE] / train.stats.n
         return Profile(mean.astype(np.float32))

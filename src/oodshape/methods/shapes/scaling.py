@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from oodshape.core.errors import check_fraction
-from oodshape.methods.heads import Batch, FittedHead, HeadRecipe
 from oodshape.methods.shapes.ash import LARGEST_EXPONENT, largest
-from oodshape.methods.shapes.clipping import Shape, Shaper
+from oodshape.methods.slots import Batch, FittedHead, HeadRecipe, Shape, Shaper
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 

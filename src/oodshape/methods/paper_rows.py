@@ -1,0 +1,158 @@
+"""The paper's methods: those that it compares, and its own. Some have other settings for each ID set."""
+
+from __future__ import annotations
+
+from oodshape.methods.detector import Method
+from oodshape.methods.heads import Dice, FrozenClass
+from oodshape.methods.odin import Odin
+from oodshape.methods.row import CONFIDENT, FAR, HENDRYCKS, IMAGES, NOTHING, SIGNED, Row
+from oodshape.methods.scores.logits import Energy, MaxLogit, MaxSoftmax
+from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
+from oodshape.methods.shapes.clipping import BFAct, Product, ReAct, VraP
+from oodshape.methods.shapes.optfs import OptFS
+
+ASH = "Djurisic et al., *Extremely Simple Activation Shaping for Out-of-Distribution Detection*, ICLR 2023."
+OPTFS = "Zhao et al., *Towards Optimal Feature-Shaping Methods for Out-of-Distribution Detection*, ICLR 2024"
+
+
+def paper_rows(
+    *,
+    odin: Odin = Odin(),
+    dice: float = 0.7,
+    ash_p: float = 0.6,
+    ash_b: float = 0.65,
+    ash_s: float = 0.9,
+    vra: VraP = VraP(low=0.6, high=0.95),
+) -> dict[str, Row]:
+    """The rows, with the general settings where no others are given."""
+    react, optfs = ReAct(q=0.9), OptFS(k=100)
+    return {
+        "msp": Row(
+            Method(score=MaxSoftmax()),
+            "the largest softmax probability; the baseline",
+            NOTHING,
+            CONFIDENT,
+            "Hendrycks and Gimpel, *A Baseline for Detecting Misclassified and Out-of-Distribution Examples in Neural"
+            " Networks*, ICLR 2017.",
+        ),
+        "mls": Row(
+            Method(score=MaxLogit()),
+            "the largest logit",
+            NOTHING,
+            "where logits have no common scale",
+            HENDRYCKS,
+        ),
+        "energy": Row(
+            Method(score=Energy()),
+            "the log of the summed exponentials of the logits",
+            NOTHING,
+            "on some transformers, below the softmax",
+            "Liu et al., *Energy-based Out-of-distribution Detection*, NeurIPS 2020.",
+        ),
+        "odin": Row(
+            Method(perturb=odin, score=MaxSoftmax(temperature=1000.0)),
+            "the largest probability at temperature 1000, optionally after a small step in the image",
+            "gradients, for the step",
+            "with many classes, and where a second pass costs too much",
+            "Liang et al., *Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks*, "
+            "ICLR 2018.",
+        ),
+        "dice": Row(
+            Method(head=Dice(p=dice)),
+            "energy with only the head weights that matter on training data",
+            IMAGES,
+            "on transformers and MLPs",
+            "Sun and Li, *DICE: Leveraging Sparsification for Out-of-Distribution Detection*, ECCV 2022.",
+        ),
+        "react": Row(
+            Method(shape=react),
+            "energy after cutting large features",
+            IMAGES,
+            "where unknowns do not raise single features",
+            "Sun et al., *ReAct: Out-of-distribution Detection With Rectified Activations*, NeurIPS 2021.",
+        ),
+        "bfact": Row(
+            Method(shape=BFAct(q=0.95, order=2)),
+            "energy after bending large features down smoothly",
+            IMAGES,
+            "where unknowns do not raise single features",
+            "Kong and Li, *BFAct: Out-of-Distribution Detection with Butterworth Filter Rectified Activations*, 2023.",
+        ),
+        "ash-p": Row(
+            Method(shape=AshP(p=ash_p)),
+            "energy after pruning the small features of each image",
+            "ReLU features",
+            SIGNED,
+            ASH,
+        ),
+        "ash-b": Row(
+            Method(shape=AshB(p=ash_b)),
+            "the same, the kept features made equal",
+            "ReLU features",
+            SIGNED,
+            ASH,
+        ),
+        "ash-s": Row(
+            Method(shape=AshS(p=ash_s)),
+            "the same, the kept features scaled up",
+            "ReLU features",
+            SIGNED,
+            ASH,
+        ),
+        "ash-rand": Row(
+            Method(shape=AshRand(p=0.75)),
+            "the same, the kept features replaced by noise; a curiosity",
+            "ReLU features",
+            SIGNED,
+            ASH,
+        ),
+        "vra-p": Row(
+            Method(shape=vra),
+            "energy after removing small and cutting large features",
+            "ReLU features",
+            SIGNED,
+            "Xu et al., *VRA: Variational Rectified Activation for Out-of-Distribution Detection*, 2023.",
+        ),
+        "optfs-v": Row(
+            Method(shape=optfs, head=FrozenClass(), score=MaxLogit()),
+            "the max logit of optimally shaped features; looks at the predicted row of the head only",
+            IMAGES,
+            FAR,
+            f"{OPTFS}.",
+        ),
+        "optfs-e": Row(
+            Method(shape=optfs, score=Energy()),
+            "energy of optimally shaped features",
+            IMAGES,
+            FAR,
+            f"{OPTFS}.",
+        ),
+        "optfs-msp": Row(
+            Method(shape=optfs, score=MaxSoftmax()),
+            "the largest probability of optimally shaped features",
+            IMAGES,
+            FAR,
+            f"{OPTFS}.",
+        ),
+        "optfs-mls": Row(
+            Method(shape=optfs, score=MaxLogit()),
+            "the largest logit of optimally shaped features",
+            IMAGES,
+            FAR,
+            f"{OPTFS}.",
+        ),
+        "optfs-e+dice": Row(
+            Method(shape=optfs, head=Dice(p=dice)),
+            "optimal shaping on the features, DICE on the head",
+            IMAGES,
+            "on transformers and MLPs",
+            f"{OPTFS}; Sun and Li, *DICE*, ECCV 2022.",
+        ),
+        "optfs-e+react": Row(
+            Method(shape=Product((react, optfs))),
+            "optimal shaping times ReAct's cut",
+            IMAGES,
+            FAR,
+            f"{OPTFS}; Sun et al., *ReAct*, NeurIPS 2021.",
+        ),
+    }

@@ -1,0 +1,223 @@
+"""The four slots, perturb -> shape -> head -> score: what fills them, and what each is given to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from oodshape.core.once import once
+from oodshape.core.values import ArrayValue, Value
+from oodshape.features.features import check_finite
+from oodshape.features.parts import Part
+from oodshape.features.rows import unit
+from oodshape.methods.training import Training
+from oodshape.networks.head import Head
+
+
+class Recipe(Value):
+    """What fills a slot before it is fitted, or several of these together; a recipe speaks for those inside it."""
+
+    def inside(self) -> Iterator[Recipe]:
+        """The recipes that this one is made of: fields that are recipes, or tuples of them."""
+        for _, value in self._items():
+            yield from (item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Recipe))
+
+    @property
+    def needs(self) -> frozenset[Part]:
+        """The parts of `Moments` that fitting looks at, beside `FeatureStats`."""
+        return frozenset[Part]().union(*(recipe.needs for recipe in self.inside()))
+
+    @property
+    def for_nonnegative(self) -> bool:
+        """Whether it is made for features that are never negative, such as those after a ReLU."""
+        return any(recipe.for_nonnegative for recipe in self.inside())
+
+    @property
+    def wants_panel(self) -> bool:
+        """Whether it chooses by a panel of images that no classifier should trust (`panel_features`)."""
+        return any(recipe.wants_panel for recipe in self.inside())
+
+    @property
+    def exportable(self) -> bool:
+        """Whether what fitting gives can be traced into a graph (`Detector.wrap`, ONNX)."""
+        return all(recipe.exportable for recipe in self.inside())
+
+
+@dataclass(eq=False)
+class Batch:
+    """Some rows of features on their way to a score; logits and classes are computed only when asked for."""
+
+    raw: Tensor  # [n, M] as stored
+    head: Head
+    first: int = 0  # the number of the first row, for messages
+    given_logits: Tensor | None = None
+    given_classes: Tensor | None = None
+    buffer: Tensor | None = None  # [n, M] float32 that may be overwritten
+    checked: bool = True  # whether NaN and infinite features are refused: a graph cannot look
+
+    @once
+    def features(self) -> Tensor:
+        """[n, M] float32, finite."""
+        if self.checked:
+            check_finite(self.raw, self.first)
+        return self.raw.float()
+
+    @once
+    def logits(self) -> Tensor:
+        """[n, C]: the logits of the network itself."""
+        return self.head.logits(self.features) if self.given_logits is None else self.given_logits
+
+    @once
+    def classes(self) -> Tensor:
+        """[n]: the class that the network itself predicts."""
+        return self.logits.argmax(dim=1) if self.given_classes is None else self.given_classes
+
+
+class Shape(Value):
+    """A fitted shaping function: features [N, M] -> shaped features [N, M].
+
+    theta(z) = f(z) / z is its reparameterisation; two shapes combine by multiplying their thetas at the raw value.
+    """
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether it may be asked about single values; not where each feature has limits of its own."""
+        return True
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """[N, M] features -> [N, M] shaped features, into `out` where it helps; the input is left alone."""
+        raise NotImplementedError
+
+    def scale(self, z: Tensor, values: Tensor) -> Tensor:
+        """[N, M]: theta(z) times `values`, with theta(0) = 1."""
+        return torch.where(z == 0, values, self(z) / torch.where(z == 0, 1.0, z) * values)
+
+
+class Shaper(Recipe):
+    """A recipe for a shape."""
+
+    def fit(self, train: Training) -> Shape:
+        """The shape that this recipe gives on a training set."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Identity(Shape, Shaper):
+    """Features as they are."""
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """The features themselves."""
+        return z
+
+    def fit(self, train: Training) -> Identity:
+        """Itself."""
+        return self
+
+
+class FittedHead(Value):
+    """What turns shaped features into logits."""
+
+    def fuses(self, shape: Shape) -> bool:
+        """Whether shaping and head are one loop over the raw features that needs no room of its own."""
+        return False
+
+    def bind(self, head: Head) -> Head:
+        """The linear layer that is used in place of the classifier's own."""
+        return head
+
+    def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
+        """[n, C] logits of the shaped features; `layer` comes from `bind`."""
+        if isinstance(shape, Identity) and layer is batch.head:
+            return batch.logits
+        return layer.logits(shape(batch.features, batch.buffer))
+
+
+class HeadRecipe(Recipe):
+    """A recipe for a head."""
+
+    def fit(self, train: Training) -> FittedHead:
+        """The head that this recipe gives on a training set."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class Evidence:
+    """What a score may look at: logits after shape and head, features and classes of the network.
+
+    All is computed only when it is asked for.
+    """
+
+    batch: Batch
+    shape: Shape
+    fitted: FittedHead
+    layer: Head  # the fitted head's own linear layer
+
+    @once
+    def logits(self) -> Tensor:
+        """[n, C] logits of the shaped features."""
+        return self.fitted.logits(self.batch, self.shape, self.layer)
+
+    @property
+    def features(self) -> Tensor:
+        """[n, M] float32: the features as the network gives them, finite."""
+        return self.batch.features
+
+    @property
+    def classes(self) -> Tensor:
+        """[n]: the class that the network predicts."""
+        return self.batch.classes
+
+    @property
+    def head(self) -> Head:
+        """The classifier's own head."""
+        return self.batch.head
+
+    @once
+    def directions(self) -> Tensor:
+        """[n, M]: features of length 1; zeros stay zeros."""
+        return unit(self.features)
+
+
+class FittedScore(ArrayValue):
+    """One number per image from what is seen of it, higher = more in-distribution."""
+
+    def of(self, seen: Evidence) -> Tensor:
+        """[N] scores."""
+        raise NotImplementedError
+
+
+class ScoreRecipe(Recipe):
+    """A recipe for a score."""
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether it looks at the features themselves, so that no shape and no other head may stand before it."""
+        return True
+
+    def fit(self, train: Training) -> FittedScore:
+        """The score that this recipe gives on a training set."""
+        raise NotImplementedError
+
+
+class Score(FittedScore, ScoreRecipe):
+    """One number per image from its logits alone; nothing is learned."""
+
+    @property
+    def reads_features(self) -> bool:
+        """No."""
+        return False
+
+    def fit(self, train: Training) -> Score:
+        """Itself."""
+        return self
+
+    def of(self, seen: Evidence) -> Tensor:
+        """[N] scores of the logits."""
+        return self(seen.logits)
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """[N, C] logits -> [N] scores."""
+        raise NotImplementedError

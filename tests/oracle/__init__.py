@@ -1,0 +1,1 @@
+"""Naive oracles: slow, obvious computations that the library must agree with."""
