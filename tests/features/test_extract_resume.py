@@ -1,0 +1,209 @@
+"""A cache of features that was killed, shared, damaged, or out of room."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from extraction_tools import CHUNK, Counted, digits, entry, extract, same, values, write
+from oodshape.core.errors import InputError
+from oodshape.features import disk_cache as disk
+from oodshape.features import extraction as extraction
+from oodshape.features.extraction import PROBED
+
+pytestmark = pytest.mark.usefixtures("small_chunks", "one_thread")
+
+SCRIPT = """
+import hashlib, sys, time, torch
+from oodshape import Features
+from oodshape.features import extraction as extract
+from oodshape.images.folders import ImageFolder
+from oodshape.networks.classifier import Classifier
+from oodshape.images.preprocessing import DIGITS
+from oodshape.networks.zoo.digits_nets import small_net
+
+torch.set_num_threads(1)
+extract.CHUNK = 16
+images, cache, pause, workers = sys.argv[1:]
+net, count = small_net("convnet"), 0
+
+def slow(net, args):
+    global count
+    count += len(args[0])
+    time.sleep(float(pause))
+
+net.register_forward_pre_hook(slow)
+data, classifier = ImageFolder(images), Classifier(net, "head")
+print("ready", flush=True)
+sys.stdin.readline()
+f = Features.extract(classifier, data, DIGITS, cache=cache, batch_size=8, workers=int(workers))
+print(count, hashlib.sha256(f._values.tobytes() + f.predictions.numpy().tobytes()).hexdigest())
+"""
+
+
+def start(*arguments: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_killed_run_resumes_at_the_last_whole_chunk(tmp_path: Path) -> None:
+    images = write(tmp_path / "images", digits(150))
+    expected = extract(Counted(), images, workers=0)
+    cache = tmp_path / "cache"
+    with start(images.root, cache, 0.05, 2) as run:
+        assert run.stdout.readline() == "ready\n"
+        run.stdin.write("\n")
+        run.stdin.flush()
+        deadline = time.monotonic() + 60
+        parts: list[Path] = []
+        while not parts or parts[0].stat().st_size < 128 + 3 * CHUNK * 8:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+            parts = list(cache.rglob("predictions.part"))
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+        assert not children.exists() or children.read_text() == ""  # none that could outlive it
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    assert run.returncode == -signal.SIGKILL
+    assert not list(cache.rglob("*.npy"))
+    folder = entry(cache)
+    with (folder / "lock").open("ab") as lock:  # free at once
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    done = (parts[0].stat().st_size - 128) // 8
+    assert 3 * CHUNK <= done < 150
+    assert done % CHUNK == 0
+    with (folder / "features.part").open("ab") as file:
+        file.write(b"x" * 1000)  # and a chunk that was cut off in the middle
+    counted = Counted()
+    features = extract(counted, images, cache, workers=0)
+    assert counted.images == 150 - done + PROBED
+    same(features, expected)
+    assert not list(cache.rglob("*.part"))
+
+
+def test_two_processes_share_a_cache(tmp_path: Path) -> None:
+    images = write(tmp_path / "images", digits(60))
+    runs = [start(images.root, tmp_path / "cache", 0.02, 0) for _ in range(2)]
+    for run in runs:
+        assert run.stdout.readline() == "ready\n"
+    for run in runs:
+        run.stdin.write("\n")
+        run.stdin.flush()
+    answers = [run.communicate(timeout=60)[0].split() for run in runs]
+    assert sum(int(count) for count, _ in answers) == 60 + PROBED  # each image once, in one of the two
+    assert answers[0][1] == answers[1][1]
+    counted = Counted()
+    same(extract(counted, images, tmp_path / "cache"), extract(Counted(), images))
+    assert counted.images == PROBED
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 3)
+
+
+def lengthen(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"abc")
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def other(path: Path) -> None:
+    np.save(path, np.zeros((3, 3)))
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"PK\x05\x06" + bytes(18))  # an empty zip file, which numpy opens too
+
+
+def wild(path: Path) -> None:
+    array = np.load(path)
+    np.save(path, np.full_like(array, 99))
+
+
+@pytest.mark.parametrize("damage", [cut, lengthen, empty, other, garbage, Path.unlink])
+@pytest.mark.parametrize("name", ["features.npy", "predictions.npy"])
+def test_damaged_files_are_made_again(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
+    expected = extract(Counted(), digits(), tmp_path)
+    kept = values(expected).copy()
+    damage(entry(tmp_path) / name)
+    counted = Counted()
+    again = extract(counted, digits(), tmp_path)
+    assert counted.images == 50
+    np.testing.assert_array_equal(values(again), kept)
+    assert extract(counted, digits(), tmp_path).predictions_known
+    assert counted.images == 50 + PROBED
+
+
+def test_predictions_of_classes_that_are_not_there_are_made_again(tmp_path: Path) -> None:
+    extract(Counted(), digits(), tmp_path)
+    wild(entry(tmp_path) / "predictions.npy")
+    assert int(extract(Counted(), digits(), tmp_path).predictions.max()) < 8
+
+
+@pytest.mark.parametrize("keep", [0, 60, 128, 128 + CHUNK * 96 * 4 + 5])
+def test_a_damaged_part_is_not_continued(tmp_path: Path, keep: int) -> None:
+    expected = extract(Counted(), digits(), tmp_path)
+    folder = entry(tmp_path)
+    kept = values(expected).copy()
+    for name in ("features", "predictions"):
+        (folder / f"{name}.npy").rename(folder / f"{name}.part")
+    os.truncate(folder / "features.part", keep)
+    counted = Counted()
+    np.testing.assert_array_equal(values(extract(counted, digits(), tmp_path)), kept)
+    assert counted.images == (50 - CHUNK + PROBED if keep > 128 else 50)
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_all_rows_but_not_their_names_need_two_images(tmp_path: Path, both: bool) -> None:
+    expected = extract(Counted(), digits(), tmp_path)
+    folder = entry(tmp_path)
+    (folder / "features.npy").rename(folder / "features.part")
+    if both:
+        (folder / "predictions.npy").rename(folder / "predictions.part")
+    counted = Counted()
+    same(extract(counted, digits(), tmp_path), expected)
+    assert counted.images == PROBED
+
+
+def test_a_full_disk_is_one_clear_error_and_the_run_resumes(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (128 + 2 * CHUNK * 96 * 4 + 100, hard))
+    try:
+        with pytest.raises(InputError, match=r"cannot keep features in .*: File too large; check its space"):
+            extract(Counted(), digits(), tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    counted = Counted()
+    same(extract(counted, digits(), tmp_path), extract(Counted(), digits()))
+    assert counted.images == 50 - 2 * CHUNK + PROBED
+
+
+def test_too_little_room_is_said_before_the_network_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 10_000))
+    counted = Counted()
+    with pytest.raises(InputError, match=r"the features need 0.0 GB more in .* 0.0 GB are free; make room"):
+        extract(counted, digits(), tmp_path)
+    assert counted.images == 0
+
+
+def test_a_cache_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"cache must be a folder, but .*file is a file"):
+        extract(Counted(), digits(), tmp_path / "file")
+    with pytest.raises(InputError, match=r"cannot keep features in .*file/below/\w+: Not a directory"):
+        extract(Counted(), digits(), tmp_path / "file" / "below")

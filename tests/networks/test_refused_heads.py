@@ -1,0 +1,161 @@
+"""What no linear head explains is refused, in words that lead on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from oodshape.core.errors import InputError
+from oodshape.networks.classifier import Classifier
+from small_nets import C, M, Net, body, explains, images
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+class TwoHeads(nn.Module):
+    def __init__(self, combine: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.body, self.first, self.second, self.combine = body(), nn.Linear(M, C), nn.Linear(M, C), combine
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.body(x)
+        return self.combine(self.first(z), self.second(z))
+
+
+class UsedTwice(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        self.fc(self.body(x.flip(-1)))
+        return self.fc(self.body(x))
+
+
+class Cosine(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(nn.functional.normalize(x), nn.functional.normalize(self.weight))
+
+
+class Functional(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(self.body(x), self.fc.weight, self.fc.bias)
+
+
+REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "softmax": (lambda: Net(finish=lambda y: y.softmax(1)), r"'fc' \(7 -> 5\) gives other values"),
+    "scale": (lambda: Net(finish=lambda y: y * 1.01), r"'fc' \(7 -> 5\) gives other values"),
+    "in-place relu": (
+        lambda: nn.Sequential(body(), nn.Linear(M, C), nn.ReLU(inplace=True)),
+        "'1' .* other values",
+    ),
+    "average": (lambda: TwoHeads(lambda a, b: (a + b) / 2), "'first' .* other values"),
+    "used twice": (UsedTwice, r"'fc' \(7 -> 5\) ran 2 times"),
+    "per token": (
+        lambda: Net(nn.Unflatten(1, (1, M)), lambda y: y.expand(-1, 3, -1)),
+        r"gives shape \[2, 1, 5\]",
+    ),
+    "cosine": (lambda: nn.Sequential(body(), Cosine(M, C)), "'1' .* does not compute input"),
+    "functional": (Functional, r"'fc' \(7 -> 5\) did not run"),
+    "convolution": (
+        lambda: nn.Sequential(body(), nn.Unflatten(1, (M, 1, 1)), nn.Conv2d(M, C, 1), nn.Flatten()),
+        r"'0.4' \(144 -> 7\) gives shape \[2, 7\], the logits have \[2, 5\]",
+    ),
+    "no linear": (
+        lambda: nn.Sequential(nn.Conv2d(3, C, 8), nn.Flatten()),
+        "(?s)Its nn.Linear layers:\n  none",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_logits_that_no_layer_gives_are_refused(kind: str) -> None:
+    make, reason = REFUSED[kind]
+    with pytest.raises(InputError, match=reason) as caught:
+        Classifier(make())(images())
+    assert "no nn.Linear layer gives the logits [2, " in str(caught.value)
+    assert 'head="..."' in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in REFUSED if kind not in ("convolution", "no linear")])
+def test_naming_a_layer_that_does_not_give_the_logits_is_refused(kind: str) -> None:
+    net = REFUSED[kind][0]()
+    name = next(name for name in ("fc", "first", "1") if name in dict(net.named_modules()))
+    with pytest.raises(InputError, match=f"head='{name}' does not give the logits of this batch: it "):
+        Classifier(net, head=name)(images())
+
+
+def test_two_layers_with_the_same_output_are_refused_until_one_is_named() -> None:
+    net = TwoHeads(lambda a, b: (a + b) / 2)
+    net.second.load_state_dict(net.first.state_dict())
+    with pytest.raises(
+        InputError,
+        match=r"(?s)2 nn.Linear layers give .*'second' .* gives the logits\n  'first' .* gives the logits",
+    ):
+        Classifier(net)(images())
+    explains(Classifier(net, head="second")(images()))
+
+
+def test_a_limit_that_the_probe_did_not_meet_is_caught_later() -> None:
+    net = Net(finish=lambda y: y.clamp(-3, 3))
+    classifier = Classifier(net, probe=images() * 0.01)
+    with pytest.raises(InputError, match="head='fc' does not give the logits of this batch: it gives other"):
+        classifier(images() * 1000)
+
+
+def test_a_wrong_name_lists_the_layers() -> None:
+    with pytest.raises(InputError, match=r"head='head' is not in Net.*\n  'fc' \(7 -> 5\)\n  'body.4' \(144 -> 7\)"):
+        Classifier(Net(), head="head")
+    with pytest.raises(InputError, match=r"head='body' is a Sequential, not an nn.Linear"):
+        Classifier(Net(), head="body")
+
+
+def test_a_long_list_starts_with_the_likely_heads() -> None:
+    thin = [nn.Linear(3, 3) for _ in range(14)]
+    net = nn.Sequential(nn.Linear(M, C), nn.Linear(C, 3), *thin, nn.Linear(3, C), nn.Softmax(1))
+    with pytest.raises(InputError) as caught:
+        Classifier(net)(torch.randn(6, M))
+    _, *lines, more = str(caught.value).splitlines()
+    assert [line.split()[0] for line in lines] == ["'16'", "'0'", *(f"'{i}'" for i in range(15, 5, -1))]
+    assert more == "  and 5 more"
+
+
+def test_the_head_is_unknown_before_the_first_batch_unless_named() -> None:
+    with pytest.raises(InputError, match="the head is found at the first batch"):
+        _ = Classifier(Net()).head
+    net = Net()
+    assert torch.equal(Classifier(net, head="fc").head.weight, net.fc.weight)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_logits_that_are_not_finite_name_their_row(value: float) -> None:
+    net = Net(finish=lambda y: torch.where(torch.arange(len(y))[:, None] == 3, value, y))
+    classifier = Classifier(net)
+    with pytest.raises(InputError, match=r"logits of 1 of 6 images \(first: row 3\) hold NaN or infinite"):
+        classifier(images())
+    explains(classifier(images(3)))
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ([images(1)], "images must be one tensor .* got list"),
+        (images(0), r"N > 0, got shape \[0, 3, 8, 8\]"),
+        (torch.randn(5), r"a batch \[N, ...\] .* got shape \[5\]"),
+    ],
+)
+def test_what_is_no_batch_is_refused(batch: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Classifier(Net())(batch)
+
+
+def test_outputs_without_logits_are_refused() -> None:
+    with pytest.raises(InputError, match=r"got dict with \['out'\]"):
+        Classifier(Net(finish=lambda y: {"out": y}))(images())
+    with pytest.raises(InputError, match=r"one row of logits per image \(2\), got \[5\]"):
+        Classifier(Net(finish=lambda y: y.mean(0)))(images())
