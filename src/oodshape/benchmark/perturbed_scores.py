@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.progress import Report, progress_bar
 from oodshape.core.values import encode
 from oodshape.features.disk_cache import Table, locked
 from oodshape.features.extraction import CHUNK, PROBED, Extraction
-from oodshape.images.image_set import ImageSet, Subset, fingerprint_of
-from oodshape.images.prefetch import decoded
+from oodshape.images.image_set import ImageSet, Subset
+from oodshape.images.prefetch import decoded_rows
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.networks.classifier import Classifier
@@ -59,13 +60,13 @@ def perturbed_scores(
         probe = Table(home / "probe.npy", (min(PROBED, len(images)), classifier.head.width), np.dtype("<f4"))
         kept = table.load() if _still(extraction, probe) else None
         if kept is None:
-            with locked(home, partial(report, 0, f"{images.name}: another process is at it")) as lock:
+            with locked(home, partial(report, 0, f"{images.name}: another process is at it")):
                 if not _still(extraction, probe):
                     table.path.unlink(missing_ok=True)
                     table.part.unlink(missing_ok=True)
                     _keep(extraction, probe)
                 if table.load() is None:  # that process has not filled it
-                    _fill(table, parts, lock, report)
+                    _fill(table, parts, report)
             kept = table.load()
         if kept is None:
             raise InputError(f"{home} was changed by someone else while it was filled; run it again")
@@ -85,11 +86,11 @@ def _keep(extraction: Extraction, probe: Table) -> None:
     probe.part.replace(probe.path)
 
 
-def _fill(table: Table, parts: Callable[[int, int], Iterator[Part]], lock: int, report: Report) -> None:
+def _fill(table: Table, parts: Callable[[int], Iterator[Part]], report: Report) -> None:
     """Write the scores that the table lacks, a chunk at a time, and give it its name."""
     first = table.rows() // CHUNK * CHUNK
     pending: list[NDArray[np.float32]] = []
-    for at, part in parts(first, lock):
+    for at, part in parts(first):
         pending.append(part)
         done = at + len(part)
         report(done)
@@ -105,16 +106,11 @@ def _parts(
     images: ImageSet,
     preprocessing: Preprocessing,
     first: int,
-    lock: int | None = None,
 ) -> Iterator[Part]:
     """The scores of consecutive batches, from row `first` on."""
-    n = len(images)
-    batches = [range(start, min(start + BATCH, n)) for start in range(first, n, BATCH)]
-    with closing(decoded(images, preprocessing, batches, private=lock)) as decoding:
-        for rows, batch in zip(batches, decoding, strict=True):
-            if isinstance(batch, InputError):
-                raise InputError(f"{images.name}, images {rows.start} to {rows.stop - 1}: {batch}")
-            yield rows.start, detector.score(classifier, preprocessing.normalize(batch[0])).cpu().numpy()
+    with closing(decoded_rows(images, preprocessing, first, BATCH)) as decoding:
+        for rows, pixels, _ in decoding:
+            yield rows.start, detector.score(classifier, preprocessing.normalize(pixels)).cpu().numpy()
 
 
 def _identity(detector: Detector) -> str:

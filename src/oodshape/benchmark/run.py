@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -60,12 +59,6 @@ class _Model:
     sets: dict[str, ImageSet]
     features: dict[str, Features] = field(default_factory=dict)
     panel: list[Features] = field(default_factory=list)  # only where a method wants one
-
-
-def default_cache() -> Path:
-    """The folder for cached features: $OODSHAPE_CACHE, or oodshape in the user's cache folder."""
-    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("OODSHAPE_CACHE") or Path(user) / "oodshape")
 
 
 def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, Method]:

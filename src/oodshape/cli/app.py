@@ -140,8 +140,9 @@ def bench(
     nothing to download. It prints a table and writes results.csv, results.json, table.md, table.tex and
     report.html, a page to look at.
     """
-    from oodshape.benchmark.run import Options, default_cache
+    from oodshape.benchmark.run import Options
     from oodshape.benchmark.spec import Benchmark
+    from oodshape.core.machine import default_cache
     from oodshape.report.benchmark_files import bench_files
 
     chosen = Benchmark.load(benchmark)

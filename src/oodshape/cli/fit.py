@@ -69,7 +69,7 @@ def fit(
 
     With --calibrate the threshold is a promise: on images like these, at most the share --alpha is rejected.
     """
-    from oodshape.benchmark.run import default_cache
+    from oodshape.core.machine import default_cache
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
     from oodshape.guard.fit import fit_guard, read_names
     from oodshape.networks.opening import open_model, prepared

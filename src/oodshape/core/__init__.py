@@ -1,1 +1,6 @@
-"""What everything stands on."""
+"""What everything stands on, and what knows nothing of images or networks.
+
+`errors`: the one error type that users see. `values`: frozen values that print, compare and save. `files`: our files,
+written whole or not at all. `fingerprint`: short names for content. `machine`: cores, cache folder, locks.
+`progress`: bars on a terminal. `once`: a property that is computed once.
+"""

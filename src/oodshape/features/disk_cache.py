@@ -13,7 +13,6 @@ import io
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
+from oodshape.core.machine import lock_file
 
 
 @dataclass(frozen=True)
@@ -161,15 +161,15 @@ class Entry:
 
 
 @contextmanager
-def locked(folder: Path, waiting: Callable[[], None]) -> Iterator[int]:
-    """Make the folder and hold its lock, whose file descriptor comes out; `waiting` is called before a wait."""
+def locked(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Make the folder and hold its lock; `waiting` is called before a wait."""
     with _said(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / "lock").open("ab")
     with file:
         with _said(folder):
             lock_file(file.fileno(), waiting)
-        yield file.fileno()
+        yield
 
 
 @contextmanager
@@ -182,28 +182,3 @@ def _said(folder: Path) -> Iterator[None]:
         raise InputError(
             f"cannot keep features in {folder}: {why}; check its space and permissions, or give another cache folder"
         ) from None
-
-
-if sys.platform == "win32":
-    import msvcrt
-    import time
-
-    def lock_file(descriptor: int, waiting: Callable[[], None]) -> None:
-        """Lock an open file, until it is closed or the process ends; `waiting` is called before a wait."""
-        while True:
-            try:
-                return msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-            except PermissionError:
-                waiting()
-                time.sleep(0.1)
-
-else:
-    import fcntl
-
-    def lock_file(descriptor: int, waiting: Callable[[], None]) -> None:
-        """Lock an open file, until it is closed or the process ends; `waiting` is called before a wait."""
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waiting()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""A data set through a network, once: decoded by worker processes, kept on disk, resumed where it stopped."""
+"""A data set through a network, once: decoded ahead, kept on disk, resumed where it stopped."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from torch import Tensor
 
 import oodshape
 from oodshape.core.errors import InputError
+from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.progress import progress_bar
 from oodshape.features.disk_cache import Entry, locked
 from oodshape.features.features import Features, check_finite
-from oodshape.images.image_set import ImageSet, fingerprint_of
-from oodshape.images.prefetch import Decoder, decoded
+from oodshape.images.image_set import ImageSet
+from oodshape.images.prefetch import decoded_rows, prepared
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.networks.classifier import Classifier
 
@@ -56,7 +57,7 @@ class Extraction:
         if self.batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {self.batch_size}")
         if self.workers is not None and self.workers < 0:
-            raise InputError(f"workers must be 0 (decode in this process) or more, got {self.workers}")
+            raise InputError(f"workers must be 0 (decode nothing ahead) or more, got {self.workers}")
         if len(self.images) == 0:
             raise InputError(f"{self.images.name} holds no images")
 
@@ -116,7 +117,7 @@ class Extraction:
         images, chunk = self.images, -(-CHUNK // self.batch_size) * self.batch_size
         with progress_bar(images.name, len(images), self.progress) as report:
             waiting = partial(report, 0, f"{images.name}: another process is at it")
-            with locked(entry.folder, waiting) as lock:
+            with locked(entry.folder, waiting):
                 kept = entry.load()  # that process has filled it, or died
                 if kept is not None and self.still(*kept):
                     return kept
@@ -125,7 +126,7 @@ class Extraction:
                     entry.discard()
                     first = entry.start(self._meta(prints), chunk)
                 report(first, images.name)
-                with closing(self._batches(first, lock)) as batches:
+                with closing(self._batches(first)) as batches:
                     pending: list[Batch] = []
                     for batch in batches:
                         pending.append(batch)
@@ -151,13 +152,15 @@ class Extraction:
         images go one by one, as sizes may differ, and through the classifier, which holds the head to the logits.
         """
         for row in np.flatnonzero(predictions >= 0)[:PROBED].tolist():
-            batch = Decoder(self.images, self.preprocessing, skip=self.skip)[range(row, row + 1)]
+            pixels = prepared(self.images.__getitem__, self.preprocessing, row)
             where = f"{self.images.name}, image {row}"
-            if isinstance(batch, InputError):
-                raise InputError(f"{where}: {batch}")
-            if not batch[1]:
-                return False
-            found, kept = self._through(batch[0], row, where)[0][0].astype(np.float32), features[row].astype(np.float32)
+            if isinstance(pixels, InputError):
+                if self.skip:
+                    return False
+                raise InputError(f"{where}: {pixels}")
+            found, kept = (
+                each.astype(np.float32) for each in (self._through(pixels[None], row, where)[0][0], features[row])
+            )
             if not np.abs(found - kept).max() <= self._rounding * np.abs(found).max():
                 return False
         return True
@@ -168,17 +171,12 @@ class Extraction:
         floating = [weight for weight in self.classifier.net.parameters() if weight.is_floating_point()]
         return max([2e-3, *(8 * torch.finfo(weight.dtype).eps for weight in floating)])
 
-    def _batches(self, first: int, lock: int | None = None) -> Generator[Batch, None, None]:
-        """Features and predictions from row `first` on; to be closed, since it may have worker processes."""
-        n = len(self.images)
-        batches = [range(start, min(start + self.batch_size, n)) for start in range(first, n, self.batch_size)]
-        decoding = decoded(self.images, self.preprocessing, batches, self.workers, lock, skip=self.skip)
-        with closing(decoding):
-            for rows, batch in zip(batches, decoding, strict=True):
+    def _batches(self, first: int) -> Generator[Batch, None, None]:
+        """Features and predictions from row `first` on; to be closed, since threads decode ahead."""
+        images = decoded_rows(self.images, self.preprocessing, first, self.batch_size, self.workers, skip=self.skip)
+        with closing(images):
+            for rows, pixels, read in images:
                 where = f"{self.images.name}, images {rows.start} to {rows.stop - 1}"
-                if isinstance(batch, InputError):
-                    raise InputError(f"{where}: {batch}")
-                pixels, read = batch
                 if len(read) == len(rows):
                     yield self._through(pixels, rows.start, where)
                     continue

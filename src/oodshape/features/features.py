@@ -120,7 +120,7 @@ class Features:
         With a `cache` folder they are written there in chunks and memory-mapped afterwards; a later call with the
         same weights, preprocessing and images runs two images only, to see that the network still gives these
         features (else they are made anew), and one after a crash resumes at the last whole chunk.
-        Without it they stay in memory. `workers` processes decode image files (None: one per core, at most 4).
+        Without it they stay in memory. `workers` threads decode image files ahead (None: one per core, at most 4).
         On a terminal a bar shows the progress, unless progress=False.
         """
         from oodshape.features.extraction import Extraction

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.guard.guard import Guard
 from oodshape.guard.onnx import ExportReport, export_onnx
-from oodshape.guard.score import read_pixels
 from oodshape.images.listing import Given, Listing
+from oodshape.images.prefetch import prepared
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.networks.opening import Source
 
@@ -36,8 +37,9 @@ def export_guard(guard: Guard, source: Source, path: str | Path, images: Given |
 
 def _given(guard: Guard, images: Given) -> Tensor:
     listing = Listing.of(images)
-    read = (read_pixels(guard, listing.file(path)) for path, _ in listing)
-    found = list(islice((pixels for pixels in read if not isinstance(pixels, str)), COMPARED))
+    read = partial(listing.read, upright=guard.about.upright)
+    every = (prepared(read, guard.about.preprocessing, pair) for pair in listing)
+    found = list(islice((pixels for pixels in every if not isinstance(pixels, InputError)), COMPARED))
     if not found:
         raise InputError(f"no image of {listing.name} can be read; give other images to compare on")
     one_size = [pixels for pixels in found if pixels.shape == found[0].shape]

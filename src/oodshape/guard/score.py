@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.core.progress import progress_bar
 from oodshape.guard.guard import Guard
-from oodshape.images.decode import read_image
+from oodshape.images.decode import Unreadable
 from oodshape.images.listing import Given, Listing, chunks
+from oodshape.images.prefetch import Pixels, decoded
 from oodshape.images.preprocessing import stacked
 from oodshape.methods.detector import Decision
 from oodshape.networks.opening import Source
 
-Pixels = NDArray[np.uint8]
 Pairs = list[tuple[str, int]]
-S = TypeVar("S")
-T = TypeVar("T")
 
 
 class Scored(NamedTuple):
@@ -85,18 +80,17 @@ def see(
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, got {batch_size}")
 
-    def decode(part: Pairs) -> tuple[Pairs, list[Pixels | str]]:
-        return part, [read_pixels(guard, listing.file(path)) for path, _ in part]
+    read = partial(listing.read, upright=guard.about.upright)
+    with closing(decoded(read, guard.about.preprocessing, chunks(pairs, batch_size))) as decoding:
+        for part, pixels in decoding:
+            yield _seen(guard, source, list(part), pixels, baseline)
 
-    for part, pixels in _ahead(decode, chunks(pairs, batch_size)):
-        yield _seen(guard, source, part, pixels, baseline)
 
-
-def _seen(guard: Guard, source: Source, pairs: Pairs, pixels: list[Pixels | str], baseline: bool) -> Seen:
-    errors = {row: each for row, each in enumerate(pixels) if isinstance(each, str)}
+def _seen(guard: Guard, source: Source, pairs: Pairs, pixels: list[Pixels | InputError], baseline: bool) -> Seen:
+    errors = {row: _why(each) for row, each in enumerate(pixels) if isinstance(each, InputError)}
     sizes: dict[tuple[int, ...], list[int]] = {}
     for row, each in enumerate(pixels):
-        if not isinstance(each, str):
+        if not isinstance(each, InputError):
             sizes.setdefault(each.shape, []).append(row)  # a preprocessing may leave several sizes
     parts: list[Part] = []
     for rows in sizes.values():
@@ -141,12 +135,9 @@ def _decided(
     return [part for row in rows for part in _decided(guard, source, [row], pixels, baseline, errors)]
 
 
-def read_pixels(guard: Guard, file: str) -> Pixels | str:
-    """The prepared image, or why there is none."""
-    try:
-        return guard.about.preprocessing.pixels(read_image(file, upright=guard.about.upright))
-    except InputError as error:
-        return _line(str(error).removeprefix(f"{file} ").removesuffix("; remove or replace the file"))
+def _why(error: InputError) -> str:
+    """Why an image could not be read; its row names the file already."""
+    return _line(error.reason if isinstance(error, Unreadable) else str(error))
 
 
 def _line(text: str) -> str:
@@ -158,19 +149,3 @@ def _joined(decisions: list[Decision]) -> Decision:
         none = torch.empty(0)
         return Decision(none.long(), none, none.double(), none.bool())
     return Decision(*(torch.cat(parts) for parts in zip(*decisions, strict=True)))
-
-
-def _ahead(work: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
-    """work(item) in the order of the items, done by threads, a few items ahead of who reads them."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    pool = ThreadPoolExecutor(min(4, cores))
-    waiting: deque[Future[T]] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > min(4, cores):
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
+from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.machine import lock_file
 from oodshape.core.progress import progress_bar
 from oodshape.core.values import encode
-from oodshape.features.disk_cache import lock_file
 from oodshape.guard.guard import Guard
 from oodshape.guard.score import Scored, rows_of, score_images, see
-from oodshape.images.image_set import fingerprint_of
 from oodshape.images.listing import Listing
 from oodshape.networks.opening import Source
 

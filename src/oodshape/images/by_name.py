@@ -5,7 +5,12 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from oodshape.core.errors import InputError
+from oodshape.images.catalog import CATALOG
+from oodshape.images.digits import digits_sets
+from oodshape.images.folders import ImageFolder, ImageList
 from oodshape.images.image_set import ArraySet, ImageSet
 
 FORMS = "digits:NAME, folder:PATH, list:PATH, array:PATH.npz, catalog:BENCHMARK/SET"
@@ -31,15 +36,11 @@ def open_source(source: str, base: Path, data: Path | None = None) -> ImageSet:
         raise Missing(f"there is no {path}")
     if kind == "array":
         return _array(path)
-    from oodshape.images.folders import ImageFolder, ImageList
-
     return ImageFolder(path) if kind == "folder" else ImageList(path)
 
 
 @cache
 def _all_digits() -> dict[str, ArraySet]:
-    from oodshape.images.digits import digits_sets
-
     return digits_sets()
 
 
@@ -50,8 +51,6 @@ def _digits(name: str) -> ArraySet:
 
 
 def _catalogued(rest: str, data: Path | None) -> ImageSet:
-    from oodshape.images.catalog import CATALOG
-
     benchmark, _, name = rest.partition("/")
     if benchmark not in CATALOG:
         raise InputError(f"the catalog has no benchmark {benchmark!r}; there are {', '.join(CATALOG)}")
@@ -69,8 +68,6 @@ def _catalogued(rest: str, data: Path | None) -> ImageSet:
 
 def _array(path: Path) -> ArraySet:
     """An .npz file with `images` (uint8) and, where there are any, `labels`."""
-    import numpy as np
-
     try:
         with np.load(path, allow_pickle=False) as file:
             return ArraySet(path.stem, file["images"], file.get("labels"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Literal
@@ -12,25 +13,37 @@ import PIL.ImageOps
 
 from oodshape.core.errors import InputError
 
+# An EXIF block that cannot be read says nothing about the pixels. Kept for good, and not for the length of a read:
+# filters belong to the whole process, and a thread that puts back what it found undoes what others did meanwhile.
+_QUIET = ("ignore", None, Warning, re.compile(r"PIL\.TiffImagePlugin"), 0)
+
+
+class Unreadable(InputError):
+    """A file that is no image, or a broken one."""
+
+    def __init__(self, path: str | Path, reason: str) -> None:
+        """Name the file, what is wrong with it, and the way out."""
+        super().__init__(f"{path} {reason}; remove or replace the file")
+        self.reason = reason
+
 
 def read_image(path: str | Path, *, upright: bool = True) -> PIL.Image.Image:
     """The picture in a file, the first of several: RGB, 8 bits, turned upright as its EXIF orientation says.
 
     upright=False leaves it as the camera held it, as the loaders of torchvision and timm do.
     """
+    if _QUIET not in warnings.filters:
+        warnings.filterwarnings("ignore", module=_QUIET[3].pattern)
     try:
-        with warnings.catch_warnings():
-            # An EXIF block that cannot be read says nothing about the pixels.
-            warnings.filterwarnings("ignore", module=r"PIL\.TiffImagePlugin")
-            with PIL.Image.open(path) as image:
-                image.load()
-                if upright:
-                    PIL.ImageOps.exif_transpose(image, in_place=True)
-                return in_mode(image, "RGB")
+        with PIL.Image.open(path) as image:
+            image.load()
+            if upright:
+                PIL.ImageOps.exif_transpose(image, in_place=True)
+            return in_mode(image, "RGB")
     except PIL.UnidentifiedImageError:
-        raise InputError(f"{path} is no image that Pillow can read; remove or replace the file") from None
+        raise Unreadable(path, "is no image that Pillow can read") from None
     except Exception as error:  # a broken file can raise almost anything: OSError, SyntaxError, struct.error ...
-        raise InputError(f"{path} cannot be read as an image ({error}); remove or replace the file") from None
+        raise Unreadable(path, f"cannot be read as an image ({error})") from None
 
 
 def in_mode(image: PIL.Image.Image, mode: Literal["RGB", "L"]) -> PIL.Image.Image:

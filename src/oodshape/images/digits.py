@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from oodshape.images.image_set import ArraySet
+from oodshape.images.noise import drawn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,8 +133,7 @@ def textures(n: int = OOD_COUNT) -> NDArray[np.uint8]:
 
 def noise(kind: Literal["gaussian", "uniform"], n: int = OOD_COUNT) -> NDArray[np.uint8]:
     """[n, 16, 16] pixels drawn on their own: Gaussian (mean 127.5, std 255) or uniform on [0, 255]."""
-    rng, shape = _stream(kind), (n, SIDE, SIDE)
-    return _pixels(rng.normal(127.5, 255, shape) if kind == "gaussian" else rng.uniform(0, 255, shape))
+    return drawn(kind, _stream(kind), (n, SIDE, SIDE))
 
 
 def _scanned_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -14,14 +14,16 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
+from oodshape.core.fingerprint import fingerprint_of
 from oodshape.images.decode import read_image
-from oodshape.images.image_set import fingerprint_of
-
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".gif")
+from oodshape.images.walking import no_image, walked
 
 
 class ImageFiles:
     """Files below a folder, with a label each (-1: none), decoded one by one when asked for."""
+
+    classes: tuple[str, ...] = ()  # the names behind the labels, where folders give them
+    upright = True  # turned as their EXIF orientation says
 
     def __init__(self, name: str, root: Path, files: Sequence[str], labels: NDArray[np.int64]) -> None:
         """Use `ImageFolder` or `ImageList`, which find the files."""
@@ -35,8 +37,8 @@ class ImageFiles:
         return len(self.files)
 
     def __getitem__(self, index: int) -> PIL.Image.Image:
-        """The image as RGB, upright."""
-        return read_image(self.path(index))
+        """The image as RGB."""
+        return read_image(self.path(index), upright=self.upright)
 
     def __repr__(self) -> str:
         """The folder and the number of images."""
@@ -72,15 +74,18 @@ class ImageFolder(ImageFiles):
         root = Path(root)
         if not root.is_dir():
             raise InputError(f"there is no folder {root}")
-        _, folders, loose = next(os.walk(root, followlinks=True), ("", [], []))
-        visible = sorted(folder for folder in folders if folder[0] != ".")
-        self.classes = () if any(map(_is_image, loose)) else tuple(visible)
-        groups = [_images_below(root, folder) for folder in self.classes or ("",)]
-        files = [file for group in groups for file in group]
+        files: list[str] = []
+        labels: list[int] = []
+        number: dict[str, int] = {}
+        for folder, folders, found in walked(root):
+            if not folder and not found:
+                self.classes = tuple(folders)
+                number = {name: label for label, name in enumerate(folders)}
+            files += [os.path.join(folder, file) for file in found]
+            labels += [number.get(folder.partition(os.sep)[0], -1)] * len(found)
         if not files:
-            raise InputError(f"no image lies in {root} or its subfolders; looked for {' '.join(EXTENSIONS)}")
-        labels = np.repeat(np.arange(len(groups)) if self.classes else -1, [len(group) for group in groups])
-        super().__init__(name or root.resolve().name, root, files, labels.astype(np.int64))
+            raise no_image(root)
+        super().__init__(name or root.resolve().name, root, files, np.array(labels, np.int64))
 
 
 class ImageList(ImageFiles):
@@ -104,19 +109,6 @@ class ImageList(ImageFiles):
             )
         labels = np.array([label for _, label in pairs], np.int64)
         super().__init__(name or path.stem, root, files, labels)
-
-
-def _is_image(name: str) -> bool:
-    return name.lower().endswith(EXTENSIONS) and name[0] != "."
-
-
-def _images_below(root: Path, folder: str) -> list[str]:
-    """The images in a subfolder, as paths from `root`: each folder's files before those of its subfolders."""
-    found = []
-    for place, folders, files in os.walk(root / folder, followlinks=True):
-        folders[:] = [name for name in folders if name[0] != "."]
-        found.append((os.path.relpath(place, root), sorted(filter(_is_image, files))))
-    return [os.path.normpath(os.path.join(place, file)) for place, files in sorted(found) for file in files]
 
 
 def list_pairs(path: Path) -> Iterator[tuple[str, int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
+from oodshape.core.fingerprint import fingerprint_of
 
 Image = Any  # a PIL image, or a uint8 array [H, W] or [H, W, 3]
 
@@ -41,18 +41,6 @@ class ImageSet(Protocol):
     def __getitem__(self, index: int) -> Image:
         """An image: a PIL image, or a uint8 array [H, W] or [H, W, 3]."""
         ...
-
-
-def fingerprint_of(*parts: str | bytes | NDArray[Any]) -> str:
-    """16 hex digits of the SHA-256 over strings, bytes and arrays."""
-    digest = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            digest.update(f"{part.dtype.str}{part.shape}".encode())
-            part = np.ascontiguousarray(part).tobytes()
-        part = part.encode() if isinstance(part, str) else part
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import PIL.Image
-from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
+from oodshape.core.fingerprint import fingerprint_of
 from oodshape.images.decode import read_image
-from oodshape.images.folders import EXTENSIONS, ImageFolder, list_pairs
-from oodshape.images.image_set import fingerprint_of
+from oodshape.images.folders import ImageFiles, ImageFolder, list_pairs
+from oodshape.images.walking import no_image, walked
 
 LISTS = (".txt", ".lst", ".list", ".csv")
 Given = str | Path | Sequence[str | Path]
@@ -74,34 +74,29 @@ class Listing:
         is_list = isinstance(given, str) and given.lower().endswith(LISTS) and os.path.isfile(given)
         return os.path.join(os.path.dirname(str(given)), path) if is_list else path
 
+    def read(self, pair: tuple[str, int], *, upright: bool) -> PIL.Image.Image:
+        """The image that a listed path stands for."""
+        return read_image(self.file(pair[0]), upright=upright)
 
-class GivenImages:
+
+class GivenImages(ImageFiles):
     """The images of a listing as a data set; files that are missing or broken are errors only when they are read."""
 
     def __init__(self, images: Given | Listing, *, upright: bool = False) -> None:
         """List the images; class folders give labels and their names are `classes`."""
         listing = Listing.of(images)
-        self.name, self.upright = listing.name, upright
-        self.classes: tuple[str, ...] = ()
+        self.upright = upright
         if isinstance(listing.given, str) and os.path.isdir(listing.given):
             folder = ImageFolder(listing.given)
             self.classes = folder.classes
-            self.files: list[str] = [str(folder.path(row)) for row in range(len(folder))]
-            self.labels: NDArray[np.int64] = folder.labels
+            files, labels = [str(folder.path(row)) for row in range(len(folder))], folder.labels
         else:
             pairs = list(listing)
-            self.files = [listing.file(path) for path, _ in pairs]
-            self.labels = np.array([label for _, label in pairs], np.int64)
-        if not self.files:
-            raise InputError(f"{self.name} lists no image")
-
-    def __len__(self) -> int:
-        """The number of images."""
-        return len(self.files)
-
-    def __getitem__(self, index: int) -> PIL.Image.Image:
-        """The image as RGB."""
-        return read_image(self.files[index], upright=self.upright)
+            files = [listing.file(path) for path, _ in pairs]
+            labels = np.array([label for _, label in pairs], np.int64)
+        if not files:
+            raise InputError(f"{listing.name} lists no image")
+        super().__init__(listing.name, Path(), files, labels)
 
     @property
     def fingerprint(self) -> str:
@@ -126,15 +121,14 @@ def _stamp(file: str) -> tuple[int, int]:
 
 
 def _below(folder: str) -> Iterator[tuple[str, int]]:
-    """The images below a folder: each folder's files before those of its subfolders, hidden ones left out."""
+    """The images below a folder, one by one."""
     found = False
-    for place, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if name[0] != ".")
-        for file in sorted(name for name in files if name[0] != "." and name.lower().endswith(EXTENSIONS)):
+    for place, _, files in walked(folder):
+        for file in files:
             found = True
-            yield os.path.join(place, file), -1
+            yield os.path.join(folder, place, file), -1
     if not found:
-        raise InputError(f"no image lies in {folder} or its subfolders; looked for {' '.join(EXTENSIONS)}")
+        raise no_image(folder)
 
 
 def _matched(pattern: str) -> Iterator[tuple[str, int]]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.images.image_set import fingerprint_of
+from oodshape.core.fingerprint import fingerprint_of
 
 KINDS = ("gaussian", "uniform")
 
@@ -53,6 +53,10 @@ class NoiseSet:
         """[32, 32, 3] uint8."""
         if not 0 <= index < self.n:
             raise IndexError(index)
-        rng, shape = np.random.default_rng([self.seed, index]), (self.side, self.side, 3)
-        draw = {"gaussian": lambda: rng.normal(127.5, 255, shape), "uniform": lambda: rng.uniform(0, 255, shape)}
-        return draw[self.name]().round().clip(0, 255).astype(np.uint8)
+        return drawn(self.name, np.random.default_rng([self.seed, index]), (self.side, self.side, 3))
+
+
+def drawn(kind: str, rng: np.random.Generator | np.random.RandomState, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Pixels drawn on their own: "gaussian" (mean 127.5, std 255) or uniform on [0, 255], rounded and clipped."""
+    values = rng.normal(127.5, 255, shape) if kind == "gaussian" else rng.uniform(0, 255, shape)
+    return np.rint(values).clip(0, 255).astype(np.uint8)

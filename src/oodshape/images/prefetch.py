@@ -1,111 +1,98 @@
-"""Batches of pixels in order, decoded in this process or ahead of it by worker processes."""
+"""Images decoded ahead of who uses them, in order: the one pipeline behind fitting, benchmarks and scoring.
+
+Threads do it: Pillow lets go of Python's lock while it decodes and resizes, so they are no slower than processes,
+start at once, copy nothing, and none outlives its process.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import warnings
-from collections.abc import Generator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader
 
 from oodshape.core.errors import InputError
-from oodshape.images.image_set import ArraySet, ImageSet
+from oodshape.core.machine import cores
+from oodshape.images.image_set import Image, ImageSet
 from oodshape.images.preprocessing import Preprocessing, stacked
 
-Batch = tuple[NDArray[np.uint8], list[int]]  # pixels [n, H, W, C], and the numbers of their rows
-
-
-class Decoder:
-    """Rows -> their pixels, or the error that a row gave: as a value it crosses processes unchanged.
-
-    With `skip`, rows that cannot be read are left out.
-    """
-
-    def __init__(self, images: ImageSet, preprocessing: Preprocessing, *, skip: bool = False) -> None:
-        """Decode rows of `images`."""
-        self.images = images
-        self.preprocessing = preprocessing
-        self.skip = skip
-
-    def __getitem__(self, rows: range) -> Batch | InputError:
-        """The pixels of some rows."""
-        pixels, read = [], []
-        for row in rows:
-            try:
-                pixels.append(self.preprocessing.pixels(self.images[row]))
-                read.append(row)
-            except InputError as error:
-                if not self.skip:
-                    return error
-        try:
-            return stacked(pixels) if pixels else np.empty((0, 1, 1, self.preprocessing.channels), np.uint8), read
-        except InputError as error:
-            return error
+MOST = 4  # threads: more would only wait for the network
+Pixels = NDArray[np.uint8]  # [H, W, C] of an image, [N, H, W, C] of a batch
+Item = TypeVar("Item")
+Batch = tuple[Sequence[Item], list[Pixels | InputError]]  # items, and for each its prepared image or its error
 
 
 def decoded(
+    read: Callable[[Item], Image],
+    preprocessing: Preprocessing,
+    batches: Iterable[Sequence[Item]],
+    workers: int | None = None,
+) -> Generator[Batch[Item], None, None]:
+    """Each batch of items in its order, with the prepared image of every item, or the error that it gave.
+
+    `read` opens the image of an item. Batches are taken one by one, a few ahead of who reads them, so there may be
+    any number. `workers` threads decode (None: one per core, at most 4; 0: nothing is done ahead). Close the
+    generator to stop them.
+    """
+    work = partial(_decoded, read, preprocessing)
+    workers = min(MOST, cores()) if workers is None else workers
+    if workers == 0:
+        yield from map(work, batches)
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="decoding")
+    waiting: deque[Future[Batch[Item]]] = deque()
+    try:
+        for batch in batches:
+            waiting.append(pool.submit(work, batch))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def decoded_rows(
     images: ImageSet,
     preprocessing: Preprocessing,
-    batches: list[range],
+    first: int,
+    size: int,
     workers: int | None = None,
-    private: int | None = None,
     *,
     skip: bool = False,
-) -> Generator[Batch | InputError, None, None]:
-    """The decoded batches in their order; with workers, some batches ahead of who reads them.
+) -> Generator[tuple[range, Pixels, list[int]], None, None]:
+    """The rows of a set from `first` on in batches: their numbers, the pixels of those read, and which these are.
 
-    `private` is an open file that workers must not inherit. Close the generator: that ends the workers.
+    An image that cannot be read is an error that names its batch; with `skip` it is left out.
     """
-    workers = default_workers(images, len(batches)) if workers is None else min(workers, len(batches))
-    if workers == 0:
-        yield from map(Decoder(images, preprocessing, skip=skip).__getitem__, batches)
-        return
-    identity = None if private is None else os.fstat(private)
-    with warnings.catch_warnings():
-        # The workers only decode: they take no lock that a thread may hold.
-        warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
-        # More workers than cores were asked for by name.
-        warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
-        loader: DataLoader[Any] = DataLoader(
-            Decoder(images, preprocessing, skip=skip),  # type: ignore[arg-type]
-            batch_size=None,
-            sampler=batches,
-            num_workers=workers,
-            collate_fn=_unchanged,  # arrays go through a pipe: shared memory is scarce in containers
-            worker_init_fn=partial(_begin, private, identity),
-            generator=torch.Generator(),  # else the loader takes its seed from the user's random numbers
-        )
-        arrays = iter(loader)
-    yield from arrays
+    n = len(images)
+    batches = (range(start, min(start + size, n)) for start in range(first, n, size))
+    with closing(decoded(images.__getitem__, preprocessing, batches, workers)) as decoding:
+        for rows, pixels in decoding:
+            assert isinstance(rows, range)
+            errors = [each for each in pixels if isinstance(each, InputError)]
+            try:
+                if errors and not skip:
+                    raise errors[0]
+                read = [(row, each) for row, each in zip(rows, pixels, strict=True) if isinstance(each, np.ndarray)]
+                array = stacked([each for _, each in read]) if read else np.empty((0, 1, 1, 1), np.uint8)
+            except InputError as error:
+                raise InputError(f"{images.name}, images {rows.start} to {rows.stop - 1}: {error}") from None
+            yield rows, array, [row for row, _ in read]
 
 
-def default_workers(images: ImageSet, batches: int) -> int:
-    """One process per core, at most 4; 0 for arrays, a single batch, and in daemons, which may have no children."""
-    inner: Any = images
-    while hasattr(inner, "base"):  # a subset, or a set under another name
-        inner = inner.base
-    if isinstance(inner, ArraySet) or batches < 2 or multiprocessing.current_process().daemon:
-        return 0
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(4, cores, batches)
-
-
-def _unchanged(batch: Any) -> Any:
-    return batch
-
-
-def _begin(private: int | None, identity: os.stat_result | None, worker: int) -> None:
-    """Close the inherited file: a lock on it ends with the main process, not with the last of its workers."""
-    if private is None or identity is None:
-        return
+def prepared(read: Callable[[Item], Image], preprocessing: Preprocessing, item: Item) -> Pixels | InputError:
+    """The prepared image of an item, or why there is none."""
     try:
-        if os.path.samestat(os.fstat(private), identity):
-            os.close(private)
-    except OSError:
-        pass  # not inherited: the worker was spawned
+        return preprocessing.pixels(read(item))
+    except InputError as error:
+        return error
+
+
+def _decoded(read: Callable[[Item], Image], preprocessing: Preprocessing, batch: Sequence[Item]) -> Batch[Item]:
+    return batch, [prepared(read, preprocessing, item) for item in batch]

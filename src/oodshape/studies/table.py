@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from oodshape import studies as analysis
 from oodshape.benchmark.results import convention
-from oodshape.benchmark.run import Options, default_cache
+from oodshape.benchmark.run import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
+from oodshape.core.machine import default_cache
 from oodshape.report.frames import frame_latex, frame_markdown
 from oodshape.studies import drawing
 from oodshape.studies import figures as draw

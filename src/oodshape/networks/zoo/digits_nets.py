@@ -116,7 +116,7 @@ def small_net(name: str, *, pretrained: bool = True) -> SmallNet:
         return net
     from safetensors.torch import load
 
-    weights = files("oodshape.networks.zoo").joinpath("weights", f"digits_{name}.safetensors").read_bytes()
+    weights = files(__package__).joinpath("weights", f"digits_{name}.safetensors").read_bytes()
     net.load_state_dict(load(weights))  # stored as float16, copied into float32
     return net.eval()
 

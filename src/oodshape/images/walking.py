@@ -1,0 +1,52 @@
+"""The images below a folder, in one order for all: a folder's own before those of its subfolders, both by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from oodshape.core.errors import InputError
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".gif")
+Place = tuple[int, int]  # device and number: which folder it is, whatever its name
+
+
+def walked(root: str | Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """(folder, its subfolders, its images) for a folder and all below; folders as paths from `root`, which is "".
+
+    Hidden files and folders (a leading dot) are left out, folders that may not be read are empty, links are followed,
+    but not back to a folder that they lie in. Only the names of one folder are held at a time.
+    """
+    waiting: list[tuple[str, tuple[Place, ...]]] = [("", ())]
+    while waiting:
+        folder, above = waiting.pop()
+        path = os.path.join(root, folder)
+        try:
+            with os.scandir(path) as scan:
+                entries = sorted((entry for entry in scan if entry.name[0] != "."), key=lambda entry: entry.name)
+            above = (*above, _place(path))
+        except OSError:
+            continue
+        folders = [entry.name for entry in entries if _is_folder(entry, above)]
+        files = [entry.name for entry in entries if entry.name.lower().endswith(EXTENSIONS) and not entry.is_dir()]
+        yield folder, folders, files
+        waiting += [(os.path.join(folder, name), above) for name in reversed(folders)]
+
+
+def no_image(root: str | Path) -> InputError:
+    """What to say where nothing was found."""
+    return InputError(f"no image lies in {root} or its subfolders; looked for {' '.join(EXTENSIONS)}")
+
+
+def _is_folder(entry: os.DirEntry[str], above: tuple[Place, ...]) -> bool:
+    """Whether it is a folder to go into: no link to one that it lies in."""
+    try:
+        return entry.is_dir() and not (entry.is_symlink() and _place(entry.path) in above)
+    except OSError:  # gone by now
+        return False
+
+
+def _place(path: str) -> Place:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
