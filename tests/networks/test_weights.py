@@ -124,7 +124,7 @@ def test_code_in_a_checkpoint_is_refused_and_does_not_run(tmp_path: Path) -> Non
     for name, asked in (
         ("zip.pth", f"{os.name}.mkdir"),
         ("plain.pt", f"{os.name}.mkdir"),
-        ("module.pth", "test_zoo.Small"),
+        ("module.pth", "test_weights.Small"),
     ):
         with pytest.raises(InputError, match=f"{name} asks for .*{asked} .* none of it was run"):
             load_weights(net, tmp_path / name)
