@@ -2,20 +2,66 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import PIL.Image
 import pytest
 
 from oodshape.core.errors import InputError
-from oodshape.images.image_set import ArraySet
+from oodshape.images.image_set import ArraySet, Subset
 from oodshape.images.preprocessing import CIFAR
-from oodshape.images.scrambled import Scrambled
+from oodshape.images.scrambled import Scrambled, scrambled
 
 SIZES = [(32, 32), (32, 32, 3), (17, 30, 3), (31, 13), (1, 1, 3), (224, 224, 3)]
 
 
 def images(shape: tuple[int, ...] = (24, 25, 3), n: int = 4) -> ArraySet:
     return ArraySet("some", np.random.default_rng(0).integers(60, 190, (n, *shape)).astype(np.uint8))
+
+
+@pytest.mark.parametrize("shape", SIZES)
+def test_any_size_and_channel_count(shape: tuple[int, ...]) -> None:
+    made = Scrambled(images(shape))
+    assert len(made) == 4
+    assert made.labels.tolist() == [-1] * 4
+    assert made[0].dtype == np.uint8
+    assert made[0].shape == shape
+
+
+@pytest.mark.parametrize("shape", [(24, 24), (24, 25, 3), (17, 9, 3)])
+def test_scrambling_keeps_the_spectrum_and_the_mean(shape: tuple[int, ...]) -> None:
+    image = images(shape)[1].astype(float)
+    made = scrambled(image, np.random.RandomState(3))
+    before, after = (np.abs(np.fft.fft2(x, axes=(0, 1))) for x in (image, made))
+    np.testing.assert_allclose(after, before, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(made.mean(axis=(0, 1)), image.mean(axis=(0, 1)))
+    assert abs(np.corrcoef(made.flat, image.flat)[0, 1]) < 0.35
+    assert Scrambled(images(shape))[1].mean() == pytest.approx(image.mean(), abs=3)
+
+
+def test_all_channels_get_the_same_phases() -> None:
+    gray = images((20, 20)).images
+    colour = ArraySet("colour", np.repeat(gray[..., None], 3, axis=3))
+    made = Scrambled(colour)[2]
+    assert np.array_equal(made[..., 0], made[..., 2])
+    assert np.array_equal(made[..., 0], Scrambled(ArraySet("gray", gray))[2])
+
+
+def test_sets_are_seeded_and_know_what_they_are_made_from() -> None:
+    base = images()
+    made, again, other = Scrambled(base), Scrambled(images()), Scrambled(base, seed=1)
+    assert made.fingerprint == again.fingerprint
+    assert len({made.fingerprint, other.fingerprint, Scrambled(images(n=3)).fingerprint, base.fingerprint}) == 4
+    assert np.array_equal(made[2], again[2])
+    assert np.array_equal(made[2], pickle.loads(pickle.dumps(made))[2])
+    assert np.array_equal(Subset(made, [2])[0], made[2])
+    assert not np.array_equal(made[2], other[2])
+    assert not np.array_equal(made[2], made[1])
+    _ = made.labels
+    assert made.fingerprint == again.fingerprint
+    with pytest.raises(IndexError):
+        made[4]
 
 
 def test_the_seed_is_checked() -> None:
