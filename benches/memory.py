@@ -7,50 +7,19 @@ The limit is 300 MB beyond imports, compiled loops and the head. File pages that
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from common import THREADS, WIDTH, made
+from harness import THREADS, WIDTH, grown, made
 from oodshape import METHODS, Features, Head, Method
 from oodshape.methods.table import NEWER
 
 ROWS, LIMIT = 200_000, 300
-
-
-def anonymous() -> float:
-    """The process's anonymous memory now, in MB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
-
-
-class Peak(threading.Thread):
-    """The largest anonymous memory while the block runs, sampled every millisecond."""
-
-    def __enter__(self) -> Peak:
-        """Give freed memory back to the system, then start sampling."""
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-        self.start_mb = self.peak_mb = anonymous()
-        self.running = True
-        self.start()
-        return self
-
-    def run(self) -> None:
-        """Sample until told to stop."""
-        while self.running:
-            self.peak_mb = max(self.peak_mb, anonymous())
-            time.sleep(0.001)
-
-    def __exit__(self, *_: object) -> None:
-        """Stop sampling."""
-        self.running = False
-        self.join()
 
 
 def main() -> int:
@@ -89,15 +58,12 @@ def groups() -> dict[str, dict[str, Method]]:
 def fitted(name: str, methods: dict[str, Method], path: Path, head: Head, panel: list[Features], rows: int) -> bool:
     """Fit a group on the file and print one line; whether the limit is kept."""
     train = Features.from_arrays(np.load(path, mmap_mode="r"), head)
-    with Peak() as peak:
-        start = time.perf_counter()
-        for method in methods.values():
-            method.fit(train, panel=panel)
-        seconds = time.perf_counter() - start
-    grown = peak.peak_mb - peak.start_mb
+    start = time.perf_counter()
+    added = grown(lambda: [method.fit(train, panel=panel) for method in methods.values()])
+    seconds = time.perf_counter() - start
     print(f"{name} ({len(methods)}) fitted on {rows:,} x {WIDTH:,} float16 (memory-mapped) in {seconds:.1f} s")
-    print(f"  anonymous memory grew by {grown:.0f} MB at most   <= {LIMIT} MB  {'ok' if grown <= LIMIT else 'MISSED'}")
-    return grown <= LIMIT
+    print(f"  anonymous memory grew by {added:.0f} MB at most   <= {LIMIT} MB  {'ok' if added <= LIMIT else 'MISSED'}")
+    return added <= LIMIT
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ import warnings
 
 import torch
 
-from common import THREADS, made, timed
-from memory import Peak
+from harness import THREADS, grown, made, timed
 from oodshape import METHODS, Method
 from oodshape.methods.heads import Dice
 from oodshape.methods.shapes.ash import AshB, AshP, AshS
@@ -59,7 +58,7 @@ def main() -> int:
         "ash-s": (Method(shape=AshS(p=0.65)).fit(train), lambda z: -ash["ash-s"].predict(z[:, :, None, None])),
         "dice": (Method(head=Dice(p=0.7)).fit(train), lambda z: -dice.predict_features(z)),
     }
-    print(f"{'method':<8} {'rows':>6} {'ours ms':>9} {'theirs ms':>10} {'theirs / ours':>14} {'MB added':>16}  scores")
+    print(f"{'method':<8} {'rows':>6} {'ours ms':>9} {'theirs ms':>10} {'theirs / ours':<26} {'MB added':>16}  scores")
     agree = True
     for name, (detector, their_score) in pairs.items():
         rows = DICE_ROWS if name == "dice" else ROWS
@@ -73,15 +72,10 @@ def main() -> int:
 
         same = torch.allclose(ours(), other().float(), rtol=1e-4, atol=1e-3)
         agree &= same
-        seconds = timed({"ours": ours, "theirs": other}, rounds=5)
-        grown = []
-        for task in (ours, other):
-            with Peak() as peak:
-                task()
-            grown.append(peak.peak_mb - peak.start_mb)
+        took = timed({"ours": ours, "theirs": other}, rounds=5)
         print(
-            f"{name:<8} {rows:>6} {1e3 * seconds['ours']:>9.1f} {1e3 * seconds['theirs']:>10.1f} "
-            f"{seconds['theirs'] / seconds['ours']:>13.1f}x {grown[0]:>8.0f}, {grown[1]:>6.0f}  "
+            f"{name:<8} {rows:>6} {1e3 * took.wall('ours'):>9.1f} {1e3 * took.wall('theirs'):>10.1f} "
+            f"{took.ratio('theirs', 'ours')!s:<26} {grown(ours):>8.0f}, {grown(other):>6.0f}  "
             f"{'equal' if same else 'DIFFER'}"
         )
     return 0 if agree else 1

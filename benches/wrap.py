@@ -5,35 +5,19 @@ python benches/wrap.py [WEIGHTS]     EfficientNet-Lite0; the time does not depen
 
 from __future__ import annotations
 
-import statistics
 import sys
-import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
 
+from harness import timed
 from oodshape import METHODS, Features
 from oodshape.networks.head import Head
 from oodshape.networks.zoo import build
 
 BATCH, ROUNDS = 32, 15
 NAMES = ("optfs-v", "optfs-e", "ash-s")
-
-
-def medians(tasks: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float]]:
-    """(wall, CPU) milliseconds of each task, all run once per round; CPU time hardly minds a busy machine."""
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in tasks}
-    for number in range(ROUNDS + 1):
-        for name, task in tasks.items():
-            wall, cpu = time.perf_counter(), time.process_time()
-            task()
-            if number:  # the first round warms up
-                seconds[name].append((time.perf_counter() - wall, time.process_time() - cpu))
-    return {
-        name: (1000 * statistics.median(wall for wall, _ in pairs), 1000 * statistics.median(cpu for _, cpu in pairs))
-        for name, pairs in seconds.items()
-    }
 
 
 def main() -> None:
@@ -48,16 +32,18 @@ def main() -> None:
     with torch.inference_mode():
         tasks: dict[str, Callable[[], object]] = {"network": lambda: net(images)}
         tasks |= {name: lambda module=module: module(images) for name, module in guarded.items()}
-        spent = medians(tasks)
+        spent = timed(tasks, ROUNDS)
         features = guarded[NAMES[0]].features(images)
         logits = guarded[NAMES[0]].tap.logits(features)
-        alone = medians({n: lambda module=module: module.score(features, logits) for n, module in guarded.items()})
-    wall, cpu = spent["network"]
-    print(f"network {wall:8.1f} ms wall, {cpu:8.1f} ms CPU")
+        scores = {n: lambda module=module: module.score(features, logits) for n, module in guarded.items()}
+        alone = timed(scores, ROUNDS)
+    print(f"network {1e3 * spent.wall('network'):8.1f} ms wall, {1e3 * spent.cpu('network'):8.1f} ms CPU")
     for name in NAMES:
+        wall, cpu = spent.ratio(name, "network"), spent.ratio(name, "network", cpu=True)
         print(
-            f"{name:<7} {spent[name][0]:8.1f} ms wall, {spent[name][1]:8.1f} ms CPU: ratio {spent[name][0] / wall:.4f} "
-            f"wall, {spent[name][1] / cpu:.4f} CPU; the score alone {100 * alone[name][1] / cpu:.2f} % CPU"
+            f"{name:<7} {1e3 * spent.wall(name):8.1f} ms wall, {1e3 * spent.cpu(name):8.1f} ms CPU: ratio "
+            f"{wall.median:.4f} wall, {cpu.median:.4f} CPU; "
+            f"the score alone {100 * alone.cpu(name) / spent.cpu('network'):.2f} % CPU"
         )
 
 

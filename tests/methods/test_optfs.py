@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -150,26 +145,6 @@ def test_compiled_equals_torch_equals_masks(seed: int, k: int, signed: bool) -> 
         rtol=1e-5,
         atol=1e-4,
     )
-
-
-def test_a_processor_without_wide_vectors_gives_the_same_bits(tmp_path: Path) -> None:
-    code = """
-import sys, numpy as np, torch
-from oodshape.features import vectors
-from oodshape.methods.shapes.optfs import Grid, PiecewiseConstant
-z = torch.from_numpy(np.random.default_rng(0).normal(size=(64, 77)).astype(np.float32))
-grid = Grid.between(-1.5, 1.5, 100)
-shape = PiecewiseConstant(grid.edges(), np.linspace(-1, 2, 100, dtype=np.float32), (grid.origin, grid.scale))
-np.save(sys.argv[1], shape(z).numpy())
-sys.exit(10 if vectors.AVAILABLE else 0)
-"""
-    made = []
-    for name, settings_ in (("host", {}), ("generic", {"NUMBA_CPU_NAME": "generic"})):
-        file = tmp_path / f"{name}.npy"
-        done = subprocess.run([sys.executable, "-c", code, str(file)], env=os.environ | settings_, check=False)
-        assert done.returncode in ((0, 10) if name == "host" else (0,))
-        made.append(np.load(file))
-    np.testing.assert_array_equal(*made)
 
 
 @pytest.mark.parametrize("k", [1, 3, 100])

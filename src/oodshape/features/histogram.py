@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.features import kernels
+from oodshape.features.kernels import COARSE, FINE
 
 Array = NDArray[Any]
 LARGEST = {16: np.float64(np.finfo(np.float16).max), 32: np.float64(np.finfo(np.float32).max)}
 FEW_VALUES = 1 << 26
-FINE, COARSE = 11, 12  # low bits of a float32 that share a bin: few values need finer bins to be as exact
 
 
 def tally_for(rows: int, width: int, *, half: bool, weights: bool) -> Tally16 | Tally32:
@@ -52,7 +52,7 @@ class Tally32:
     def add(self, raw: Tensor, classes: Tensor, weight: Tensor) -> None:
         """Count some rows in; `classes` picks the row of `weight` that is w_max."""
         z = raw.float().numpy()
-        arrays = kernels.bits_of(z), z, classes.numpy(), weight.numpy(), np.int32(self.shift)
+        arrays = kernels.bits_of(z), z, classes.numpy(), weight.numpy(), self.shift == COARSE
         kernels.over_rows(
             lambda p, a, b: kernels._tally32_rows(*arrays, self.tables[p], self.sums[p], self.limits[p], a, b),
             *z.shape,

@@ -14,7 +14,8 @@ from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.features import kernels
 from oodshape.features.features import Features
-from oodshape.features.histogram import FINE, decode, ordered, tally_for
+from oodshape.features.histogram import decode, ordered, tally_for
+from oodshape.features.kernels import FINE
 
 Array = NDArray[Any]
 COLUMNS = ("counts", "impacts", "weights", "squares")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import frozen_array
-from oodshape.features import kernels, vectors
+from oodshape.features import kernels
 from oodshape.features.statistics import between
 from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
@@ -111,8 +111,8 @@ class PiecewiseConstant(Shape):
 
     @cached_property
     def _padded(self) -> Tensor:
-        """[K + 2 or more]: theta with zeros on either side, for values outside the limits."""
-        return torch.tensor(np.pad(self.theta, (1, max(1, vectors.TABLE - 1 - len(self.theta)))))
+        """[K + 2]: theta with zeros on either side, for values outside the limits."""
+        return torch.tensor(np.pad(self.theta, 1))
 
     @cached_property
     def _edges(self) -> Tensor:

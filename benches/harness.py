@@ -1,0 +1,123 @@
+"""What the benchmarks share: data with a head that means something, interleaved rounds, ratios, memory.
+
+A ratio is taken within each round, so that what else the machine does falls on both sides; its spread is printed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape import Features
+
+WIDTH, CLASSES, THREADS = 2048, 1000, 2
+Tasks = Mapping[str, Callable[[], object]]
+
+
+class Ratio(NamedTuple):
+    """The median over the rounds, and the quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """The median, then the quartiles."""
+        return f"{self.median:8.2f}x [{self.low:.2f}..{self.high:.2f}]"
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What each task took in every round, wall and CPU seconds."""
+
+    seconds: dict[str, NDArray[np.float64]]  # [rounds, 2]
+
+    def wall(self, name: str) -> float:
+        """The median wall seconds of a task."""
+        return float(np.median(self.seconds[name][:, 0]))
+
+    def cpu(self, name: str) -> float:
+        """The median CPU seconds of a task, which hardly mind a busy machine."""
+        return float(np.median(self.seconds[name][:, 1]))
+
+    def ratio(self, name: str, unit: str, *, cpu: bool = False) -> Ratio:
+        """A task's time over that of another, round by round."""
+        ratios = self.seconds[name][:, int(cpu)] / self.seconds[unit][:, int(cpu)]
+        return Ratio(*(float(np.quantile(ratios, share)) for share in (0.5, 0.25, 0.75)))
+
+
+def timed(tasks: Tasks, rounds: int) -> Rounds:
+    """All tasks run once per round after one warm-up, every other round in the opposite order."""
+    for task in tasks.values():
+        task()
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in tasks}
+    for number in range(rounds):
+        for name in list(tasks)[:: -1 if number % 2 else 1]:
+            wall, cpu = time.perf_counter(), time.process_time()
+            tasks[name]()
+            seconds[name].append((time.perf_counter() - wall, time.process_time() - cpu))
+    return Rounds({name: np.array(pairs) for name, pairs in seconds.items()})
+
+
+def check(name: str, ratio: Ratio, limit: float, *, at_least: bool = False) -> bool:
+    """Print one line; whether the limit is kept."""
+    good = ratio.median >= limit if at_least else ratio.median <= limit
+    print(f"  {name:<40} {ratio!s:<26}  {'>=' if at_least else '<='} {limit:g}x  {'ok' if good else 'MISSED'}")
+    return good
+
+
+class Peak(threading.Thread):
+    """The largest anonymous memory while the block runs, sampled every millisecond."""
+
+    def __enter__(self) -> Peak:
+        """Give freed memory back to the system, then start sampling."""
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        self.start_mb = self.peak_mb = anonymous()
+        self.running = True
+        self.start()
+        return self
+
+    def run(self) -> None:
+        """Sample until told to stop."""
+        while self.running:
+            self.peak_mb = max(self.peak_mb, anonymous())
+            time.sleep(0.001)
+
+    def __exit__(self, *_: object) -> None:
+        """Stop sampling."""
+        self.running = False
+        self.join()
+
+
+def anonymous() -> float:
+    """The process's anonymous memory now, in MB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+
+
+def grown(task: Callable[[], Any]) -> float:
+    """The anonymous memory that a task adds at its peak, in MB."""
+    with Peak() as peak:
+        task()
+    return peak.peak_mb - peak.start_mb
+
+
+def made(rows: int, *, signed: bool, seed: int = 0) -> Features:
+    """Features around the weights of their class, the classes known."""
+    rng = np.random.default_rng(seed)
+    weight = rng.normal(scale=0.05, size=(CLASSES, WIDTH)).astype(np.float32)
+    classes = rng.integers(CLASSES, size=rows)
+    z = np.empty((rows, WIDTH), np.float32)
+    for first in range(0, rows, 4096):
+        part = classes[first : first + 4096]
+        block = rng.standard_normal((len(part), WIDTH), dtype=np.float32) * 0.5 + 4 * weight[part]
+        z[first : first + 4096] = block if signed else np.maximum(block, 0)
+    return Features.from_arrays(z, (weight, np.zeros(CLASSES, np.float32)), predictions=classes)
