@@ -3,7 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test test-lowest test-newest lint bench docs clean
+
+# What depends most on other packages: file formats, every method, the images, the commands.
+FAST := tests/test_golden.py tests/test_imports.py tests/metrics tests/methods/test_contract.py \
+  tests/methods/test_detector.py tests/methods/test_estimator.py tests/images/test_digits.py \
+  tests/images/test_folders.py tests/images/test_preprocess.py tests/cli/test_cli.py
+LOWEST := .venv-lowest
+NEWEST := .venv-newest
+TOOLS := pytest pytest-timeout pytest-xdist hypothesis httpx
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --only-binary=:all: -c constraints.txt
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -19,6 +28,19 @@ demo: $(VENV)/.ready
 
 test: lint
 	$(BIN)/pytest -n 2
+
+# The lowest versions that pyproject.toml allows; torch and torchvision are those of constraints.txt.
+# Old packages call what newer ones call deprecated: that is between them.
+test-lowest:
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) scripts/lowest.py parquet > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python $(PIP_INSTALL) -c $(LOWEST)/lowest.txt -e '.[parquet]' $(TOOLS)
+	$(LOWEST)/bin/python -m pytest -n 2 -W ignore::DeprecationWarning $(FAST)
+
+test-newest:
+	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python $(PIP_INSTALL) --upgrade --upgrade-strategy eager -e '.[parquet]' $(TOOLS)
+	$(NEWEST)/bin/python -m pytest -n 2 $(FAST)
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
@@ -36,4 +58,4 @@ docs: $(VENV)/.ready
 	@echo "the site: out/site/index.html"
 
 clean:
-	rm -rf $(VENV) out build dist
+	rm -rf $(VENV) $(LOWEST) $(NEWEST) out build dist

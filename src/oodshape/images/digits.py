@@ -72,7 +72,7 @@ def letters(n: int = OOD_COUNT) -> NDArray[np.uint8]:
 
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     layout = ImageFont.Layout.BASIC
-    fonts = [ImageFont.truetype(folder / f"DejaVu{font}.ttf", 128, layout_engine=layout) for font in FONTS]
+    fonts = [ImageFont.truetype(str(folder / f"DejaVu{font}.ttf"), 128, layout_engine=layout) for font in FONTS]
     rng = _stream("letters")
     blocks = np.empty((n, 8, 8))
     for i in range(n):

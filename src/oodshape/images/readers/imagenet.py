@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from oodshape.core.errors import InputError
 from oodshape.images.folders import ImageFiles
+from oodshape.images.readers.matlab import Cell, table
 
 CLASSES = 1000
 WNID = re.compile(r"n\d{8}")
@@ -133,14 +135,21 @@ def _synsets(path: Path) -> list[str]:
 
 def _synsets_of_devkit(path: Path) -> list[str]:
     """The wnids of meta.mat's leaves in the order of their ILSVRC ids."""
-    from scipy.io import loadmat
-
     try:
-        rows = loadmat(path, squeeze_me=True, variable_names=["synsets"])["synsets"]
-        leaves = [(int(row["ILSVRC2012_ID"]), str(row["WNID"])) for row in rows if row["num_children"] == 0]
-    except Exception as error:  # scipy raises whatever a cut file leads it to
-        raise InputError(f"{path} is damaged or not the devkit's meta.mat ({type(error).__name__})") from None
+        rows = table(path, "synsets", ["ILSVRC2012_ID", "WNID", "num_children"])
+        leaves = [
+            (int(_only(row["ILSVRC2012_ID"])), str(_only(row["WNID"])))
+            for row in rows
+            if int(_only(row["num_children"])) == 0
+        ]
+    except (ValueError, OverflowError) as error:  # a cell of many values, or of none that is finite
+        raise InputError(f"{path} is damaged or not the devkit's meta.mat ({error})") from None
     return [wnid for _, wnid in sorted(leaves)]
+
+
+def _only(cell: Cell) -> Any:
+    """The one value of a cell; text is one value."""
+    return cell if isinstance(cell, str) else cell.item()
 
 
 def _text(path: Path) -> str:

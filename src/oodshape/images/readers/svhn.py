@@ -8,6 +8,7 @@ import numpy as np
 
 from oodshape.core.errors import InputError
 from oodshape.images.image_set import ArraySet
+from oodshape.images.readers.matlab import Damaged, arrays
 
 HOME = "http://ufldl.stanford.edu/housenumbers/"
 
@@ -17,16 +18,13 @@ def svhn(root: str | Path, *, train: bool, name: str = "svhn") -> ArraySet:
     path = Path(root) / ("train_32x32.mat" if train else "test_32x32.mat")
     if not path.is_file():
         raise InputError(f"no SVHN at {path}: download {path.name} (format 2, cropped digits) from {HOME}")
-    from scipy.io import loadmat  # slow to import; only this reader needs it
-
     try:
-        content = loadmat(path, variable_names=["X", "y"])
-        images, labels = content["X"], content["y"].ravel()
-    except Exception as error:  # scipy raises whatever a cut file leads it to
+        content = arrays(path, ["X", "y"])
+    except Damaged as error:
         raise InputError(
-            f"{path} ({path.stat().st_size} bytes) is damaged or no SVHN file: X and y cannot be read "
-            f"({type(error).__name__}); download it again from {HOME}"
+            f"{path} is damaged or no SVHN file: X and y cannot be read ({error}); download it again from {HOME}"
         ) from None
+    images, labels = content["X"], content["y"].ravel()
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3):
         raise InputError(f"{path}: X must be uint8 [32, 32, 3, N], got {images.dtype}{list(images.shape)}")
     if len(labels) != images.shape[3] or len(labels) == 0:

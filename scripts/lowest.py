@@ -1,0 +1,52 @@
+"""Print the lowest versions that pyproject.toml allows, as constraints for pip: `python scripts/lowest.py parquet`.
+
+`make test-lowest` installs exactly these, so that a bound which is not true fails there.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import tomllib
+
+BOUND = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?>=([0-9.]+)$")
+# One CPU build of each is to be had here: constraints.txt names it, and lower bounds of these two are not proven.
+UNPROVEN = {"torch", "torchvision"}
+
+
+def lowest(requirements: Iterable[str]) -> list[str]:
+    """Each `name>=version` as `name==version`; what is for an older Python is left out.
+
+    >>> lowest(["numpy>=1.26", "torch>=2.4", "tomli>=2; python_version < '3.11'", "numpy>=1.25"])
+    ['numpy==1.26']
+    """
+    bounds: dict[str, str] = {}
+    for requirement in requirements:
+        if ";" in requirement:
+            continue
+        match = BOUND.match(requirement)
+        if match is None:
+            raise SystemExit(f"{requirement!r} has no lower bound of the form name>=version")
+        name, version = match.groups()
+        held = bounds.get(name, "0")
+        if name not in UNPROVEN and _parts(version) > _parts(held):
+            bounds[name] = version
+    return [f"{name}=={version}" for name, version in bounds.items()]
+
+
+def _parts(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def main(extras: list[str]) -> None:
+    """Print the bounds of the package and of these extras."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    requirements = [*project["dependencies"], *(r for extra in extras for r in project["optional-dependencies"][extra])]
+    print("\n".join(lowest(requirements)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
