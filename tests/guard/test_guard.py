@@ -19,7 +19,7 @@ from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError,
 from oodshape.guard.check import exact_share
 from oodshape.guard.describe import chosen_lines, facts
 from oodshape.guard.fit import _warn_if_weak
-from oodshape.guard.guard import NO_GUARANTEE
+from oodshape.guard.fitted import NO_GUARANTEE
 from oodshape.guard.score import Scored
 from oodshape.guard.score_file import score_to_file
 from oodshape.images.listing import GivenImages, Listing

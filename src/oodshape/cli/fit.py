@@ -71,16 +71,17 @@ def fit(
     """
     from oodshape.benchmark.run import default_cache
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
-    from oodshape.guard.fit import fit_guard, read_names
+    from oodshape.guard.fit import read_names
+    from oodshape.guard.guard import Guard
     from oodshape.networks.opening import open_model, prepared
 
     check_folder(out)
     with warnings_as_lines():
         network = open_model(model, weights=weights, head=head, num_classes=num_classes)
-        guard = fit_guard(
+        guard = Guard.fit(
             network,
-            images,
-            calibrate,
+            images=images,
+            calibrate=calibrate,
             method=method,
             alpha=alpha,
             per_class=per_class,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.guard.guard import Guard
+from oodshape.guard.fitted import Fitted
 from oodshape.guard.onnx import ExportReport, export_onnx
 from oodshape.guard.score import read_pixels
 from oodshape.images.listing import Given, Listing
@@ -20,7 +20,7 @@ from oodshape.networks.opening import Source
 COMPARED = 64  # images at the most
 
 
-def export_guard(guard: Guard, source: Source, path: str | Path, images: Given | None = None) -> ExportReport:
+def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given | None = None) -> ExportReport:
     """Write the ONNX file, compared on the first images given, or on made-up ones; how it compares."""
     about = guard.about
     batch = made_up(about.preprocessing) if images is None else _given(guard, images)
@@ -34,7 +34,7 @@ def export_guard(guard: Guard, source: Source, path: str | Path, images: Given |
     )
 
 
-def _given(guard: Guard, images: Given) -> Tensor:
+def _given(guard: Fitted, images: Given) -> Tensor:
     listing = Listing.of(images)
     read = (read_pixels(guard, listing.file(path)) for path, _ in listing)
     found = list(islice((pixels for pixels in read if not isinstance(pixels, str)), COMPARED))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.core.progress import progress_bar
-from oodshape.guard.guard import Guard
+from oodshape.guard.fitted import Fitted
 from oodshape.images.decode import read_image
 from oodshape.images.listing import Given, Listing, chunks
 from oodshape.images.preprocessing import stacked
@@ -51,7 +51,7 @@ class Seen:
 
 
 def score_images(
-    guard: Guard, source: Source, images: Given | Listing, *, batch_size: int = 32, progress: bool | None = None
+    guard: Fitted, source: Source, images: Given | Listing, *, batch_size: int = 32, progress: bool | None = None
 ) -> Iterator[Scored]:
     """The rows of a listing, one by one."""
     listing, done = Listing.of(images), 0
@@ -62,7 +62,7 @@ def score_images(
             report(done)
 
 
-def rows_of(guard: Guard, seen: Seen) -> list[Scored]:
+def rows_of(guard: Fitted, seen: Seen) -> list[Scored]:
     """The rows of one batch, in its order."""
     rows = [Scored(path, error=seen.errors.get(place, "")) for place, (path, _) in enumerate(seen.pairs)]
     classes, scores, p_values, accepted = (values.tolist() for values in seen.decision)
@@ -73,7 +73,7 @@ def rows_of(guard: Guard, seen: Seen) -> list[Scored]:
 
 
 def see(
-    guard: Guard,
+    guard: Fitted,
     source: Source,
     listing: Listing,
     pairs: Iterator[tuple[str, int]],
@@ -92,7 +92,7 @@ def see(
         yield _seen(guard, source, part, pixels, baseline)
 
 
-def _seen(guard: Guard, source: Source, pairs: Pairs, pixels: list[Pixels | str], baseline: bool) -> Seen:
+def _seen(guard: Fitted, source: Source, pairs: Pairs, pixels: list[Pixels | str], baseline: bool) -> Seen:
     errors = {row: each for row, each in enumerate(pixels) if isinstance(each, str)}
     sizes: dict[tuple[int, ...], list[int]] = {}
     for row, each in enumerate(pixels):
@@ -115,7 +115,7 @@ class Part(NamedTuple):
 
 
 def _decided(
-    guard: Guard, source: Source, rows: list[int], pixels: list[Any], baseline: bool, errors: dict[int, str]
+    guard: Fitted, source: Source, rows: list[int], pixels: list[Any], baseline: bool, errors: dict[int, str]
 ) -> list[Part]:
     """The decisions on some rows; where the network refuses them together, on each alone."""
     try:
@@ -141,7 +141,7 @@ def _decided(
     return [part for row in rows for part in _decided(guard, source, [row], pixels, baseline, errors)]
 
 
-def read_pixels(guard: Guard, file: str) -> Pixels | str:
+def read_pixels(guard: Fitted, file: str) -> Pixels | str:
     """The prepared image, or why there is none."""
     try:
         return guard.about.preprocessing.pixels(read_image(file, upright=guard.about.upright))

@@ -23,7 +23,7 @@ from oodshape.core.files import replacing
 from oodshape.core.progress import progress_bar
 from oodshape.core.values import encode
 from oodshape.features.disk_cache import lock_file
-from oodshape.guard.guard import Guard
+from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import Scored, rows_of, score_images, see
 from oodshape.images.image_set import fingerprint_of
 from oodshape.images.listing import Listing
@@ -64,7 +64,7 @@ class Tally:
 
 
 def score_to_file(
-    guard: Guard,
+    guard: Fitted,
     source: Source,
     listing: Listing,
     out: Path,
@@ -103,7 +103,7 @@ def score_to_file(
 
 
 def score_to_stream(
-    guard: Guard,
+    guard: Fitted,
     source: Source,
     listing: Listing,
     file: TextIO,
@@ -149,7 +149,7 @@ def read_part(file: IO[bytes]) -> Iterator[Scored]:
     return (Scored(*json.loads(line)) for line in file)
 
 
-def identity(guard: Guard, batch_size: int) -> str:
+def identity(guard: Fitted, batch_size: int) -> str:
     """What decides the scores beside the images: the guard, and how many images go through the network together."""
     tensors: dict[str, NDArray[Any]] = {}
     value = encode((guard.detector, guard.about), tensors)

@@ -22,6 +22,7 @@ from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import Value, decode, encode
 from oodshape.metrics.conformal import allowed_rate, rank
 from oodshape.metrics.rate_test import RateTest
+from oodshape.methods.detector import Detector
 
 MIDDLE = 0.5  # half of the images like the calibration's have a p-value up to this
 
@@ -144,8 +145,6 @@ class Watch(Value):
 def begun(detector: str | Path | None, alpha: float | None, n_calibration: int | None, delta: float) -> Watch:
     """A new watch for a calibrated detector file, or for the two numbers that it would know."""
     if detector is not None:
-        from oodshape.methods.detector import Detector
-
         known = Detector.load(detector)
         if known.calibration is None or known.alpha is None:
             raise InputError(f"{detector} promises nothing yet: calibrate it on held-out images")
