@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oodshape.guard.fitted import Fitted
+from oodshape.guard.fitted import EXIF, Fitted
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.auto import Fusion
 
@@ -46,7 +46,7 @@ def facts(guard: Fitted) -> dict[str, Any]:
         "promise": guard.promise,
         "training_images": detector.n_train,
         "preprocessing": dict(about.preprocessing._items()),
-        "exif": "turned upright" if about.upright else "ignored",
+        "exif": EXIF[about.upright],
         "model": about.model,
         "weights": about.weights,
         "head": {"layer": about.head, "fingerprint": detector.fingerprint},

@@ -30,6 +30,7 @@ def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given 
         path,
         batch,
         preprocessing=about.preprocessing,
+        upright=about.upright,
         classes=about.names or None,
     )
 

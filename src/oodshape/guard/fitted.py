@@ -12,6 +12,7 @@ from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_share
 from oodshape.networks.opening import Model, Source, open_model
 
+EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
 NO_GUARANTEE = "no guarantee: calibrated on training images"
 
 

@@ -29,14 +29,23 @@ T = TypeVar("T")
 
 
 class Scored(NamedTuple):
-    """One image: what the network calls it, how much that is to be trusted, or why it could not be read."""
+    """One image: what the network calls it, how much that is to be trusted, or why it could not be read.
+
+    An image that could not be read was not judged: `accepted` is None, which counts as no in `if row.accepted`, as it
+    must where only trusted images go on. To count or to show rejections ask for `rejected`: a broken file is none.
+    """
 
     path: str
     label: str | int | None = None  # the class: its name where names are known
     score: float | None = None  # higher: more like the training images
     p_value: float | None = None  # the share of held-out ID images with a score as low
-    accepted: bool | None = None
+    accepted: bool | None = None  # None: could not be read
     error: str = ""
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the image was read and is not to be trusted."""
+        return self.accepted is False
 
 
 @dataclass(frozen=True)

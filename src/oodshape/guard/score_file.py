@@ -49,8 +49,8 @@ class Tally:
         """The tally with one more image."""
         return Tally(
             self.images + 1,
-            self.accepted + (row.accepted is True),
-            self.rejected + (row.accepted is False),
+            self.accepted + bool(row.accepted),
+            self.rejected + row.rejected,
             self.unreadable + bool(row.error),
             self.resumed,
             self.first_error or (f"{row.path}: {row.error}" if row.error else ""),
