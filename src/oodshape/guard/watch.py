@@ -22,6 +22,7 @@ from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import Value, decode, encode
 from oodshape.metrics.conformal import allowed_rate, rank
 from oodshape.metrics.rate_test import RateTest
+from oodshape.guard.unreadable import Unreadable
 from oodshape.methods.detector import Detector
 
 MIDDLE = 0.5  # half of the images like the calibration's have a p-value up to this
@@ -45,6 +46,7 @@ class Watch(Value):
     delta: float
     rejection: RateTest
     middle: RateTest
+    unreadable: Unreadable = Unreadable()
 
     @classmethod
     def begin(cls, *, alpha: float, n_calibration: int, delta: float = 0.01) -> Watch:
@@ -59,8 +61,10 @@ class Watch(Value):
         return cls(alpha, n_calibration, delta, *tests)
 
     def after(self, p_values: Iterable[float] | Any) -> Watch:
-        """The watch after some more images, given by their p-values."""
+        """The watch after some more images, given by their p-values; None or NaN: the image could not be read."""
         p = np.asarray(p_values if hasattr(p_values, "__len__") else list(p_values), np.float64).ravel()
+        lost = np.isnan(p)
+        p = p[~lost]
         wrong = ~((p > 0) & (p <= 1))
         if wrong.any():
             raise InputError(f"p-values lie in (0, 1], got {p[wrong][0]:g} at place {int(wrong.argmax()) + 1}")
@@ -68,15 +72,17 @@ class Watch(Value):
         below = np.rint(p * (self.n_calibration + 1))
         rejected = below <= rank(self.n_calibration, self.alpha)
         low = below <= rank(self.n_calibration, MIDDLE)
-        return replace(self, rejection=self.rejection.after(rejected), middle=self.middle.after(low))
+        tests = {"rejection": self.rejection.after(rejected), "middle": self.middle.after(low)}
+        return replace(self, **tests, unreadable=self.unreadable.after(lost, self.delta))
 
     def __add__(self, other: Watch) -> Watch:
         """Two streams behind the same detector as one."""
-        return replace(self, rejection=self.rejection + other.rejection, middle=self.middle + other.middle)
+        tests = {"rejection": self.rejection + other.rejection, "middle": self.middle + other.middle}
+        return replace(self, **tests, unreadable=self.unreadable + other.unreadable)
 
     @property
     def seen(self) -> int:
-        """How many images."""
+        """How many images, without those that could not be read."""
         return self.rejection.seen
 
     @property
@@ -103,7 +109,7 @@ class Watch(Value):
         """What was seen, what it means and what to do."""
         test = self.rejection
         if not self.seen:
-            return "no images yet"
+            return "\n".join(["no images yet", *self.unreadable.lines()])
         low, high = test.interval()
         lines = [
             f"{self.seen} images, {test.hits} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); promised "
@@ -112,7 +118,7 @@ class Watch(Value):
             f"evidence against the promise: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
             f"alarm at {1 / test.delta:.0f}",
         ]
-        return "\n".join([*lines, *self._advice()])
+        return "\n".join([*lines, *self.unreadable.lines(), *self._advice()])
 
     def _advice(self) -> list[str]:
         if not self.alarm:
@@ -126,10 +132,11 @@ class Watch(Value):
         ]
 
     def _calm(self) -> str:
-        """Without an alarm: whether the rate agrees with the promise, and if not, what the alarm waits for."""
+        """Without an alarm: how near it is, and where more is rejected than promised, what it waits for."""
         test = self.rejection
         if test.interval()[0] <= self.alpha:
-            return "the stream agrees with the promise"
+            most = max(self.rejection, self.middle, key=lambda each: each.highest)
+            return f"no alarm; evidence {_power(most)} of {1 / test.delta:.0f}"
         luck = (
             f"up to {test.allowed:.2%} may be the luck of the calibration"
             if test.rate <= test.allowed
