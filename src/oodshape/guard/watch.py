@@ -72,13 +72,13 @@ class Watch(Value):
         below = np.rint(p * (self.n_calibration + 1))
         rejected = below <= rank(self.n_calibration, self.alpha)
         low = below <= rank(self.n_calibration, MIDDLE)
-        tests = {"rejection": self.rejection.after(rejected), "middle": self.middle.after(low)}
-        return replace(self, **tests, unreadable=self.unreadable.after(lost, self.delta))
+        rejection, middle = self.rejection.after(rejected), self.middle.after(low)
+        return replace(self, rejection=rejection, middle=middle, unreadable=self.unreadable.after(lost, self.delta))
 
     def __add__(self, other: Watch) -> Watch:
         """Two streams behind the same detector as one."""
-        tests = {"rejection": self.rejection + other.rejection, "middle": self.middle + other.middle}
-        return replace(self, **tests, unreadable=self.unreadable + other.unreadable)
+        rejection, middle = self.rejection + other.rejection, self.middle + other.middle
+        return replace(self, rejection=rejection, middle=middle, unreadable=self.unreadable + other.unreadable)
 
     @property
     def seen(self) -> int:
