@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import Value, decode, encode
-from oodshape.metrics.conformal import allowed_rate, rank
-from oodshape.metrics.rate_test import RateTest
 from oodshape.guard.unreadable import Unreadable
 from oodshape.methods.detector import Detector
+from oodshape.metrics.conformal import allowed_rate, rank
+from oodshape.metrics.rate_test import RateTest
 
 MIDDLE = 0.5  # half of the images like the calibration's have a p-value up to this
 
@@ -57,8 +57,10 @@ class Watch(Value):
             raise InputError(f"alpha must be at most {MIDDLE:g}, got {alpha:g}")
         if rank(n_calibration, alpha) < 1:
             raise InputError(f"alpha = {alpha:g} cannot be kept with {n_calibration} images: no p-value is so small")
-        tests = [RateTest(allowed_rate(level, n_calibration, delta / 4), delta / 4) for level in (alpha, MIDDLE)]
-        return cls(alpha, n_calibration, delta, *tests)
+        rejection, middle = (
+            RateTest(allowed_rate(level, n_calibration, delta / 4), delta / 4) for level in (alpha, MIDDLE)
+        )
+        return cls(alpha, n_calibration, delta, rejection, middle)
 
     def after(self, p_values: Iterable[float] | Any) -> Watch:
         """The watch after some more images, given by their p-values; None or NaN: the image could not be read."""
