@@ -23,6 +23,7 @@ from fastapi import FastAPI, File, HTTPException, UploadFile
 from numpy.typing import NDArray
 
 LARGEST = 20 * 2**20  # bytes of an uploaded file
+ORIENTATION = 0x0112  # the EXIF field
 FILTERS = {
     "bilinear": PIL.Image.Resampling.BILINEAR,
     "bicubic": PIL.Image.Resampling.BICUBIC,
@@ -42,6 +43,7 @@ class Guarded:
         if "preprocessing" not in said:
             raise ValueError(f"{path} does not say how images are prepared: export it with its preprocessing")
         self.preprocessing = json.loads(said["preprocessing"])
+        self.exif = said.get("exif")  # "turned upright", "ignored", or None in files that do not say
         self.classes = json.loads(said["classes"]) if "classes" in said else None
         self.method = said["method"]
         (threshold,) = self.session.get_overridable_initializers()
@@ -51,9 +53,8 @@ class Guarded:
 
     def __call__(self, image: PIL.Image.Image) -> dict[str, Any]:
         """What the network says about an image, and whether to trust it."""
-        logits, score, accepted = self.session.run(
-            ["logits", "score", "accepted"], {"images": prepared(image, self.preprocessing)[None]}
-        )
+        pixels = prepared(oriented(image, self.exif), self.preprocessing)
+        logits, score, accepted = self.session.run(["logits", "score", "accepted"], {"images": pixels[None]})
         place = int(logits[0].argmax())
         n = len(self.calibration)
         below = int(np.searchsorted(self.calibration, score[0], side="right"))
@@ -65,10 +66,18 @@ class Guarded:
         }
 
 
+def oriented(image: PIL.Image.Image, exif: str | None) -> PIL.Image.Image:
+    """The picture as the guard saw it when it was fitted: turned as its EXIF orientation says, or as it was held."""
+    if exif is None and image.getexif().get(ORIENTATION) in range(2, 9):
+        raise ValueError("it asks to be turned (EXIF), and the ONNX file does not say whether it may: export it anew")
+    if exif == "turned upright":
+        PIL.ImageOps.exif_transpose(image, in_place=True)
+    return image
+
+
 def prepared(image: PIL.Image.Image, how: dict[str, Any]) -> NDArray[np.float32]:
-    """float32 [C, H, W]: upright, resized, cropped and normalised, as in training."""
-    PIL.ImageOps.exif_transpose(image, in_place=True)
-    picture = in_mode(image, "L" if len(how["mean"]) == 1 else "RGB")
+    """float32 [C, H, W]: resized, cropped and normalised, as in training."""
+    picture = in_mode(in_mode(image, "RGB"), "L" if len(how["mean"]) == 1 else "RGB")
     if how["resize"] is not None:
         if isinstance(how["resize"], int):  # of the shorter side
             short = min(picture.size)

@@ -28,8 +28,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = call("fit", *MODEL, *words, "--out", "guard.safetensors", cwd=root)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert "at most 5 % are rejected on average" in lines[-2]
-    assert lines[-1] == "guard: guard.safetensors"
+    assert "at most 5 % are rejected on average" in lines[-3]
+    assert lines[-2] == "guard: guard.safetensors"
+    begin = "next: oodshape score --detector guard.safetensors --model zoo:digits-convnet --images "
+    assert lines[-1].startswith(begin)
     assert done.stderr == ""
     return root
 
@@ -208,6 +210,14 @@ def test_check_prints_and_draws(place: Path) -> None:
     [
         (("fit", *MODEL, "--images", "nowhere", "--out", "g"), "there is no file or folder nowhere"),
         (("fit", *MODEL, "--images", "train", "--out", "no/g"), "the folder no does not exist"),
+        (
+            ("fit", *MODEL, "--images", "train", "--out", "train"),
+            "cannot write train: it is a folder; name a file",
+        ),
+        (("fit", *MODEL, "--images", "train", "--out", "/proc/x"), "cannot write /proc/x: "),
+        (("score", *GUARD, "--images", "test", "--out", "/dev/null"), "/dev/null: it is no ordinary file"),
+        (("score", *GUARD, "--images", "test", "--gallery", "test"), "cannot write test: it is a folder"),
+        (("watch", "list.csv", "--alpha", "0.05", "--n-calibration", "99", "--state", "val"), "val: it is a folder"),
         (("fit", "--model", "resnet", "--images", "train", "--out", "g"), "'resnet' names no model; a model is timm:"),
         (("fit", *MODEL, "--images", "train", "--method", "magic", "--out", "g"), "no method is called 'magic'"),
         (("fit", *MODEL, "--images", "train", "--alpha", "5", "--out", "g"), "did you mean 0.05?"),

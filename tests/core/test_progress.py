@@ -52,3 +52,13 @@ def test_nothing_is_shown_when_asked_to_be_silent(monkeypatch: pytest.MonkeyPatc
     terminal = opened(monkeypatch)
     assert list(tracked({"msp": 1}.items(), "ViT", False, "methods")) == [("msp", 1)]
     assert terminal.getvalue() == ""
+
+
+def test_without_a_terminal_long_work_says_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, clock = io.StringIO(), iter([0.0, 10.0, 40.0, 40.0, 50.0, 75.0, 75.0])
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with progress_bar("photos", 5000) as report:
+        for done in (100, 1000, 2000, 3000):
+            report(done)
+    assert shown.getvalue() == "photos: 1,000 of 5,000 images\nphotos: 3,000 of 5,000 images\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import subprocess
 import sys
@@ -14,49 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from data import features
-from oodshape import METHODS, Classifier, Detector, Features, InputError, Method, Preprocessing
+from oodshape import METHODS, Classifier, Detector, Features, Method, Preprocessing
 from oodshape.guard import onnx as export
 from oodshape.guard.onnx import export_onnx
 from oodshape.methods.auto import Auto
-from oodshape.methods.detector import fit_all
 from oodshape.methods.shapes.optfs import PiecewiseConstant
-from oodshape.networks.zoo import MODELS, build
+from oodshape.networks.zoo import MODELS
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
-EXPORTABLE = [name for name, method in METHODS.items() if method.exportable]
 DIGITS = MODELS["digits-convnet"].native
-
-
-@pytest.fixture(scope="module")
-def net() -> nn.Module:
-    return build("digits-convnet")
-
-
-@pytest.fixture(scope="module")
-def images() -> Tensor:
-    from oodshape.images.digits import digits_sets
-
-    sets = digits_sets()
-    parts = [sets["test"][i] for i in range(40)] + [sets["photos"][i] for i in range(24)]
-    return DIGITS.batch(parts)
-
-
-@pytest.fixture(scope="module")
-def train(net: nn.Module) -> Features:
-    from oodshape.images.digits import digits_sets
-
-    pictures = digits_sets()["train"]
-    outputs = Classifier(net)(DIGITS.batch(pictures[i] for i in range(0, len(pictures), 2)))
-    return Features.from_arrays(outputs.features.numpy(), outputs.head)
-
-
-@pytest.fixture(scope="module")
-def detectors(train: Features) -> dict[str, Detector]:
-    fitted = fit_all({name: METHODS[name] for name in EXPORTABLE}, train, [train[:100]])
-    return {name: detector.calibrate(train) for name, detector in fitted.items()}
 
 
 @pytest.fixture(scope="module")
@@ -217,107 +185,3 @@ def test_the_file_runs_without_torch(guarded: Path, images: Tensor, tmp_path) ->
     subprocess.run([sys.executable, "-I", "-c", WITHOUT_TORCH, *files], check=True, capture_output=True)
     (wanted,) = session(guarded).run(["score"], {"images": images.numpy()})
     np.testing.assert_allclose(np.load(tmp_path / "score.npy"), wanted, rtol=1e-5)
-
-
-def test_a_graph_that_differs_is_not_written(
-    net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    true, traced = export._run, export._traced(detectors["optfs-v"].wrap(net), images, export.OPSET)
-    monkeypatch.setattr(export, "_traced", lambda *_: copy.deepcopy(traced))
-
-    def wrong(name: str, change: float):
-        def run(*args):
-            answers = true(*args)
-            return answers | {name: answers[name] + change}
-
-        return run
-
-    for name, words in (("features", "in the features"), ("logits", "in the logits"), ("score", "score of the same")):
-        monkeypatch.setattr(export, "_run", wrong(name, 0.5))
-        with pytest.raises(InputError, match=f"was not written.*{words}"):
-            export_onnx(net, detectors["optfs-v"], tmp_path / "wrong.onnx", images)
-    monkeypatch.setattr(export, "_run", lambda *args: (a := true(*args)) | {"accepted": ~a["accepted"]})
-    with pytest.raises(InputError, match="accept different images"):
-        export_onnx(net, detectors["optfs-v"], tmp_path / "wrong.onnx", images)
-    assert list(tmp_path.iterdir()) == []
-
-
-class Softmax(nn.Module):
-    """Probabilities in place of the logits."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.inner = net
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.inner(images).softmax(1)
-
-
-def test_a_network_that_ends_in_softmax_is_not_exported(
-    net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path
-) -> None:
-    for given in (Softmax(net), Classifier(Softmax(net), "inner.head")):
-        with pytest.raises(InputError, match=r"head='inner.head' does not give the logits .*a softmax"):
-            export_onnx(given, detectors["energy"], tmp_path / "guard.onnx", images)
-    assert list(tmp_path.iterdir()) == []
-
-
-class ByWidth(nn.Module):
-    """Changes what has not the width of its logits: its head's input, once that stands in the head's place."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.inner = net
-
-    def forward(self, images: Tensor) -> Tensor:
-        logits = self.inner(images)
-        return logits if logits.shape[1] == 8 else logits * 2
-
-
-def test_a_guarded_network_with_other_logits_is_not_exported(
-    net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path
-) -> None:
-    with pytest.raises(InputError, match=r"differ by .* in the logits, .* the output of 'inner.head' as it is"):
-        export_onnx(ByWidth(net), detectors["energy"], tmp_path / "guard.onnx", images)
-    assert list(tmp_path.iterdir()) == []
-
-
-class CountsImages(nn.Module):
-    """A network whose forward takes the number of images for a constant."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.net(images.reshape(len(images), *images.shape[1:]))
-
-
-def test_any_number_of_images_or_no_file(
-    net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path
-) -> None:
-    with pytest.raises(InputError, match=r"fixes the number of images, here 2; write x.shape\[0\]"):
-        export_onnx(CountsImages(net), detectors["energy"], tmp_path / "fixed.onnx", images)
-    assert not (tmp_path / "fixed.onnx").exists()
-    other = build("digits-vit")
-    outputs = Classifier(other)(images)
-    known = Features.from_arrays(outputs.features.numpy(), outputs.head)
-    report = export_onnx(other, METHODS["energy"].fit(known).calibrate(known), tmp_path / "vit.onnx", images)
-    assert (report.images, report.logits < 1e-4) == (64, True)
-    assert len(session(tmp_path / "vit.onnx").run(["score"], {"images": images[:3].numpy()})[0]) == 3
-
-
-def test_refusals_name_the_way_out(
-    net: nn.Module, train: Features, detectors: dict[str, Detector], images: Tensor, tmp_path, monkeypatch
-) -> None:
-    path = tmp_path / "guard.onnx"
-    with pytest.raises(InputError, match="cannot go into a graph"):
-        export_onnx(net, METHODS["ash-rand"].fit(train).calibrate(train), path, images)
-    with pytest.raises(InputError, match="a batch of preprocessed images"):
-        export_onnx(net, detectors["energy"], path, images[:0])
-    with pytest.raises(InputError, match="2 class names were given, the network has 8"):
-        export_onnx(net, detectors["energy"], path, images, classes=["a", "b"])
-    monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(InputError, match=r"pip install 'oodshape\[onnx\]'"):
-        export_onnx(net, detectors["energy"], path, images)
-    assert not path.exists()

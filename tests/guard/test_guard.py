@@ -14,32 +14,17 @@ import pytest
 import torch
 from PIL import Image
 
-from folders_of_digits import write_digits, write_odd_files
+from folders_of_digits import write_odd_files
 from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Preprocessing
-from oodshape.guard.check import exact_share
 from oodshape.guard.describe import chosen_lines, facts
 from oodshape.guard.fit import _warn_if_weak
-from oodshape.guard.guard import NO_GUARANTEE
-from oodshape.guard.score import Scored
-from oodshape.guard.score_file import score_to_file
-from oodshape.images.listing import GivenImages, Listing
+from oodshape.guard.fitted import NO_GUARANTEE
+from oodshape.images.listing import GivenImages
 from oodshape.images.preprocessing import DIGITS
 from oodshape.methods.auto import Fusion, Member
 from oodshape.networks.zoo import build
-from oodshape.report.check_page import verdict, write_check
-from oodshape.report.gallery_page import Extremes, write_gallery
 
 MODEL = "zoo:digits-convnet"
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_digits(tmp_path_factory.mktemp("digits"))
-
-
-@pytest.fixture(scope="module")
-def guard(digits: Path) -> Guard:
-    return Guard.fit(MODEL, images=digits / "train", calibrate=digits / "val", method="optfs-e", progress=False)
 
 
 def test_it_is_what_the_pieces_give(guard: Guard, digits: Path) -> None:
@@ -197,112 +182,6 @@ def test_colour_images_of_any_size_and_an_archive(digits: Path, tmp_path: Path) 
     assert rows["9.png"].score is not None
     assert rows["30.png"].score is not None
     assert "does not take its size" in rows["2.png"].error
-
-
-def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(guard: Guard, digits: Path, tmp_path: Path) -> None:
-    listing, source = Listing.of(digits / "test"), guard.opened(MODEL)
-    for suffix in ("csv", "jsonl", "parquet"):
-        whole, killed = tmp_path / f"whole.{suffix}", tmp_path / f"killed.{suffix}"
-        assert score_to_file(guard, source, listing, whole, batch_size=16).resumed == 0
-        part = tmp_path / f"killed.{suffix}.part"
-        for cut in (0, 10, 3000):  # at the start, in the first line, in the middle of a row
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Path, "unlink", lambda *_, **__: None)  # as if killed before the end
-                score_to_file(guard, source, listing, killed, batch_size=16)
-            killed.unlink()
-            part.write_bytes(part.read_bytes()[:cut])
-            tally = score_to_file(guard, source, listing, killed, batch_size=16)
-            assert killed.read_bytes() == whole.read_bytes()
-            assert (tally.images, tally.resumed > 0, tally.resumed % 16) == (100, cut == 3000, 0)
-            assert not part.exists()
-
-
-def test_a_part_of_other_images_or_another_guard_is_refused(guard: Guard, digits: Path, tmp_path: Path) -> None:
-    files, source, out = GivenImages(digits / "test").files, guard.opened(MODEL), tmp_path / "s.csv"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "unlink", lambda *_, **__: None)
-        score_to_file(guard, source, Listing.of(files), out, batch_size=16)
-    with pytest.raises(InputError, match=r"has .* as image 2, but the images given have"):
-        score_to_file(guard, source, Listing.of([files[0], *files[2:]]), out, batch_size=16)
-    with pytest.raises(InputError, match="no such number"):
-        score_to_file(guard, source, Listing.of(files[:20]), out, batch_size=16)
-    with pytest.raises(InputError, match="another guard or batch size"):
-        score_to_file(guard, source, Listing.of(files), out, batch_size=17)
-    with pytest.raises(InputError, match=r"must end in .csv, .jsonl or .parquet"):
-        score_to_file(guard, source, Listing.of(files), tmp_path / "s.xlsx")
-
-
-def test_scores_as_tables(guard: Guard, digits: Path, tmp_path: Path) -> None:
-    import pandas as pd
-
-    (tmp_path / "broken.png").touch()
-    listing = Listing.of([*GivenImages(digits / "letters").files, str(tmp_path / "broken.png")])
-    tables = {}
-    for suffix in ("csv", "jsonl", "parquet"):
-        tally = score_to_file(guard, guard.opened(MODEL), listing, tmp_path / f"s.{suffix}")
-        assert (tally.images, tally.unreadable) == (61, 1)
-        assert tally.accepted + tally.rejected == 60
-    tables["csv"] = pd.read_csv(tmp_path / "s.csv")
-    tables["jsonl"] = pd.read_json(tmp_path / "s.jsonl", lines=True)
-    tables["parquet"] = pd.read_parquet(tmp_path / "s.parquet")
-    for table in tables.values():
-        assert list(table.columns) == ["path", "class", "score", "p_value", "accepted", "error"]
-        np.testing.assert_array_equal(table["score"].astype(np.float32)[:60], tables["csv"]["score"][:60].astype("f4"))
-        assert table["accepted"][:60].astype(bool).sum() == tally.accepted
-        assert "Pillow" in table["error"][60]
-
-
-def test_the_check_by_hand(guard: Guard, digits: Path, tmp_path: Path) -> None:
-    found = guard.check(digits / "test", {"some letters": digits / "letters"}, model=MODEL, progress=False)
-    rows = {(row["detector"], row["set"]): row for row in found.rows()}
-    assert set(rows) == {(d, s) for d in ("guard", "softmax") for s in ("test", "some letters")}
-    scored = list(guard.score(digits / "letters", model=MODEL))
-    mine = rows["guard", "some letters"]
-    assert mine["accepted"] == sum(row.accepted for row in scored)
-    inside = [row.score for row in guard.score(digits / "test", model=MODEL)]
-    wins = np.mean([[i > o.score for o in scored] for i in inside])
-    assert mine["auroc"]["value"] == pytest.approx(wins, abs=1e-3)
-    softmax = guard.about.baseline
-    assert softmax.method == METHODS["msp"]
-    assert len(softmax.calibration) == len(guard.detector.calibration)
-    low, high = found.promised
-    assert low <= found.rejected <= high
-    assert "as promised" in verdict(found)
-    write_check(found, tmp_path / "check.html")
-    page = (tmp_path / "check.html").read_text()
-    assert "some letters" in page
-    assert "<svg" in page
-    assert "http" not in page.replace("http-equiv", "")
-    (tmp_path / "empty.png").touch()
-    with pytest.raises(InputError, match="no image of"):
-        guard.check(digits / "test", tmp_path / "empty.png", model=MODEL)
-
-
-def test_exact_shares() -> None:
-    from scipy.stats import binom
-
-    for count, of in ((0, 10), (3, 10), (10, 10), (250, 300)):
-        share = exact_share(count, of)
-        assert share.low <= share.value <= share.high
-        if count:
-            assert binom(of, share.low).sf(count - 1) == pytest.approx(0.025, rel=1e-6)
-        if count < of:
-            assert binom(of, share.high).cdf(count) == pytest.approx(0.025, rel=1e-6)
-
-
-def test_the_gallery_shows_both_ends(digits: Path, tmp_path: Path) -> None:
-    extremes = Extremes(shown=3)
-    files = GivenImages(digits / "letters").files[:10]
-    for place, file in enumerate(files):
-        extremes.add(Scored(file, "<b>", float(place * 7 % 10), 0.5, place % 2 == 0))
-    extremes.add(Scored("broken", error="why"))
-    assert [row.score for row in extremes.most] == [9, 8, 7]
-    assert [row.score for row in extremes.least] == [0, 1, 2]
-    write_gallery(extremes, tmp_path / "g.html", lambda path: path)
-    page = (tmp_path / "g.html").read_text()
-    assert page.count("data:image/jpeg") == 6
-    assert "<b>" not in page
-    assert "&lt;b&gt;" in page
 
 
 def test_per_class_guards_say_how_many_have_their_own(digits: Path) -> None:

@@ -15,7 +15,7 @@ from oodshape.cli.options import (
     ModelOption,
     QuietOption,
     WeightsOption,
-    check_folder,
+    check_out,
 )
 
 
@@ -36,7 +36,7 @@ def export(
     """
     from oodshape.guard.guard import Guard
 
-    check_folder(out)
+    check_out(out)
     guard = Guard.load(detector)
     report = guard.export(out, model, weights=weights, num_classes=num_classes, images=images)
     if json:

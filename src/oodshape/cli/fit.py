@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as encoder
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,7 @@ from oodshape.cli.options import (
     ResizeOption,
     StdOption,
     WeightsOption,
-    check_folder,
+    check_out,
     flags,
     warnings_as_lines,
 )
@@ -71,16 +72,17 @@ def fit(
     """
     from oodshape.core.machine import default_cache
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
-    from oodshape.guard.fit import fit_guard, read_names
+    from oodshape.guard.fit import read_names
+    from oodshape.guard.guard import Guard
     from oodshape.networks.opening import open_model, prepared
 
-    check_folder(out)
+    check_out(out)
     with warnings_as_lines():
         network = open_model(model, weights=weights, head=head, num_classes=num_classes)
-        guard = fit_guard(
+        guard = Guard.fit(
             network,
-            images,
-            calibrate,
+            images=images,
+            calibrate=calibrate,
             method=method,
             alpha=alpha,
             per_class=per_class,
@@ -107,3 +109,7 @@ def fit(
     if calibrate is None:
         typer.echo("give --calibrate images that the network was not trained on, and it becomes a promise")
     typer.echo(f"guard: {out}")
+    given = ["--detector", str(out), "--model", model]
+    given += [] if weights is None else ["--weights", str(weights)]
+    given += [] if num_classes is None else ["--num-classes", str(num_classes)]
+    typer.echo(f"next: oodshape score {shlex.join(given)} --images FOLDER --out scores.csv")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -95,11 +96,21 @@ def _numbers(flag: str, text: str) -> tuple[float, ...]:
         raise InputError(f"{flag} takes numbers separated by commas, got {text!r}") from None
 
 
-def check_folder(*files: Path | None) -> None:
-    """Refuse a file in a folder that is not there, before any work is done."""
+def check_out(*files: Path | None) -> None:
+    """Refuse a file that could not be written, before any work is done."""
     for file in files:
-        if file is not None and not file.parent.is_dir():
+        if file is None:
+            continue
+        if file.exists() and not file.is_file():
+            what = "a folder; name a file in it" if file.is_dir() else "no ordinary file; name another"
+            raise InputError(f"cannot write {file}: it is {what}")
+        if not file.parent.is_dir():
             raise InputError(f"cannot write {file}: the folder {file.parent} does not exist")
+        try:
+            with TemporaryFile(dir=file.parent):
+                pass
+        except OSError as error:
+            raise InputError(f"cannot write {file}: {error.strerror}; choose another folder") from None
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from oodshape.cli.options import (
     ResizeOption,
     StdOption,
     WeightsOption,
-    check_folder,
+    check_out,
     flags,
     source,
     warnings_as_lines,
@@ -61,7 +61,7 @@ def score(
     from oodshape.images.listing import Listing
     from oodshape.report.gallery_page import Extremes, write_gallery
 
-    check_folder(out, gallery)
+    check_out(out, gallery)
     guard = Guard.load(detector)
     said = flags(resize, crop, mean, std, interpolation)
     network = source(guard, model, weights, num_classes, said)
@@ -122,7 +122,7 @@ def check(
     from oodshape.report.check_page import HEAD, NOTE, check_rows, verdict, write_check
     from oodshape.report.columns import show_columns
 
-    check_folder(out)
+    check_out(out)
     guard = Guard.load(detector)
     network = source(guard, model, weights, num_classes, {})
     names = [Listing.of(each).name for each in ood]

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from oodshape.cli.options import check_out
+
 ALARM_STATUS = 3
 BLOCK = 1000  # rows between two looks at a file that is read at once
 
@@ -33,6 +35,7 @@ def watch(
     from oodshape.guard.p_value_stream import lines_of, p_values
     from oodshape.guard.watch import Watch, begun
 
+    check_out(state)
     now = Watch.load(state) if state is not None and state.is_file() else begun(detector, alpha, n_calibration, delta)
     stream = p_values(lines_of(scores, follow=follow), "standard input" if scores == "-" else scores)
     size = 1 if follow or scores == "-" else BLOCK

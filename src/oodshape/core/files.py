@@ -21,6 +21,7 @@ WAY_OUT = {
     "detector": "give the file that `oodshape fit` wrote (or Guard.save, Detector.save)",
     "watch": "give the file that `oodshape watch --state` wrote (or Watch.save)",
     "statistics": "give the file that FeatureStats.save wrote",
+    "moments": "give the file that Moments.save wrote",
 }  # by the kind of file
 Tensors = dict[str, NDArray[Any]]
 
@@ -63,16 +64,17 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
 
     if not Path(path).is_file():
         raise InputError(f"there is no file {path}")
+    way_out = WAY_OUT.get(kind, f"give a file that holds {kind}")
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("oodshape", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is no file of oodshape, or a damaged one ({error}); {WAY_OUT[kind]}") from None
+        raise InputError(f"{path} is no file of oodshape, or a damaged one ({error}); {way_out}") from None
     if "kind" not in header:
-        raise InputError(f"{path} is no file of oodshape; {WAY_OUT[kind]}")
+        raise InputError(f"{path} is no file of oodshape; {way_out}")
     if header["kind"] != kind:
-        raise InputError(f"{path} is a file of oodshape, but holds {header['kind']}, not {kind}; {WAY_OUT[kind]}")
+        raise InputError(f"{path} is a file of oodshape, but holds {header['kind']}, not {kind}; {way_out}")
     if header["format"] > VERSION:
         raise InputError(f"{path} has format {header['format']}, this oodshape reads up to {VERSION}; upgrade oodshape")
     return header, tensors

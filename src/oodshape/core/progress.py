@@ -1,8 +1,9 @@
-"""Progress bars on a terminal, and nothing anywhere else; a bar inside another stands below it."""
+"""Progress bars on a terminal, a line now and then anywhere else; a bar inside another stands below it."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 Report = Callable[..., None]
 T = TypeVar("T")
+PAUSE = 30.0  # seconds between two lines where there is no terminal
 _running: list[Progress] = []  # the display that is on the screen, of which there can be one
 
 
@@ -19,10 +21,14 @@ _running: list[Progress] = []  # the display that is on the screen, of which the
 def progress_bar(text: str, total: int | None, show: bool | None = None, unit: str = "images") -> Iterator[Report]:
     """A function `report(done, text=...)` behind a bar with its speed and the time left, on stderr.
 
-    A total of None is one that nobody knows. Without a terminal, or with show=False, the function does nothing.
+    A total of None is one that nobody knows. Without a terminal, work that takes long says a line every `PAUSE`
+    seconds; with show=False the function does nothing.
     """
-    if show is False or not sys.stderr.isatty():
+    if show is False:
         yield _nothing
+        return
+    if not sys.stderr.isatty():
+        yield _lines(text, total, unit)
         return
     with _display() as bar:
         task = bar.add_task(text, total=total, unit=unit)
@@ -71,6 +77,20 @@ def _display() -> Iterator[Progress]:
             yield bar
         finally:
             _running.remove(bar)
+
+
+def _lines(text: str, total: int | None, unit: str) -> Report:
+    """A report that writes a line where the last one, or the beginning, is long ago."""
+    last = time.monotonic()
+
+    def report(done: int, text: str = text) -> None:
+        nonlocal last
+        if time.monotonic() - last >= PAUSE:
+            last = time.monotonic()
+            sys.stderr.write(f"{text}: {done:,}{'' if total is None else f' of {total:,}'} {unit}\n")
+            sys.stderr.flush()
+
+    return report
 
 
 def _nothing(*_: Any, **__: Any) -> None:

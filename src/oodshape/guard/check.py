@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.progress import progress_bar
-from oodshape.guard.guard import Guard
+from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import see
 from oodshape.images.listing import Given, Listing
 from oodshape.metrics.conformal import rejected_count
@@ -51,7 +51,7 @@ class SetCheck:
 class Check:
     """The ID set and the OOD sets under one guard."""
 
-    guard: Guard
+    guard: Fitted
     inside: SetCheck
     outside: tuple[SetCheck, ...]
 
@@ -121,7 +121,7 @@ class Check:
 
 
 def check_guard(
-    guard: Guard,
+    guard: Fitted,
     source: Source,
     id: Given,
     ood: Mapping[str, Given] | Given,
@@ -163,7 +163,7 @@ def _named(ood: Given) -> dict[str, Listing]:
 
 
 def _checked(
-    guard: Guard, source: Source, listing: Listing, name: str, batch_size: int, progress: bool | None
+    guard: Fitted, source: Source, listing: Listing, name: str, batch_size: int, progress: bool | None
 ) -> SetCheck:
     parts: list[Any] = []
     others: list[Any] = []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from oodshape.guard.guard import Guard
+from oodshape.guard.fitted import EXIF, Fitted
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.auto import Fusion
 
 
-def chosen_lines(guard: Guard) -> list[str]:
+def chosen_lines(guard: Fitted) -> list[str]:
     """Two lines on what was chosen and why, for a method that chooses; none for any other."""
     fusion = guard.detector.scorer
     if not isinstance(fusion, Fusion):
@@ -27,7 +27,7 @@ def chosen_lines(guard: Guard) -> list[str]:
     ]
 
 
-def facts(guard: Guard) -> dict[str, Any]:
+def facts(guard: Fitted) -> dict[str, Any]:
     """All that a guard says about itself, as JSON can hold it."""
     detector, about = guard.detector, guard.about
     fusion = detector.scorer
@@ -46,7 +46,7 @@ def facts(guard: Guard) -> dict[str, Any]:
         "promise": guard.promise,
         "training_images": detector.n_train,
         "preprocessing": dict(about.preprocessing._items()),
-        "exif": "turned upright" if about.upright else "ignored",
+        "exif": EXIF[about.upright],
         "model": about.model,
         "weights": about.weights,
         "head": {"layer": about.head, "fingerprint": detector.fingerprint},
@@ -57,7 +57,7 @@ def facts(guard: Guard) -> dict[str, Any]:
     }
 
 
-def lines(guard: Guard) -> list[tuple[str, str]]:
+def lines(guard: Fitted) -> list[tuple[str, str]]:
     """(what, value) for people."""
     fact = facts(guard)
     detector, about = guard.detector, guard.about
@@ -80,7 +80,7 @@ def lines(guard: Guard) -> list[tuple[str, str]]:
     return rows
 
 
-def per_class_line(guard: Guard) -> str:
+def per_class_line(guard: Fitted) -> str:
     """How many classes have a threshold of their own."""
     own, classes = len(guard.detector.own_scores), guard.detector.classes or 0
     return (

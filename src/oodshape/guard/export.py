@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.guard.guard import Guard
+from oodshape.guard.fitted import Fitted
 from oodshape.guard.onnx import ExportReport, export_onnx
 from oodshape.images.listing import Given, Listing
 from oodshape.images.prefetch import prepared
@@ -21,7 +21,7 @@ from oodshape.networks.opening import Source
 COMPARED = 64  # images at the most
 
 
-def export_guard(guard: Guard, source: Source, path: str | Path, images: Given | None = None) -> ExportReport:
+def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given | None = None) -> ExportReport:
     """Write the ONNX file, compared on the first images given, or on made-up ones; how it compares."""
     about = guard.about
     batch = made_up(about.preprocessing) if images is None else _given(guard, images)
@@ -31,11 +31,12 @@ def export_guard(guard: Guard, source: Source, path: str | Path, images: Given |
         path,
         batch,
         preprocessing=about.preprocessing,
+        upright=about.upright,
         classes=about.names or None,
     )
 
 
-def _given(guard: Guard, images: Given) -> Tensor:
+def _given(guard: Fitted, images: Given) -> Tensor:
     listing = Listing.of(images)
     read = partial(listing.read, upright=guard.about.upright)
     every = (prepared(read, guard.about.preprocessing, pair) for pair in listing)

@@ -1,4 +1,4 @@
-"""From a network and folders of images to a guard."""
+"""From a network and folders of images to a detector that decides."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oodshape.features.extraction import Extraction
 from oodshape.features.features import Features
 from oodshape.features.panel import panel_features
 from oodshape.features.statistics import FeatureStats
-from oodshape.guard.guard import About, Guard
+from oodshape.guard.fitted import About, Fitted
 from oodshape.images.image_set import ImageSet, Subset, limited
 from oodshape.images.listing import Given, GivenImages
 from oodshape.images.preprocessing import Preprocessing
@@ -55,8 +55,8 @@ def fit_guard(
     limit: int | None = None,
     cache: Path | None = None,
     progress: bool | None = None,
-) -> Guard:
-    """`Guard.fit` on an open network."""
+) -> Fitted:
+    """The detector of an open network and what is known about it: see `Guard.fit`."""
     recipe = _recipe(method, exportable)
     preprocessing = preprocessing or prepared(source.native)
     given = GivenImages(images, upright=upright)
@@ -87,7 +87,7 @@ def fit_guard(
         baseline=baseline,
         version=oodshape.__version__,
     )
-    return Guard(detector, about)
+    return Fitted(detector, about)
 
 
 def _recipe(method: str | Method, exportable: bool) -> Method:

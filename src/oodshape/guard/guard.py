@@ -5,45 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import Value, load_value
-from oodshape.images.listing import Given
+from oodshape.core.values import load_value
+from oodshape.guard.check import Check, check_guard
+from oodshape.guard.export import export_guard
+from oodshape.guard.fit import fit_guard
+from oodshape.guard.fitted import Fitted
+from oodshape.guard.onnx import ExportReport
+from oodshape.guard.score import Scored, score_images
+from oodshape.images.listing import Given, Listing
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.methods.detector import Detector
-from oodshape.metrics.conformal import rejected_share
-from oodshape.networks.opening import Model, Source, open_model
-
-if TYPE_CHECKING:
-    from oodshape.guard.check import Check
-    from oodshape.guard.onnx import ExportReport
-    from oodshape.guard.score import Scored
-    from oodshape.methods.detector import Method
-
-NO_GUARANTEE = "no guarantee: calibrated on training images"
+from oodshape.methods.detector import Detector, Method
+from oodshape.networks.opening import Model, open_model
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class About(Value):
-    """What a guard knows beside its detector."""
-
-    preprocessing: Preprocessing
-    network: str  # fingerprint of all weights
-    held_out: bool  # whether the network was not trained on the calibration images
-    names: tuple[str, ...] = ()  # of the classes, where they are known
-    method: str = ""  # its name in the table, where it has one
-    model: str = ""  # as it was given: for messages only
-    weights: str = ""
-    head: str = ""  # the layer's name in the network
-    native: Preprocessing | None = None  # what the model itself said when it was fitted
-    upright: bool = False  # whether images are turned as their EXIF orientation says
-    baseline: Detector | None = None  # a threshold on the softmax, fitted and calibrated on the same images
-    version: str = ""  # of oodshape
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Guard(Value):
+class Guard(Fitted):
     """A fitted and calibrated detector with the preprocessing, the classes and the promise that belong to it.
 
     guard = Guard.fit("zoo:digits-vit", images="train/", calibrate="val/")
@@ -51,9 +29,6 @@ class Guard(Value):
     for row in Guard.load("guard.safetensors").score("inbox/", model="zoo:digits-vit"):
         print(row.path, row.label, row.accepted)
     """
-
-    detector: Detector
-    about: About
 
     @classmethod
     def fit(
@@ -82,9 +57,7 @@ class Guard(Value):
         `exportable` keeps to methods that can go into an ONNX graph. Images that cannot be read are left out, with a
         warning.
         """
-        from oodshape.guard.fit import fit_guard
-
-        return fit_guard(
+        fitted = fit_guard(
             open_model(model, weights=weights),
             images,
             calibrate,
@@ -99,6 +72,7 @@ class Guard(Value):
             cache=None if cache is None else Path(cache),
             progress=progress,
         )
+        return cls(fitted.detector, fitted.about)
 
     def score(
         self,
@@ -110,10 +84,9 @@ class Guard(Value):
         progress: bool | None = None,
     ) -> Iterator[Scored]:
         """A row for each image in the order given: path, label, score, p_value, accepted, error; read as it goes."""
-        from oodshape.guard.score import score_images
-
+        listing = Listing.of(images)  # what cannot be images is refused here, not at the first row
         source = self.opened(model, weights=weights)
-        return score_images(self, source, images, batch_size=batch_size, progress=progress)
+        return score_images(self, source, listing, batch_size=batch_size, progress=progress)
 
     def check(
         self,
@@ -125,8 +98,6 @@ class Guard(Value):
         progress: bool | None = None,
     ) -> Check:
         """How well the guard tells a user's own ID images from OOD ones, beside a threshold on the softmax."""
-        from oodshape.guard.check import check_guard
-
         return check_guard(self, self.opened(model, weights=weights), id, ood, progress=progress)
 
     def export(
@@ -142,57 +113,7 @@ class Guard(Value):
 
         The comparison takes the first of the `images`, or made-up ones; a difference is an error, and no file.
         """
-        from oodshape.guard.export import export_guard
-
         return export_guard(self, self.opened(model, weights=weights, num_classes=num_classes), path, images)
-
-    def opened(
-        self,
-        model: Model,
-        *,
-        weights: str | Path | None = None,
-        num_classes: int | None = None,
-        preprocessing: Preprocessing | None = None,
-    ) -> Source:
-        """The network of this guard, or an error that says how what was given differs from what it was fitted for."""
-        about = self.about
-        source = open_model(model, weights=weights, head=about.head or None, num_classes=num_classes)
-        found = source.classifier.fingerprint
-        if found != about.network:
-            raise InputError(
-                f"this guard was fitted for the network {_named(about.model, about.weights, about.network)}, but got "
-                f"{_named(source.spec, source.weights, found)}; give the same network and weights, or fit a new guard"
-            )
-        for what, wanted, given in (
-            ("preprocessing", about.preprocessing, preprocessing),
-            ("preprocessing of its own", about.native, source.native),
-        ):
-            if wanted is not None and given is not None and wanted != given:
-                raise InputError(
-                    f"this guard was fitted with the {what} {wanted}, but got {given}; "
-                    "prepare the images in the same way, or fit a new guard"
-                )
-        return source
-
-    @property
-    def promise(self) -> str:
-        """What the threshold guarantees, in words."""
-        if not self.about.held_out:
-            return NO_GUARANTEE
-        scores, alpha = self.detector.calibration, self.detector.alpha
-        assert scores is not None
-        assert alpha is not None
-        low, high = rejected_share(len(scores), alpha)
-        within = ", within each class that has a threshold of its own" if self.detector.groups is not None else ""
-        return (
-            f"of images like the {len(scores):,} held-out ones, at most {100 * alpha:g} % are rejected on average"
-            f"{within} (split conformal); with these {len(scores):,}, between {100 * low:.1f} and {100 * high:.1f} %, "
-            "99 times in 100"
-        )
-
-    def label(self, number: int) -> str | int:
-        """A class by its name, or by its number where names are not known."""
-        return self.about.names[number] if self.about.names else number
 
     def save(self, path: str | Path) -> None:
         """Write the guard to one safetensors file; `Detector.load` reads its detector."""
@@ -208,15 +129,3 @@ class Guard(Value):
                 "make a guard of the model: oodshape fit, or Guard.fit"
             )
         return cls(detector, about)
-
-    def __post_init__(self) -> None:
-        """Refuse a detector that cannot decide, and names that do not fit."""
-        _ = self.detector.threshold
-        names, classes = self.about.names, self.detector.classes
-        if names and len(names) != classes:
-            raise InputError(f"the network has {classes} classes, but {len(names)} names were given")
-
-
-def _named(spec: str, weights: str, fingerprint: str) -> str:
-    loaded = f" with {Path(weights).name}" if weights else ""
-    return f"{spec or 'given in Python'}{loaded} (fingerprint {fingerprint})"

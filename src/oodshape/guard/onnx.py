@@ -20,6 +20,7 @@ from torch import Tensor, nn
 import oodshape
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
+from oodshape.guard.fitted import EXIF
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.methods.guarded_net import GuardedNet, wrap
@@ -63,6 +64,7 @@ def export_onnx(
     images: Tensor,
     *,
     preprocessing: Preprocessing | None = None,
+    upright: bool | None = None,
     classes: Sequence[str] | None = None,
     threshold: Tensor | None = None,
     head: str | None = None,
@@ -72,7 +74,8 @@ def export_onnx(
 
     The input `threshold` ([1], or one per predicted class) has the detector's as its default. The graph runs in
     onnxruntime on the images given, and a difference from torch that rounding does not explain is an error: then
-    no file is written. Preprocessing, class names and calibration scores go into the file's metadata.
+    no file is written. Preprocessing, class names and calibration scores go into the file's metadata, and so does
+    `upright`: whether images are turned as their EXIF orientation says before all else (None: the file does not say).
     """
     onnx, runtime = _library("onnx"), _library("onnxruntime")
     _library("onnxscript")
@@ -91,7 +94,7 @@ def export_onnx(
     names = None if classes is None else list(map(str, classes))
     if names is not None and len(names) != guarded.tap.out_features:
         raise InputError(f"{len(names)} class names were given, the network has {guarded.tap.out_features} classes")
-    said = _metadata(detector, preprocessing, names)
+    said = _metadata(detector, preprocessing, upright, names)
     model.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in said.items())
     model.graph.initializer.append(onnx.numpy_helper.from_array(guarded.threshold.cpu().numpy(), "threshold"))
     answers = _run(runtime, model, images, [*OUTPUTS, "features"])
@@ -159,7 +162,9 @@ def _stable_sort(self: Any, *, stable: bool | None = None, dim: int = -1, descen
     return op.TopK(self, size, axis=dim, largest=descending, sorted=True)
 
 
-def _metadata(detector: Detector, preprocessing: Preprocessing | None, names: list[str] | None) -> dict[str, str]:
+def _metadata(
+    detector: Detector, preprocessing: Preprocessing | None, upright: bool | None, names: list[str] | None
+) -> dict[str, str]:
     """What a server needs beside the graph; the calibration scores are little-endian float32 in base64."""
     said = {
         "oodshape": oodshape.__version__,
@@ -172,6 +177,8 @@ def _metadata(detector: Detector, preprocessing: Preprocessing | None, names: li
         said["calibration"] = base64.b64encode(detector.calibration.astype("<f4").tobytes()).decode()
     if preprocessing is not None:
         said["preprocessing"] = json.dumps(asdict(preprocessing))
+    if upright is not None:
+        said["exif"] = EXIF[upright]
     if names is not None:
         said["classes"] = json.dumps(names)
     return said

@@ -15,11 +15,11 @@ from oodshape.core.errors import InputError
 COLUMNS = ("p_value", "p-value", "p")
 
 
-def p_values(lines: Iterable[str], where: str = "the scores") -> Iterator[float]:
-    """The p-values of CSV lines with a header, or of JSON lines; images without one (unreadable) are left out.
+def p_values(lines: Iterable[str], where: str = "the scores") -> Iterator[float | None]:
+    """The p-values of CSV lines with a header, or of JSON lines; None for images without one: they were unreadable.
 
     >>> list(p_values(["path,p_value", "a.png,0.25", "broken.png,", "b.png,1.0"]))
-    [0.25, 1.0]
+    [0.25, None, 1.0]
     """
     place: int | None = None
     for number, line in enumerate(lines, 1):
@@ -33,8 +33,7 @@ def p_values(lines: Iterable[str], where: str = "the scores") -> Iterator[float]
         else:
             row = next(csv.reader([line]))
             value = row[place] if place < len(row) else ""
-        if value not in (None, ""):
-            yield _number(value, f"line {number} of {where}")
+        yield None if value in (None, "") else _number(value, f"line {number} of {where}")
 
 
 def lines_of(path: str, *, follow: bool = False, pause: float = 0.5) -> Iterator[str]:
@@ -71,7 +70,7 @@ def _parquet_lines(path: str) -> Iterator[str]:
     name = frame.columns[_column(list(frame.columns), path)]
     yield f"{name}\n"
     for value in frame[name]:
-        yield "\n" if value is None or math.isnan(value) else f"{value!r}\n"
+        yield '""\n' if value is None or math.isnan(value) else f"{value!r}\n"  # an empty line would be no row
 
 
 def _column(names: list[str], where: str) -> int:

@@ -12,7 +12,7 @@ import torch
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.core.progress import progress_bar
-from oodshape.guard.guard import Guard
+from oodshape.guard.fitted import Fitted
 from oodshape.images.decode import Unreadable
 from oodshape.images.listing import Given, Listing, chunks
 from oodshape.images.prefetch import Pixels, decoded
@@ -24,14 +24,23 @@ Pairs = list[tuple[str, int]]
 
 
 class Scored(NamedTuple):
-    """One image: what the network calls it, how much that is to be trusted, or why it could not be read."""
+    """One image: what the network calls it, how much that is to be trusted, or why it could not be read.
+
+    An image that could not be read was not judged: `accepted` is None, which counts as no in `if row.accepted`, as it
+    must where only trusted images go on. To count or to show rejections ask for `rejected`: a broken file is none.
+    """
 
     path: str
     label: str | int | None = None  # the class: its name where names are known
     score: float | None = None  # higher: more like the training images
     p_value: float | None = None  # the share of held-out ID images with a score as low
-    accepted: bool | None = None
+    accepted: bool | None = None  # None: could not be read
     error: str = ""
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the image was read and is not to be trusted."""
+        return self.accepted is False
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,7 @@ class Seen:
 
 
 def score_images(
-    guard: Guard, source: Source, images: Given | Listing, *, batch_size: int = 32, progress: bool | None = None
+    guard: Fitted, source: Source, images: Given | Listing, *, batch_size: int = 32, progress: bool | None = None
 ) -> Iterator[Scored]:
     """The rows of a listing, one by one."""
     listing, done = Listing.of(images), 0
@@ -57,7 +66,7 @@ def score_images(
             report(done)
 
 
-def rows_of(guard: Guard, seen: Seen) -> list[Scored]:
+def rows_of(guard: Fitted, seen: Seen) -> list[Scored]:
     """The rows of one batch, in its order."""
     rows = [Scored(path, error=seen.errors.get(place, "")) for place, (path, _) in enumerate(seen.pairs)]
     classes, scores, p_values, accepted = (values.tolist() for values in seen.decision)
@@ -68,7 +77,7 @@ def rows_of(guard: Guard, seen: Seen) -> list[Scored]:
 
 
 def see(
-    guard: Guard,
+    guard: Fitted,
     source: Source,
     listing: Listing,
     pairs: Iterator[tuple[str, int]],
@@ -86,7 +95,7 @@ def see(
             yield _seen(guard, source, list(part), pixels, baseline)
 
 
-def _seen(guard: Guard, source: Source, pairs: Pairs, pixels: list[Pixels | InputError], baseline: bool) -> Seen:
+def _seen(guard: Fitted, source: Source, pairs: Pairs, pixels: list[Pixels | InputError], baseline: bool) -> Seen:
     errors = {row: _why(each) for row, each in enumerate(pixels) if isinstance(each, InputError)}
     sizes: dict[tuple[int, ...], list[int]] = {}
     for row, each in enumerate(pixels):
@@ -109,7 +118,7 @@ class Part(NamedTuple):
 
 
 def _decided(
-    guard: Guard, source: Source, rows: list[int], pixels: list[Any], baseline: bool, errors: dict[int, str]
+    guard: Fitted, source: Source, rows: list[int], pixels: list[Any], baseline: bool, errors: dict[int, str]
 ) -> list[Part]:
     """The decisions on some rows; where the network refuses them together, on each alone."""
     try:

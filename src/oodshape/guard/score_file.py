@@ -24,7 +24,7 @@ from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.machine import lock_file
 from oodshape.core.progress import progress_bar
 from oodshape.core.values import encode
-from oodshape.guard.guard import Guard
+from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import Scored, rows_of, score_images, see
 from oodshape.images.listing import Listing
 from oodshape.networks.opening import Source
@@ -49,8 +49,8 @@ class Tally:
         """The tally with one more image."""
         return Tally(
             self.images + 1,
-            self.accepted + (row.accepted is True),
-            self.rejected + (row.accepted is False),
+            self.accepted + bool(row.accepted),
+            self.rejected + row.rejected,
             self.unreadable + bool(row.error),
             self.resumed,
             self.first_error or (f"{row.path}: {row.error}" if row.error else ""),
@@ -64,7 +64,7 @@ class Tally:
 
 
 def score_to_file(
-    guard: Guard,
+    guard: Fitted,
     source: Source,
     listing: Listing,
     out: Path,
@@ -103,7 +103,7 @@ def score_to_file(
 
 
 def score_to_stream(
-    guard: Guard,
+    guard: Fitted,
     source: Source,
     listing: Listing,
     file: TextIO,
@@ -149,7 +149,7 @@ def read_part(file: IO[bytes]) -> Iterator[Scored]:
     return (Scored(*json.loads(line)) for line in file)
 
 
-def identity(guard: Guard, batch_size: int) -> str:
+def identity(guard: Fitted, batch_size: int) -> str:
     """What decides the scores beside the images: the guard, and how many images go through the network together."""
     tensors: dict[str, NDArray[Any]] = {}
     value = encode((guard.detector, guard.about), tensors)

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import Value, decode, encode
+from oodshape.guard.unreadable import Unreadable
+from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import allowed_rate, rank
 from oodshape.metrics.rate_test import RateTest
 
@@ -44,6 +46,7 @@ class Watch(Value):
     delta: float
     rejection: RateTest
     middle: RateTest
+    unreadable: Unreadable = Unreadable()
 
     @classmethod
     def begin(cls, *, alpha: float, n_calibration: int, delta: float = 0.01) -> Watch:
@@ -54,12 +57,16 @@ class Watch(Value):
             raise InputError(f"alpha must be at most {MIDDLE:g}, got {alpha:g}")
         if rank(n_calibration, alpha) < 1:
             raise InputError(f"alpha = {alpha:g} cannot be kept with {n_calibration} images: no p-value is so small")
-        tests = [RateTest(allowed_rate(level, n_calibration, delta / 4), delta / 4) for level in (alpha, MIDDLE)]
-        return cls(alpha, n_calibration, delta, *tests)
+        rejection, middle = (
+            RateTest(allowed_rate(level, n_calibration, delta / 4), delta / 4) for level in (alpha, MIDDLE)
+        )
+        return cls(alpha, n_calibration, delta, rejection, middle)
 
     def after(self, p_values: Iterable[float] | Any) -> Watch:
-        """The watch after some more images, given by their p-values."""
+        """The watch after some more images, given by their p-values; None or NaN: the image could not be read."""
         p = np.asarray(p_values if hasattr(p_values, "__len__") else list(p_values), np.float64).ravel()
+        lost = np.isnan(p)
+        p = p[~lost]
         wrong = ~((p > 0) & (p <= 1))
         if wrong.any():
             raise InputError(f"p-values lie in (0, 1], got {p[wrong][0]:g} at place {int(wrong.argmax()) + 1}")
@@ -67,15 +74,17 @@ class Watch(Value):
         below = np.rint(p * (self.n_calibration + 1))
         rejected = below <= rank(self.n_calibration, self.alpha)
         low = below <= rank(self.n_calibration, MIDDLE)
-        return replace(self, rejection=self.rejection.after(rejected), middle=self.middle.after(low))
+        rejection, middle = self.rejection.after(rejected), self.middle.after(low)
+        return replace(self, rejection=rejection, middle=middle, unreadable=self.unreadable.after(lost, self.delta))
 
     def __add__(self, other: Watch) -> Watch:
         """Two streams behind the same detector as one."""
-        return replace(self, rejection=self.rejection + other.rejection, middle=self.middle + other.middle)
+        rejection, middle = self.rejection + other.rejection, self.middle + other.middle
+        return replace(self, rejection=rejection, middle=middle, unreadable=self.unreadable + other.unreadable)
 
     @property
     def seen(self) -> int:
-        """How many images."""
+        """How many images, without those that could not be read."""
         return self.rejection.seen
 
     @property
@@ -102,7 +111,7 @@ class Watch(Value):
         """What was seen, what it means and what to do."""
         test = self.rejection
         if not self.seen:
-            return "no images yet"
+            return "\n".join(["no images yet", *self.unreadable.lines()])
         low, high = test.interval()
         lines = [
             f"{self.seen} images, {test.hits} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); promised "
@@ -111,7 +120,7 @@ class Watch(Value):
             f"evidence against the promise: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
             f"alarm at {1 / test.delta:.0f}",
         ]
-        return "\n".join([*lines, *self._advice()])
+        return "\n".join([*lines, *self.unreadable.lines(), *self._advice()])
 
     def _advice(self) -> list[str]:
         if not self.alarm:
@@ -125,10 +134,11 @@ class Watch(Value):
         ]
 
     def _calm(self) -> str:
-        """Without an alarm: whether the rate agrees with the promise, and if not, what the alarm waits for."""
+        """Without an alarm: how near it is, and where more is rejected than promised, what it waits for."""
         test = self.rejection
         if test.interval()[0] <= self.alpha:
-            return "the stream agrees with the promise"
+            most = max(self.rejection, self.middle, key=lambda each: each.highest)
+            return f"no alarm; evidence {_power(most)} of {1 / test.delta:.0f}"
         luck = (
             f"up to {test.allowed:.2%} may be the luck of the calibration"
             if test.rate <= test.allowed
@@ -144,8 +154,6 @@ class Watch(Value):
 def begun(detector: str | Path | None, alpha: float | None, n_calibration: int | None, delta: float) -> Watch:
     """A new watch for a calibrated detector file, or for the two numbers that it would know."""
     if detector is not None:
-        from oodshape.methods.detector import Detector
-
         known = Detector.load(detector)
         if known.calibration is None or known.alpha is None:
             raise InputError(f"{detector} promises nothing yet: calibrate it on held-out images")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import glob
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -21,6 +22,7 @@ from oodshape.images.walking import no_image, walked
 
 LISTS = (".txt", ".lst", ".list", ".csv")
 Given = str | Path | Sequence[str | Path]
+ACCEPTED = "images are a folder, a list, a glob, an image file, - for standard input, or a sequence of paths"
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,12 @@ class Listing:
 
     @classmethod
     def of(cls, images: Given | Listing) -> Listing:
-        """The listing of what a user gave."""
+        """The listing of what a user gave; what is no path and no sequence of paths is refused."""
         if isinstance(images, Listing):
             return images
-        if isinstance(images, (str, Path)):
-            return cls(str(images))
-        return cls(tuple(str(path) for path in images))
+        if isinstance(images, (str, os.PathLike)):
+            return cls(os.fspath(images))
+        return cls(tuple(_paths(images)))
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         """(path, label) one by one."""
@@ -110,6 +112,16 @@ def chunks(listing: Iterator[tuple[str, int]], size: int) -> Iterator[list[tuple
     """Consecutive runs of at most `size` images."""
     while part := list(islice(listing, size)):
         yield part
+
+
+def _paths(images: Any) -> Iterator[str]:
+    """The paths in a sequence of them; an error at the first thing that is none."""
+    if not isinstance(images, Iterable) or isinstance(images, Mapping):
+        raise InputError(f"{ACCEPTED}, got {type(images).__name__}")
+    for place, path in enumerate(images):
+        if not isinstance(path, (str, os.PathLike)):
+            raise InputError(f"{ACCEPTED}, got {type(images).__name__} with {type(path).__name__} at place {place}")
+        yield os.fspath(path)
 
 
 def _stamp(file: str) -> tuple[int, int]:

@@ -148,9 +148,7 @@ class Detector(Value):
     def score(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Tensor:
         """[N] float32 scores, higher = more in-distribution: `score(features)` or `score(classifier, images)`."""
         if isinstance(data, Classifier):
-            if images is None:
-                raise InputError("score(classifier, images) needs the images")
-            data = data(self.method.perturb(data, images))
+            data = data(self.method.perturb(data, _needed(images)))
         elif self.method.perturb.eps > 0:
             raise InputError(
                 f"this detector perturbs images (eps = {self.method.perturb.eps:g}) and cannot work on features "
@@ -256,11 +254,9 @@ class Detector(Value):
     def decide(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Decision:
         """Class, score, p-value and accepted for each image: `decide(features)` or `decide(classifier, images)`."""
         limits = self.limits
-        scores = self.score(data, images)
-        if isinstance(data, Classifier):
-            assert images is not None  # score has refused it
-            data = data(images)
-        classes = predicted(data)
+        seen = data(_needed(images)) if isinstance(data, Classifier) else data
+        scores = self.score(data, images) if self.method.perturb.eps > 0 else self.score(seen)
+        classes = predicted(seen)
         limits = limits if len(limits) == 1 else limits[classes.cpu()]
         return Decision(classes, scores, self.p_values(scores, classes), scores >= limits.to(scores.device))
 
@@ -271,9 +267,8 @@ class Detector(Value):
     def save(self, path: str | Path, **more: Any) -> None:
         """Write the detector to one safetensors file; no code, no pickle. `more` are values kept beside it, by name."""
         tensors: dict[str, NDArray[Any]] = {}
-        value = encode(self, tensors, "detector")
-        beside = {name: json.dumps(encode(item, tensors, name)) for name, item in more.items()}
-        header = {"method": repr(self.method), "head": self.fingerprint, "value": json.dumps(value), **beside}
+        said = {"value": encode(self, tensors, "detector")} | {k: encode(v, tensors, k) for k, v in more.items()}
+        header = {"method": repr(self.method), "head": self.fingerprint} | {k: json.dumps(v) for k, v in said.items()}
         files.save(path, "detector", header, tensors)
 
     @classmethod
@@ -288,3 +283,9 @@ class Detector(Value):
 def predicted(data: Features | Outputs) -> Tensor:
     """[N] int64: the class that the network itself predicts."""
     return data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)
+
+
+def _needed(images: Tensor | None) -> Tensor:
+    if images is None:
+        raise InputError("a classifier needs images: score(classifier, images), decide(classifier, images)")
+    return images

@@ -1,0 +1,102 @@
+"""Fitted: a detector that can decide, and all that is known about it: what every verb of a guard works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from oodshape.core.errors import InputError
+from oodshape.core.values import Value
+from oodshape.images.preprocessing import Preprocessing
+from oodshape.methods.detector import Detector
+from oodshape.metrics.conformal import rejected_share
+from oodshape.networks.opening import Model, Source, open_model
+
+EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
+NO_GUARANTEE = "no guarantee: calibrated on training images"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class About(Value):
+    """What a guard knows beside its detector."""
+
+    preprocessing: Preprocessing
+    network: str  # fingerprint of all weights
+    held_out: bool  # whether the network was not trained on the calibration images
+    names: tuple[str, ...] = ()  # of the classes, where they are known
+    method: str = ""  # its name in the table, where it has one
+    model: str = ""  # as it was given: for messages only
+    weights: str = ""
+    head: str = ""  # the layer's name in the network
+    native: Preprocessing | None = None  # what the model itself said when it was fitted
+    upright: bool = False  # whether images are turned as their EXIF orientation says
+    baseline: Detector | None = None  # a threshold on the softmax, fitted and calibrated on the same images
+    version: str = ""  # of oodshape
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fitted(Value):
+    """A fitted and calibrated detector with the preprocessing, the classes and the promise that belong to it."""
+
+    detector: Detector
+    about: About
+
+    def __post_init__(self) -> None:
+        """Refuse a detector that cannot decide, and names that do not fit."""
+        _ = self.detector.threshold
+        names, classes = self.about.names, self.detector.classes
+        if names and len(names) != classes:
+            raise InputError(f"the network has {classes} classes, but {len(names)} names were given")
+
+    def opened(
+        self,
+        model: Model,
+        *,
+        weights: str | Path | None = None,
+        num_classes: int | None = None,
+        preprocessing: Preprocessing | None = None,
+    ) -> Source:
+        """The network of this guard, or an error that says how what was given differs from what it was fitted for."""
+        about = self.about
+        source = open_model(model, weights=weights, head=about.head or None, num_classes=num_classes)
+        found = source.classifier.fingerprint
+        if found != about.network:
+            raise InputError(
+                f"this guard was fitted for the network {_named(about.model, about.weights, about.network)}, but got "
+                f"{_named(source.spec, source.weights, found)}; give the same network and weights, or fit a new guard"
+            )
+        for what, wanted, given in (
+            ("preprocessing", about.preprocessing, preprocessing),
+            ("preprocessing of its own", about.native, source.native),
+        ):
+            if wanted is not None and given is not None and wanted != given:
+                raise InputError(
+                    f"this guard was fitted with the {what} {wanted}, but got {given}; "
+                    "prepare the images in the same way, or fit a new guard"
+                )
+        return source
+
+    @property
+    def promise(self) -> str:
+        """What the threshold guarantees, in words."""
+        if not self.about.held_out:
+            return NO_GUARANTEE
+        scores, alpha = self.detector.calibration, self.detector.alpha
+        assert scores is not None
+        assert alpha is not None
+        low, high = rejected_share(len(scores), alpha)
+        within = ", within each class that has a threshold of its own" if self.detector.groups is not None else ""
+        return (
+            f"of images like the {len(scores):,} held-out ones, at most {100 * alpha:g} % are rejected on average"
+            f"{within} (split conformal); with these {len(scores):,}, between {100 * low:.1f} and {100 * high:.1f} %, "
+            "99 times in 100"
+        )
+
+    def label(self, number: int) -> str | int:
+        """A class by its name, or by its number where names are not known."""
+        return self.about.names[number] if self.about.names else number
+
+
+def _named(spec: str, weights: str, fingerprint: str) -> str:
+    loaded = f" with {Path(weights).name}" if weights else ""
+    return f"{spec or 'given in Python'}{loaded} (fingerprint {fingerprint})"

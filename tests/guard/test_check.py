@@ -1,0 +1,70 @@
+"""A guard on images of one's own: the figures, the page, and the images at both ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oodshape import METHODS, Guard, InputError
+from oodshape.guard.check import exact_share
+from oodshape.guard.score import Scored
+from oodshape.images.listing import GivenImages
+from oodshape.report.check_page import verdict, write_check
+from oodshape.report.gallery_page import Extremes, write_gallery
+
+MODEL = "zoo:digits-convnet"
+
+
+def test_the_check_by_hand(guard: Guard, digits: Path, tmp_path: Path) -> None:
+    found = guard.check(digits / "test", {"some letters": digits / "letters"}, model=MODEL, progress=False)
+    rows = {(row["detector"], row["set"]): row for row in found.rows()}
+    assert set(rows) == {(d, s) for d in ("guard", "softmax") for s in ("test", "some letters")}
+    scored = list(guard.score(digits / "letters", model=MODEL))
+    mine = rows["guard", "some letters"]
+    assert mine["accepted"] == sum(row.accepted for row in scored)
+    inside = [row.score for row in guard.score(digits / "test", model=MODEL)]
+    wins = np.mean([[i > o.score for o in scored] for i in inside])
+    assert mine["auroc"]["value"] == pytest.approx(wins, abs=1e-3)
+    softmax = guard.about.baseline
+    assert softmax.method == METHODS["msp"]
+    assert len(softmax.calibration) == len(guard.detector.calibration)
+    low, high = found.promised
+    assert low <= found.rejected <= high
+    assert "as promised" in verdict(found)
+    write_check(found, tmp_path / "check.html")
+    page = (tmp_path / "check.html").read_text()
+    assert "some letters" in page
+    assert "<svg" in page
+    assert "http" not in page.replace("http-equiv", "")
+    (tmp_path / "empty.png").touch()
+    with pytest.raises(InputError, match="no image of"):
+        guard.check(digits / "test", tmp_path / "empty.png", model=MODEL)
+
+
+def test_exact_shares() -> None:
+    from scipy.stats import binom
+
+    for count, of in ((0, 10), (3, 10), (10, 10), (250, 300)):
+        share = exact_share(count, of)
+        assert share.low <= share.value <= share.high
+        if count:
+            assert binom(of, share.low).sf(count - 1) == pytest.approx(0.025, rel=1e-6)
+        if count < of:
+            assert binom(of, share.high).cdf(count) == pytest.approx(0.025, rel=1e-6)
+
+
+def test_the_gallery_shows_both_ends(digits: Path, tmp_path: Path) -> None:
+    extremes = Extremes(shown=3)
+    files = GivenImages(digits / "letters").files[:10]
+    for place, file in enumerate(files):
+        extremes.add(Scored(file, "<b>", float(place * 7 % 10), 0.5, place % 2 == 0))
+    extremes.add(Scored("broken", error="why"))
+    assert [row.score for row in extremes.most] == [9, 8, 7]
+    assert [row.score for row in extremes.least] == [0, 1, 2]
+    write_gallery(extremes, tmp_path / "g.html", lambda path: path)
+    page = (tmp_path / "g.html").read_text()
+    assert page.count("data:image/jpeg") == 6
+    assert "<b>" not in page
+    assert "&lt;b&gt;" in page
