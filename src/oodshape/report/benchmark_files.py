@@ -6,17 +6,16 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import oodshape
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import Options, identity, run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
-
-if TYPE_CHECKING:
-    from oodshape.report.pivot import Table
-    from oodshape.report.table_kinds import Kind
+from oodshape.report.page import write_page
+from oodshape.report.pivot import Table
+from oodshape.report.render import to_latex, to_markdown
+from oodshape.report.table_kinds import Kind, by_ood, check, tables_of
 
 KEPT = ("results.csv", "results.json")
 FILES = (*KEPT, "report.html", "table.md", "table.tex")
@@ -30,9 +29,6 @@ def bench_files(
     The tables start with those of the kind asked for. What identifies a run: the benchmark, the weights, the images,
     the methods, the settings and this package's code.
     """
-    from oodshape.report import write_page
-    from oodshape.report.table_kinds import by_ood, check, tables_of
-
     check(benchmark, kind, paper=paper, positive=options.positive)
     kept = folder if options.cache is None else options.cache / "runs" / _key(benchmark, options)
     done = options.cache is not None and all((kept / name).is_file() for name in KEPT)
@@ -54,8 +50,6 @@ def _made(benchmark: Benchmark, options: Options, folder: Path) -> Results:
 
 
 def _write_tables(tables: Sequence[Table], folder: Path) -> None:
-    from oodshape.report import to_latex, to_markdown
-
     for name, render in (("table.md", to_markdown), ("table.tex", to_latex)):
         with replacing(folder / name) as temporary:
             temporary.write_text("\n".join(render(part) for part in tables), encoding="utf-8")

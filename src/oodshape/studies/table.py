@@ -15,7 +15,7 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
 from oodshape.core.machine import default_cache
-from oodshape.report.frames import frame_latex, frame_markdown
+from oodshape.report.render import frame_latex, frame_markdown
 from oodshape.studies import drawing
 from oodshape.studies import figures as draw
 from oodshape.studies.auto_figures import draw_choice, draw_regret, print_choice
