@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import oodshape
+from oodshape.benchmark.prepared import Options, Prepared
 from oodshape.benchmark.results import Results
-from oodshape.benchmark.run import Options, identity, run
+from oodshape.benchmark.run import run_prepared
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.report.page import write_page
@@ -30,9 +31,10 @@ def bench_files(
     the methods, the settings and this package's code.
     """
     check(benchmark, kind, paper=paper, positive=options.positive)
-    kept = folder if options.cache is None else options.cache / "runs" / _key(benchmark, options)
+    prepared = Prepared.of(benchmark, options)
+    kept = folder if options.cache is None else options.cache / "runs" / _key(prepared)
     done = options.cache is not None and all((kept / name).is_file() for name in KEPT)
-    results = Results.load(kept) if done else _made(benchmark, options, kept)
+    results = Results.load(kept) if done else _made(prepared, kept)
     folder.mkdir(parents=True, exist_ok=True)
     for name in KEPT if kept != folder else ():
         with replacing(folder / name) as temporary:
@@ -43,8 +45,8 @@ def bench_files(
     return results
 
 
-def _made(benchmark: Benchmark, options: Options, folder: Path) -> Results:
-    results = run(benchmark, options)
+def _made(prepared: Prepared, folder: Path) -> Results:
+    results = run_prepared(prepared)
     results.save(folder)
     return results
 
@@ -55,10 +57,10 @@ def _write_tables(tables: Sequence[Table], folder: Path) -> None:
             temporary.write_text("\n".join(render(part) for part in tables), encoding="utf-8")
 
 
-def _key(benchmark: Benchmark, options: Options) -> str:
+def _key(prepared: Prepared) -> str:
     digest = hashlib.sha256()
-    settings = replace(options, cache=None, progress=None)
-    for part in (repr(benchmark), repr(settings), *identity(benchmark, options)):
+    settings = replace(prepared.options, cache=None, progress=None)
+    for part in (repr(prepared.benchmark), repr(settings), *prepared.identity()):
         digest.update(part.encode())
     for path in sorted(Path(oodshape.__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from oodshape.benchmark.run import Options, extracted, methods_of
+from oodshape.benchmark.prepared import Options, methods_of
+from oodshape.benchmark.run import extracted
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
