@@ -29,6 +29,8 @@ def found(text: str) -> Iterator[tuple[str, slice]]:
     start = None
     for number, line in enumerate([*lines, ""]):
         named = NAMED.search(line)
+        if line.startswith("#"):
+            waiting = ""
         if named and named[1] in STUDIES and not line.startswith("|"):
             waiting = named[1]
         if line.startswith("|") and start is None:

@@ -9,7 +9,8 @@ import pytest
 from safetensors.torch import save_file
 
 from oodshape import METHODS, Classifier, Features, InputError, auroc, fpr_at_tpr
-from oodshape.benchmark.run import Options, run
+from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark, ModelSpec, OodSpec
 from oodshape.features.panel import panel_features
 from oodshape.images.by_name import open_source

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from browser import CHROMIUM, Opened
-from oodshape.benchmark.run import Options, run
+from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.report import write_page
 
