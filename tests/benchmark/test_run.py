@@ -151,8 +151,8 @@ def test_a_run_is_kept_and_made_again_when_something_changes(digits: Benchmark, 
     from oodshape.report import benchmark_files as bench
 
     runs: list[int] = []
-    original = bench.run
-    monkeypatch.setattr(bench, "run", lambda *a: runs.append(1) or original(*a))
+    original = bench.run_prepared
+    monkeypatch.setattr(bench, "run_prepared", lambda *a: runs.append(1) or original(*a))
     options = replace(FEW, cache=tmp_path / "cache")
     first = bench_files(digits, options, tmp_path / "a")
     second = bench_files(digits, options, tmp_path / "b")
