@@ -220,7 +220,7 @@ def draw_bars(frame: DataFrame) -> Figure:
 def draw_generalisation(table: DataFrame) -> Figure:
     """A point per method: mean AUROC on ConvNets against that on transformers and MLPs."""
     known = table.dropna()
-    figure, (axes,) = panels(3.6)
+    figure, (axes,) = panels(2.9 + 0.145 * -(-len(known) // 4))  # the legend has a line for four methods
     for name, x, y in zip(known["method"], 100 * known["convnets"], 100 * known["others"], strict=True):
         axes.plot([x], [y], marker(name), color=line_style(name)["color"], label=name, markersize=5)
     axes.set(xlabel=f"ConvNets: mean {AUROC}", ylabel=f"transformers and MLPs: mean {AUROC}")
