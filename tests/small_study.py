@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.metrics import naive_auroc
 from oracle.shaping import naive_shape
-from oracle.studies import naive_impacts, naive_loss, naive_profile
 
 K = 12
 

@@ -27,8 +27,7 @@ from oodshape.studies import (
 )
 from oodshape.studies.profiles import per_interval
 from oracle.metrics import naive_auroc
-from oracle.shaping import naive_shape
-from oracle.studies import naive_impacts, naive_loss, naive_profile
+from oracle.studies import naive_profile
 from small_study import K, classes_of, naive_v, sets
 
 

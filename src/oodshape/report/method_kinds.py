@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from oodshape.methods.shapes.clipping import Identity, Product, Shaper
+from oodshape.methods.shapes.clipping import Product
 from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.slots import Identity, Shaper
 from oodshape.methods.table import METHODS, NEWER
 
 PLAIN, SHAPED, OPTFS, SINCE, OWN = range(5)  # the paper's three blocks, those since the paper, one's own
