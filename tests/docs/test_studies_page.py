@@ -48,5 +48,7 @@ def test_differences_are_seen_and_last_digits_are_not() -> None:
     assert list(fill.differences(table, [*table[:2], "| msp | 84.60 |"]))
     assert list(fill.differences(table, [*table[:2], "| mls | 81.58 |"]))
     assert list(fill.differences(table, table[:2]))
+    assert not list(fill.differences(["| a | 0.958 |"], ["| a | 0.960 |"]))
+    assert list(fill.differences(["| a | 0.958 |"], ["| a | 0.900 |"]))
     text = "`oodshape study variants`\n\n" + "\n".join(table) + "\n\nwords\n"
     assert fill.filled(text, {"variants": [*table[:2], "| msp | 1.00 |"]}) == text.replace("81.58", "1.00")
