@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape import METHODS, auroc, fpr_at_tpr
-from oodshape.benchmark.run import Options
+from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.methods.auto import CANDIDATES, Auto, Member, split
 from oodshape.methods.detector import fit_all

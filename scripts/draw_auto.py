@@ -11,14 +11,14 @@ import argparse
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from oodshape.report.figures import TEXT
 
 from oodshape import Scrambled
 from oodshape import studies as analysis
-from oodshape.benchmark.run import Options
+from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.images.digits import digits_sets
+from oodshape.report.styles import TEXT
 from oodshape.studies.drawing import line_style, look, marker
 from oodshape.studies.network import from_benchmark
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.run import Options
+from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.methods.detector import fit_all

@@ -37,6 +37,7 @@ def results(
 ) -> Results:
     """Everything a benchmark run leaves, for all combinations of the names."""
     from oodshape import METHODS as KNOWN
+    from oodshape import Method
     from oodshape.metrics.separation import summary
 
     rng = np.random.default_rng(seed)
@@ -62,7 +63,7 @@ def results(
     origin = provenance(
         benchmark_hash="sha256:0123",
         weights=dict.fromkeys(models, "sha256:4567"),
-        methods={name: KNOWN.get(name, "a method of one's own") for name in methods},
+        methods={name: KNOWN.get(name, Method()) for name in methods},
         settings={"limit": None, "seed": seed, **settings},
     )
     return Results(tuple(rows), origin, tuple(skipped), tuple(curves), tuple(shapes))

@@ -108,7 +108,6 @@ def test_imports_have_no_cycle() -> None:
     TopologicalSorter(needs).prepare()  # a CycleError names the circle
 
 
-@UNTIDY
 def test_no_method_name_stands_in_an_if() -> None:
     names = set(oodshape.METHODS)
     for path in SOURCE.rglob("*.py"):

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from oodshape import METHODS, InputError
-from oodshape.benchmark.run import Options, methods_of, run
+from oodshape.benchmark.prepared import Options, methods_of
+from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark, ModelSpec
 from oodshape.cli.data_sets import data_facts, data_lines
 from oodshape.images.catalog import CATALOG

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from oodshape import Features
-from oodshape.benchmark.run import Options, run
+from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.images.by_name import open_source
 from oodshape.images.image_set import limited

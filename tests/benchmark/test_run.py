@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from safetensors.torch import save_file
 
 from oodshape import METHODS, Classifier, Features, InputError, auroc, fpr_at_tpr
-from oodshape.benchmark.run import Options, run
+from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark, ModelSpec, OodSpec
 from oodshape.features.panel import panel_features
 from oodshape.images.by_name import open_source
@@ -42,6 +44,22 @@ def test_figures_are_those_of_the_pieces(digits: Benchmark) -> None:
     assert (row.n_train, row.n_id, row.n_ood) == (866, 577, 400)
     assert row.id_accuracy == pytest.approx(data["test"].accuracy)
     assert (row.family, row.group, row.model) == ("transformer", "near", "ViT")
+
+
+def test_a_network_is_built_once(digits: Benchmark, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    """Its fingerprint, by which a run that has been done is found again, is not worth a second one."""
+    built: list[str] = []
+    build = zoo.build
+    monkeypatch.setattr(zoo, "build", lambda name, *more: built.append(name) or build(name, *more))
+    bench_files(digits, replace(FEW, cache=tmp_path), tmp_path / "out")
+    assert built == ["digits-vit"]
+    file = tmp_path / "vit.safetensors"
+    save_file(zoo.build("digits-vit").state_dict(), file)
+    other = replace(digits, models=(ModelSpec(name="digits-vit", label="ViT", weights=str(file)),))
+    for times in (1, 0):  # a file is known by its bytes: a run that has been done builds nothing
+        built.clear()
+        bench_files(other, replace(FEW, cache=tmp_path), tmp_path / "out")
+        assert built == times * ["digits-vit"]
 
 
 def test_each_network_sees_each_image_once(digits: Benchmark, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
@@ -133,8 +151,8 @@ def test_a_run_is_kept_and_made_again_when_something_changes(digits: Benchmark, 
     from oodshape.report import benchmark_files as bench
 
     runs: list[int] = []
-    original = bench.run
-    monkeypatch.setattr(bench, "run", lambda *a: runs.append(1) or original(*a))
+    original = bench.run_prepared
+    monkeypatch.setattr(bench, "run_prepared", lambda *a: runs.append(1) or original(*a))
     options = replace(FEW, cache=tmp_path / "cache")
     first = bench_files(digits, options, tmp_path / "a")
     second = bench_files(digits, options, tmp_path / "b")

@@ -14,12 +14,14 @@ import pytest
 import torch
 
 from oodshape import Features
-from oodshape.benchmark.hardest_images import SIDE, Gallery, thumbnail
+from oodshape.benchmark.hardest_images import Gallery
+from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.results import Results
-from oodshape.benchmark.run import Options, run
+from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.images.image_set import ArraySet
+from oodshape.images.thumbnail import SIDE, thumbnail
 from synthetic import row
 
 

@@ -19,7 +19,7 @@ import torch
 import typer
 
 import oodshape.images.digits
-from oodshape.benchmark.run import Options
+from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.app import app
 from oodshape.features.features import Features

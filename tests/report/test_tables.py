@@ -19,7 +19,7 @@ from synthetic import METHODS, results, row
 def column(made: Table, group: str, head: str) -> dict[str, tuple[str, int]]:
     """{method: (printed text, rank)} of one column."""
     j = made.groups.index(group)
-    cells = {line.method: getattr(line.pairs[j], head) for line in made.lines}
+    cells = {line.method: line.entries[j].cells[("fp", "au").index(head)] for line in made.lines}
     return {method: (cell.text, cell.rank) for method, cell in cells.items()}
 
 
@@ -76,13 +76,13 @@ def test_a_missing_cell_is_a_dash_and_marks_the_average() -> None:
     assert column(made, "vit", "fp")["msp"] == ("-", 0)
     assert column(made, "Average", "fp")["msp"][1] == 0
     assert made.lines[0].method == "msp"  # the run's order, although another method has the first complete row
-    assert made.lines[0].pairs[-1].mark == " (2/4)"
+    assert made.lines[0].entries[-1].mark == " (2/4)"
     assert "(2/4)" in to_text(made)
     assert any("(n/m)" in note for note in made.notes)
     assert not any("(n/m)" in note for note in table(whole).notes)
     fewer = table(replace(whole, rows=whole.rows[1:]))
-    assert fewer.lines[0].pairs[0].mark == " (1/2)"
-    assert fewer.lines[0].pairs[0].fp.rank == 0
+    assert fewer.lines[0].entries[0].mark == " (1/2)"
+    assert fewer.lines[0].entries[0].cells[0].rank == 0
 
 
 def test_a_model_or_a_set_called_average_is_another_column() -> None:
@@ -179,7 +179,7 @@ def test_markdown_has_all_columns_in_every_row(models: list[str]) -> None:
 
 def test_the_marks_of_every_format_agree_with_the_ranks() -> None:
     made = table(results(methods=["msp", "mls", "energy", "odin", "react"]))
-    cells = [cell for line in made.lines for pair in line.pairs for cell in (pair.fp, pair.au)]
+    cells = [cell for line in made.lines for entry in line.entries for cell in entry.cells]
     best = sum(cell.rank == 1 for cell in cells)
     next_best = sum(cell.rank in (2, 3) for cell in cells)
     assert 0 < best < next_best < len(cells)
@@ -206,8 +206,8 @@ def test_a_narrow_terminal_gets_several_whole_tables() -> None:
     assert "…" not in text
     assert text.count("optfs-e") > 1
     for line in made.lines:
-        for pair in line.pairs:
-            assert f"{pair.fp.text:>6} {pair.au.text:>6}" in text
+        for entry in line.entries:
+            assert " ".join(f"{cell.text:>6}" for cell in entry.cells) in text
 
 
 def test_elsewhere_than_on_a_terminal_the_text_is_plain_and_aligned() -> None:

@@ -2,77 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from data import arrays
 from oodshape import METHODS, Features, InputError, auroc, fpr_at_tpr
-from oodshape.images.noise import NoiseSet
-from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.optfs import OptFS, PiecewiseConstant
 from oodshape.studies import (
     changed_ratio,
-    compatibility,
-    every_method,
-    generalisation,
     impact_vectors,
     intuition,
-    k_sweep,
-    limits_sweep,
     objectives,
-    shaping_profiles,
-    tune_on_surrogates,
     validation,
     variants,
-    weights_by_value,
     with_ood,
 )
 from oodshape.studies.dynamic_classes import dynamic
-from oodshape.studies.profiles import per_interval
 from oracle.metrics import naive_auroc
 from oracle.shaping import naive_shape
-from oracle.studies import naive_impacts, naive_loss, naive_profile
-
-K = 12
-
-
-def ood_arrays(n: int = 150, seed: int = 7) -> np.ndarray:
-    """OOD features: no class raises them."""
-    return np.abs(np.random.default_rng(seed).normal(scale=0.9, size=(n, 40))).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def small() -> dict:
-    """The same numbers as arrays and as float16-exact Features: train, ID, two OOD sets."""
-    z, head = arrays(200)
-    z, test = z.astype(np.float16), arrays(120, seed=1)[0].astype(np.float16)
-    outside = {
-        "far": ood_arrays().astype(np.float16),
-        "near": arrays(90, seed=5)[0].astype(np.float16) * np.float16(0.5),
-    }
-    made = {
-        "train": Features.from_arrays(z, head),
-        "inside": Features.from_arrays(test, head),
-        "ood": {name: Features.from_arrays(values, head) for name, values in outside.items()},
-    }
-    return {"head": head, "z": z, "test": test, "outside": outside, **made}
-
-
-def sets(small: dict) -> tuple:
-    return small["train"], small["inside"], small["ood"]
-
-
-def classes_of(z: np.ndarray, head: tuple) -> np.ndarray:
-    return (z.astype(np.float64) @ head[0].T.astype(np.float64) + head[1]).argmax(axis=1)
-
-
-def naive_v(z: np.ndarray, head: tuple, edges: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    shaped = naive_shape(z.astype(np.float64), edges, theta)
-    return (head[0].astype(np.float64)[classes_of(z, head)] * shaped).sum(axis=1)
+from oracle.studies import naive_impacts, naive_loss
+from small_study import K, classes_of, naive_v, sets
 
 
 def on_sphere(direction: np.ndarray) -> np.ndarray:
@@ -238,188 +189,3 @@ def test_changed_ratio_by_brute_force(small) -> None:
     assert (ratio.without_bias, ratio.with_bias, ratio.n) == (changed[0] / 200, changed[1] / 200, 200)
     assert changed[0] != changed[1]
     assert changed_ratio(train, shape, samples=50).n == 50
-
-
-def test_no_interval_is_energy(small) -> None:
-    table = k_sweep(*sets(small), numbers=(0, 1, 7))
-    energy = METHODS["energy"].fit(small["train"])
-    for name, outside in small["ood"].items():
-        wanted = auroc(energy.score(small["inside"]), energy.score(outside))
-        rows = table[(table["k"] == 0) & (table["ood"] == name)]
-        assert rows["auroc"].tolist() == [wanted, wanted]
-    shape = replace(METHODS["optfs-v"], shape=OptFS(k=7)).fit(small["train"]).shape
-    scores = [naive_v(z, small["head"], shape.edges, shape.theta) for z in (small["test"], small["outside"]["far"])]
-    row = table.query("k == 7 and ood == 'far' and method == 'optfs-v'").iloc[0]
-    assert row["auroc"] == pytest.approx(float(naive_auroc(*(s.tolist() for s in scores))), abs=1e-3)
-
-
-def test_the_whole_range_is_exact(small) -> None:
-    table = limits_sweep(*sets(small), tails=(0.0, 0.1))
-    whole = small["z"].astype(np.float64)
-    first = table.query("tail == 0").iloc[0]
-    assert (first["lower"], first["upper"]) == (whole.min(), whole.max())
-    tenth = table.query("tail == 0.1").iloc[0]
-    np.testing.assert_allclose([tenth["lower"], tenth["upper"]], np.quantile(whole, [0.1, 0.9]), atol=1e-9)
-    from oodshape.studies.sweeps import NUMBERS, TAILS
-
-    assert NUMBERS == (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-    assert [100 * tail for tail in TAILS] == pytest.approx([0, 0.01, 0.05, 0.1, 0.5, 1, 5, 10])
-
-
-def test_compatibility_pairs(small) -> None:
-    table = compatibility(*sets(small))
-    assert [tuple(row) for row in table[["base", "method"]].drop_duplicates().to_numpy()] == [
-        pair
-        for base, shaped in (("msp", "msp"), ("mls", "mls"), ("energy", "e"), ("dice", "e+dice"), ("react", "e+react"))
-        for pair in ((base, base), (base, f"optfs-{shaped}"))
-    ]
-    for _, row in table.iterrows():
-        detector = METHODS[row["method"]].fit(small["train"])
-        pair = detector.score(small["inside"]), detector.score(small["ood"][row["ood"]])
-        assert (row["auroc"], row["fpr95"]) == (auroc(*pair), fpr_at_tpr(*pair))
-
-
-@pytest.mark.parametrize("shape", [AshP(p=0.6), AshB(p=0.65), AshS(p=0.8), AshRand(p=0.75)], ids=repr)
-def test_ash_profiles_by_brute_force(small, shape) -> None:
-    import torch
-
-    edges = np.linspace(0, 4, 9).astype(np.float32)
-    pooled = np.concatenate([small["test"], small["outside"]["far"]]).astype(np.float32)
-    shaped = shape(torch.tensor(pooled)).numpy().astype(np.float64)
-    means, stds, counts = naive_profile(pooled.astype(np.float64), shaped, edges)
-    found = per_interval(shape, (small["inside"], small["ood"]["far"]), edges)
-    assert found[0].tolist() == counts
-    assert (pooled == 0).sum() > 1000  # left out, although 0 lies in the first interval
-    np.testing.assert_allclose(found[1], means, rtol=1e-5)
-    np.testing.assert_allclose(found[2], stds, rtol=1e-4, atol=1e-6)
-
-
-def test_profiles_hold_every_panel(small) -> None:
-    table = shaping_profiles(small["train"], small["inside"], small["ood"]["far"])
-    curves = {name: part.reset_index() for name, part in table.groupby("curve")}
-    assert set(curves) == {
-        "react", "bfact", "vra-p", "optfs-v", "optfs with OOD", "ash-p", "ash-b", "ash-s", "ash-rand"
-    }  # fmt: skip
-    assert all(len(part) == 100 for part in curves.values())
-    middle = (curves["react"]["left"] + curves["react"]["right"]) / 2
-    train = small["z"].astype(np.float64)
-    t, t95, low, high = np.quantile(train, [0.9, 0.95, 0.6, 0.95])
-    np.testing.assert_allclose(curves["react"]["theta"], np.minimum(middle, t) / middle, rtol=1e-5)
-    np.testing.assert_allclose(curves["bfact"]["theta"], 1 / np.sqrt(1 + (middle / t95) ** 4), rtol=1e-5)
-    band = np.where(middle < low, 0, np.where(middle < high, 1, high / middle))
-    np.testing.assert_allclose(curves["vra-p"]["theta"], band, rtol=1e-5)
-    np.testing.assert_array_equal(
-        curves["optfs with OOD"]["theta"], with_ood(small["train"], small["ood"]["far"]).theta.astype(np.float64)
-    )
-
-
-def test_a_method_without_a_fit_has_no_panel() -> None:
-    z, head = arrays(60, signed=True)
-    below = Features.from_arrays(z - 30, head)
-    table = shaping_profiles(below, below[:20], below[20:])
-    assert "bfact" not in set(table["curve"])
-
-
-def test_weights_by_value_by_brute_force(small) -> None:
-    table = weights_by_value(small["train"], {"ID": small["inside"]}, OptFS(k=K))
-    z = small["test"].astype(np.float64)
-    weight = small["head"][0][classes_of(z, small["head"])]
-    for row in table.itertuples():
-        met = weight[(z >= row.left) & (z < row.right)].astype(np.float64)
-        assert row.count == len(met)
-        if len(met):
-            assert row.mean == pytest.approx(met.mean(), abs=1e-6)
-            assert row.std == pytest.approx(met.std(), abs=1e-5)
-
-
-def test_generalisation_counts_networks_the_same() -> None:
-    from synthetic import results, row
-
-    frame = results().frame
-    rows = [row(model, method, ood, family=family, auroc=value) for model, family, method, ood, value in (
-        ("a", "ConvNet", "msp", "x", 0.8), ("a", "ConvNet", "msp", "y", 0.6),
-        ("b", "ConvNet", "msp", "x", 0.9),
-        ("c", "MLP", "msp", "x", 0.5), ("d", "transformer", "msp", "x", 0.7),
-        ("a", "ConvNet", "odin", "x", 0.5), ("c", "MLP", "odin", "x", 0.4), ("d", "transformer", "odin", "x", 0.6),
-    )]  # fmt: skip
-    frame = frame.iloc[:0].__class__([vars(r) for r in rows])
-    table = generalisation(frame).set_index("method")
-    assert table.loc["msp"].tolist() == pytest.approx([(0.7 + 0.9) / 2, 0.6])
-    assert np.isnan(table.loc["odin", "convnets"])  # not on every ConvNet
-    assert table.loc["odin", "others"] == pytest.approx(0.5)
-
-
-def test_every_method_leaves_out_perturbations(small) -> None:
-    from oodshape import paper_methods
-
-    assert "odin" in set(every_method(*sets(small))["method"])
-    chosen = {name: paper_methods("cifar10")[name] for name in ("odin", "msp")}
-    assert set(every_method(*sets(small), chosen)["method"]) == {"msp"}
-
-
-def test_tuning_chooses_the_best_on_surrogates(small, monkeypatch) -> None:
-    from oodshape.methods.shapes.clipping import ReAct
-    from oodshape.studies import tuning
-
-    grid = tuple(ReAct(q=q) for q in (0.2, 0.5, 0.8, 0.95))
-    monkeypatch.setattr(tuning, "GRIDS", {"react": grid})
-    table = tune_on_surrogates(*sets(small), small["ood"]["far"], seed=3)
-    rng = np.random.default_rng(3)
-    order = rng.permutation(200)
-    fit, tried = small["z"][np.sort(order[40:])], small["z"][np.sort(order[:40])]
-    noise = small["outside"]["far"][np.sort(rng.permutation(150))]
-    weight, bias = (part.astype(np.float64) for part in small["head"])
-    worth = {}
-    for setting in grid:
-        t = np.quantile(fit.astype(np.float64), setting.q)
-        energy = [np.log(np.exp(np.minimum(z, t) @ weight.T + bias).sum(axis=1)) for z in (tried, noise)]
-        worth[setting.q] = float(naive_auroc(*(e.tolist() for e in energy)))
-    best = max(worth, key=worth.get)
-    tuned = table[table["tuned"]]
-    assert set(tuned["setting"]) == {f"ReAct(q={best})"}
-    assert tuned["surrogate_auroc"].iloc[0] == pytest.approx(worth[best], abs=1e-3)
-    given = table[~table["tuned"]]
-    assert set(given["setting"]) == {"ReAct(q=0.9)"}
-    assert set(given["ood"]) == {"far", "near"}
-
-
-def test_grids_are_the_percentiles() -> None:
-    from oodshape.studies.tuning import GRIDS
-
-    assert {name: len(grid) for name, grid in GRIDS.items()} == {
-        "react": 19, "bfact": 76, "ash-p": 19, "ash-b": 19, "ash-s": 19, "vra-p": 171
-    }  # fmt: skip
-    assert [round(100 * shaper.q) for shaper in GRIDS["react"]] == list(range(5, 100, 5))
-    assert {shaper.order for shaper in GRIDS["bfact"]} == {1, 2, 3, 4}
-
-
-def test_noise_images_are_the_papers() -> None:
-    gaussian, uniform = (NoiseSet(kind, 40) for kind in ("gaussian", "uniform"))
-    pixels = np.stack([gaussian[i] for i in range(40)])
-    assert pixels.shape == (40, 32, 32, 3)
-    assert pixels.dtype == np.uint8
-    from scipy.stats import norm
-
-    ends = norm.cdf(0.5, 127.5, 255), 1 - norm.cdf(254.5, 127.5, 255)
-    assert (pixels == 0).mean() == pytest.approx(ends[0], abs=0.01)
-    assert (pixels == 255).mean() == pytest.approx(ends[1], abs=0.01)
-    flat = np.stack([uniform[i] for i in range(40)])
-    assert flat.mean() == pytest.approx(127.5, abs=1)
-    assert (flat == 0).mean() == pytest.approx(0.5 / 255, abs=0.001)
-    np.testing.assert_array_equal(gaussian[3], NoiseSet("gaussian", 9)[3])
-    assert gaussian.fingerprint != NoiseSet("gaussian", 41).fingerprint
-    assert len(NoiseSet("uniform")) == 50_000
-    with pytest.raises(InputError, match="gaussian, uniform"):
-        NoiseSet("pink")
-    assert len(list(itertools.islice(iter(uniform), 50))) == 40
-
-
-def test_float32_features_agree_with_the_exact_theta() -> None:
-    z, head = arrays(300, signed=True)
-    outside = Features.from_arrays(-z[:100] * 0.7, head)
-    train = Features.from_arrays(z, head)
-    shape = with_ood(train, outside)
-    gap = impact_vectors(train, shape.edges).mean(0) - impact_vectors(outside, shape.edges).mean(0)
-    # a bin that an edge cuts is split in proportion: with few values, one may fall on either side
-    np.testing.assert_allclose(shape.theta, gap / np.linalg.norm(gap) * 10, atol=0.1)
-    assert shape.theta @ gap / np.linalg.norm(gap) / 10 > 0.999

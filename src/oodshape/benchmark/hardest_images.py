@@ -1,50 +1,22 @@
-"""Samples: the images on which methods are most confidently wrong, as thumbnails small enough to keep with results."""
+"""The images on which methods are most confidently wrong, as thumbnails small enough to keep with results."""
 
 from __future__ import annotations
 
-import io
-from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from oodshape.benchmark.results import Row
-    from oodshape.features.features import Features
-    from oodshape.images.image_set import Image, ImageSet
+from oodshape.benchmark.results import Row
+from oodshape.benchmark.samples import Pick, Samples
+from oodshape.features.features import Features
+from oodshape.images.image_set import ImageSet
+from oodshape.images.thumbnail import thumbnail
 
 FEATURED = ("optfs-e", "auto")  # kept beside the best method of each network
 INSIDE = ""  # the name of the ID images among the OOD sets
-SIDE = 64  # pixels of a thumbnail's longer side, at most
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pick:
-    """The most wrong images of a set for one method on one model, the worst first; `ood` is "" for ID images.
-
-    `shares` says how wrong: for an OOD image the share of ID images that score lower, for an ID image the share of
-    OOD images that score higher.
-    """
-
-    model: str
-    method: str
-    ood: str
-    images: tuple[int, ...]  # places in Samples.images
-    scores: tuple[float, ...]
-    shares: tuple[float, ...]
-    predicted: tuple[int, ...]  # the class that the network gives the image
-    labels: tuple[int, ...]  # its true class, -1 where it has none
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Thumbnails as data URIs, each once, and who was wrong on which."""
-
-    images: tuple[str, ...] = ()
-    picks: tuple[Pick, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,21 +82,3 @@ class Gallery:
             at = tuple(places[name, row_number] for row_number in wrong.rows)
             picks.append(Pick(model=wrong.model, method=wrong.method, ood=wrong.ood, images=at, **wrong.numbers))
         return Samples(tuple(images), tuple(picks))
-
-
-def thumbnail(image: Image) -> str:
-    """The image as a data URI, at most `SIDE` pixels wide and high: gray as PNG, colour as WebP.
-
-    >>> thumbnail(np.zeros((2, 2), np.uint8))[:22]
-    'data:image/png;base64,'
-    """
-    from oodshape.images.decode import in_mode
-    from oodshape.images.preprocessing import picture
-
-    shown = picture(image)
-    shown = in_mode(shown, "L" if shown.mode in ("1", "L", "LA") or shown.mode.startswith("I;16") else "RGB").copy()
-    shown.thumbnail((SIDE, SIDE))
-    kind, options = ("png", {"optimize": True}) if shown.mode == "L" else ("webp", {"quality": 80, "method": 6})
-    data = io.BytesIO()
-    shown.save(data, format=kind, **options)
-    return f"data:image/{kind};base64,{b64encode(data.getvalue()).decode()}"

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import oodshape
 from oodshape.benchmark.curves import Curve, Theta
-from oodshape.benchmark.hardest_images import Pick, Samples
+from oodshape.benchmark.samples import Pick, Samples
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.files import replacing
+from oodshape.methods.describe import short_recipe
+from oodshape.methods.detector import Method
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -186,7 +188,7 @@ def provenance(
     *,
     benchmark_hash: str,
     weights: Mapping[str, str],
-    methods: Mapping[str, object],
+    methods: Mapping[str, Method],
     settings: Mapping[str, Any],
     positive: Positive = "id",
 ) -> dict[str, Any]:
@@ -200,7 +202,7 @@ def provenance(
         "platform": platform.platform(),
         "benchmark": benchmark_hash,
         "weights": dict(weights),
-        "methods": {name: repr(method) for name, method in methods.items()},
+        "methods": {name: short_recipe(method) for name, method in methods.items()},
         "settings": dict(settings),
         "positive": positive,
         "convention": convention(positive),

@@ -18,6 +18,8 @@ import typer
 from oodshape.core.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from oodshape.guard.guard import Guard
     from oodshape.networks.opening import Source
 
@@ -58,6 +60,30 @@ StdOption = Annotated[str, typer.Option(help="One number per channel, fractions 
 InterpolationOption = Annotated[Interpolation | None, typer.Option(help="How images are resized.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 BatchOption = Annotated[int, typer.Option(min=1, help="Images that go through the network together.")]
+
+# of benchmarks and studies
+DataOption = Annotated[Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")]
+WeightsFolderOption = Annotated[
+    Path | None,
+    typer.Option(envvar="OODSHAPE_WEIGHTS", help="The folder that holds weights, NETWORK.safetensors or .pth."),
+]
+CacheOption = Annotated[
+    Path | None, typer.Option(help="Where features are kept between runs \\[default: the user's cache folder].")
+]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="At most N images of each set, drawn with a fixed seed.")]
+OnlyNetworksOption = Annotated[str, typer.Option(help="Only these networks, separated by commas.")]
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The parts of a list separated by commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def console() -> Console:
+    """The terminal, or what stands in its place."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
 
 
 def source(guard: Guard, model: str, weights: Path | None, num_classes: int | None, flags: dict[str, Any]) -> Source:

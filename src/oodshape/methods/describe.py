@@ -18,13 +18,12 @@ def _settings(method: Value) -> str:
     return ", ".join(repr(value) for name, value in method._items() if value != getattr(plain, name)) or "none"
 
 
-def short_recipe(recipe: str) -> str:
-    """A recipe as printed, without the slots that do nothing: no shaping, the network's own head, no step in the image.
+def short_recipe(method: Method) -> str:
+    """The recipe in code, without the slots that do nothing: no shaping, the network's own head, no step in the image.
 
-    >>> short_recipe(repr(ROWS["react"].method))
+    >>> short_recipe(ROWS["react"].method)
     'Method(shape=ReAct(q=0.9), score=Energy())'
     """
-    for name, value in Method()._items():
-        if name != "score":
-            recipe = recipe.replace(f"{name}={value!r}, ", "").replace(f", {name}={value!r}", "")
-    return recipe
+    plain = Method()
+    said = {name: value for name, value in method._items() if name == "score" or value != getattr(plain, name)}
+    return f"Method({', '.join(f'{name}={value!r}' for name, value in said.items())})"

@@ -6,17 +6,17 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import oodshape
+from oodshape.benchmark.prepared import Options, Prepared
 from oodshape.benchmark.results import Results
-from oodshape.benchmark.run import Options, identity, run
+from oodshape.benchmark.run import run_prepared
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
-
-if TYPE_CHECKING:
-    from oodshape.report.pivot import Table
-    from oodshape.report.table_kinds import Kind
+from oodshape.report.page import write_page
+from oodshape.report.pivot import Table
+from oodshape.report.render import to_latex, to_markdown
+from oodshape.report.table_kinds import Kind, by_ood, check, tables_of
 
 KEPT = ("results.csv", "results.json")
 FILES = (*KEPT, "report.html", "table.md", "table.tex")
@@ -30,13 +30,11 @@ def bench_files(
     The tables start with those of the kind asked for. What identifies a run: the benchmark, the weights, the images,
     the methods, the settings and this package's code.
     """
-    from oodshape.report import write_page
-    from oodshape.report.table_kinds import by_ood, check, tables_of
-
     check(benchmark, kind, paper=paper, positive=options.positive)
-    kept = folder if options.cache is None else options.cache / "runs" / _key(benchmark, options)
+    prepared = Prepared.of(benchmark, options)
+    kept = folder if options.cache is None else options.cache / "runs" / _key(prepared)
     done = options.cache is not None and all((kept / name).is_file() for name in KEPT)
-    results = Results.load(kept) if done else _made(benchmark, options, kept)
+    results = Results.load(kept) if done else _made(prepared, kept)
     folder.mkdir(parents=True, exist_ok=True)
     for name in KEPT if kept != folder else ():
         with replacing(folder / name) as temporary:
@@ -47,24 +45,22 @@ def bench_files(
     return results
 
 
-def _made(benchmark: Benchmark, options: Options, folder: Path) -> Results:
-    results = run(benchmark, options)
+def _made(prepared: Prepared, folder: Path) -> Results:
+    results = run_prepared(prepared)
     results.save(folder)
     return results
 
 
 def _write_tables(tables: Sequence[Table], folder: Path) -> None:
-    from oodshape.report import to_latex, to_markdown
-
     for name, render in (("table.md", to_markdown), ("table.tex", to_latex)):
         with replacing(folder / name) as temporary:
             temporary.write_text("\n".join(render(part) for part in tables), encoding="utf-8")
 
 
-def _key(benchmark: Benchmark, options: Options) -> str:
+def _key(prepared: Prepared) -> str:
     digest = hashlib.sha256()
-    settings = replace(options, cache=None, progress=None)
-    for part in (repr(benchmark), repr(settings), *identity(benchmark, options)):
+    settings = replace(prepared.options, cache=None, progress=None)
+    for part in (repr(prepared.benchmark), repr(settings), *prepared.identity()):
         digest.update(part.encode())
     for path in sorted(Path(oodshape.__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())

@@ -11,9 +11,10 @@ from statistics import mean
 
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
-from oodshape.report.pivot import Cell, Line, Pair, Table, families
+from oodshape.report.measures import MEASURES, Measure
+from oodshape.report.pivot import Cell, Entry, Line, Table, families
 
-Figures = tuple[float, float]  # FPR95 and AUROC in percent
+Figures = dict[str, float]  # in percent, by the measure's name
 Place = tuple[str, str, str, str]  # table, ID set, model, OOD set
 
 
@@ -21,15 +22,16 @@ Place = tuple[str, str, str, str]  # table, ID set, model, OOD set
 def paper_figures() -> dict[Place, dict[str, Figures]]:
     """The paper's figures by place and method; the OOD set is `Average` where a model's mean is printed."""
     found: dict[Place, dict[str, Figures]] = {}
-    text = (files("oodshape.report") / "paper.csv").read_text(encoding="utf-8")
+    text = (files(__package__) / "paper.csv").read_text(encoding="utf-8")
     for line in csv.DictReader(text.splitlines()):
         place = (line["table"], line["id_set"], line["model"], line["ood"])
-        found.setdefault(place, {})[line["method"]] = (float(line["fpr95"]), float(line["auroc"]))
+        figures = {measure.name: float(line[measure.name]) for measure in MEASURES if measure.name in line}
+        found.setdefault(place, {})[line["method"]] = figures
     return found
 
 
 def beside_paper(table: Table, results: Results, kind: str, model: str | None = None) -> Table:
-    """The table with two more pairs of columns after each: the paper's figures, and ours minus the paper's.
+    """The table with two more groups of columns after each: the paper's figures, and ours minus the paper's.
 
     `kind` is what the columns are: model, ood (of `model`), standard4 or groups. The paper's average is that of
     the columns that are here, so that both averages are over the same models or sets.
@@ -40,10 +42,10 @@ def beside_paper(table: Table, results: Results, kind: str, model: str | None = 
         raise InputError(f"the paper has no figures for {', '.join(table.groups[:-1])}; leave --compare-paper out")
     lines = []
     for line in table.lines:
-        pairs: list[Pair] = []
-        for pair, figures in zip(line.pairs, columns, strict=True):
-            pairs += [pair, *_beside(pair, figures.get(line.method))]
-        lines.append(Line(line.method, tuple(pairs), line.rule))
+        entries: list[Entry] = []
+        for entry, figures in zip(line.entries, columns, strict=True):
+            entries += [entry, *_beside(entry, table.measures, figures.get(line.method, {}))]
+        lines.append(Line(line.method, tuple(entries), line.rule))
     names = [part for name in table.groups for part in (name, f"{name} (paper)", f"{name} (difference)")]
     return replace(table, groups=tuple(names), lines=tuple(lines), notes=(*table.notes, *_notes(kind)))
 
@@ -68,7 +70,7 @@ def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
     """The mean over the columns of each method that the paper has in all of them."""
     methods = set.intersection(*(set(column) for column in columns))
     return {
-        method: (mean(column[method][0] for column in columns), mean(column[method][1] for column in columns))
+        method: {name: mean(column[method][name] for column in columns) for name in columns[0][method]}
         for method in methods
     }
 
@@ -89,20 +91,14 @@ def _id_set(results: Results) -> str:
     return id_set
 
 
-def _beside(pair: Pair, paper: Figures | None) -> tuple[Pair, Pair]:
-    """The paper's pair and the difference, both as printed, neither ranked."""
-    nothing = Pair(Cell("-", 0), Cell("-", 0), 0, 0)
-    if paper is None:
-        return nothing, nothing
-    theirs = [f"{value:.2f}" for value in paper]
-    gaps = [
-        "-" if cell.text == "-" else f"{float(cell.text) - float(text):+.2f}"
-        for cell, text in zip((pair.fp, pair.au), theirs, strict=True)
-    ]
-    return (
-        Pair(Cell(theirs[0], 0), Cell(theirs[1], 0), 0, 0),
-        Pair(Cell(gaps[0], 0), Cell(gaps[1], 0), 0, 0),
-    )
+def _beside(entry: Entry, measures: Iterable[Measure], paper: Figures) -> tuple[Entry, Entry]:
+    """The paper's figures and the differences, both as printed, neither ranked."""
+    theirs, gaps = [], []
+    for cell, measure in zip(entry.cells, measures, strict=True):
+        text = f"{paper[measure.name]:.2f}" if measure.name in paper else "-"
+        theirs.append(Cell(text))
+        gaps.append(Cell("-" if "-" in (cell.text, text) else f"{float(cell.text) - float(text):+.2f}"))
+    return Entry(tuple(theirs)), Entry(tuple(gaps))
 
 
 def _notes(kind: str) -> Iterable[str]:

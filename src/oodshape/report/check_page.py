@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from oodshape.guard.check import SAME, Check, SetCheck
 from oodshape.metrics.separation import Estimate
-from oodshape.report.html import ID_COLOR, OOD_COLOR, html_table, write_page
+from oodshape.report.html import ID_COLOR, OOD_COLOR, html_table, plain_page, write_html
+from oodshape.report.measures import SHOWN
 
-HEAD = ["set", "detector", "images", "accepted", "FPR95", "AUROC"]
+HEAD = ["set", "detector", "images", "accepted", *(measure.title for measure in SHOWN)]
 NOTE = (
     "In brackets: 95 % intervals, exact (Clopper-Pearson) for shares, bootstrap for FPR95 and AUROC. FPR95: the share "
     "of OOD images that pass when 95 % of the ID images pass. AUROC: the chance that an ID image scores higher."
@@ -28,7 +29,7 @@ def check_rows(check: Check) -> list[list[str]]:
     for row in check.rows():
         cells = [f"{row['set']} ({row['role'].upper()})", row["detector"], f"{row['images']:,}"]
         cells.append(_percent(Estimate(**row["accepted_share"])))
-        cells += [_percent(Estimate(**row[name])) if name in row else "" for name in ("fpr95", "auroc")]
+        cells += [_percent(Estimate(**row[each.name])) if each.name in row else "" for each in SHOWN]
         by_set.setdefault(cells[0], []).append(cells)
     for group in by_set.values():
         rows += group
@@ -62,7 +63,7 @@ def write_check(check: Check, path: str | Path) -> None:
     if check.unreadable:
         lines = [[file, why] for file, why in check.unreadable.items()]
         body.append(f"<h2>Not readable: {len(lines)}</h2>\n{html_table(['file', 'why'], lines[:100])}")
-    write_page(path, "Check of a guard", "\n".join(body))
+    write_html(path, plain_page("Check of a guard", "\n".join(body)))
 
 
 def _percent(value: Estimate) -> str:

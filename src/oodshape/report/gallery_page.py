@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import heapq
-import io
 from collections.abc import Callable, Iterable
 from html import escape
 from pathlib import Path
 
-import PIL.Image
-
 from oodshape.core.errors import InputError
 from oodshape.guard.score import Scored
 from oodshape.images.decode import read_image
-from oodshape.report.html import write_page
+from oodshape.images.thumbnail import thumbnail
+from oodshape.report.html import plain_page, write_html
 
 SHOWN = 24
 SIDE = 192  # pixels of a thumbnail's longer side
@@ -56,7 +53,7 @@ def write_gallery(extremes: Extremes, path: str | Path, locate: Callable[[str], 
         f"<h2>Least trusted</h2>\n{_figures(extremes.least, locate)}",
         f"<h2>Most trusted</h2>\n{_figures(extremes.most, locate)}",
     ]
-    write_page(path, "The most and the least trusted images", "\n".join(body))
+    write_html(path, plain_page("The most and the least trusted images", "\n".join(body)))
 
 
 def _figures(rows: Iterable[Scored], locate: Callable[[str], str]) -> str:
@@ -75,10 +72,6 @@ def _figure(row: Scored, file: str) -> str:
 def _thumbnail(file: str) -> str:
     """The image as a data address; empty where it has gone since."""
     try:
-        image = read_image(file)
+        return thumbnail(read_image(file), SIDE)
     except InputError:
         return "data:,"
-    image.thumbnail((SIDE, SIDE), PIL.Image.Resampling.BILINEAR)
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=82)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
-from oodshape.core.files import replacing
 from oodshape.report.headline import OURS, Answer, Gap, answers, gaps
+from oodshape.report.html import document, web_file, write_html
 from oodshape.report.page_data import payload
 from oodshape.report.pivot import Table, caveats, skipped_notes, table
 
@@ -40,22 +37,15 @@ _LETS = {"id": "lets {:.2f} % of OOD images through", "ood": "rejects {:.2f} % o
 
 def write_page(results: Results, path: str | Path) -> None:
     """Write the page of these results, whole or not at all."""
-    text = page(results)
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_html(path, page(results))
 
 
 def page(results: Results) -> str:
     """The page's HTML."""
     overview = table(results, "model")
-    web = files("oodshape.report") / "web"
-    script = "\n".join((web / name).read_text(encoding="utf-8") for name in SCRIPTS)
     positive = str(results.provenance.get("positive", "id"))
     parts = {
-        # the browser itself refuses anything that is not in this file, and any script but this one
-        "hash": b64encode(sha256(script.encode()).digest()).decode(),
         "title": escape(overview.title),
-        "css": (web / "page.css").read_text(encoding="utf-8"),
         "reading": _READING[positive],
         "lets": _THRESHOLD[positive],
         "answers": "\n".join(_card(answer, _LETS[positive]) for answer in answers(results)),
@@ -65,10 +55,9 @@ def page(results: Results) -> str:
         "skipped": _skipped(results),
         "origin": _facts(results.provenance),
         "data": _json(payload(results)),
-        "script": script,
     }
-    template = (web / "page.html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+    body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], web_file("page.html").rstrip())
+    return document(overview.title, body, "\n".join(map(web_file, SCRIPTS)))
 
 
 def _json(data: Any) -> str:
@@ -82,7 +71,7 @@ def _json(data: Any) -> str:
 
 def _notes(results: Results, overview: Table) -> list[str]:
     """What a reader must know before comparing; what was left out is told elsewhere."""
-    incomplete = any(pair.mark or not pair.over for line in overview.lines for pair in line.pairs)
+    incomplete = any(entry.mark or not entry.over for line in overview.lines for entry in line.entries)
     return [note for note in caveats(results, incomplete) if note not in skipped_notes(results)]
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oodshape.benchmark.results import METRICS, Results
+from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
+from oodshape.methods.describe import method_lines
 from oodshape.report.beside_paper import check_comparable, paper_figures
 from oodshape.report.headline import OURS
+from oodshape.report.measures import MAIN, MEASURES, SHOWN
+from oodshape.report.method_kinds import kind
 from oodshape.report.styles import style
 from oodshape.report.table_kinds import STANDARD4
 
@@ -27,13 +30,15 @@ def payload(results: Results) -> dict[str, Any]:
         "rows": [
             [models[row.model], methods[row.method], oods[row.ood]]
             + [
-                round(getattr(row, metric + end), 6 if end else 12)  # means are printed as in every other table
-                for metric in METRICS
+                round(getattr(row, measure.name + end), 6 if end else 12)  # means are printed as in every other table
+                for measure in MEASURES
                 for end in ("", "_low", "_high")
             ]
             for row in results.rows
         ],
-        "metrics": list(METRICS),
+        "metrics": [{"name": each.name, "title": each.title, "best": each.best} for each in MEASURES],
+        "main": MAIN,
+        "shown": sorted((each.name for each in SHOWN), key=lambda name: name != MAIN),
         "curves": {
             f"{models[c.model]},{methods[c.method]},{oods[c.ood]}": [
                 *(_short(limit) for limit in (c.low, c.high)),
@@ -79,29 +84,14 @@ def _models(results: Results) -> list[dict[str, Any]]:
 
 
 def _methods(results: Results) -> list[dict[str, Any]]:
-    from oodshape.methods.describe import method_lines, short_recipe
-
     sentences = {name: sentence for name, sentence, *_ in method_lines()}
     recipes = results.provenance.get("methods", {})
     found = []
     for name in results.names("method"):
-        recipe, (color, dashes) = str(recipes.get(name, "")), style(name).web
-        said = {"name": name, "sentence": sentences.get(name, ""), "recipe": short_recipe(recipe)}
-        found.append(said | {"kind": _kind(name, recipe), "color": color, "dashes": dashes})
+        color, dashes = style(name).web
+        said = {"name": name, "sentence": sentences.get(name, ""), "recipe": str(recipes.get(name, ""))}
+        found.append(said | {"kind": kind(name), "color": color, "dashes": dashes})
     return found
-
-
-def _kind(name: str, recipe: str) -> str:
-    """Where a method comes from, by the table of methods; whatever shapes by OptFS goes together."""
-    from oodshape.methods.table import METHODS, NEWER
-
-    if "OptFS(" in recipe:
-        return "OptFS"
-    if name not in METHODS:
-        return "your own"
-    if METHODS[name].wants_panel:
-        return "chooses among them"
-    return "since the paper" if name in NEWER else "the paper's baselines"
 
 
 def _short(value: float) -> float:
@@ -127,19 +117,22 @@ def _samples(results: Results, models: Any, methods: Any, oods: Any) -> dict[str
 
 
 def _paper(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, Any] | None:
-    """The paper's FPR95 and AUROC in percent: "table,model,method(,ood)" -> both; None where it has none of these."""
+    """The paper's figures in percent, "table,model,method(,ood)" -> one per metric; None where it has none of these."""
     id_set = str(results.provenance.get("settings", {}).get("settings", "general"))
     try:
         check_comparable(id_set, str(results.provenance.get("positive", "id")))
     except InputError:
         return None
     found = {}
+    metrics: list[str] = []
     for (table, of, model, ood), figures in paper_figures().items():
         end = f",{oods[ood]}" if ood in oods else ""
         if table not in TABLES or of != id_set or model not in models or (table == "ood") != bool(end):
             continue
-        for method, pair in figures.items():
+        for method, printed in figures.items():
             if method in methods:
-                found[f"{table},{models[model]},{methods[method]}{end}"] = pair
+                metrics = list(printed)
+                found[f"{table},{models[model]},{methods[method]}{end}"] = list(printed.values())
     four = [oods[name] for name in STANDARD4 if name in oods]
-    return {"figures": found, "standard4": four if len(four) == len(STANDARD4) else []} if found else None
+    whole = four if len(four) == len(STANDARD4) else []
+    return {"metrics": metrics, "figures": found, "standard4": whole} if found else None

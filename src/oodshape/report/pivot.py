@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from oodshape.benchmark.results import Axis, Results, convention
 from oodshape.core.errors import InputError
+from oodshape.report.measures import SHOWN, Measure
+from oodshape.report.method_kinds import block
 
 Columns = Literal["model", "ood", "family"]
 
@@ -21,17 +23,21 @@ class Cell:
     """A value as it is printed, in percent, and its place in the column from 1 on; 0 = not compared."""
 
     text: str
-    rank: int
+    rank: int = 0
+
+    @property
+    def place(self) -> int:
+        """How it stands out: 0 for an ordinary value, 1 for the best, 2 for the second and third."""
+        return (0, 1, 2, 2)[self.rank] if self.rank <= 3 else 0
 
 
 @dataclass(frozen=True)
-class Pair:
-    """FPR95 and AUROC of one method in one column group, means over `over` of `full` possible results."""
+class Entry:
+    """A cell per measure of one method in one column group, means over `over` of `full` possible results."""
 
-    fp: Cell
-    au: Cell
-    over: int
-    full: int
+    cells: tuple[Cell, ...]
+    over: int = 0
+    full: int = 0
 
     @property
     def mark(self) -> str:
@@ -41,25 +47,28 @@ class Pair:
 
 @dataclass(frozen=True)
 class Line:
-    """A method and its pairs; `rule` asks for a rule above it."""
+    """A method and its entries, one per column group; `rule` asks for a rule above it."""
 
     method: str
-    pairs: tuple[Pair, ...]
+    entries: tuple[Entry, ...]
     rule: bool
 
 
 @dataclass(frozen=True)
 class Table:
-    """A title, column groups of FP and AU, a line per method, and notes that belong to the numbers."""
+    """A title, column groups with the same measures each, a line per method, and notes that belong to the numbers."""
 
     title: str
     groups: tuple[str, ...]
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
+    measures: tuple[Measure, ...] = SHOWN
 
 
-def table(results: Results, columns: Columns = "model", model: str | None = None) -> Table:
-    """The table with a line per method and a pair of columns per model, OOD set or family; the last is the average.
+def table(
+    results: Results, columns: Columns = "model", model: str | None = None, measures: tuple[Measure, ...] = SHOWN
+) -> Table:
+    """The table with a line per method and a group of columns per model, OOD set or family; the last is the average.
 
     A model's value is the mean over its OOD sets. An OOD set's value is that of `model`, or the mean over models.
     A family's value is the mean over its models, and the average beside it that over all models.
@@ -83,19 +92,22 @@ def table(results: Results, columns: Columns = "model", model: str | None = None
     counts = np.nan_to_num(wide("over")).astype(int)
     over = np.array([counts[place].sum(axis=0) for place in places])
     full = np.array([counts[place].max(axis=1).sum() for place in places])
-    fp, au = ([_mean(values[place]) for place in places] for values in (wide("fpr95"), wide("auroc")))
-    pairs = [_pairs(fp[j], au[j], over[j].tolist(), int(n)) for j, n in enumerate(full)]
-    recipes = results.provenance.get("methods", {})
-    blocks = [block(method, str(recipes.get(method, ""))) for method in methods]
+    values = {measure: wide(measure.name) for measure in measures}
+    groups = [
+        _entries({measure: _mean(values[measure][place]) for measure in measures}, over[j].tolist(), int(full[j]))
+        for j, place in enumerate(places)
+    ]
+    blocks = [block(method) for method in methods]
     rules = [False, *(a != b for a, b in pairwise(blocks))]
     return Table(
         title=_title(chosen, model),
         groups=(*members, "Average"),
-        lines=tuple(Line(*line) for line in zip(methods, zip(*pairs, strict=True), rules, strict=True)),
+        lines=tuple(Line(*line) for line in zip(methods, zip(*groups, strict=True), rules, strict=True)),
         notes=(
-            *_meaning(chosen, columns, counts.max(axis=1).tolist()),
+            *_meaning(chosen, columns, counts.max(axis=1).tolist(), measures),
             *caveats(results, incomplete=bool((over != full[:, None]).any())),
         ),
+        measures=measures,
     )
 
 
@@ -120,10 +132,11 @@ def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.where(there.any(axis=0), sums / np.maximum(there.sum(axis=0), 1), np.nan))
 
 
-def _pairs(fp: Iterable[float], au: Iterable[float], over: list[int], full: int) -> list[Pair]:
+def _entries(values: dict[Measure, NDArray[np.float64]], over: list[int], full: int) -> list[Entry]:
+    """The entries of a column group, a method each."""
     compared = [n == full for n in over]
-    columns = (_cells(fp, compared, best=-1), _cells(au, compared, best=1), over)
-    return [Pair(*entry, full) for entry in zip(*columns, strict=True)]
+    columns = [_cells(column, compared, measure.best) for measure, column in values.items()]
+    return [Entry(cells, n, full) for cells, n in zip(zip(*columns, strict=True), over, strict=True)]
 
 
 def _cells(values: Iterable[float], compared: list[bool], best: int) -> list[Cell]:
@@ -134,18 +147,9 @@ def _cells(values: Iterable[float], compared: list[bool], best: int) -> list[Cel
     return [Cell(text, rank if ok else 0) for text, rank, ok in zip(texts, ranks, compared, strict=True)]
 
 
-def block(method: str, recipe: str) -> int:
-    """The paper's three blocks of methods, without shaping, with shaping, with OptFS, and those since the paper."""
-    from oodshape.methods.table import NEWER
-
-    if method in NEWER:
-        return 3
-    return 2 if "OptFS(" in recipe else 0 if "shape=Identity()" in recipe else 1
-
-
-def _meaning(chosen: Results, columns: Columns, full: list[int]) -> Iterator[str]:
+def _meaning(chosen: Results, columns: Columns, full: list[int], measures: tuple[Measure, ...]) -> Iterator[str]:
     """What the numbers are, over what they are averaged, and how sure they are."""
-    yield "FP: FPR95 in percent, lower is better. AU: AUROC in percent, higher is better."
+    yield " ".join(measure.note for measure in measures)
     models, oods = chosen.names("model"), chosen.names("ood")
     groups = {row.ood: row.group for row in chosen.rows}
     kinds = [
@@ -162,9 +166,9 @@ def _meaning(chosen: Results, columns: Columns, full: list[int]) -> Iterator[str
         yield f"Each value is the mean over {sets}{''.join(few)}{each}."
         yield f"Average: the mean over {_count(len(models), 'model')}."
     if columns == "ood" and len(models) == 1:
-        fp = max(row.fpr95_high - row.fpr95_low for row in chosen.rows)
-        au = max(row.auroc_high - row.auroc_low for row in chosen.rows)
-        yield f"The 95 % bootstrap intervals are up to {100 * fp:.1f} (FP) and {100 * au:.1f} (AU) points wide."
+        wide = {m.head: (chosen.frame[f"{m.name}_high"] - chosen.frame[f"{m.name}_low"]).max() for m in measures}
+        said = " and ".join(f"{100 * width:.1f} ({head})" for head, width in wide.items())
+        yield f"The 95 % bootstrap intervals are up to {said} points wide."
 
 
 def caveats(results: Results, incomplete: bool) -> Iterator[str]:

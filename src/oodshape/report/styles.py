@@ -7,6 +7,8 @@ from functools import cache
 from typing import Any
 from zlib import crc32
 
+from oodshape.methods.table import METHODS
+
 TEXT = "#010203"  # stands for the colour of the text, which depends on the page
 # Okabe and Ito's colours for all readers; black is the text's colour, and gray replaces yellow, too pale on white.
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", TEXT, "#888888")
@@ -45,8 +47,6 @@ def style(method: str) -> Style:
     >>> style("msp").color, style("optfs-e").color
     ('#E69F00', '#CC79A7')
     """
-    from oodshape.methods.table import METHODS
-
     if method not in METHODS:
         return Style(PALETTE[crc32(method.encode()) % len(PALETTE)], DASHES[-1])
     turn, place = divmod(list(METHODS).index(method), len(PALETTE))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodshape.core.files import replacing
+from oodshape.methods.table import METHODS
 from oodshape.report.styles import PALETTE, TEXT, style
 
 if TYPE_CHECKING:
@@ -91,8 +92,6 @@ def line_style(name: str) -> dict[str, Any]:
 
 def marker(name: str) -> str:
     """A marker that tells methods of the same colour apart."""
-    from oodshape.methods.table import METHODS
-
     names = list(METHODS)
     return MARKERS[names.index(name) // len(PALETTE) % len(MARKERS)] if name in names else MARKERS[-1]
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oodshape.report.headline import OURS
 from oodshape.report.styles import TEXT
 from oodshape.studies.drawing import ID_COLOR, OOD_COLOR, PALE, below, dots, line_style, marker, panels
 
@@ -105,7 +106,7 @@ def draw_compatibility(frame: DataFrame) -> Figure:
     for axes, metric, name in zip(pair, ("auroc", "fpr95"), (AUROC, FPR), strict=True):
         for shaped, shift in ((False, -0.2), (True, 0.2)):
             heights = [100 * means.loc[(base, shaped), metric] for base in bases]
-            color = line_style("optfs-e")["color"] if shaped else "#BBBBBB"
+            color = line_style(OURS)["color"] if shaped else "#BBBBBB"
             bars = axes.bar(np.arange(len(bases)) + shift, heights, 0.38, color=color)
             bars.set_label("+ OptFS" if shaped else "base")
             axes.bar_label(bars, fmt="%.0f", fontsize=6, padding=1)
@@ -201,17 +202,17 @@ def draw_intuition(frame: DataFrame) -> Figure:
 
 
 def draw_bars(frame: DataFrame) -> Figure:
-    """Bars of the mean AUROC of every method, OptFS (E) as a dashed line."""
+    """Bars of the mean AUROC of every method, that of OptFS (E) as a dashed line."""
     means = frame.groupby("method", sort=False)["auroc"].mean()
     figure, (axes,) = panels(0.7 + 0.155 * len(means))
     for place, (name, value) in enumerate(means.items()):
         axes.barh(place, 100 * value, 0.7, color=line_style(str(name))["color"])
         axes.text(101.5, place, f"{100 * value:.1f}", va="center", fontsize=6.5)
-    if "optfs-e" in means:
-        axes.axvline(100 * means["optfs-e"], **line_style("optfs-e") | {"color": TEXT, "linewidth": 0.9})
+    if OURS in means:
+        axes.axvline(100 * means[OURS], **line_style(OURS) | {"color": TEXT, "linewidth": 0.9})
     axes.set_yticks(range(len(means)), [str(name) for name in means.index])
     axes.set_ylim(len(means) - 0.4, -0.6)
-    axes.set(xlim=(0, 100), xlabel=f"mean {AUROC}; dashed: optfs-e", ylabel="method")
+    axes.set(xlim=(0, 100), xlabel=f"mean {AUROC}; dashed: {OURS}", ylabel="method")
     axes.grid(axis="y", visible=False)
     return figure
 
@@ -219,7 +220,7 @@ def draw_bars(frame: DataFrame) -> Figure:
 def draw_generalisation(table: DataFrame) -> Figure:
     """A point per method: mean AUROC on ConvNets against that on transformers and MLPs."""
     known = table.dropna()
-    figure, (axes,) = panels(3.6)
+    figure, (axes,) = panels(2.9 + 0.145 * -(-len(known) // 4))  # the legend has a line for four methods
     for name, x, y in zip(known["method"], 100 * known["convnets"], 100 * known["others"], strict=True):
         axes.plot([x], [y], marker(name), color=line_style(name)["color"], label=name, markersize=5)
     axes.set(xlabel=f"ConvNets: mean {AUROC}", ylabel=f"transformers and MLPs: mean {AUROC}")
@@ -233,7 +234,7 @@ def draw_generalisation(table: DataFrame) -> Figure:
 def draw_tuning(frame: DataFrame) -> Figure:
     """The mean AUROC of each rival with its settings as given and tuned on surrogates; OptFS (E) dashed."""
     means = frame.groupby(["method", "tuned"], sort=False)["auroc"].mean()
-    reference = means.pop(("optfs-e", False)) if ("optfs-e", False) in means.index else None
+    reference = means.pop((OURS, False)) if (OURS, False) in means.index else None
     names = list(dict.fromkeys(means.index.get_level_values("method")))
     figure, (axes,) = panels(0.9 + 0.22 * len(names))
     for place, name in enumerate(names):
@@ -244,7 +245,7 @@ def draw_tuning(frame: DataFrame) -> Figure:
         axes.plot(values[:1], [place], "o", color=color, fillstyle="none", label=given)
         axes.plot(values[1:], [place], "o", color=color, label=tuned)
     if reference is not None:
-        axes.axvline(100 * reference, **line_style("optfs-e"), label="optfs-e")
+        axes.axvline(100 * reference, **line_style(OURS), label=OURS)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set(xlabel=f"mean {AUROC}", ylabel="method")

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from oodshape.benchmark.run import Options, extracted, methods_of
+from oodshape.benchmark.prepared import Options, methods_of
+from oodshape.benchmark.run import extracted
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.images.noise import NoiseSet
 from oodshape.methods.detector import Method
 from oodshape.methods.table import METHODS, paper_methods
+from oodshape.networks.zoo import MODELS
 
 SURROGATES = ("gaussian", "uniform")
 PANEL = "scrambled"
@@ -106,8 +108,6 @@ def from_folder(folder: Path, panels: Path | None = None) -> Network:
 
 def _known(name: str) -> tuple[str, str]:
     """(family, ID set) of the network of the zoo that a folder is named after: `imagenet_resnet50`."""
-    from oodshape.networks.zoo import MODELS
-
     plain = name.replace("_", "-")
     found = [entry for entry in MODELS.values() if plain.endswith(entry.name.replace("_", "-"))]
     if not found:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodshape import studies as analysis
+from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.results import convention
-from oodshape.benchmark.run import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
 from oodshape.core.machine import default_cache
-from oodshape.report.frames import frame_latex, frame_markdown
+from oodshape.report.render import frame_latex, frame_markdown
 from oodshape.studies import drawing
 from oodshape.studies import figures as draw
 from oodshape.studies.auto_figures import draw_choice, draw_regret, print_choice
@@ -215,14 +215,8 @@ def write(name: str, networks: Sequence[Network], folder: Path) -> Iterator[Path
 
     The CSV holds the tidy rows in full; Markdown, LaTeX and the page hold the table to print.
     """
-    from pandas import concat
-
     study = STUDIES[name]
-    parts = [study.compute(network) for network in networks]
-    for part, network in zip(parts, networks, strict=True):
-        part.insert(0, "family", network.family)
-        part.insert(0, "network", network.name)
-    frame = concat(parts, ignore_index=True)
+    parts, frame = _computed(study, networks)
     table, notes = study.table(frame), _notes(networks)
     texts = {
         "csv": frame.to_csv(index=False, lineterminator="\n"),
@@ -244,6 +238,23 @@ def write(name: str, networks: Sequence[Network], folder: Path) -> Iterator[Path
     yield from pictures
     drawn = [path for path in pictures if path.suffix == ".svg"]
     yield _written(study_page(table, study.title, notes, drawn), folder / f"{name}.html")
+
+
+def printed(name: str, networks: Sequence[Network]) -> str:
+    """The Markdown that `write` puts into a study's file, without the files."""
+    study = STUDIES[name]
+    return frame_markdown(study.table(_computed(study, networks)[1]), study.title, _notes(networks))
+
+
+def _computed(study: Study, networks: Sequence[Network]) -> tuple[list[DataFrame], DataFrame]:
+    """The tidy rows of each network, named after it, and all of them in one frame."""
+    from pandas import concat
+
+    parts = [study.compute(network) for network in networks]
+    for part, network in zip(parts, networks, strict=True):
+        part.insert(0, "family", network.family)
+        part.insert(0, "network", network.name)
+    return parts, concat(parts, ignore_index=True)
 
 
 def _written(text: str, path: Path) -> Path:

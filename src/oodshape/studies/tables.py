@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oodshape.methods.table import METHODS
+from oodshape.report.measures import SHOWN
+from oodshape.studies.comparison import generalisation
+
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-METRICS = {"fpr95": "FPR95", "auroc": "AUROC"}
+METRICS = {measure.name: measure.title for measure in SHOWN}
 _NAMES = {
     "norm_ratio": "length b / a",
     "cosine": "cos(a, b)",
@@ -133,9 +137,6 @@ def print_weights(frame: DataFrame) -> DataFrame:
 
 def print_generalisation(frame: DataFrame) -> DataFrame:
     """Per method: the mean AUROC on each network, on ConvNets and on the others."""
-    from oodshape.methods.table import METHODS
-    from oodshape.studies.comparison import generalisation
-
     means = frame.groupby(["method", "network"], sort=False)["auroc"].mean().unstack("network")
     groups = generalisation(frame.rename(columns={"network": "model"})).set_index("method")
     table = means.join(groups.rename(columns={"convnets": "ConvNets", "others": "transformers and MLPs"}))

@@ -127,7 +127,7 @@ function placed(points, box) {
   return found;
 }
 
-// A point per method: AUROC on ConvNets and on others. Both axes give each halving of the error the same room.
+// A point per method: the main metric on ConvNets and on others. Both axes give each halving of the error the same room.
 function scatter(points, width, yLabel, onclick) {
   const values = points.flatMap(([, x, y]) => [100 * x, 100 * y]);
   const rest = (value) => -Math.log(Math.max(100.02 - value, 0.02));
@@ -139,8 +139,8 @@ function scatter(points, width, yLabel, onclick) {
   const fit = marks.filter((mark) => mark >= low && mark <= high).reduce((kept, mark) =>
     (kept.every((other) => Math.abs(rest(other) - rest(mark)) > room) ? [...kept, mark] : kept), []);
   const { svg, X, Y, box } = axes({ width, height, x: [low, high], y: [low, high], toX: rest, toY: rest,
-    label: "Mean AUROC of each method on ConvNets and on other networks", xTicks: fit, yTicks: fit,
-    xLabel: "mean AUROC on ConvNets", yLabel });
+    label: `Mean ${titled(DATA.main)} of each method on ConvNets and on other networks`, xTicks: fit, yTicks: fit,
+    xLabel: `mean ${titled(DATA.main)} on ConvNets`, yLabel });
   svg.append(sketch("line", { class: "hint", x1: X(low), y1: Y(low), x2: X(high), y2: Y(high) }));
   const dots = points.map(([index, x, y]) =>
     ({ index, x: X(100 * x), y: Y(100 * y), name: DATA.methods[index].name, values: [x, y] }));

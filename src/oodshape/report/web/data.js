@@ -2,17 +2,18 @@
 // The data of the page and what follows from it: filters, means, ranks. Nothing here draws.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const NAMES = { auroc: "AUROC", fpr95: "FPR95", aupr_in: "AUPR-in", aupr_out: "AUPR-out" };
+const METRICS = new Map(DATA.metrics.map((metric, index) => [metric.name, { ...metric, at: 3 + 3 * index }]));
 const MODEL = 0, METHOD = 1, OOD = 2; // places in a row; the metrics follow, each with its limits
 
 // What the reader has picked, by filter; nothing picked means all.
 const picked = { model: new Set(), family: new Set(), ood: new Set(), group: new Set(), kind: new Set() };
-const view = { columns: "model", metrics: ["auroc", "fpr95"], intervals: false, paper: false, search: "" };
+const view = { columns: "model", metrics: DATA.shown, intervals: false, paper: false, search: "" };
 
 const unique = (values) => [...new Set(values)];
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-const better = (metric) => (metric === "fpr95" ? -1 : 1);
-const place = (metric) => 3 + 3 * DATA.metrics.indexOf(metric);
+const better = (metric) => METRICS.get(metric).best;
+const place = (metric) => METRICS.get(metric).at;
+const titled = (metric) => METRICS.get(metric).title;
 // Two decimals, a tie to the even digit as in every other table; only odd eighths are exact ties.
 const percent = (value) => {
   const up = (100 * value).toFixed(2), isTie = Math.abs((800 * value) % 2) === 1;
@@ -81,12 +82,12 @@ function cellsOf(column, methods, metric) {
 
 // The paper's figure for the mean over these rows of one method, in percent; undefined where it has none.
 function paperFigure(rows, method, metric) {
-  if (!DATA.paper || !rows.length || !["fpr95", "auroc"].includes(metric)) return undefined;
-  const at = metric === "fpr95" ? 0 : 1, { figures, standard4 } = DATA.paper;
+  if (!DATA.paper?.metrics.includes(metric) || !rows.length) return undefined;
+  const { metrics, figures, standard4 } = DATA.paper, at = metrics.indexOf(metric);
   const values = [...grouped(rows, (row) => row[MODEL])].map(([model, part]) => {
     const oods = unique(part.map((row) => row[OOD]));
     const single = oods.map((ood) => figures[`ood,${model},${method},${ood}`]);
-    if (single.every(Boolean)) return mean(single.map((pair) => pair[at]));
+    if (single.every(Boolean)) return mean(single.map((printed) => printed[at]));
     const every = unique(DATA.rows.filter((row) => row[MODEL] === model).map((row) => row[OOD]));
     const four = standard4.length > 0 && oods.length === 4 && oods.every((ood) => standard4.includes(ood));
     const table = four ? "standard4" : oods.length === every.length ? "model" : "none";
@@ -95,9 +96,9 @@ function paperFigure(rows, method, metric) {
   return values.every((value) => value !== undefined) ? mean(values) : undefined;
 }
 
-// [method, x, y]: mean AUROC on ConvNets and on the other families named; only methods that have every result.
+// [method, x, y]: the main metric's mean on ConvNets and on the other families named; only methods that have every result.
 function architectures(rows, methods, families) {
-  const at = place("auroc");
+  const at = place(DATA.main);
   const sides = [(family) => family === "ConvNet", (family) => families.includes(family)].map((isHere) =>
     grouped(rows.filter((row) => isHere(familyOf(row[MODEL]))), (row) => row[METHOD]));
   const full = sides.map((side) => Math.max(0, ...[...side.values()].map((part) => part.length)));

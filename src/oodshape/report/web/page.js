@@ -1,6 +1,6 @@
 // The sections below the leaderboard, and what ties all of them together.
 
-const overall = (rows) => nested(rows, place("auroc"), MODEL);
+const overall = (rows) => better(DATA.main) * nested(rows, place(DATA.main), MODEL);
 const ranking = [...grouped(DATA.rows, (row) => row[METHOD])]
   .sort(([, a], [, b]) => overall(b) - overall(a)).map(([method]) => method);
 const chosen = { method: ranking[0], families: [], network: 0 };
@@ -55,7 +55,7 @@ function drawScatter() {
     return;
   }
   const width = Math.min(900, Math.max(300, area.clientWidth));
-  const label = `mean AUROC on ${families.map((family) => `${family}s`).join(" and ")}`;
+  const label = `mean ${titled(DATA.main)} on ${families.map((family) => `${family}s`).join(" and ")}`;
   const { svg, missing } = scatter(points, width, label, (method) => chooseMethod(method));
   const note = `No room for the names of ${missing.join(", ")}: point at them, or see the table by family.`;
   area.replaceChildren(chips, svg, ...(missing.length ? [make("p", { class: "soft" }, note)] : []));
@@ -71,8 +71,8 @@ function compared() {
 
 // "name: AUROC x (low to high), FPR95 y" of the mean over these rows, with limits where it is one row.
 function figured(name, rows) {
-  const said = ["auroc", "fpr95"].map((metric) => {
-    const at = place(metric), value = `${NAMES[metric]} ${percent(nested(rows, at, MODEL))}`;
+  const said = DATA.shown.map((metric) => {
+    const at = place(metric), value = `${titled(metric)} ${percent(nested(rows, at, MODEL))}`;
     return rows.length > 1 ? value : `${value} (${percent(rows[0][at + 1])} to ${percent(rows[0][at + 2])})`;
   });
   return `${name}: ${said.join(", ")}`;

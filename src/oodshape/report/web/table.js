@@ -1,7 +1,7 @@
 // The leaderboard: filters above, a table that sorts by any column.
 
 // What the reader sorts by; it is kept while a filter hides that column.
-const sorted = { column: "Average", metric: "auroc", descending: true };
+const sorted = { column: "Average", metric: DATA.main, descending: better(DATA.main) === 1 };
 
 // An HTML element; text is always text, never markup.
 function make(tag, attributes = {}, ...children) {
@@ -52,7 +52,8 @@ function viewRow() {
     event.currentTarget.setAttribute("aria-pressed", String(view[key]));
     refresh();
   });
-  const measures = [["auroc,fpr95", "AUROC and FPR95"], ...DATA.metrics.map((metric) => [metric, NAMES[metric]])];
+  const measures = [[String(DATA.shown), DATA.shown.map(titled).join(" and ")],
+    ...DATA.metrics.map(({ name, title }) => [name, title])];
   const axes = [["model", "by network"], ["family", "by family"], ["ood", "by OOD set"]];
   return make("div", { class: "filter" },
     choose("Columns", axes, (value) => { view.columns = value; }, view.columns),
@@ -106,7 +107,7 @@ function head(columns, now, ranked) {
   const names = columns.map(({ name }) =>
     make("th", { colspan: view.metrics.length, scope: "colgroup", class: "start" }, name));
   const measures = columns.flatMap(({ name }) =>
-    view.metrics.map((metric) => button(`${NAMES[metric]}${arrow(metric)}`, name, metric)));
+    view.metrics.map((metric) => button(`${titled(metric)}${arrow(metric)}`, name, metric)));
   return make("thead", {}, make("tr", {}, make("th"), make("th"), ...names),
     make("tr", {}, make("th", { scope: "col", title: `place by ${ranked}` }, "#"), button("method", "", "method"),
       ...measures));
@@ -165,7 +166,7 @@ function drawBoard() {
       make("button", { type: "button", onclick: () => chooseMethod(method, true) }, keyed(method))),
     ...cells.flatMap((column) => view.metrics.map((metric, j) =>
       boardCell(column[j].get(method), method, metric, j === 0))));
-  const ranked = `${NAMES[view.metrics[at]]}, ${columns[column].name}`;
+  const ranked = `${titled(view.metrics[at])}, ${columns[column].name}`;
   board.replaceChildren(head(columns, now, ranked), make("tbody", {}, ...order.map(line)));
   if (focused) [...board.querySelectorAll("[data-sort]")].find((b) => b.dataset.sort === focused)?.focus();
   cue();

@@ -1,0 +1,100 @@
+"""oodshape bench: parses, calls, prints."""
+
+from __future__ import annotations
+
+import json as encoder
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oodshape.cli.options import (
+    CacheOption,
+    DataOption,
+    LimitOption,
+    OnlyNetworksOption,
+    WeightsFolderOption,
+    console,
+    words,
+)
+
+
+class Table(Enum):
+    """The tables that `bench` prints."""
+
+    model = "model"
+    ood = "ood"
+    standard4 = "standard4"
+    groups = "groups"
+
+
+class Positive(Enum):
+    """The positive side of FPR95."""
+
+    id = "id"
+    ood = "ood"
+
+
+def bench(
+    benchmark: Annotated[
+        str, typer.Argument(metavar="[NAME|FILE]", help="A benchmark that comes with oodshape, or a TOML file.")
+    ] = "digits",
+    models: OnlyNetworksOption = "",
+    methods: Annotated[str, typer.Option(help="Only these methods, separated by commas.")] = "",
+    limit: LimitOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
+    ] = None,
+    data: DataOption = None,
+    weights: WeightsFolderOption = None,
+    table: Annotated[
+        Table, typer.Option(help="By model, by OOD set, by model on the standard four sets, or by family of models.")
+    ] = Table.model,
+    compare_paper: Annotated[
+        bool, typer.Option("--compare-paper", help="Show the paper's figures and the difference beside ours.")
+    ] = False,
+    positive: Annotated[
+        Positive, typer.Option(help="Which side FPR95 takes as positive: id (the paper) or ood (OpenOOD).")
+    ] = Positive.id,
+    cache: CacheOption = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing between runs.")] = False,
+    samples: Annotated[
+        int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
+    ] = 6,
+    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the results are.")] = False,
+) -> None:
+    """Compare OOD detection methods on networks and data sets.
+
+    Without arguments it runs `digits`: handwritten digits and three small networks that come with the package,
+    nothing to download. It prints a table and writes results.csv, results.json, table.md, table.tex and
+    report.html, a page to look at.
+    """
+    from oodshape.benchmark.prepared import Options
+    from oodshape.benchmark.spec import Benchmark
+    from oodshape.core.machine import default_cache
+    from oodshape.report import show, tables_of
+    from oodshape.report.benchmark_files import bench_files
+
+    chosen = Benchmark.load(benchmark)
+    options = Options(
+        models=words(models),
+        methods=words(methods),
+        limit=limit,
+        cache=None if no_cache else (cache or default_cache()),
+        data=data,
+        weights=weights,
+        positive=positive.value,
+        samples=samples,
+        progress=False if json or quiet else None,
+    )
+    folder = out or Path("oodshape-results") / chosen.name
+    results = bench_files(chosen, options, folder, table.value, paper=compare_paper)
+    if json:
+        typer.echo(encoder.dumps([vars(row) for row in results.rows]))
+        return
+    if not quiet:
+        for part in tables_of(results, table.value, paper=compare_paper):
+            show(part, console())
+    typer.echo(f"page: {folder / 'report.html'}")

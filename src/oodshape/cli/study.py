@@ -1,0 +1,54 @@
+"""oodshape study: parses, calls, prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oodshape.cli.options import CacheOption, DataOption, LimitOption, OnlyNetworksOption, WeightsFolderOption, words
+
+
+def study(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A study, or `all`; an unknown name lists them.")],
+    benchmark: Annotated[
+        str, typer.Option(metavar="NAME|FILE", help="A benchmark that comes with oodshape, or a TOML file.")
+    ] = "digits",
+    features: Annotated[
+        list[Path] | None,
+        typer.Option(help="A network's folder of feature files, or a folder of such folders, in place of a benchmark."),
+    ] = None,
+    panel: Annotated[
+        Path | None,
+        typer.Option(help="With --features: a folder with NETWORK/scrambled.npz, where they are not beside the rest."),
+    ] = None,
+    models: OnlyNetworksOption = "",
+    limit: LimitOption = None,
+    surrogates: Annotated[
+        int, typer.Option(min=1, help="How many noise images of a kind to make where the benchmark has none.")
+    ] = 50_000,
+    out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("oodshape-results/studies"),
+    data: DataOption = None,
+    weights: WeightsFolderOption = None,
+    cache: CacheOption = None,
+) -> None:
+    """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
+
+    Each writes a table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and a page with both. Folders of feature files
+    hold head.npz (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels);
+    gaussian and uniform are surrogates; scrambled is the panel that `auto` chooses by.
+    """
+    from oodshape.studies.table import chosen, networks, possible, write
+
+    names = chosen(name)
+    found = networks(benchmark, features or [], words(models), limit, surrogates, data, cache, panel, weights)
+    for network in found:
+        typer.echo(network.describe())
+    can = possible(names, found) if name == "all" else names
+    for each in names:
+        if each not in can:
+            typer.echo(f"skipped {each}: a network has no panel (scrambled.npz)")
+    for each in can:
+        for path in write(each, found, out):
+            typer.echo(f"wrote {path}")

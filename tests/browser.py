@@ -1,0 +1,37 @@
+"""A page in a real browser, which notes whatever it asks for and says."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Opened:
+    """A page that notes every request, error and line of its console."""
+
+    def __init__(self, browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> None:
+        self.context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.requests: list[str] = []
+        self.said: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda line: self.said.append(line.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.goto(path.as_uri())
+
+    def column(self, place: int) -> list[str]:
+        """The cells of a column from top to bottom; 0 is the method, -1 the place."""
+        cells = f"rows => rows.map(row => row.children[{place + 1}].firstChild.textContent)"
+        found: list[str] = self.page.eval_on_selector_all("#board tbody tr", cells)
+        return found
+
+    def heads(self) -> list[str]:
+        """`column|metric` of every head that sorts."""
+        found: list[str] = self.page.eval_on_selector_all("#board [data-sort]", "all => all.map(b => b.dataset.sort)")
+        return found
+
+    def press(self, name: str, filter: str) -> None:
+        self.page.locator(f"[data-filter={filter}] button", has_text=name).first.click()

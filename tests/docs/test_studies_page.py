@@ -1,0 +1,54 @@
+"""The tables of docs/studies.md are what `oodshape study` prints, and the script that fills them sees a difference."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from oodshape import METHODS
+from oodshape.studies.network import from_folder
+from oodshape.studies.table import STUDIES
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+fill = importlib.import_module("fill_studies")
+TEXT = fill.PAGE.read_text(encoding="utf-8")
+KEPT = {name: TEXT.splitlines()[place] for name, place in fill.found(TEXT)}
+NETWORK = "imagenet_deit_tiny"  # the smallest features
+
+
+def test_every_study_of_the_paper_has_a_table() -> None:
+    assert set(KEPT) == {name for name, study in STUDIES.items() if not study.by_panel}
+
+
+def test_every_method_on_features_is_in_the_generalisation_table() -> None:
+    """ODIN's step in the image is 0 on ImageNet; `auto` needs a panel."""
+    names = [line.split("|")[1].strip() for line in KEPT["generalisation"][2:]]
+    assert names == [name for name, method in METHODS.items() if not method.wants_panel]
+
+
+def test_the_generalisation_table_is_what_the_command_prints(shared: Path) -> None:
+    """One network of three; scripts/fill_studies.py --check compares everything."""
+    network = from_folder(shared / "features" / NETWORK)
+    (now,) = fill.tables(["generalisation"], [network]).values()
+    place = KEPT["generalisation"][0].split("|").index(f" {NETWORK} ")
+    ours = [[line.split("|")[at].strip() for at in (1, place)] for line in KEPT["generalisation"][2:]]
+    theirs = [[cell.strip() for cell in line.split("|")[1:3]] for line in now[2:]]
+    drawn = {"ash-rand", "knn", "nnguide", "vim"}  # these hang on a draw
+    for (name, kept), (same, value) in zip(ours, theirs, strict=True):
+        assert name == same
+        assert float(kept) == pytest.approx(float(value), abs=2.0 if name in drawn else 0.3), name
+
+
+def test_differences_are_seen_and_last_digits_are_not() -> None:
+    table = ["| method | AUROC |", "| --- | ---: |", "| msp | 81.58 |"]
+    assert not list(fill.differences(table, [*table[:2], "| msp | 81.60 |"]))
+    assert list(fill.differences(table, [*table[:2], "| msp | 84.60 |"]))
+    assert list(fill.differences(table, [*table[:2], "| mls | 81.58 |"]))
+    assert list(fill.differences(table, table[:2]))
+    assert not list(fill.differences(["| a | 0.958 |"], ["| a | 0.960 |"]))
+    assert list(fill.differences(["| a | 0.958 |"], ["| a | 0.900 |"]))
+    text = "`oodshape study variants`\n\n" + "\n".join(table) + "\n\nwords\n"
+    assert fill.filled(text, {"variants": [*table[:2], "| msp | 1.00 |"]}) == text.replace("81.58", "1.00")

@@ -1,0 +1,49 @@
+"""Chromium, and the page of a small run opened in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from browser import CHROMIUM, Opened
+from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.run import run
+from oodshape.benchmark.spec import Benchmark
+from oodshape.report import write_page
+
+METHODS = ("msp", "energy", "react", "optfs-e", "knn", "vim")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium without a window; playwright drives the system's own, it downloads none."""
+    api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    with api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def folder(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """results.csv and report.html of a small run of digits."""
+    folder = tmp_path_factory.mktemp("browser")
+    results = run(Benchmark.load("digits"), Options(methods=METHODS, limit=80, resamples=20, progress=False))
+    results.save(folder)
+    write_page(results, folder / "report.html")
+    return folder
+
+
+@pytest.fixture
+def opened(browser: Any, folder: Path) -> Iterator[Opened]:
+    shown = Opened(browser, folder / "report.html")
+    yield shown
+    assert shown.said == []
+    assert all(url.startswith(("file:", "data:")) for url in shown.requests), shown.requests
+    assert sum(url.startswith("file:") for url in shown.requests) == 1
+    shown.context.close()
