@@ -19,6 +19,7 @@ from oodshape.guard import onnx as export
 from oodshape.guard.onnx import export_onnx
 from oodshape.methods.auto import Auto
 from oodshape.methods.detector import fit_all
+from oodshape.methods.odin import Odin
 from oodshape.methods.shapes.optfs import PiecewiseConstant
 from oodshape.networks.zoo import MODELS, build
 
@@ -312,7 +313,7 @@ def test_refusals_name_the_way_out(
 ) -> None:
     path = tmp_path / "guard.onnx"
     with pytest.raises(InputError, match="cannot go into a graph"):
-        export_onnx(net, METHODS["ash-rand"].fit(train).calibrate(train), path, images)
+        export_onnx(net, Method(perturb=Odin(eps=0.01)).fit(train).calibrate(np.arange(99.0)), path, images)
     with pytest.raises(InputError, match="a batch of preprocessed images"):
         export_onnx(net, detectors["energy"], path, images[:0])
     with pytest.raises(InputError, match="2 class names were given, the network has 8"):
