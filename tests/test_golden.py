@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from oodshape import METHODS, Detector, Features, FeatureStats, Guard, Moments, Results, Watch
+from oodshape import METHODS, Detector, Features, FeatureStats, Guard, InputError, Moments, Results, Watch
 
 GOLDEN = Path(__file__).parent / "golden" / "0.1.0"
 # Features and weights are multiples of 1/16, so sums of products are exact on every processor; exp, log and
 # decompositions are not, and their last bits are all that may differ.
 ROUNDING = 1e-5
+# their noise came from the last bits of the features, which no two processors share
+CHANGED = ("ash-rand",)
 NAMES = sorted(path.stem for path in (GOLDEN / "detectors").glob("*.safetensors"))
 
 
@@ -33,7 +35,11 @@ def test_every_method_of_the_release_is_there() -> None:
 def test_a_saved_detector_scores_as_it_did(name: str, inputs: dict[str, Features]) -> None:
     scores = Detector.load(GOLDEN / "detectors" / f"{name}.safetensors").score(inputs["test"]).numpy()
     with np.load(GOLDEN / "scores.npz") as kept:
-        np.testing.assert_allclose(scores, kept[name], rtol=ROUNDING, atol=ROUNDING * np.abs(kept[name]).max())
+        wanted = kept[name]
+    if name in CHANGED:
+        assert np.abs(scores - wanted).min() > ROUNDING * np.abs(wanted).max()
+    else:
+        np.testing.assert_allclose(scores, wanted, rtol=ROUNDING, atol=ROUNDING * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,6 +64,8 @@ def test_saved_statistics_and_moments_are_those_of_the_features(inputs: dict[str
     rows = {row.tobytes() for _, chunk in train.chunks() for row in chunk.numpy()}
     assert moments.n == len(train)
     assert {row.tobytes() for row in moments.bank().numpy()} <= rows
+    with pytest.raises(InputError, match="a bank of 0.1.0 .* collect the moments of its images again"):
+        _ = moments + train.moments(frozenset(["bank"]))
     np.testing.assert_allclose(moments.parts["second"], train.moments(frozenset(["second"])).parts["second"])
 
 

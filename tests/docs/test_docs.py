@@ -131,6 +131,8 @@ def test_measurements_are_those_of_this_code() -> None:
     (now,) = maker.measure([network], real=False)
     kept = json.loads((DOCS / "methods" / "measured.json").read_text())[0]
     assert kept["ood"] == now["ood"]
+    # Another processor moves scores in their last bits: an image at the threshold changes sides (1 of 300 in one of six
+    # sets is 0.06 of FPR95), and of two candidates of `auto` that are as good, the other is chosen.
     for name, (fpr, area) in now["methods"].items():
         assert kept["methods"][name] == [pytest.approx(fpr, abs=1.0), pytest.approx(area, abs=0.3)], name
 

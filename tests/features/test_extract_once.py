@@ -95,10 +95,11 @@ def test_images_that_could_not_be_read_are_not_compared(tmp_path: Path) -> None:
     for name, ran in (("old", 11), ("old", PROBED), ("new", 1 + 1 + 11), ("new", PROBED)):
         counted = Counted(nets[name])
         run = extraction.Extraction(counted.classifier, images, DIGITS, workers=0, skip=True)
-        features, read = run.readable(cache)
+        features, read = Features.extracted(run, cache)
         assert counted.images == ran
         assert read.tolist() == list(range(1, 12))
-        wanted = extraction.Extraction(counted.classifier, images, DIGITS, workers=0, skip=True).readable(None)[0]
+        again = extraction.Extraction(counted.classifier, images, DIGITS, workers=0, skip=True)
+        wanted = Features.extracted(again, None)[0]
         same(features, wanted)
 
 

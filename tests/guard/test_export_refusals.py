@@ -6,12 +6,14 @@ import copy
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from torch import Tensor, nn
 
-from oodshape import METHODS, Classifier, Detector, Features, InputError
+from oodshape import METHODS, Classifier, Detector, Features, InputError, Method
 from oodshape.guard import onnx as export
 from oodshape.guard.onnx import export_onnx
+from oodshape.methods.odin import Odin
 from oodshape.networks.zoo import build
 
 onnx = pytest.importorskip("onnx")
@@ -118,7 +120,7 @@ def test_refusals_name_the_way_out(
 ) -> None:
     path = tmp_path / "guard.onnx"
     with pytest.raises(InputError, match="cannot go into a graph"):
-        export_onnx(net, METHODS["ash-rand"].fit(train).calibrate(train), path, images)
+        export_onnx(net, Method(perturb=Odin(eps=0.01)).fit(train).calibrate(np.arange(99.0)), path, images)
     with pytest.raises(InputError, match="a batch of preprocessed images"):
         export_onnx(net, detectors["energy"], path, images[:0])
     with pytest.raises(InputError, match="2 class names were given, the network has 8"):

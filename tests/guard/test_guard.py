@@ -80,7 +80,7 @@ def test_without_calibration_images_nothing_is_promised(digits: Path) -> None:
     assert guard.promise == NO_GUARANTEE == "no guarantee: calibrated on training images"
     n = len(GivenImages(digits / "train"))
     assert guard.detector.n_train + len(guard.detector.calibration) == n
-    assert len(guard.detector.calibration) == n // 5
+    assert len(guard.detector.calibration) == pytest.approx(n / 5, rel=0.2)
 
 
 def test_too_few_images_say_how_many_are_needed(digits: Path) -> None:
@@ -200,14 +200,16 @@ def test_per_class_guards_say_how_many_have_their_own(digits: Path) -> None:
         assert row.accepted == (np.float32(row.score) >= guard.detector.thresholds[label])
 
 
-def test_exportable_leaves_out_what_cannot_be_exported(digits: Path) -> None:
+def test_exportable_leaves_out_what_cannot_be_exported(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from oodshape import Method
     from oodshape.methods.auto import Auto
+    from oodshape.methods.odin import Odin
 
+    monkeypatch.setitem(METHODS, "moved", Method(perturb=Odin(eps=0.004)))
     given = {"images": digits / "train", "calibrate": digits / "val", "exportable": True, "progress": False}
-    with pytest.raises(InputError, match="ash-rand cannot be exported; these can: .*optfs-e"):
-        Guard.fit(MODEL, method="ash-rand", **given)
-    guard = Guard.fit(MODEL, method=Method(score=Auto(candidates=("ash-rand", "energy", "msp"), fuse=3)), **given)
+    with pytest.raises(InputError, match="moved cannot be exported; these can: .*optfs-e"):
+        Guard.fit(MODEL, method="moved", **given)
+    guard = Guard.fit(MODEL, method=Method(score=Auto(candidates=("moved", "energy", "msp"), fuse=3)), **given)
     assert {name for name, _ in guard.detector.scorer.ranking} == {"energy", "msp"}
 
 

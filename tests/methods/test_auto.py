@@ -11,6 +11,7 @@ import torch
 
 from data import arrays, features, panel
 from oodshape import METHODS, Detector, Features, InputError, Method, auroc
+from oodshape.methods import auto
 from oodshape.methods.auto import CANDIDATES, Auto, Fusion, Member, split
 from oodshape.methods.heads import Linear
 from oodshape.methods.scores.logits import Energy
@@ -24,16 +25,30 @@ def member(reference: list[float]) -> Member:
     return Member("energy", Identity(), Linear(), Energy(), np.array(reference))
 
 
-def test_parts_are_disjoint_and_mixed() -> None:
-    z, head = arrays(101)
-    z[:, 0] = np.arange(101)
-    fitting, selection = split(Features.from_arrays(z, head), 0.25)
-    numbers = [{int(row[0]) for _, raw in part.chunks() for row in raw} for part in (fitting, selection)]
-    assert numbers[1] == set(range(3, 101, 4))
-    assert numbers[0] | numbers[1] == set(range(101))
-    assert not numbers[0] & numbers[1]
+def test_parts_are_disjoint_and_go_by_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    z, head = arrays(1001)
+    z[:, 0] = np.arange(1001)
+    found = []
+    for rows in (np.arange(1001), np.random.default_rng(0).permutation(1001)):
+        data = Features.from_arrays(z[rows], head, identities=rows)
+        numbers = [{int(row[0]) for _, raw in part.chunks() for row in raw} for part in split(data, 0.25)]
+        assert numbers[0] | numbers[1] == set(range(1001))
+        assert not numbers[0] & numbers[1]
+        assert 200 < len(numbers[1]) < 300
+        found.append(numbers)
+    assert found[0] == found[1]
+    monkeypatch.setattr(auto, "MOST", 50)
+    fitting, selection = split(data, 0.25)
+    assert len(fitting) == len(numbers[0])
+    assert len(selection) == 50
     with pytest.raises(InputError, match="0.25 of 3 training images is none"):
         split(features(3), 0.25)
+
+
+def test_small_sets_keep_a_share_exactly_and_larger_ones_enough() -> None:
+    data = features(400)
+    assert [len(split(data[:n], 0.25)[1]) for n in range(4, 44)] == [n // 4 for n in range(4, 44)]
+    assert all(len(split(data[n : 2 * n], 0.25)[1]) >= 10 for n in range(44, 200))
 
 
 def test_p_values_are_shares_and_fall_below_the_lowest() -> None:
@@ -72,9 +87,7 @@ def test_the_best_candidates_are_chosen_and_the_fusion_is_fisher_s() -> None:
     detector = AUTO.fit(train, panel=[images])
     fusion = detector.scorer
     assert isinstance(fusion, Fusion)
-    z, head = arrays(400)
-    fitting = Features.from_arrays(z[np.arange(400) % 4 != 3], head)
-    selection = Features.from_arrays(z[3::4], head)
+    fitting, selection = split(train, 0.25)
     values, wanted = {}, {}
     for name in CANDIDATES:
         single = METHODS[name].fit(fitting)

@@ -15,7 +15,6 @@ from data import features
 from oodshape import METHODS, Detector, InputError, Method, Outputs
 from oodshape.methods.auto import Auto
 from oodshape.methods.odin import Odin
-from oodshape.methods.shapes.ash import AshRand
 from oodshape.methods.shapes.clipping import Product, ReAct
 from oodshape.methods.shapes.optfs import OptFS
 
@@ -154,11 +153,11 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_which_methods_can_be_exported() -> None:
-    assert {name for name, method in METHODS.items() if not method.exportable} == {"ash-rand"}
+def test_which_methods_can_be_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(method.exportable for method in METHODS.values())
     assert Method(perturb=Odin(eps=0.0)).exportable
     assert not Method(perturb=Odin(eps=0.004)).exportable
-    assert not Method(shape=Product((ReAct(), AshRand()))).exportable
     assert Method(shape=Product((ReAct(), OptFS()))).exportable
     assert Method(score=Auto()).exportable
-    assert not Method(score=Auto(candidates=("energy", "ash-rand"))).exportable
+    monkeypatch.setitem(METHODS, "moved", Method(perturb=Odin(eps=0.004)))
+    assert not Method(score=Auto(candidates=("energy", "moved"))).exportable

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 
 from oracle.newer_methods import NEWER
@@ -23,13 +25,11 @@ def _splitmix(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def naive_noise(row: np.ndarray, seed: int) -> list[float]:
-    """Uniform numbers from the bits of a row, in Python integers modulo 2^64."""
-    places = [0x9E3779B97F4A7C15 * (j + 1) % 2**64 for j in range(len(row))]
-    bits = (row.astype(np.float32) + np.float32(0)).view(np.int32).tolist()
-    total = sum(_splitmix((b + p) % 2**64) for b, p in zip(bits, places, strict=True))
-    start = _splitmix((total + seed) % 2**64)
-    return [(_splitmix((start + p) % 2**64) >> 40) / 2**24 for p in places]
+def naive_noise(count: int, seed: int) -> list[float]:
+    """Uniform numbers by place, in Python integers modulo 2^64."""
+    salt = int.from_bytes(blake2b(f"noise {seed}".encode(), digest_size=8).digest(), "little")
+    keys = [_splitmix((_splitmix(0x9E3779B97F4A7C15 * place % 2**64) + salt) % 2**64) for place in range(count)]
+    return [(key >> 40) / 2**24 for key in keys]
 
 
 def naive_scores(name: str, train: np.ndarray, z: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ def naive_scores(name: str, train: np.ndarray, z: np.ndarray, weight: np.ndarray
     elif name == "ash-s":
         shaped = _ash(z, 0.9, lambda row, keep, j: row[j] * np.exp(row.sum() / row[keep].sum()))
     elif name == "ash-rand":
-        shaped = _ash(z, 0.75, lambda row, keep, j: 10 * naive_noise(row, 0)[j])
+        shaped = _ash(z, 0.75, lambda row, keep, j: 10 * naive_noise(len(row), 0)[j])
     if "dice" in name:
         contribution = weight * train.mean(axis=0)
         head = np.where(contribution > np.quantile(contribution, 0.7), weight, 0.0)

@@ -149,16 +149,16 @@ def test_every_method_leaves_out_perturbations(small) -> None:
 
 
 def test_tuning_chooses_the_best_on_surrogates(small, monkeypatch) -> None:
+    from oodshape.images.identity import numbered, smallest
     from oodshape.methods.shapes.clipping import ReAct
     from oodshape.studies import tuning
 
     grid = tuple(ReAct(q=q) for q in (0.2, 0.5, 0.8, 0.95))
     monkeypatch.setattr(tuning, "GRIDS", {"react": grid})
     table = tune_on_surrogates(*sets(small), small["ood"]["far"], seed=3)
-    rng = np.random.default_rng(3)
-    order = rng.permutation(200)
-    fit, tried = small["z"][np.sort(order[40:])], small["z"][np.sort(order[:40])]
-    noise = small["outside"]["far"][np.sort(rng.permutation(150))]
+    held = smallest(numbered(200), 40, 3, "tuning")
+    fit, tried = np.delete(small["z"], held, axis=0), small["z"][held]
+    noise = small["outside"]["far"]
     weight, bias = (part.astype(np.float64) for part in small["head"])
     worth = {}
     for setting in grid:

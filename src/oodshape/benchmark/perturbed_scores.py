@@ -82,7 +82,7 @@ def _still(extraction: Extraction, probe: Table) -> bool:
 def _keep(extraction: Extraction, probe: Table) -> None:
     """Write the features that the network gives for the first images."""
     first = replace(extraction, images=Subset(extraction.images, range(probe.shape[0])), workers=0, progress=False)
-    probe.put(0, np.concatenate([rows.numpy() for _, rows in first.features(None).chunks()]))
+    probe.put(0, first.arrays(None)[0])
     probe.part.replace(probe.path)
 
 

@@ -22,8 +22,8 @@ import oodshape
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.progress import progress_bar
+from oodshape.features.chunks import check_finite
 from oodshape.features.disk_cache import Entry, locked
-from oodshape.features.features import Features, check_finite
 from oodshape.images.image_set import ImageSet
 from oodshape.images.prefetch import decoded_rows, prepared
 from oodshape.images.preprocessing import Preprocessing
@@ -61,19 +61,17 @@ class Extraction:
         if len(self.images) == 0:
             raise InputError(f"{self.images.name} holds no images")
 
-    def features(self, cache: Path | None) -> Features:
-        """The features of the images: memory-mapped from a folder of the cache, or in memory without one."""
-        return self.readable(cache)[0]
+    def arrays(self, cache: Path | None) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+        """([N, M] features, [N] predictions, the numbers of the images that can be read).
 
-    def readable(self, cache: Path | None) -> tuple[Features, NDArray[np.int64]]:
-        """The features, and the numbers of the images that they are of: with `skip`, of those that can be read."""
+        The features are memory-mapped from a folder of the cache, or in memory without one. With `skip`, the
+        prediction of an image that cannot be read is -1.
+        """
         features, predictions = self._in_memory() if cache is None else self._on_disk(cache)
         read = np.flatnonzero(predictions >= 0)
         if len(read) == 0:
             self._first_image()  # says why
-        head, labels = self.classifier.head, self.images.labels
-        kept = Features.from_arrays(features, head, labels, np.maximum(predictions, 0))
-        return kept if len(read) == len(predictions) else kept[read], read
+        return features, predictions, read
 
     def _in_memory(self) -> Batch:
         n, first = len(self.images), 0

@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.features import kernels
+from oodshape.features.chunks import Picked, as_tensor, check_finite
+from oodshape.features.extraction import Extraction
+from oodshape.features.moments import Moments
+from oodshape.features.statistics import FeatureStats
+from oodshape.images import identity
+from oodshape.images.identity import Keys
+from oodshape.images.image_set import ImageSet, identities_of
+from oodshape.images.preprocessing import Preprocessing
+from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head
-
-if TYPE_CHECKING:
-    from oodshape.features.moments import Moments
-    from oodshape.features.statistics import FeatureStats
-    from oodshape.images.image_set import ImageSet
-    from oodshape.images.preprocessing import Preprocessing
-    from oodshape.networks.classifier import Classifier
 
 CHUNK_BYTES = 16 << 20
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class Picked:
-    """Some rows of an array, read when they are asked for."""
-
-    base: Any  # [N, M] numpy, torch, memory-mapped, or picked itself
-    rows: Tensor  # [n] int64
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n, M)."""
-        return len(self.rows), int(self.base.shape[1])
-
-    @property
-    def dtype(self) -> Any:
-        """That of the array."""
-        return self.base.dtype
-
-    def __getitem__(self, rows: slice | Tensor) -> Any:
-        """The values of some of the rows."""
-        chosen = self.rows[rows]
-        return self.base[chosen.numpy() if isinstance(self.base, np.ndarray) else chosen]
 
 
 class Features:
@@ -59,12 +36,20 @@ class Features:
     (2, 2, [0, 1])
     """
 
-    def __init__(self, values: Any, head: Head, labels: Tensor | None, predictions: Tensor | None) -> None:
+    def __init__(
+        self,
+        values: Any,
+        head: Head,
+        labels: Tensor | None,
+        predictions: Tensor | None,
+        identities: Keys | None = None,
+    ) -> None:
         """Use `Features.from_arrays`, which checks what it is given."""
         self._values = values
         self.head = head
         self.labels = labels
         self._predictions = predictions
+        self._identities = identities  # None: row numbers
         self._stats: FeatureStats | None = None
         self._moments: Moments | None = None
 
@@ -75,11 +60,14 @@ class Features:
         head: Head | tuple[Any, Any],
         labels: Any = None,
         predictions: Any = None,
+        identities: Any = None,
     ) -> Features:
         """Features from [N, M] numbers (numpy, torch, memory-mapped; float16, 32 or 64).
 
         `head` is the pair (weight [C, M], bias [C]); labels are -1 where there is none; predictions are
-        computed once, when first needed, unless they are given.
+        computed once, when first needed, unless they are given. `identities` say which image each row is of, a text
+        (its path) or a whole number each: what is chosen by chance is chosen by them. Without, they are the row
+        numbers 0, 1, ...; where parts are added up, give their own, so that numbers of different images differ.
         """
         head = Head.of(head)
         values = features.detach() if isinstance(features, Tensor) else np.asanyarray(features)
@@ -100,6 +88,7 @@ class Features:
             head,
             _integers(labels, "labels", n),
             _integers(predictions, "predictions", n, head.classes),
+            None if identities is None else identity.checked(identities, n),
         )
 
     @classmethod
@@ -123,10 +112,16 @@ class Features:
         Without it they stay in memory. `workers` threads decode image files ahead (None: one per core, at most 4).
         On a terminal a bar shows the progress, unless progress=False.
         """
-        from oodshape.features.extraction import Extraction
-
         extraction = Extraction(classifier, images, preprocessing, dtype, batch_size, workers, progress)
-        return extraction.features(None if cache is None else Path(cache))
+        return cls.extracted(extraction, None if cache is None else Path(cache))[0]
+
+    @classmethod
+    def extracted(cls, extraction: Extraction, cache: Path | None) -> tuple[Features, NDArray[np.int64]]:
+        """The features, and the numbers of the images that they are of: with `skip`, of those that can be read."""
+        values, predictions, read = extraction.arrays(cache)
+        head, images = extraction.classifier.head, extraction.images
+        kept = cls.from_arrays(values, head, images.labels, np.maximum(predictions, 0), identities_of(images))
+        return kept if len(read) == len(predictions) else kept[read], read
 
     def __len__(self) -> int:
         """The number of images."""
@@ -139,13 +134,19 @@ class Features:
     def __getitem__(self, rows: slice | Any) -> Features:
         """The features of some rows; nothing is copied: a slice is a view, a list of indices reads by chunk."""
         rows = rows if isinstance(rows, slice) else np.asarray(rows)
-        chosen = torch.from_numpy(np.arange(len(self))[rows])
+        chosen = torch.from_numpy(np.arange(len(self))[rows].copy())
         view = isinstance(rows, slice) and (rows.step or 1) > 0 and not isinstance(self._values, Picked)
         values = self._values[rows] if view else Picked(self._values, chosen)
         if len(chosen) == 0:
             raise InputError(f"no row of {len(self)} is chosen")
         labels = None if self.labels is None else self.labels[chosen]
-        return Features(values, self.head, labels, None if self._predictions is None else self._predictions[chosen])
+        predictions = None if self._predictions is None else self._predictions[chosen]
+        return Features(values, self.head, labels, predictions, self.identities[chosen.numpy()])
+
+    @property
+    def identities(self) -> Keys:
+        """[N] uint64: which image each row is of; row numbers where none were given."""
+        return identity.numbered(len(self)) if self._identities is None else self._identities
 
     @property
     def width(self) -> int:
@@ -178,23 +179,37 @@ class Features:
         """
         rows = len(self) if whole and self.direct else self.chunk_rows()
         for first in range(0, len(self), rows):
-            yield first, _tensor(self._values[first : first + rows])
+            yield first, as_tensor(self._values[first : first + rows])
 
     def check_finite(self) -> None:
         """Refuse NaN and infinite values with the first row that holds one."""
         for first, raw in self.chunks():
             check_finite(raw, first)
 
+    def classified(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """(first row, values, predicted classes) as `chunks`; predictions that were not known are kept.
+
+        Not checked for NaN. A `whole` run is given where the predictions are known: they need a chunk's room.
+        """
+        if self._predictions is not None:
+            for first, raw in self.chunks(whole=whole):
+                yield first, raw, self._predictions[first : first + len(raw)]
+            return
+        # one tensor for all: small ones kept between large ones would scatter the heap
+        predictions = torch.empty(len(self), dtype=torch.int64, device=self.head.weight.device)
+        for first, raw in self.chunks():
+            classes = predictions[first : first + len(raw)]
+            classes[:] = self.head.logits(raw.float()).argmax(dim=1)
+            yield first, raw, classes
+        self._predictions = predictions
+
     @cached_property
     def predictions(self) -> Tensor:
         """[N] int64: the class that the head predicts (bias included)."""
         if self._predictions is None:
-            # one tensor for all: small ones kept between large ones would scatter the heap
-            predictions = torch.empty(len(self), dtype=torch.int64, device=self.head.weight.device)
-            for first, raw in self.chunks():
+            for first, raw, _ in self.classified():
                 check_finite(raw, first)
-                predictions[first : first + len(raw)] = self.head.logits(raw.float()).argmax(dim=1)
-            self._predictions = predictions
+        assert self._predictions is not None
         return self._predictions
 
     @property
@@ -205,16 +220,12 @@ class Features:
     @property
     def stats(self) -> FeatureStats:
         """The statistics of these features: one pass, the first time; kept afterwards."""
-        from oodshape.features.statistics import FeatureStats
-
         if self._stats is None:
             self._stats = FeatureStats.of(self)
         return self._stats
 
     def moments(self, needs: frozenset[str]) -> Moments:
         """The sums that some methods need beside `stats`: one pass for those not yet known; kept afterwards."""
-        from oodshape.features.moments import Moments
-
         known = frozenset() if self._moments is None else frozenset(self._moments.parts)
         if self._moments is None or needs - known:
             more = Moments.of(self, needs - known)
@@ -230,28 +241,9 @@ class Features:
         return float((self.predictions.cpu()[known] == self.labels[known]).double().mean())
 
 
-def check_finite(values: Tensor, first: int = 0) -> None:
-    """Refuse NaN and infinite values, naming the row; `first` is the number of the first row."""
-    bad = kernels.first_bad_row(values)
-    if bad is not None:
-        raise InputError(f"row {first + bad} of the features holds a NaN or infinite value")
-
-
 def _torch_dtype(dtype: Any) -> Any:
     names = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64}
     return names.get(np.dtype(dtype).name)
-
-
-def _tensor(values: Any) -> Tensor:
-    """The values as a contiguous tensor, float16 kept, anything else as float32; no copy where possible."""
-    if not isinstance(values, Tensor):
-        keep = values.dtype in (np.float16, np.float32) and values.dtype.isnative
-        values = np.ascontiguousarray(values if keep else values.astype(np.float32))
-        with warnings.catch_warnings():  # a read-only memory map is only ever read
-            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-            values = torch.from_numpy(values)
-    tensor: Tensor = values if values.dtype == torch.float16 else values.to(torch.float32)
-    return tensor.contiguous()
 
 
 def _integers(values: Any, name: str, n: int, classes: int | None = None) -> Tensor | None:

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.features.features import Features, check_finite
-from oodshape.features.rows import row_keys, unit
+from oodshape.features.bank import Bank
+from oodshape.features.chunks import Chunked, check_finite
+from oodshape.features.rows import unit
+from oodshape.images import identity
 from oodshape.networks.head import Head
 
 Array = NDArray[Any]
-BANK = 5000  # images that a bank keeps at most
 SEED = 0
 ROWS = 512  # rows that are summed at once, in float64
 
@@ -72,9 +73,10 @@ NAMES = frozenset([*SUMS, "bank"])
 class Moments:
     """Sums over features by name, and a bank of at most 5,000 of them; two of them add up.
 
-    Sums are float64. The bank holds the images with the smallest keys, and a key is a seeded hash of the features
-    themselves: a random sample without replacement, the same in whatever order parts are added.
+    Sums are float64. The bank holds the images with the smallest keys, and a key is a seeded hash of which image it
+    is (`Features.identities`): a random sample without replacement, the same in whatever order parts are added.
 
+    >>> from oodshape.features.features import Features
     >>> features = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
     >>> Moments.of(features, frozenset(["counts", "profile"])).parts["profile"].tolist()
     [1.0, 4.0]
@@ -85,34 +87,43 @@ class Moments:
     parts: dict[str, Array]
 
     @classmethod
-    def of(cls, features: Features, needs: frozenset[str]) -> Moments:
+    def of(cls, features: Chunked, needs: frozenset[str]) -> Moments:
         """The parts asked for, in one pass."""
         if needs - NAMES:
             raise InputError(f"no part is called {min(needs - NAMES)!r}; there are {', '.join(sorted(NAMES))}")
         head = features.head.to("cpu")
         asked = sorted(needs & SUMS.keys())
         totals = {name: torch.zeros(SUMS[name][0](head.classes, head.width), dtype=torch.float64) for name in asked}
-        bank = Bank(head.width)
-        for first, raw in features.chunks() if needs else ():
+        bank, keys = Bank(head.width), identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
+        for first, raw, predicted in features.classified() if needs else ():
             check_finite(raw, first)
-            z, classes = raw.float().cpu(), features.predictions[first : first + len(raw)].cpu()
-            if "bank" in needs:
-                bank.add(z.numpy())
+            z, classes = raw.float().cpu(), predicted.cpu()
+            if keys is not None:
+                bank.add(keys[first : first + len(z)], z.numpy())
             for start in range(0, len(z), ROWS):
                 rows = _Rows(z[start : start + ROWS], classes[start : start + ROWS], head)
                 for name, total in totals.items():
                     SUMS[name][1](rows, total)
         parts: dict[str, Array] = {name: total.numpy() for name, total in totals.items()}
-        if "bank" in needs:
-            parts["bank"] = bank.rows()
+        if keys is not None:
+            parts["bank_keys"], parts["bank"] = bank.result()
         return cls(head.fingerprint, len(features), parts)
 
     def __add__(self, other: Moments) -> Moments:
         """The moments of both data sets together; only parts that both hold, refused across heads."""
         if self.head != other.head:
             raise InputError(f"moments of different heads do not add up: {self.head} and {other.head}")
-        shared = [name for name in self.parts if name in other.parts]
-        parts = {name: _added(name, self.parts[name], other.parts[name]) for name in shared}
+        parts = {name: self.parts[name] + other.parts[name] for name in SUMS if name in self.parts.keys() & other.parts}
+        if "bank" in self.parts.keys() & other.parts:
+            bank = Bank(self.parts["bank"].shape[1])
+            for moments in (self, other):
+                if "bank_keys" not in moments.parts:
+                    raise InputError(
+                        "a bank of 0.1.0 says nothing of its images and does not add up; it can be used as it is: "
+                        "to add to it, collect the moments of its images again"
+                    )
+                bank.add(moments.parts["bank_keys"], moments.parts["bank"])
+            parts["bank_keys"], parts["bank"] = bank.result()
         return Moments(self.head, self.n + other.n, parts)
 
     def beside(self, other: Moments) -> Moments:
@@ -139,37 +150,3 @@ class Moments:
         seen = counts > 0
         means = np.where(seen[:, None], total / np.maximum(counts, 1)[:, None], total.sum(axis=0) / self.n)
         return means, seen
-
-
-def _added(name: str, mine: Array, theirs: Array) -> Array:
-    if name in SUMS:
-        return np.asarray(mine + theirs)
-    bank = Bank(mine.shape[1])
-    bank.add(mine)
-    bank.add(theirs)
-    return bank.rows()
-
-
-class Bank:
-    """The rows with the smallest keys so far, in one block of memory."""
-
-    def __init__(self, width: int) -> None:
-        """An empty bank for rows of the given width."""
-        self._keys, self._kept = np.zeros(0, np.int64), np.empty((BANK, width), np.float32)
-
-    def add(self, rows: Array) -> None:
-        """Let some rows in; where there is no room, those with the largest keys make it."""
-        keys = row_keys(torch.from_numpy(rows), SEED).numpy()
-        before = len(self._keys)
-        both = np.concatenate([self._keys, keys])
-        stays = np.zeros(len(both), bool)
-        stays[np.argsort(both, kind="stable")[:BANK]] = True
-        new = np.flatnonzero(stays[before:])
-        left = np.flatnonzero(~stays[:before])
-        places = np.concatenate([left, np.arange(before, before + len(new) - len(left))])
-        self._keys = np.concatenate([self._keys, np.zeros(len(new) - len(left), np.int64)])
-        self._keys[places], self._kept[places] = keys[new], rows[new]
-
-    def rows(self) -> Array:
-        """[B, M]: the rows, by ascending key."""
-        return np.asarray(self._kept[np.argsort(self._keys, kind="stable")])

@@ -1,4 +1,4 @@
-"""Functions of single rows of features: their directions, and numbers drawn from their own bits."""
+"""Functions of single rows of features: their directions and distances."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from torch import Tensor
 
 TINY = 1e-12  # in place of a length of 0
 ROUNDING = 1e-6  # of a sum of squares in float32
-ROWS = 256  # rows that are hashed at once: it takes several times their memory
 
 
 def unit(z: Tensor) -> Tensor:
@@ -32,32 +31,3 @@ def row_distances(a: Tensor, b: Tensor) -> Tensor:
     lengths = a.square().sum(dim=1, keepdim=True) + b.square().sum(dim=1)
     squares = lengths - 2 * a @ b.T
     return torch.where(squares > ROUNDING * lengths, squares, 0.0).sqrt()
-
-
-def row_noise(z: Tensor, seed: int) -> Tensor:
-    """[N, M] uniform numbers in [0, 1) that depend on the seed, the place and the row's own float32 bits."""
-    return ((_mix(row_keys(z, seed)[:, None] + _places(z)) >> 40) & 0xFFFFFF).to(torch.float32) * 2.0**-24
-
-
-def row_keys(z: Tensor, seed: int) -> Tensor:
-    """[N] int64: a hash of the seed and each row's own float32 bits."""
-    keys = torch.empty(len(z), dtype=torch.int64, device=z.device)
-    for first in range(0, len(z), ROWS):
-        bits = (z[first : first + ROWS].float() + 0.0).view(torch.int32).to(torch.int64)  # + 0.0: -0.0 counts as 0
-        keys[first : first + ROWS] = _mix(_mix(bits + _places(z)).sum(dim=1) + seed)
-    return keys
-
-
-def _places(z: Tensor) -> Tensor:
-    return torch.arange(1, z.shape[1] + 1, device=z.device) * _GOLDEN
-
-
-_GOLDEN = -7046029254386353131  # 2^64 / golden ratio, as a signed integer
-_FIRST, _SECOND = -4658895280553007687, -7723592293110705685  # the multipliers of splitmix64
-
-
-def _mix(x: Tensor) -> Tensor:
-    """The finaliser of splitmix64 on int64 with wrap-around."""
-    x = (x ^ ((x >> 30) & (2**34 - 1))) * _FIRST
-    x = (x ^ ((x >> 27) & (2**37 - 1))) * _SECOND
-    return x ^ ((x >> 31) & (2**33 - 1))

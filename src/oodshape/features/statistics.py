@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.features import kernels
-from oodshape.features.features import Features
+from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.histogram import decode, ordered, tally_for
 from oodshape.features.kernels import FINE
 
@@ -44,21 +43,17 @@ class FeatureStats:
     squares: Array  # [B] float64, sum of w_max^2; empty unless asked for
 
     @classmethod
-    def of(cls, features: Features, *, weights: bool = False) -> FeatureStats:
+    def of(cls, features: Chunked, *, weights: bool = False) -> FeatureStats:
         """The statistics of a data set in one pass (with `weights`, also the sums of w_max and w_max^2)."""
-        tally = tally_for(len(features), features.width, half=features.half, weights=weights)
-        known = features.predictions_known
-        predictions = features.predictions if known else torch.empty(len(features), dtype=torch.int64)
-        weight = features.head.weight.cpu()
-        for first, raw in features.chunks(whole=known):
-            classes = predictions[first : first + len(raw)]
-            if not known:
-                classes[:] = features.head.logits(raw.float()).argmax(dim=1)
+        head = features.head
+        tally = tally_for(len(features), head.width, half=features.half, weights=weights)
+        weight = head.weight.cpu()
+        for _, raw, classes in features.classified(whole=True):
             tally.add(raw.cpu(), classes.cpu(), weight)
-        features._predictions = predictions  # one pass serves both
-        stats = cls(head=features.head.fingerprint, n=len(features), **tally.result())
+        stats = cls(head=head.fingerprint, n=len(features), **tally.result())
         if not np.isfinite(stats.sums).all():  # NaN and infinity always reach the sums
-            features.check_finite()
+            for first, raw, _ in features.classified():
+                check_finite(raw, first)
         return stats
 
     def __add__(self, other: FeatureStats) -> FeatureStats:

@@ -17,7 +17,8 @@ from oodshape.features.features import Features
 from oodshape.features.panel import panel_features
 from oodshape.features.statistics import FeatureStats
 from oodshape.guard.fitted import About, Fitted
-from oodshape.images.image_set import ImageSet, Subset, limited
+from oodshape.images import identity
+from oodshape.images.image_set import ImageSet, Subset, identities_of, limited
 from oodshape.images.listing import Given, GivenImages
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.auto import Auto, Fusion
@@ -124,14 +125,13 @@ def _parts(images: GivenImages, calibrate: Given | None, alpha: float, limit: in
             "give more images, calibration images, or a larger alpha"
         )
     chosen = limited(images, limit)
-    numbers = np.arange(len(chosen))
-    last = np.floor((numbers + 1) * HELD_OUT) > np.floor(numbers * HELD_OUT)  # every fifth: sorted classes stay mixed
-    return Subset(chosen, numbers[~last].tolist()), Subset(chosen, numbers[last].tolist())
+    last = identity.held_out(identities_of(chosen), HELD_OUT, purpose="calibration", fewest=needed)
+    return Subset(chosen, np.flatnonzero(~last).tolist()), Subset(chosen, np.flatnonzero(last).tolist())
 
 
 def _extracted(extraction: Extraction, images: ImageSet, cache: Path | None) -> _Part:
     """The readable images and their features; a warning names those that cannot be read."""
-    features, read = extraction.readable(cache)
+    features, read = Features.extracted(extraction, cache)
     if len(read) == len(images):
         return _Part(images, features)
     lost = np.setdiff1d(np.arange(len(images)), read)

@@ -6,6 +6,7 @@ import csv
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TextIO
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
+from oodshape.images import identity
 from oodshape.images.decode import read_image
 from oodshape.images.walking import no_image, walked
 
@@ -59,6 +61,11 @@ class ImageFiles:
                 raise InputError(f"{self.path(row)} has gone since {self.name} was opened: {error.strerror}") from None
             stamps[row] = status.st_size, status.st_mtime_ns
         return fingerprint_of("\0".join(self.files).encode(errors="surrogateescape"), stamps, self.labels)
+
+    @cached_property
+    def identities(self) -> identity.Keys:
+        """[N]: which image each is, by its path below the folder."""
+        return identity.of_paths(self.files)
 
 
 class ImageFolder(ImageFiles):

@@ -12,12 +12,18 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
+from oodshape.images import identity
+from oodshape.images.identity import Keys
 
 Image = Any  # a PIL image, or a uint8 array [H, W] or [H, W, 3]
 
 
 class ImageSet(Protocol):
-    """A data set: images by number, their labels (-1 where there is none), and what identifies its content."""
+    """A data set: images by number, their labels (-1 where there is none), and what identifies its content.
+
+    It may also have `identities`, [N] uint64 that say which image each is (`images.identity`); without, that is its
+    number.
+    """
 
     @property
     def name(self) -> str:
@@ -41,6 +47,12 @@ class ImageSet(Protocol):
     def __getitem__(self, index: int) -> Image:
         """An image: a PIL image, or a uint8 array [H, W] or [H, W, 3]."""
         ...
+
+
+def identities_of(images: ImageSet) -> Keys:
+    """[N]: which image each is: what the set itself says, or its number."""
+    own: Keys | None = getattr(images, "identities", None)
+    return identity.numbered(len(images)) if own is None else own
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +93,11 @@ class ArraySet:
         """A hash of the pixels and the labels."""
         return fingerprint_of(self.images, self.labels)
 
+    @cached_property
+    def identities(self) -> Keys:
+        """[N]: a hash of each image's pixels."""
+        return identity.hashed(self.images)
+
 
 @dataclass(frozen=True, eq=False)
 class Subset:
@@ -105,6 +122,11 @@ class Subset:
         """A hash of the whole set's fingerprint and the numbers chosen."""
         return fingerprint_of(self.base.fingerprint, np.asarray(self.indices, np.int64))
 
+    @cached_property
+    def identities(self) -> Keys:
+        """[N]: those of the chosen images."""
+        return identities_of(self.base)[np.asarray(self.indices, np.int64)]
+
     def __len__(self) -> int:
         """The number of images chosen."""
         return len(self.indices)
@@ -115,9 +137,12 @@ class Subset:
 
 
 def limited(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:
-    """A seeded subset of at most `limit` images, in their order; the set itself where it is no larger."""
+    """A seeded subset of at most `limit` images, in their order; the set itself where it is no larger.
+
+    The images are chosen by their identities: files may be listed in another order, or lie elsewhere.
+    """
     if limit is None or len(images) <= limit:
         return images
     if limit < 1:
         raise InputError(f"limit must be at least 1, got {limit}")
-    return Subset(images, np.sort(np.random.default_rng(seed).permutation(len(images))[:limit]).tolist())
+    return Subset(images, identity.smallest(identities_of(images), limit, seed, "subset").tolist())

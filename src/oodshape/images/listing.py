@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import PIL.Image
 
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
+from oodshape.images import identity
 from oodshape.images.decode import read_image
 from oodshape.images.folders import ImageFiles, ImageFolder, list_pairs
 from oodshape.images.walking import no_image, walked
@@ -80,6 +83,13 @@ class Listing:
         """The image that a listed path stands for."""
         return read_image(self.file(pair[0]), upright=upright)
 
+    def below_root(self, path: str) -> str:
+        """A listed path from the given root: that of a glob is the folder before its first sign; else as listed."""
+        if not isinstance(self.given, str) or os.path.isfile(self.given) or not glob.has_magic(self.given):
+            return path
+        fixed = os.path.dirname(re.split(r"[*?[]", self.given, maxsplit=1)[0])
+        return os.path.relpath(path, fixed) if fixed else path
+
 
 class GivenImages(ImageFiles):
     """The images of a listing as a data set; files that are missing or broken are errors only when they are read."""
@@ -92,13 +102,20 @@ class GivenImages(ImageFiles):
             folder = ImageFolder(listing.given)
             self.classes = folder.classes
             files, labels = [str(folder.path(row)) for row in range(len(folder))], folder.labels
+            self._names: Sequence[str] = folder.files
         else:
             pairs = list(listing)
             files = [listing.file(path) for path, _ in pairs]
+            self._names = [listing.below_root(path) for path, _ in pairs]
             labels = np.array([label for _, label in pairs], np.int64)
         if not files:
             raise InputError(f"{listing.name} lists no image")
         super().__init__(listing.name, Path(), files, labels)
+
+    @cached_property
+    def identities(self) -> identity.Keys:
+        """[N]: which image each is, by its path below the given folder, or as it was listed."""
+        return identity.of_paths(self._names)
 
     @property
     def fingerprint(self) -> str:

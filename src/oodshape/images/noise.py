@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
+from oodshape.images.identity import Keys, numbered
 
 KINDS = ("gaussian", "uniform")
 
@@ -44,6 +45,11 @@ class NoiseSet:
     def fingerprint(self) -> str:
         """A hash of what the images are drawn from."""
         return fingerprint_of(repr(self))
+
+    @property
+    def identities(self) -> Keys:
+        """[N]: which image each is: what it is drawn from, and its number."""
+        return numbered(self.n, f"{self.name} {self.seed} {self.side}")
 
     def __len__(self) -> int:
         """The number of images."""

@@ -1,7 +1,7 @@
 """Scrambled: images that no classifier should trust, made from ID images.
 
-An image set over an ID set, as long as it is and in its order. An image depends on the seed, its number
-and the ID image alone, so that sets can be cut, cached and read by several processes.
+An image set over an ID set, as long as it is and in its order. An image depends on the seed and on which ID image
+it is made from, so that sets can be cut, cached and read by several processes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.images.decode import in_mode
-from oodshape.images.image_set import ImageSet
+from oodshape.images.identity import Keys, keys
+from oodshape.images.image_set import ImageSet, identities_of
 
 Floats = NDArray[np.float64]
 
@@ -52,7 +53,13 @@ class Scrambled:
     def fingerprint(self) -> str:
         """A hash of the kind, its settings and the ID set's fingerprint."""
         settings = {name: value for name, value in vars(self).items() if name not in ("base", "labels")}
-        return fingerprint_of(type(self).__name__, repr(sorted(settings.items())), self.base.fingerprint)
+        drawn = "by identity"  # 0.1.0 drew by the image's number: what was kept of those images is of others
+        return fingerprint_of(type(self).__name__, repr(sorted(settings.items())), self.base.fingerprint, drawn)
+
+    @property
+    def identities(self) -> Keys:
+        """[N]: which image each is: the kind and the seed, and the ID image it is made from."""
+        return keys(identities_of(self.base), self.seed, self.name)
 
     def __len__(self) -> int:
         """The number of images."""
@@ -63,7 +70,9 @@ class Scrambled:
         if not 0 <= index < len(self):
             raise IndexError(f"{self.name} has {len(self)} images, there is no number {index}")
         # RandomState, because numpy promises that its numbers never change
-        made = scrambled(_pixels(self.base[index]), np.random.RandomState([self.seed, index]))
+        which = int(identities_of(self.base)[index])
+        rng = np.random.RandomState([self.seed, which >> 32, which & 0xFFFFFFFF])
+        made = scrambled(_pixels(self.base[index]), rng)
         image: NDArray[np.uint8] = np.clip(np.rint(made), 0, 255).astype(np.uint8)
         return image
 

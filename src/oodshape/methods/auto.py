@@ -14,6 +14,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.features.features import Features
 from oodshape.features.kernels import places_torch, taken
+from oodshape.images import identity
 from oodshape.methods.detector import Detector, Method, collect
 from oodshape.methods.row import Row
 from oodshape.methods.slots import Evidence, FittedHead, FittedScore, ScoreRecipe, Shape
@@ -30,6 +31,7 @@ CANDIDATES = (
 )
 TAIL = 0.1  # the lowest share of ID scores, below which p-values fall exponentially
 FEWEST = 10  # images of the selection part: the lowest tenth must hold one
+MOST = 20_000  # images of the selection part: more would not change a choice
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,12 +160,21 @@ class Auto(ScoreRecipe):
 
 
 def split(train: Features, share: float) -> tuple[Features, Features]:
-    """(fitting part, selection part): the second is every (1 / share)-th image, so that sorted classes stay mixed."""
-    numbers = np.arange(len(train))
-    held_out = np.floor((numbers + 1) * share) > np.floor(numbers * share)
-    if not held_out.any():
+    """(fitting part, selection part): about a share is in the second, by identity (`identity.held_out`).
+
+    Where a share is FEWEST images or fewer, it is as many; of more than MOST, those beyond are in neither part.
+    """
+    fewest = int(share * len(train))
+    if fewest == 0:
         raise InputError(f"a share of {share:g} of {len(train)} training images is none; auto needs some to select by")
-    return train[numbers[~held_out]], train[numbers[held_out]]
+    held = np.zeros(len(train), bool)
+    if fewest <= FEWEST:
+        held[identity.smallest(train.identities, fewest, 0, "selection")] = True
+    else:
+        held = identity.held_out(train.identities, share, purpose="selection", fewest=FEWEST)
+    rows = np.flatnonzero(held)
+    kept = identity.smallest(train.identities[rows], MOST, 0, "selection")
+    return train[np.flatnonzero(~held)], train[rows[kept]]
 
 
 def _fallback(train: Features, share: float, held_out: int | None) -> Fusion:

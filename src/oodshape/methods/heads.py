@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import ArrayValue
-from oodshape.features.features import check_finite
+from oodshape.features.chunks import check_finite
 from oodshape.methods.shapes.optfs import PiecewiseConstant
 from oodshape.methods.slots import Batch, FittedHead, HeadRecipe, Shape
 from oodshape.methods.training import Training

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from oodshape.core.once import once
 from oodshape.core.values import ArrayValue, Value
-from oodshape.features.features import check_finite
+from oodshape.features.chunks import check_finite
 from oodshape.features.parts import Part
 from oodshape.features.rows import unit
 from oodshape.methods.training import Training

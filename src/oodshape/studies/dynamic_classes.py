@@ -10,6 +10,7 @@ from torch import Tensor
 
 from oodshape.features import kernels
 from oodshape.features.features import Features
+from oodshape.images.identity import smallest
 from oodshape.methods.shapes.optfs import OptFS, PiecewiseConstant
 from oodshape.methods.slots import Shape
 from oodshape.methods.training import Training
@@ -26,13 +27,12 @@ def dynamic(
     """
     shape = optfs.fit(Training.of(train))
     assert shape.grid is not None
-    rng = np.random.default_rng(seed)
     theta: PiecewiseConstant | None = None
     weight = train.head.weight.cpu()
-    for _ in range(iterations):
-        rows = rng.choice(len(train), min(samples, len(train)), replace=False)
+    for iteration in range(iterations):
+        rows = smallest(train.identities, samples, seed, f"dynamic {iteration}")
         total = np.zeros(optfs.k + 2)
-        for _, raw in train[np.sort(rows)].chunks():
+        for _, raw in train[rows].chunks():
             z = raw.float().cpu()
             shaped = z if theta is None else theta(z)
             classes = train.head.logits(shaped).argmax(dim=1)
@@ -52,9 +52,9 @@ class ChangedRatio:
 
 def changed_ratio(features: Features, shape: Shape, *, samples: int = 10_000, seed: int = 0) -> ChangedRatio:
     """The ratio r of changed argmax over min(samples, n) images drawn with the seed, both ways."""
-    rows = np.random.default_rng(seed).choice(len(features), min(samples, len(features)), replace=False)
+    rows = smallest(features.identities, samples, seed, "changed")
     changed = torch.zeros(2, dtype=torch.int64)
-    for _, raw in features[np.sort(rows)].chunks():
+    for _, raw in features[rows].chunks():
         z = raw.float()
         before, after = _classes(features, z), _classes(features, shape(z))
         changed += (before != after).sum(dim=1).cpu()

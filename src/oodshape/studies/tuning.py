@@ -12,6 +12,7 @@ import torch
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
+from oodshape.images.identity import smallest
 from oodshape.methods.detector import Method
 from oodshape.methods.shapes.ash import AshB, AshP, AshS
 from oodshape.methods.shapes.clipping import BFAct, ReAct, VraP
@@ -52,11 +53,9 @@ def tune_on_surrogates(
     """
     from pandas import DataFrame
 
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(train))
-    held = max(1, min(most, len(train) // 5))
-    fit, tried = train[np.sort(order[held:])], _single(train[np.sort(order[:held])])
-    noise = _single(surrogate[np.sort(rng.permutation(len(surrogate))[:most])])
+    held = smallest(train.identities, max(1, min(most, len(train) // 5)), seed, "tuning")
+    fit, tried = train[np.delete(np.arange(len(train)), held)], _single(train[held])
+    noise = _single(surrogate[smallest(surrogate.identities, most, seed, "tuning")])
     rows: list[dict[str, Any]] = []
     for name, grid in GRIDS.items():
         given = methods[name]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.statistics import FeatureStats
+from oodshape.images.identity import smallest
 from oodshape.methods.shapes.optfs import OptFS, PiecewiseConstant
 from oodshape.methods.training import Training
 
@@ -44,8 +45,8 @@ def with_ood(
     if objective in _LOSSES:
         if not (isinstance(train, Features) and isinstance(ood, Features)):
             raise InputError(f"the {objective} objective needs the features, statistics are not enough")
-        rows = np.random.default_rng(seed).permutation(len(train))[:MOST_ID]
-        inside, outside = impact_vectors(train[np.sort(rows)], ours.edges), impact_vectors(ood, ours.edges)
+        rows = smallest(train.identities, MOST_ID, seed, "with OOD")
+        inside, outside = impact_vectors(train[rows], ours.edges), impact_vectors(ood, ours.edges)
         direction = _LOSSES[objective](inside, outside, penalty)
     else:
         outer = ood.stats if isinstance(ood, Features) else ood

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import check_fraction
-from oodshape.features.rows import row_noise
+from oodshape.core.errors import InputError, check_fraction
+from oodshape.images.identity import keys, numbered
 from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
 
 # exp of more than this would overflow float32 in the logits; only features that cancel in the sum come near
 LARGEST_EXPONENT = 60.0
+WIDEST = 1 << 16  # features that ASH-Rand has noise for
 
 
 def largest(z: Tensor, p: float) -> tuple[Tensor, int]:
@@ -96,18 +99,28 @@ class AshS(_Ash):
 class AshRand(_Ash):
     """The kept values become uniform noise on [0, 10): how little their size matters.
 
-    The noise of a row is a function of the seed and the row, so that batches can be split and permuted.
+    The noise of a feature is a function of the seed and its place, the same for every image: whatever batch, order or
+    processor an image goes through, its score is the same.
     """
 
     p: float = 0.75
     high: float = 10.0
     seed: int = 0
 
-    @property
-    def exportable(self) -> bool:
-        """No: the noise comes from the bits of the features, which a graph does not see."""
-        return False
+    def __post_init__(self) -> None:
+        """Draw the noise once: a graph then holds the numbers, not how they are drawn."""
+        super().__post_init__()
+        object.__setattr__(self, "_noise", torch.from_numpy(uniform(WIDEST, self.seed)))
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """The pruned features with noise in place of the kept values."""
-        return torch.mul(row_noise(z, self.seed).mul_(self.high), largest(z, self.p)[0], out=out)
+        if z.shape[1] > WIDEST:
+            raise InputError(f"ASH-Rand has noise for {WIDEST} features, got {z.shape[1]}")
+        noise: Tensor = self._noise  # type: ignore[attr-defined]
+        return torch.mul(noise[: z.shape[1]].to(z.device) * self.high, largest(z, self.p)[0], out=out)
+
+
+def uniform(count: int, seed: int) -> NDArray[np.float32]:
+    """[count] uniform numbers in [0, 1) that depend on the seed and their places alone."""
+    draws = keys(numbered(count), seed, "noise") >> np.uint64(40)
+    return draws.astype(np.float32) * np.float32(2.0**-24)  # exact: 24 bits

@@ -1,0 +1,115 @@
+"""The bank: which images it keeps hangs on who they are, not on their bits, their order or their parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data import arrays
+from oodshape import METHODS, Features, InputError
+from oodshape.features import bank
+from oodshape.features.moments import Moments
+
+NEEDS = frozenset(["bank"])
+SIZE = 25
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_bank():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bank, "BANK", SIZE)
+        yield
+
+
+def kept(moments: Moments) -> np.ndarray:
+    return moments.parts["bank"]
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_order_and_any_split_into_parts_give_the_same_bank(data: st.DataObject) -> None:
+    n = data.draw(st.integers(2, 80))
+    z, head = arrays(n)
+    whole = Features.from_arrays(z, head, identities=[f"image {row}" for row in range(n)])
+    wanted = Moments.of(whole, NEEDS)
+    assert len(kept(wanted)) == min(n, SIZE)
+    rows = np.array(data.draw(st.permutations(range(n))))
+    cuts = sorted(data.draw(st.sets(st.integers(1, n - 1), max_size=3)))
+    merged = [Moments.of(whole[part], NEEDS) for part in np.split(rows, cuts)]
+    total = merged[0]
+    for part in merged[1:]:
+        total = total + part
+    assert np.array_equal(kept(total), kept(wanted))
+    assert np.array_equal(total.parts["bank_keys"], wanted.parts["bank_keys"])
+
+
+@pytest.mark.parametrize("name", ["knn", "nnguide", "vim"])
+def test_the_last_bits_of_features_choose_nothing(name: str) -> None:
+    z, head = arrays(300)
+    moved = np.nextafter(z, np.float32(9))
+    one, other = (Moments.of(Features.from_arrays(values, head), NEEDS) for values in (z, moved))
+    np.testing.assert_allclose(kept(one), kept(other), rtol=1e-6, atol=1e-6)
+    test = Features.from_arrays(arrays(50, seed=1)[0], head)
+    scores = [METHODS[name].fit(Features.from_arrays(values, head)).score(test) for values in (z, moved)]
+    torch.testing.assert_close(scores[0], scores[1], rtol=1e-4, atol=1e-4)
+
+
+def test_an_image_that_two_parts_share_is_kept_once() -> None:
+    z, head = arrays(20)
+    one = Features.from_arrays(z, head, identities=np.arange(20))
+    again = Features.from_arrays(z.astype(np.float16), head, identities=np.arange(20))  # as another reading
+    both = Moments.of(one[:15], NEEDS) + Moments.of(again[10:], NEEDS)
+    assert len(kept(both)) == 20
+    assert np.array_equal(kept(both), kept(Moments.of(again[10:], NEEDS) + Moments.of(one[:15], NEEDS)))
+    doubled = Features.from_arrays(np.repeat(z, 2, axis=0), head, identities=np.repeat(np.arange(20), 2))
+    assert np.array_equal(kept(Moments.of(doubled, NEEDS)), kept(Moments.of(one, NEEDS)))
+
+
+def test_images_that_share_a_number_are_both_kept() -> None:
+    """Parts without identities are numbered alike, 0, 1, ...: as in 0.1.0 they add up, whatever the order."""
+    z, head = arrays(60)
+    a, b, c = (Moments.of(Features.from_arrays(part, head), NEEDS) for part in np.split(z, 3))
+    d, e = (Moments.of(Features.from_arrays(part, head), NEEDS) for part in (z[:10], z[10:20]))
+    assert {row.tobytes() for row in kept(d + e)} == {row.tobytes() for row in z[:20]}
+    total = kept(a + b + c)
+    assert len(np.unique(total, axis=0)) == SIZE
+    assert np.array_equal(total, kept(c + a + b))
+    origin = [next(i for i in range(60) if np.array_equal(z[i], row)) // 20 for row in total]
+    assert np.bincount(origin, minlength=3).min() >= SIZE // 3
+
+
+def test_a_reading_between_two_takes_the_place_of_both() -> None:
+    block, key = bank.Bank(2), np.zeros(1, np.uint64)
+    for value in ([0.001, 1.008], [0.002, 0.992], [0.5, 9.0], [0.0, 1.0]):
+        block.add(key, np.array([value], np.float32))
+    assert block.result()[1].tolist() == [[0.0, 1.0], [0.5, 9.0]]
+    block.add(key + np.uint64(1), np.array([[7.0, 7.0]], np.float32))
+    assert block.result()[1].tolist() == [[0.0, 1.0], [0.5, 9.0], [7.0, 7.0]]
+
+
+def test_the_keys_are_saved(tmp_path: Path) -> None:
+    z, head = arrays(60)
+    data = Features.from_arrays(z, head)
+    for name, part in (("a", data[:30]), ("b", data[30:])):
+        Moments.of(part, NEEDS).save(tmp_path / name)
+    total = Moments.load(tmp_path / "a") + Moments.load(tmp_path / "b")
+    assert np.array_equal(kept(total), kept(Moments.of(data, NEEDS)))
+
+
+def test_identities_survive_slices() -> None:
+    z, head = arrays(20)
+    names = [f"{row}.png" for row in range(20)]
+    data = Features.from_arrays(z, head, identities=names)
+    for rows in (slice(3, 9), slice(None, None, -2), [4, 2, 2], np.arange(20) % 3 == 0):
+        part = data[rows]
+        assert np.array_equal(part.identities, data.identities[rows])
+        assert np.array_equal(part[1:].identities, data.identities[rows][1:])
+        bare = Features.from_arrays(z, head)[rows]
+        assert np.array_equal(bare.identities, np.arange(20)[rows])
+    with pytest.raises(InputError, match="identities must be 20 texts or whole numbers"):
+        Features.from_arrays(z, head, identities=names[:3])
