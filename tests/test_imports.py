@@ -36,9 +36,6 @@ MODULES = {
 }
 
 
-UNTIDY = pytest.mark.xfail(strict=True, reason="the moved modules still hold it")
-
-
 def test_the_import_is_light() -> None:
     code = "import oodshape, sys; print(*sorted(m for m in sys.modules if m.split('.')[0] == 'oodshape')); "
     code += f"print(*sorted({HEAVY!r} & set(sys.modules)))"
@@ -98,7 +95,6 @@ def test_a_room_imports_only_from_its_left(name: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@UNTIDY
 def test_imports_have_no_cycle() -> None:
     """Not even one that is hidden inside functions or behind TYPE_CHECKING."""
     needs: dict[str, set[str]] = {name: set() for name in MODULES if name != "oodshape"}

@@ -44,7 +44,8 @@ def test_fit_without_calibration_says_so_everywhere(place: Path) -> None:
     assert "--calibrate" in done.stdout
     assert "no guarantee: calibrated on training images" in call("inspect", "loose.safetensors", cwd=place).stdout
     said = json.loads(call("fit", *MODEL, *words, "--json", cwd=place).stdout)
-    assert (said["method"], said["held_out"], said["calibration_images"]) == ("gen", False, 80)
+    assert (said["method"], said["held_out"]) == ("gen", False)
+    assert said["calibration_images"] == pytest.approx(80, rel=0.2)  # about a fifth: each image decides for itself
     assert call("fit", *MODEL, *words, "--quiet", cwd=place).stdout == ""
 
 

@@ -45,7 +45,14 @@ def test_all_channels_get_the_same_phases() -> None:
     colour = ArraySet("colour", np.repeat(gray[..., None], 3, axis=3))
     made = Scrambled(colour)[2]
     assert np.array_equal(made[..., 0], made[..., 2])
-    assert np.array_equal(made[..., 0], Scrambled(ArraySet("gray", gray))[2])
+    one, three = (scrambled(part, np.random.RandomState(5)) for part in (gray[2], colour.images[2]))
+    np.testing.assert_allclose(three, np.repeat(one[..., None], 3, axis=2), atol=1e-9)
+
+
+def test_an_image_scrambles_alike_whatever_its_number() -> None:
+    base = images()
+    assert np.array_equal(Scrambled(base)[2], Scrambled(Subset(base, [3, 2]))[1])
+    assert not np.array_equal(Scrambled(base)[2], Scrambled(base, seed=1)[2])
 
 
 def test_sets_are_seeded_and_know_what_they_are_made_from() -> None:

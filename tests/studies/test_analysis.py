@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from oodshape import METHODS, Features, InputError, auroc, fpr_at_tpr
+from oodshape.images.identity import numbered, smallest
 from oodshape.methods.shapes.optfs import OptFS, PiecewiseConstant
 from oodshape.studies import (
     changed_ratio,
@@ -161,9 +162,9 @@ def test_intuition_draws_angle_and_length() -> None:
 
 def test_dynamic_by_brute_force(small) -> None:
     shape = dynamic(small["train"], optfs=OptFS(k=K), iterations=3, samples=80, seed=4)
-    rng, theta, (weight, bias) = np.random.default_rng(4), None, small["head"]
-    for _ in range(3):
-        rows = rng.choice(200, 80, replace=False)
+    theta, (weight, bias) = None, small["head"]
+    for iteration in range(3):
+        rows = smallest(numbered(200), 80, 4, f"dynamic {iteration}")
         z = small["z"][rows].astype(np.float64)
         shaped = z if theta is None else naive_shape(z, shape.edges, theta)
         classes = (shaped @ weight.T.astype(np.float64) + bias).argmax(axis=1)

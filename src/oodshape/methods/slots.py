@@ -22,7 +22,7 @@ class Recipe(Value):
 
     def inside(self) -> Iterator[Recipe]:
         """The recipes that this one is made of: fields that are recipes, or tuples of them."""
-        for _, value in self._items():
+        for value in vars(self).values():
             yield from (item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Recipe))
 
     @property
