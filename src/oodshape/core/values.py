@@ -18,6 +18,7 @@ from oodshape.core.errors import InputError
 
 V = TypeVar("V", bound="Value")
 Json = Any
+ALIGNED = 64  # bytes: a cache line, and torch's own alignment
 PACKAGE = __name__.partition(".")[0]
 
 
@@ -125,8 +126,15 @@ class ArrayValue(Value):
 
 
 def frozen_array(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
-    """A read-only copy of `values` as a numpy array."""
-    array = np.array(values, dtype=dtype)
+    """A read-only copy of `values` as a numpy array that begins at a multiple of 64 bytes.
+
+    Matrix products may round differently by where their arrays lie: what is loaded must score as what was saved.
+    """
+    source = np.asarray(values, dtype)
+    memory = np.empty(source.nbytes + ALIGNED, np.uint8)
+    start = -memory.ctypes.data % ALIGNED
+    array = memory[start : start + source.nbytes].view(source.dtype).reshape(source.shape)
+    array[...] = source
     array.flags.writeable = False
     return array
 
