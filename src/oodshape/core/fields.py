@@ -13,10 +13,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import types
-from collections.abc import Hashable
-from functools import cache
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -63,10 +62,19 @@ def sizes_of(value: Any) -> dict[str, int]:
     return found
 
 
-@cache
-def rules_of(kind: Hashable) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+Rules = dict[str, tuple[Any, tuple[Any, ...]]]
+_known: WeakKeyDictionary[type, Rules] = WeakKeyDictionary()  # a class of a cell that runs again goes away
+
+
+def rules_of(kind: type) -> Rules:
     """For each field of a dataclass its annotation without `Annotated`, and what `Annotated` adds."""
-    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+    if kind not in _known:
+        _known[kind] = _rules(kind)
+    return _known[kind]
+
+
+def _rules(kind: type) -> Rules:
+    if not dataclasses.is_dataclass(kind):
         return {}
     try:
         hints = get_type_hints(kind, include_extras=True)
@@ -97,6 +105,8 @@ def _check(item: Any, hint: Any, where: str) -> None:
         _check_tuple(item, arguments, where)
     elif origin is np.ndarray:
         _check_array(item, arguments, where)
+    elif origin is dict:
+        _must(isinstance(item, dict), where, "a table", item)
     elif hint is bool:
         _must(isinstance(item, (bool, np.bool_)), where, "true or false", item)
     elif hint is int:

@@ -9,8 +9,12 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
+from typing import Any, TextIO
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from oodshape.core.errors import InputError
@@ -43,6 +47,22 @@ def reading(path: str | Path, way_out: str = "") -> Iterator[None]:
         raise InputError(f"{path} cannot be read ({one_line(error.strerror or error)}){end}") from None
     except DAMAGE as error:
         raise InputError(f"{path} is damaged ({type(error).__name__}: {one_line(error)}){end}") from None
+
+
+def npz_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz file by name, each held to the checksum that the archive has of it; no pickles.
+
+    Not one by one: in a damaged directory an array may have another name, and seem not to be there.
+    """
+    with reading(path, "it must be an .npz file of numpy"), np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def any_names(stream: TextIO) -> TextIO:
+    """A text stream, such as standard input, that lets file names through that are no UTF-8."""
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="surrogateescape")
+    return stream
 
 
 def one_line(said: object, most: int = 200) -> str:
