@@ -165,6 +165,7 @@ class Results:
             if data["format"] > FORMAT:
                 raise InputError(f"{path} has format {data['format']}, this oodshape reads up to {FORMAT}")
             check_sum(data, 2)
+            json.dumps(data, ensure_ascii=False).encode()  # half a character, which no page and no table can hold
             return cls(
                 rows=tuple(Row(**row) for row in data["rows"]),
                 provenance=data["provenance"],
