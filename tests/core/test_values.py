@@ -53,13 +53,15 @@ def saved(method: Method, path: Path) -> Path:
 
 
 def as_in_010(path: Path, qualified: str, bare: str) -> Path:
-    """The file as 0.1.0 would have written it: types by their bare name."""
+    """The file as 0.1.0 would have written it: types by their bare name, and no checksum."""
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     said = header["__metadata__"]["oodshape"]
     assert json.dumps(json.dumps(qualified))[1:-1] in said
-    header["__metadata__"]["oodshape"] = said.replace(qualified, bare)
+    ours = json.loads(said.replace(qualified, bare)) | {"format": 1}
+    ours.pop("checksum")
+    header["__metadata__"]["oodshape"] = json.dumps(ours)
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
     return path

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oodshape.core.errors import InputError
+from oodshape.core.fields import check_fields
+
 if TYPE_CHECKING:
     from oodshape.methods.slots import Shape
 
@@ -27,6 +30,12 @@ class Curve:
     ood_counts: tuple[int, ...]
     fpr: tuple[float, ...]  # ascending from 0 to 1
     tpr: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what no scores give."""
+        check_fields(self)
+        if not self.low < self.high or len(self.id_counts) != len(self.ood_counts) or len(self.fpr) != len(self.tpr):
+            raise InputError(f"the curve of {self.method} on {self.model} and {self.ood} does not fit together")
 
     @classmethod
     def of(
@@ -81,6 +90,12 @@ class Theta:
     method: str
     z: tuple[float, ...]
     theta: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse points without a value."""
+        check_fields(self)
+        if len(self.z) != len(self.theta):
+            raise InputError(f"{len(self.z)} points and {len(self.theta)} values of theta")
 
     @property
     def is_identity(self) -> bool:

@@ -15,16 +15,19 @@ import oodshape
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.samples import Pick, Samples
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.files import replacing
+from oodshape.core.fields import check_fields
+from oodshape.core.files import CHECKSUM, check_sum, checksum, replacing
+from oodshape.core.reading import reading
 from oodshape.methods.describe import short_recipe
 from oodshape.methods.detector import Method
+from oodshape.metrics.separation import Positive
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from oodshape.metrics.separation import Positive, Summary
+    from oodshape.metrics.separation import Summary
 
-FORMAT = 1
+FORMAT = 2  # since 2 with a checksum
 METRICS = ("fpr95", "auroc", "aupr_in", "aupr_out")
 Axis = Literal["model", "ood"]
 
@@ -64,8 +67,11 @@ class Row:
         kinds = {"int": int, "float": float, "float | None": float}
         for field in fields(self):
             value, kind = getattr(self, field.name), kinds.get(str(field.type))
-            if kind is not None and value is not None:
+            if kind is not None and value is not None and not isinstance(value, (str, bool)):
                 object.__setattr__(self, field.name, kind(value))
+        check_fields(self)
+        for field in fields(self):
+            value = getattr(self, field.name)
             if field.name.startswith(METRICS) or (field.name == "id_accuracy" and value is not None):
                 check_fraction(field.name, value, zero=True, one=True)
 
@@ -92,6 +98,7 @@ class Results:
         for name in ("rows", "curves", "shapes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "skipped", tuple((str(what), str(why)) for what, why in self.skipped))
+        check_fields(self)
         seen: set[tuple[str, str, str]] = set()
         for row in self.rows:
             key = (row.model, row.method, row.ood)
@@ -102,6 +109,8 @@ class Results:
             plain = json.loads(json.dumps(self.provenance, allow_nan=False))
         except (TypeError, ValueError) as error:
             raise InputError(f"the provenance must be JSON: {error}") from None
+        if not isinstance(plain.get("methods", {}), dict):
+            raise InputError(f"the methods of the provenance must be a table, got {plain['methods']!r:.60}")
         object.__setattr__(self, "provenance", plain)
 
     @property
@@ -135,9 +144,9 @@ class Results:
         lists = {name: [vars(item) for item in getattr(self, name)] for name in ("rows", "curves", "shapes")}
         data = {"kind": "results", "format": FORMAT, "provenance": self.provenance, "skipped": self.skipped}
         samples = {"images": self.samples.images, "picks": [vars(pick) for pick in self.samples.picks]}
-        text = json.dumps(
-            data | lists | {"samples": samples}, allow_nan=False, ensure_ascii=False, separators=(",", ":")
-        )
+        said = {**data, **lists, "samples": samples}
+        said[CHECKSUM] = checksum(said)
+        text = json.dumps(said, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         with replacing(folder / "results.csv") as table, replacing(folder / "results.json") as everything:
             self.frame.to_csv(table, index=False, encoding="utf-8")
             everything.write_text(text + "\n", encoding="utf-8")
@@ -149,12 +158,14 @@ class Results:
         path = path / "results.json" if path.is_dir() else path
         if not path.is_file():
             raise InputError(f"there is no file {path}")
-        try:
+        with reading(path, "give the results.json of a benchmark run"):
             data = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(data, dict) or data.get("kind") != "results":
                 raise InputError(f"{path} holds no oodshape results; give the results.json of a benchmark run")
             if data["format"] > FORMAT:
                 raise InputError(f"{path} has format {data['format']}, this oodshape reads up to {FORMAT}")
+            check_sum(data, 2)
+            json.dumps(data, ensure_ascii=False).encode()  # half a character, which no page and no table can hold
             return cls(
                 rows=tuple(Row(**row) for row in data["rows"]),
                 provenance=data["provenance"],
@@ -163,8 +174,6 @@ class Results:
                 shapes=tuple(Theta(**_tuples(shape)) for shape in data["shapes"]),
                 samples=_samples(data.get("samples", {"images": [], "picks": []})),
             )
-        except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise InputError(f"{path} is damaged: {error!r}") from None
 
 
 def _samples(data: dict[str, Any]) -> Samples:

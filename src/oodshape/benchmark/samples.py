@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oodshape.core.errors import InputError
+from oodshape.core.fields import check_fields
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pick:
@@ -22,6 +25,12 @@ class Pick:
     predicted: tuple[int, ...]  # the class that the network gives the image
     labels: tuple[int, ...]  # its true class, -1 where it has none
 
+    def __post_init__(self) -> None:
+        """Refuse lists of different lengths."""
+        check_fields(self)
+        if len({len(each) for each in (self.images, self.scores, self.shares, self.predicted, self.labels)}) != 1:
+            raise InputError(f"the picks of {self.method} on {self.model} differ in length")
+
 
 @dataclass(frozen=True)
 class Samples:
@@ -29,3 +38,10 @@ class Samples:
 
     images: tuple[str, ...] = ()
     picks: tuple[Pick, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a pick of an image that is not there."""
+        check_fields(self)
+        for pick in self.picks:
+            if any(not 0 <= image < len(self.images) for image in pick.images):
+                raise InputError(f"a pick of {pick.method} names an image beyond the {len(self.images)} kept")

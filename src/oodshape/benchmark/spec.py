@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import one_line
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -86,8 +87,8 @@ class Benchmark:
         """The benchmark in a TOML text; a wrong key or value is an error that names it."""
         try:
             data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(f"{where} is not TOML: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where} is not TOML: {one_line(error)}") from None
         inside = _table(data.pop("id", None), f"{where}: [id]", ("train", "test"), ("train", "test"))
         items: dict[str, Any] = {
             "ood": tuple(_made(OodSpec, item, f"{where}: [[ood]]") for item in _list(data, "ood", where)),

@@ -56,6 +56,7 @@ def score(
     With --out, a run that was stopped goes on where it was. Images that cannot be read have a row with the error,
     and the exit status is 3. The preprocessing comes from the guard; flags that differ from it are an error.
     """
+    from oodshape.core.reading import any_names
     from oodshape.guard.guard import Guard
     from oodshape.guard.score_file import score_to_file, score_to_stream
     from oodshape.images.listing import Listing
@@ -69,7 +70,7 @@ def score(
     extremes = Extremes()
     if out is None:
         tally = score_to_stream(
-            guard, network, listing, sys.stdout, json_lines=json, batch_size=batch_size, watch=extremes.add
+            guard, network, listing, any_names(sys.stdout), json_lines=json, batch_size=batch_size, watch=extremes.add
         )
     else:
         show = False if json or quiet else None
@@ -90,14 +91,16 @@ def inspect(
     json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Show what a guard is: method, threshold, promise, preprocessing, network, classes."""
+    from oodshape.core.files import is_verified
     from oodshape.guard.describe import facts, lines
     from oodshape.guard.guard import Guard
 
-    guard = Guard.load(detector)
+    guard, verified = Guard.load(detector), is_verified(detector)
     if json:
-        typer.echo(encoder.dumps(facts(guard)))
+        typer.echo(encoder.dumps(facts(guard) | {"verified": verified}))
         return
-    for what, value in lines(guard):
+    checked = "verified: its checksum is right" if verified else "unverified (written by 0.1.0)"
+    for what, value in [*lines(guard), ("file", checked)]:
         typer.echo(f"{what:<14} {value}")
 
 

@@ -6,7 +6,8 @@ import dataclasses
 import hashlib
 import json
 import warnings
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -15,6 +16,8 @@ import torch
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
+from oodshape.core.fields import check_fields, sizes_of
+from oodshape.core.reading import reading
 
 V = TypeVar("V", bound="Value")
 Json = Any
@@ -39,6 +42,12 @@ class Value:
         if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"{name} of {cls.__module__} has the name of a type of {other.__module__}: rename it")
         Value.known[name] = cls
+        if "__post_init__" in cls.__dict__:
+            cls.__post_init__ = _then_checked(cls, cls.__dict__["__post_init__"])  # type: ignore[assignment,method-assign]
+
+    def __post_init__(self) -> None:
+        """Refuse fields that do not hold what they are declared to; where a subclass has a say, after it."""
+        check_fields(self)
 
     def _items(self) -> list[tuple[str, Any]]:
         fields = dataclasses.fields(cast(Any, self))
@@ -64,6 +73,29 @@ class Value:
         """The call that makes this value; arrays by type and shape."""
         inside = ", ".join(f"{name}={_shown(value)}" for name, value in self._items())
         return f"{type(self).__name__}({inside})"
+
+
+def _then_checked(cls: type[Value], own: Callable[[Value], None]) -> Callable[[Value], None]:
+    """A class's own __post_init__, with the check of all fields after the last of them."""
+
+    @wraps(own)
+    def post_init(self: Value) -> None:
+        own(self)
+        if type(self).__post_init__ is post_init:
+            check_fields(self)
+
+    return post_init
+
+
+def sizes_inside(value: Any) -> Iterator[tuple[str, str, int]]:
+    """(type, letter, size) for the arrays of a value and of all values inside it (`fields.Sizes`)."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from sizes_inside(item)
+    elif isinstance(value, Value):
+        yield from ((type(value).__name__, letter, size) for letter, size in sizes_of(value).items())
+        for _, item in value._items():
+            yield from sizes_inside(item)
 
 
 # Old name -> new name, for types of the package that were renamed: their files are read for ever.
@@ -128,9 +160,16 @@ class ArrayValue(Value):
 def frozen_array(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """A read-only copy of `values` as a numpy array that begins at a multiple of 64 bytes.
 
-    Matrix products may round differently by where their arrays lie: what is loaded must score as what was saved.
+    What the type cannot hold becomes infinite or is refused. Matrix products may round differently by where their
+    arrays lie: what is loaded must score as what was saved.
     """
-    source = np.asarray(values, dtype)
+    given = np.asarray(values)
+    if np.dtype(dtype).kind == "i" and given.size:
+        limits = np.iinfo(dtype)
+        if given.dtype.kind not in "iu" or given.min() < limits.min or given.max() > limits.max:
+            raise InputError(f"an array must hold {np.dtype(dtype)}, got {given.dtype}{list(given.shape)}")
+    with np.errstate(over="ignore"):
+        source = given.astype(dtype, copy=False)
     memory = np.empty(source.nbytes + ALIGNED, np.uint8)
     start = -memory.ctypes.data % ALIGNED
     array = memory[start : start + source.nbytes].view(source.dtype).reshape(source.shape)
@@ -188,10 +227,8 @@ def _shown(value: Any) -> str:
     return f"<{value.dtype}{list(value.shape)}>" if isinstance(value, np.ndarray) else repr(value)
 
 
-def load_value(path: str | Path, name: str) -> Any:
-    """What a detector's file holds under a name; None where it does not hold it."""
-    header, tensors = files.load(path, "detector")
-    try:
-        return decode(json.loads(header.get(name, "null")), tensors)
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is damaged: {error}") from None
+def load_values(path: str | Path, kind: str, *names: str) -> list[Any]:
+    """What a file of the given kind holds under each name; None where it does not hold it."""
+    header, tensors = files.load(path, kind)
+    with reading(path, files.WAY_OUT.get(kind, "")):
+        return [decode(json.loads(header.get(name, "null")), tensors) for name in names]

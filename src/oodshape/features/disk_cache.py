@@ -4,6 +4,7 @@
 <cache>/<key>/features.part     the rows so far (a .npy file that is not full yet), and predictions.part
 <cache>/<key>/features.npy      all rows: its name is the sign that the folder is complete
 <cache>/<key>/predictions.npy
+<cache>/<key>/features.sums     a checksum for each chunk, and predictions.sums; without it (0.1.0) unverified
 <cache>/<key>/lock              held while a process fills the folder; the system frees it when that process ends
 """
 
@@ -26,6 +27,8 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
 from oodshape.core.machine import lock_file
+from oodshape.core.reading import DAMAGE
+from oodshape.features.chunk_sums import ChunkSums
 
 
 @dataclass(frozen=True)
@@ -54,25 +57,32 @@ class Table:
         """The file that is not full yet."""
         return self.path.with_suffix(".part")
 
+    @property
+    def sums(self) -> ChunkSums:
+        """The checksums of its chunks."""
+        return ChunkSums(self.path.with_suffix(".sums"), len(self.header), self.row_bytes)
+
     def load(self) -> NDArray[Any] | None:
-        """The whole array, memory-mapped; None where the file is missing, cut off or of another array."""
+        """The whole array, memory-mapped; None where the file is missing, damaged or of another array."""
         try:
             array = np.load(self.path, mmap_mode="r", allow_pickle=False)
             size = self.path.stat().st_size
-        except (OSError, ValueError, EOFError):
+            sound = isinstance(array, np.memmap) and (array.shape, array.dtype) == (self.shape, self.dtype)
+            sound = sound and size == array.offset + array.nbytes and array.offset == len(self.header)
+            return array if sound and self.sums.sound_rows(self.path, self.shape[0]) == self.shape[0] else None
+        except (OSError, *DAMAGE):
             return None
-        sound = isinstance(array, np.memmap) and (array.shape, array.dtype) == (self.shape, self.dtype)
-        return array if sound and size == array.offset + array.nbytes else None
 
     def rows(self) -> int:
-        """How many whole rows the .part file holds."""
+        """How many whole rows the .part file holds that are as they were written."""
         try:
             with self.part.open("rb") as file:
                 if file.read(len(self.header)) != self.header:
                     return 0
-                return min((file.seek(0, os.SEEK_END) - len(self.header)) // self.row_bytes, self.shape[0])
+                rows = min((file.seek(0, os.SEEK_END) - len(self.header)) // self.row_bytes, self.shape[0])
         except FileNotFoundError:
             return 0
+        return self.sums.sound_rows(self.part, rows)
 
     def begun(self, rows: int) -> NDArray[Any]:
         """The first rows of the .part file, which holds as many, memory-mapped."""
@@ -85,9 +95,11 @@ class Table:
                 file.write(self.header)
             file.seek(len(self.header) + first * self.row_bytes)
             file.truncate()
-            file.write(np.ascontiguousarray(values, self.dtype).tobytes())
+            data = np.ascontiguousarray(values, self.dtype).tobytes()
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        self.sums.note(first, len(values), data)
 
 
 class Entry:
@@ -122,6 +134,8 @@ class Entry:
             if self.features.path.exists():  # one of the two is not sound; others may still read them: make new files
                 self.features.path.unlink()
                 self.predictions.path.unlink(missing_ok=True)
+                for table in (self.features, self.predictions):
+                    table.sums.path.unlink(missing_ok=True)
             elif self.predictions.path.exists():  # killed between the two renames of `finish`
                 self.predictions.path.replace(self.predictions.part)
             total = self.features.shape[0]
@@ -158,6 +172,7 @@ class Entry:
         with _said(self.folder):
             for table in (self.features, self.predictions):
                 table.part.unlink(missing_ok=True)
+                table.sums.path.unlink(missing_ok=True)
 
 
 @contextmanager

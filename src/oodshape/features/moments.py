@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from torch import Tensor
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
+from oodshape.core.fields import AtLeast, check_fields
+from oodshape.core.reading import reading
 from oodshape.features.bank import Bank
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.rows import unit
@@ -67,6 +69,17 @@ SUMS: dict[str, tuple[Callable[[int, int], tuple[int, ...]], Callable[[_Rows, Te
     "energy": (lambda c, m: (1,), lambda rows, total: total.add_(torch.logsumexp(rows.logits, dim=1).sum())),
 }
 NAMES = frozenset([*SUMS, "bank"])
+# name -> (the letters of its axes: C classes, M features, B images of the bank, 1; its type)
+FORMS = {
+    **dict.fromkeys(("class_sums", "unit_class_sums"), ("CM", "float64")),
+    **dict.fromkeys(("second", "unit_second"), ("MM", "float64")),
+    **dict.fromkeys(("squares", "profile"), ("M", "float64")),
+    "counts": ("C", "float64"),
+    "softmax_sums": ("CC", "float64"),
+    "energy": ("1", "float64"),
+    "bank": ("BM", "float32"),
+    "bank_keys": ("B", "uint64"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +96,27 @@ class Moments:
     """
 
     head: str  # the fingerprint of the head that predicted
-    n: int
+    n: Annotated[int, AtLeast(1)]
     parts: dict[str, Array]
+
+    def __post_init__(self) -> None:
+        """Refuse parts that no features give: unknown ones, or such that differ in classes or features."""
+        check_fields(self)
+        sizes: dict[str, int] = {}
+        for name, part in self.parts.items():
+            if name not in FORMS:
+                raise InputError(f"no part is called {name!r}; there are {', '.join(FORMS)}")
+            letters, dtype = FORMS[name]
+            if part.dtype != dtype or part.ndim != len(letters) or 0 in part.shape:
+                raise InputError(f"{name} must be {dtype} with the axes {letters}, got {part.dtype}{list(part.shape)}")
+            if part.dtype.kind == "f" and not np.isfinite(part).all():
+                raise InputError(f"{name} holds a NaN or infinite value")
+            for letter, size in zip(letters, part.shape, strict=True):
+                if sizes.setdefault(letter, size) != size:
+                    raise InputError(f"{name} has {size} for {letter}, another part has {sizes[letter]}")
+        counts = self.parts.get("counts")
+        if counts is not None and (counts.min() < 0 or counts.sum() != self.n):
+            raise InputError(f"the counts of classes add up to {counts.sum():g}, there are {self.n} images")
 
     @classmethod
     def of(cls, features: Chunked, needs: frozenset[str]) -> Moments:
@@ -138,7 +170,8 @@ class Moments:
     def load(cls, path: str | Path) -> Moments:
         """The moments that `save` wrote."""
         header, parts = files.load(path, "moments")
-        return cls(header["head"], header["n"], parts)
+        with reading(path, files.WAY_OUT["moments"]):
+            return cls(header["head"], header["n"], parts)
 
     def bank(self) -> Tensor:
         """[B, M] float32: the images of the bank."""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.fields import Ascending, AtLeast, Sizes, check_fields
+from oodshape.core.reading import reading
 from oodshape.features import kernels
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.histogram import decode, ordered, tally_for
 from oodshape.features.kernels import FINE
 
 Array = NDArray[Any]
+Float64 = NDArray[np.float64]
 COLUMNS = ("counts", "impacts", "weights", "squares")
 
 
@@ -30,17 +33,31 @@ class FeatureStats:
     """
 
     head: str  # the fingerprint of the head that gave w_max
-    bits: int  # 16: a bin is one value; 32: a bin is a range of values
-    shift: int  # how many low bits share a bin
-    n: int
-    sums: Array  # [M] float64
+    bits: Literal[16, 32]  # 16: a bin is one value; 32: a bin is a range of values
+    shift: Annotated[int, AtLeast(0)]  # how many low bits share a bin
+    n: Annotated[int, AtLeast(1)]
+    sums: Annotated[Float64, Sizes("M")]
     minimum: float
     maximum: float
-    keys: Array  # [B] int64, ascending
-    counts: Array  # [B] int64
-    impacts: Array  # [B] float64, sum of w_max z
-    weights: Array  # [B] float64, sum of w_max; empty unless asked for
-    squares: Array  # [B] float64, sum of w_max^2; empty unless asked for
+    keys: Annotated[NDArray[np.int64], Sizes("B"), Ascending(strictly=True)]
+    counts: Annotated[NDArray[np.int64], Sizes("B"), AtLeast(1)]
+    impacts: Annotated[Float64, Sizes("B")]  # sum of w_max z
+    weights: Float64  # [B], sum of w_max; empty unless asked for
+    squares: Annotated[Float64, AtLeast(0)]  # [B], sum of w_max^2; empty unless asked for
+
+    def __post_init__(self) -> None:
+        """Refuse sums and counts that no features give."""
+        check_fields(self)
+        for name in ("weights", "squares"):
+            if getattr(self, name).shape not in ((0,), self.keys.shape):
+                raise InputError(f"{name} has the shape {list(getattr(self, name).shape)} for {len(self.keys)} bins")
+        reach = np.abs(self.keys.astype(np.float64)).max() * 2.0 ** min(self.shift, 64)
+        if reach > 2.0 ** (self.bits - 1):
+            raise InputError(f"bins of {self.bits} bits, {self.shift} of them shared, do not reach to {self.keys[-1]}")
+        if float(self.counts.sum(dtype=np.float64)) != self.total:
+            raise InputError(f"{self.n} images of {len(self.sums)} features are not {self.counts.sum()} values")
+        if not self.minimum <= self.maximum:
+            raise InputError(f"the smallest value {self.minimum:g} is above the largest {self.maximum:g}")
 
     @classmethod
     def of(cls, features: Chunked, *, weights: bool = False) -> FeatureStats:
@@ -50,11 +67,11 @@ class FeatureStats:
         weight = head.weight.cpu()
         for _, raw, classes in features.classified(whole=True):
             tally.add(raw.cpu(), classes.cpu(), weight)
-        stats = cls(head=head.fingerprint, n=len(features), **tally.result())
-        if not np.isfinite(stats.sums).all():  # NaN and infinity always reach the sums
+        found = tally.result()
+        if not np.isfinite(found["sums"]).all():  # NaN and infinity always reach the sums
             for first, raw, _ in features.classified():
                 check_finite(raw, first)
-        return stats
+        return cls(head=head.fingerprint, n=len(features), **found)
 
     def __add__(self, other: FeatureStats) -> FeatureStats:
         """The statistics of both data sets together; refused across heads."""
@@ -178,7 +195,8 @@ class FeatureStats:
         """The statistics that `save` wrote."""
         header, arrays = files.load(path, "statistics")
         items: dict[str, Any] = {field.name: header.get(field.name, arrays.get(field.name)) for field in fields(cls)}
-        return cls(**items)
+        with reading(path, files.WAY_OUT["statistics"]):
+            return cls(**items)
 
 
 def between(a: float, b: float, share: float) -> float:

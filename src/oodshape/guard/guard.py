@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.values import load_value
+from oodshape.core.reading import reading
+from oodshape.core.values import load_values
 from oodshape.guard.check import Check, check_guard
 from oodshape.guard.export import export_guard
 from oodshape.guard.fit import fit_guard
@@ -16,7 +18,7 @@ from oodshape.guard.onnx import ExportReport
 from oodshape.guard.score import Scored, score_images
 from oodshape.images.listing import Given, Listing
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.methods.detector import Detector, Method
+from oodshape.methods.detector import Method
 from oodshape.networks.opening import Model, open_model
 
 
@@ -122,10 +124,11 @@ class Guard(Fitted):
     @classmethod
     def load(cls, path: str | Path) -> Guard:
         """The guard that `save` wrote."""
-        detector, about = Detector.load(path), load_value(path, "guard")
+        detector, about = load_values(path, "detector", "value", "guard")
         if about is None:
             raise InputError(
                 f"{path} holds a detector without preprocessing and network, as Detector.save writes it; "
                 "make a guard of the model: oodshape fit, or Guard.fit"
             )
-        return cls(detector, about)
+        with reading(path, files.WAY_OUT["detector"]):
+            return cls(detector, about)

@@ -1,8 +1,8 @@
 """Scores on disk: a .part file that a killed run goes on with, then one CSV, JSON lines or Parquet file.
 
-The .part file holds a line on what made it, then one JSON line per image in the order given. A run that finds one
-checks it against its own images, keeps the whole batches in it, and so ends with the same bytes as a run that
-was never killed.
+The .part file holds a line on what made it, then for each batch one JSON line per image in the order given and a line
+with a checksum over all so far, on the disk before the next batch begins. A run that finds one checks it against its
+own images, keeps the whole batches in it, and so ends with the same bytes as a run that was never killed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import IO, Any, TextIO
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import replacing
+from oodshape.core.files import replacing, writing
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.machine import lock_file
 from oodshape.core.progress import progress_bar
@@ -30,7 +30,7 @@ from oodshape.images.listing import Listing
 from oodshape.networks.opening import Source
 
 COLUMNS = ("path", "class", "score", "p_value", "accepted", "error")
-FORMAT = 1
+FORMAT = 2  # of the .part file; since 2 with checksums
 Watch = Callable[[Scored], None]
 
 
@@ -84,15 +84,19 @@ def score_to_file(
     with part.open("a+b") as file:
         lock_file(file.fileno(), lambda: _refuse(part))
         pairs = iter(listing)
-        kept = _resume(file, part, identity(guard, batch_size), batch_size, pairs)
+        kept, mark = _resume(file, part, identity(guard, batch_size), batch_size, pairs)
         total = listing.count() if progress is not False else None
         with progress_bar(listing.name, total, progress) as report:
             done = kept
             report(done)
             for batch in see(guard, source, listing, pairs, batch_size):
                 lines = [json.dumps(row) + "\n" for row in rows_of(guard, batch)]
-                file.write("".join(lines).encode())
-                file.flush()
+                rows = "".join(lines).encode()
+                mark = fingerprint_of(mark, rows)
+                with writing(part):
+                    file.write(rows + _sealed(mark))
+                    file.flush()
+                    os.fsync(file.fileno())
                 done += len(lines)
                 report(done)
         with replacing(out) as temporary:
@@ -143,10 +147,10 @@ class _Counter:
 
 
 def read_part(file: IO[bytes]) -> Iterator[Scored]:
-    """The rows in a .part file."""
+    """The rows in a .part file, whose checksums were looked at before."""
     file.seek(0)
     file.readline()
-    return (Scored(*json.loads(line)) for line in file)
+    return (Scored(*json.loads(line)) for line in file if not line.startswith(SEAL))
 
 
 def identity(guard: Fitted, batch_size: int) -> str:
@@ -156,30 +160,58 @@ def identity(guard: Fitted, batch_size: int) -> str:
     return fingerprint_of(f"{FORMAT} {batch_size}", json.dumps(value), *(tensors[name] for name in sorted(tensors)))
 
 
-def _resume(file: IO[bytes], part: Path, who: str, batch_size: int, pairs: Iterator[tuple[str, int]]) -> int:
-    """The number of rows that are kept; the file ends with them, and `pairs` goes on after them."""
+SEAL = b'{"checksum": '  # how the line after a batch begins; those of images are lists
+
+
+def _sealed(mark: str) -> bytes:
+    return SEAL + json.dumps(mark).encode() + b"}\n"
+
+
+def _resume(
+    file: IO[bytes], part: Path, who: str, batch_size: int, pairs: Iterator[tuple[str, int]]
+) -> tuple[int, str]:
+    """(The number of rows that are kept, the last checksum); the file ends there, and `pairs` goes on after it."""
     file.seek(0)
     first = file.readline()
     if not first.endswith(b"\n"):  # new, or killed in its first line
         file.truncate(0)
         file.write(json.dumps({"oodshape": who}).encode() + b"\n")
-        return 0
+        return 0, who
     if first != json.dumps({"oodshape": who}).encode() + b"\n":
         raise InputError(f"{part} was begun with another guard or batch size; remove it to start anew")
-    start = file.tell()
-    whole = sum(line.endswith(b"\n") for line in file)
-    # Whole batches only: a network may give other last bits in a batch of another size.
-    keep = whole // batch_size * batch_size
-    file.seek(start)
-    for number in range(keep):
-        path, now = Scored(*json.loads(file.readline())).path, next(pairs, None)
-        if now is None or now[0] != path:
-            raise InputError(
-                f"{part} has {path} as image {number + 1}, but the images given have "
-                f"{now[0] if now else 'no such number'}; give the same images in the same order, or remove it"
-            )
-    file.truncate(file.tell())
-    return keep
+    end, keep, mark = file.tell(), 0, who
+    for block, seal in _blocks(file, part, batch_size):
+        mark_now = fingerprint_of(mark, b"".join(block))
+        if seal != _sealed(mark_now):
+            raise InputError(f"{part} is damaged after image {keep}: a checksum is wrong; remove it to start anew")
+        # Whole batches only: a network may give other last bits in a batch of another size.
+        if len(block) != batch_size:
+            break
+        for line in block:
+            keep += 1
+            path, now = Scored(*json.loads(line)).path, next(pairs, None)
+            if now is None or now[0] != path:
+                raise InputError(
+                    f"{part} has {path} as image {keep}, but the images given have "
+                    f"{now[0] if now else 'no such number'}; give the same images in the same order, or remove it"
+                )
+        end, mark = file.tell(), mark_now
+    file.truncate(end)
+    file.seek(end)
+    return keep, mark
+
+
+def _blocks(file: IO[bytes], part: Path, batch_size: int) -> Iterator[tuple[list[bytes], bytes]]:
+    """The lines of each batch with the line that seals it; what was not sealed before a kill is left out."""
+    block: list[bytes] = []
+    while (line := file.readline()).endswith(b"\n"):
+        if line.startswith(SEAL):
+            yield block, line
+            block = []
+        elif len(block) == batch_size:
+            raise InputError(f"{part} is damaged: a checksum is missing; remove it to start anew")
+        else:
+            block.append(line)
 
 
 def _refuse(part: Path) -> None:
@@ -233,7 +265,7 @@ def _parquet(path: Path, rows: Iterable[Scored], named: bool) -> None:
     types = (pa.string(), pa.string() if named else pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.string())
     schema = pa.schema(list(zip(COLUMNS, types, strict=True)))
     left = iter(rows)
-    with pq.ParquetWriter(path, schema) as file:
+    with pq.ParquetWriter(path, schema, write_page_checksum=True) as file:
         while part := list(islice(left, 1 << 16)):
             columns = {name: [as_dict(row)[name] for row in part] for name in COLUMNS}
             # a name that is no UTF-8 keeps what can be read of it

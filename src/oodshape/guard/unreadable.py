@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
+from oodshape.core.errors import InputError
+from oodshape.core.fields import AtLeast
 from oodshape.core.values import Value
 
+Count = Annotated[int, AtLeast(0)]
 WINDOW = 100  # images that are compared together with all before them
 
 
@@ -25,11 +29,19 @@ class Unreadable(Value):
     201
     """
 
-    rows: int = 0  # before the window
-    lost: int = 0
-    window: int = 0
-    window_lost: int = 0
-    jump: int | None = None  # the number of the image, from 1, at which the first window that jumped begins
+    rows: Count = 0  # before the window
+    lost: Count = 0
+    window: Count = 0
+    window_lost: Count = 0
+    # the number of the image, from 1, at which the first window that jumped begins
+    jump: Annotated[int, AtLeast(1)] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse counts that no stream leads to."""
+        if self.lost > self.rows or self.window_lost > self.window or self.window >= WINDOW + 1:
+            raise InputError(f"of {self.rows} and {self.window} images, {self.lost} and {self.window_lost} are lost")
+        if self.jump is not None and self.jump > self.seen:
+            raise InputError(f"a jump at image {self.jump} of {self.seen}")
 
     @property
     def seen(self) -> int:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.values import Value, decode, encode
+from oodshape.core.values import Value, encode, load_values
 from oodshape.guard.unreadable import Unreadable
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import allowed_rate, rank
@@ -48,13 +48,28 @@ class Watch(Value):
     middle: RateTest
     unreadable: Unreadable = Unreadable()
 
+    def __post_init__(self) -> None:
+        """Refuse a promise that cannot be watched, and tests of another promise."""
+        check_fraction("alpha", self.alpha)
+        check_fraction("delta", self.delta)
+        if self.alpha > MIDDLE:
+            raise InputError(f"alpha must be at most {MIDDLE:g}, got {self.alpha:g}")
+        if rank(self.n_calibration, self.alpha) < 1:
+            raise InputError(
+                f"alpha = {self.alpha:g} cannot be kept with {self.n_calibration} images: no p-value is so small"
+            )
+        for level, test in ((self.alpha, self.rejection), (MIDDLE, self.middle)):
+            wanted = allowed_rate(level, self.n_calibration, self.delta / 4), self.delta / 4
+            if not np.allclose((test.allowed, test.delta), wanted, rtol=1e-6, atol=0):
+                raise InputError(f"a test of the rate {test.allowed:g} where {wanted[0]:g} is allowed")
+        if self.rejection.seen != self.middle.seen:
+            raise InputError(f"its two tests have seen {self.rejection.seen} and {self.middle.seen} images")
+
     @classmethod
     def begin(cls, *, alpha: float, n_calibration: int, delta: float = 0.01) -> Watch:
         """A watch that has seen nothing: of a threshold for alpha, calibrated on n_calibration images."""
         check_fraction("alpha", alpha)
         check_fraction("delta", delta)
-        if alpha > MIDDLE:
-            raise InputError(f"alpha must be at most {MIDDLE:g}, got {alpha:g}")
         if rank(n_calibration, alpha) < 1:
             raise InputError(f"alpha = {alpha:g} cannot be kept with {n_calibration} images: no p-value is so small")
         rejection, middle = (
@@ -101,10 +116,9 @@ class Watch(Value):
     @classmethod
     def load(cls, path: str | Path) -> Watch:
         """The state that `save` wrote."""
-        header, tensors = files.load(path, "watch")
-        value = decode(json.loads(header["value"]), tensors)
+        [value] = load_values(path, "watch", "value")
         if not isinstance(value, cls):
-            raise InputError(f"{path} holds a {type(value).__name__}, not a watch")
+            raise InputError(f"{path} holds a {type(value).__name__}, not a watch; {files.WAY_OUT['watch']}")
         return value
 
     def __str__(self) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
 from oodshape.core.errors import InputError
+from oodshape.core.reading import npz_arrays, reading
 from oodshape.images.catalog import CATALOG
 from oodshape.images.digits import digits_sets
 from oodshape.images.folders import ImageFolder, ImageList
@@ -68,8 +67,9 @@ def _catalogued(rest: str, data: Path | None) -> ImageSet:
 
 def _array(path: Path) -> ArraySet:
     """An .npz file with `images` (uint8) and, where there are any, `labels`."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return ArraySet(path.stem, file["images"], file.get("labels"))
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{path} must be an .npz file with `images` and perhaps `labels`: {error}") from None
+    way_out = "it must be an .npz file with `images` and perhaps `labels`"
+    with reading(path, way_out):
+        found = npz_arrays(path)
+        if found.keys() - {"images", "labels"} or "images" not in found:
+            raise InputError(f"{path} holds {', '.join(found) or 'nothing'}; {way_out}")
+        return ArraySet(path.stem, **found)

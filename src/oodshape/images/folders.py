@@ -128,6 +128,8 @@ def list_pairs(path: Path) -> Iterator[tuple[str, int]]:
                 yield pair
     except OSError as error:
         raise InputError(f"cannot read the image list {path}: {error.strerror}") from None
+    except csv.Error as error:
+        raise InputError(f"the image list {path} is no CSV: {error}") from None
     if empty:
         raise InputError(f"the image list {path} is empty; it needs one path per line, and a label where known")
 

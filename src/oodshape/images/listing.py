@@ -18,6 +18,7 @@ import PIL.Image
 
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.reading import any_names
 from oodshape.images import identity
 from oodshape.images.decode import read_image
 from oodshape.images.folders import ImageFiles, ImageFolder, list_pairs
@@ -53,7 +54,7 @@ class Listing:
         if isinstance(given, tuple):
             return ((path, -1) for path in given)
         if given == "-":
-            return ((line.rstrip("\r\n"), -1) for line in sys.stdin if line.strip())
+            return ((line.rstrip("\r\n"), -1) for line in any_names(sys.stdin) if line.strip())
         if os.path.isdir(given):
             return _below(given)
         if os.path.isfile(given):

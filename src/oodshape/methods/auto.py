@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.fields import Ascending, Sizes
 from oodshape.features.features import Features
 from oodshape.features.kernels import places_torch, taken
 from oodshape.images import identity
@@ -42,7 +44,7 @@ class Member(FittedScore):
     shape: Shape
     head: FittedHead
     scorer: FittedScore
-    reference: NDArray[np.float32]  # scores of the selection part, ascending
+    reference: Annotated[NDArray[np.float32], Sizes("N"), Ascending()]  # scores of the selection part
 
     @classmethod
     def of_detector(cls, name: str, detector: Detector, id_scores: Tensor) -> Member:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.values import Value, encode, frozen_array, load_value
+from oodshape.core.fields import Ascending, AtLeast, Sizes
+from oodshape.core.values import Value, encode, frozen_array, load_values, sizes_inside
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
 from oodshape.features.parts import Part
@@ -127,15 +128,16 @@ class Detector(Value):
     shape: Shape
     head: FittedHead
     fingerprint: str  # of the head that it was fitted for
-    n_train: int
-    calibration: NDArray[np.float32] | None = None  # held-out ID scores, ascending
+    n_train: Annotated[int, AtLeast(1)]
+    calibration: Annotated[NDArray[np.float32], Sizes("N"), Ascending()] | None = None  # held-out ID scores
     alpha: float | None = None  # the wanted share of falsely rejected ID images
     scorer: FittedScore | None = None  # None, as in old files: the method's own score, which learns nothing
-    groups: NDArray[np.int32] | None = None  # the predicted class of each held-out image: a threshold per class
-    classes: int | None = None  # how many the head has; None where that is not known, as in old files
+    # the predicted class of each held-out image: a threshold per class
+    groups: Annotated[NDArray[np.int32], Sizes("N"), AtLeast(0)] | None = None
+    classes: Annotated[int, AtLeast(1)] | None = None  # how many the head has; None: not known, as in old files
 
     def __post_init__(self) -> None:
-        """Freeze the calibration scores."""
+        """Freeze the calibration scores, and refuse a promise that cannot be kept."""
         if self.scorer is None and isinstance(self.method.score, FittedScore):
             object.__setattr__(self, "scorer", self.method.score)
         if self.scorer is None:
@@ -144,6 +146,12 @@ class Detector(Value):
             object.__setattr__(self, "calibration", frozen_array(self.calibration, np.float32))
         if self.groups is not None:
             object.__setattr__(self, "groups", frozen_array(self.groups, np.int32))
+        if (self.calibration is None) != (self.alpha is None) or (self.groups is not None and self.alpha is None):
+            raise InputError("calibration scores and alpha come together, and groups only with them")
+        if self.calibration is not None and self.alpha is not None:
+            conformal.check_enough(len(self.calibration), self.alpha)
+        if self.groups is not None and self.classes is not None and not (self.groups < self.classes).all():
+            raise InputError(f"a calibration image has the class {self.groups.max()}, there are {self.classes}")
 
     def score(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Tensor:
         """[N] float32 scores, higher = more in-distribution: `score(features)` or `score(classifier, images)`."""
@@ -183,6 +191,15 @@ class Detector(Value):
                 f"this detector was fitted for head {self.fingerprint}, the data come from head "
                 f"{head.fingerprint}; fit it again for this checkpoint"
             )
+        for kind, letter, size in self._sizes:
+            wanted = {"M": head.width, "C": head.classes}.get(letter, size)
+            if size != wanted:
+                raise InputError(f"this detector is damaged: its {kind} has {size} for {letter}, the head {wanted}")
+
+    @cached_property
+    def _sizes(self) -> tuple[tuple[str, str, int], ...]:
+        """What the fitted arrays say about the head."""
+        return tuple(sizes_inside((self.shape, self.head, self.scorer)))
 
     def calibrate(
         self, held_out: Features | Outputs | Any, alpha: float = 0.05, *, per_class: bool = False
@@ -274,9 +291,9 @@ class Detector(Value):
     @classmethod
     def load(cls, path: str | Path) -> Detector:
         """The detector that `save` wrote."""
-        value = load_value(path, "value")
+        [value] = load_values(path, "detector", "value")
         if not isinstance(value, cls):
-            raise InputError(f"{path} holds a {type(value).__name__}, not a detector")
+            raise InputError(f"{path} holds a {type(value).__name__}, not a detector; {files.WAY_OUT['detector']}")
         return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.fields import Sizes
 from oodshape.core.values import ArrayValue
 from oodshape.features.chunks import check_finite
 from oodshape.methods.shapes.optfs import PiecewiseConstant
@@ -56,7 +57,7 @@ class FrozenClass(FittedHead, HeadRecipe):
 class Sparse(ArrayValue, FittedHead):
     """The classifier's head without the weights whose contribution to the mean logits is at most `threshold`."""
 
-    mean: NDArray[np.float32]  # [M]
+    mean: Annotated[NDArray[np.float32], Sizes("M")]
     threshold: float
 
     def bind(self, head: Head) -> Head:

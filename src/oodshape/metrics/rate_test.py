@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.fields import AtLeast, Sizes
 from oodshape.core.values import Value
 
 Array = NDArray[np.float64]
+Count = Annotated[int, AtLeast(0)]
 ODDS = np.array([1.25, 1.6, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])  # of the alternatives, over those of the rate allowed
 
 
@@ -29,14 +32,35 @@ class RateTest(Value):
 
     allowed: float
     delta: float
-    seen: int = 0
-    hits: int = 0
+    seen: Count = 0
+    hits: Count = 0
     log_wealth: float = 0.0
     highest: float = 0.0  # of log_wealth
     alarm: int | None = None  # the number of the image, from 1, at which the wealth reached 1 / delta
-    shares: Array | None = None  # of the wealth: first what is not bet, then each alternative's
-    climbs: Array | None = None  # the largest log likelihood ratio over all beginnings, by alternative
-    starts: NDArray[np.int64] | None = None  # those beginnings
+    shares: Annotated[Array, Sizes("S")] | None = None  # of the wealth: first what is not bet, then each alternative's
+    # the largest log likelihood ratio over all beginnings, by alternative
+    climbs: Annotated[Array, Sizes("A"), AtLeast(0)] | None = None
+    starts: Annotated[NDArray[np.int64], Sizes("A"), AtLeast(0)] | None = None  # those beginnings
+
+    def __post_init__(self) -> None:
+        """Refuse a state that no stream leads to."""
+        check_fraction("allowed", self.allowed)
+        check_fraction("delta", self.delta)
+        if self.hits > self.seen:
+            raise InputError(f"{self.hits} answers of {self.seen} cannot be yes")
+        reached = self.highest >= -math.log(self.delta)
+        if self.alarm is not None and not (reached and 1 <= self.alarm <= self.seen):
+            raise InputError(f"an alarm at {self.alarm} of {self.seen} with an evidence of exp({self.highest:g})")
+        if self.highest < max(self.log_wealth, 0.0) or (reached and self.alarm is None):
+            raise InputError(f"the highest evidence exp({self.highest:g}) does not fit the rest")
+        if self.shares is not None and not (self.shares.min() >= 0 and abs(self.shares.sum() - 1) < 1e-6):
+            raise InputError("the shares of the wealth do not add up to 1")
+        for name, extra in (("shares", 1), ("climbs", 0), ("starts", 0)):
+            array = getattr(self, name)
+            if array is not None and len(array) != len(ODDS) + extra:
+                raise InputError(f"{name} has {len(array)} values for {len(ODDS)} alternatives")
+        if self.starts is not None and self.starts.max() > self.seen:
+            raise InputError(f"a beginning at {self.starts.max()} of {self.seen}")
 
     def after(self, answers: Iterable[bool]) -> RateTest:
         """The test after some more answers."""

@@ -15,6 +15,7 @@ import torch
 from torch import fx, nn
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import DAMAGE, one_line, reading
 
 # torch.export.load (torch 2.13) unpickles any weight or constant whose entry says use_pickle, and custom objects;
 # it unpickles the sample inputs without limits when a safe load fails; it hands shapes to sympy, which evaluates
@@ -35,6 +36,14 @@ def load_archive(path: str | Path) -> nn.Module:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
+    with reading(path, WAY_OUT):
+        return _loaded(path, content)
+
+
+WAY_OUT = "export the network again with this torch: torch.export.save(torch.export.export(net, ...), path)"
+
+
+def _loaded(path: Path, content: bytes) -> nn.Module:
     _check(path, content)
     try:
         program = torch.export.load(io.BytesIO(content))
@@ -53,24 +62,23 @@ def _check(path: Path, content: bytes) -> None:
         files = {name.partition("/")[2]: archive.read(name) for name in names}
         configs = [json.loads(text) for name, text in files.items() if name.endswith("_config.json")]
         graphs = [json.loads(text) for name, text in files.items() if name.startswith("models/")]
-    except (zipfile.BadZipFile, ValueError, OSError) as error:
-        raise InputError(f"{path} is no torch.export archive, or a damaged one ({error})") from None
-    way_out = "export the network again with this torch: torch.export.save(torch.export.export(net, ...), path)"
+    except (OSError, *DAMAGE) as error:
+        raise InputError(f"{path} is no torch.export archive, or a damaged one ({one_line(error)})") from None
     if "models/model.json" not in files or "archive_version" not in files:
-        raise InputError(f"{path} is no torch.export archive of torch 2.8 or newer; {way_out}")
+        raise InputError(f"{path} is no torch.export archive of torch 2.8 or newer; {WAY_OUT}")
     if any(name.startswith(COMPILED) for name in files):
-        raise InputError(f"{path} holds compiled libraries, which are not run; {way_out}")
+        raise InputError(f"{path} holds compiled libraries, which are not run; {WAY_OUT}")
     if any(entry.get("use_pickle", True) for config in configs for entry in config.get("config", {}).values()):
-        raise InputError(f"{path} holds pickled objects, which could run code; none of it was run. {way_out}")
+        raise InputError(f"{path} holds pickled objects, which could run code; none of it was run. {WAY_OUT}")
     for text in _values(graphs, "expr_str"):
         if not _is_arithmetic(text):
-            raise InputError(f"{path} holds the shape {text[:40]!r}, which is more than arithmetic; {way_out}")
+            raise InputError(f"{path} holds the shape {text[:40]!r}, which is more than arithmetic; {WAY_OUT}")
     for name, sample in files.items():
         if name.startswith("data/sample_inputs/"):
             try:
                 torch.load(io.BytesIO(sample), map_location="cpu", weights_only=True)
             except Exception:
-                raise InputError(f"{path} has sample inputs that are more than tensors; {way_out}") from None
+                raise InputError(f"{path} has sample inputs that are more than tensors; {WAY_OUT}") from None
 
 
 def _values(data: Any, key: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import reading
 
 PICKLED = (".pth", ".pt", ".tar", ".bin", ".ckpt")
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # the first that is there holds the weights
@@ -77,13 +78,10 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
+    with reading(path, "weights are read from safetensors files and torch files"):
         weights: dict[str, Tensor] = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} cannot be read as a safetensors file: {error}") from None
     return weights
 
 

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from statistics import mean
 
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
+from oodshape.core.reading import reading
 from oodshape.report.measures import MEASURES, Measure
 from oodshape.report.pivot import Cell, Entry, Line, Table, families
 
@@ -21,12 +23,17 @@ Place = tuple[str, str, str, str]  # table, ID set, model, OOD set
 @cache
 def paper_figures() -> dict[Place, dict[str, Figures]]:
     """The paper's figures by place and method; the OOD set is `Average` where a model's mean is printed."""
+    return figures_in(files(__package__) / "paper.csv")
+
+
+def figures_in(path: Traversable) -> dict[Place, dict[str, Figures]]:
+    """The figures of a CSV file with the columns table, id_set, model, ood, method and a measure each."""
     found: dict[Place, dict[str, Figures]] = {}
-    text = (files(__package__) / "paper.csv").read_text(encoding="utf-8")
-    for line in csv.DictReader(text.splitlines()):
-        place = (line["table"], line["id_set"], line["model"], line["ood"])
-        figures = {measure.name: float(line[measure.name]) for measure in MEASURES if measure.name in line}
-        found.setdefault(place, {})[line["method"]] = figures
+    with reading(str(path)):
+        for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+            place = (line["table"], line["id_set"], line["model"], line["ood"])
+            figures = {measure.name: float(line[measure.name]) for measure in MEASURES if measure.name in line}
+            found.setdefault(place, {})[line["method"]] = figures
     return found
 
 

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from oodshape.benchmark.prepared import Options, methods_of
 from oodshape.benchmark.run import extracted
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
+from oodshape.core.reading import npz_arrays
 from oodshape.features.features import Features
 from oodshape.images.noise import NoiseSet
 from oodshape.methods.detector import Method
@@ -85,8 +84,7 @@ def from_folder(folder: Path, panels: Path | None = None) -> Network:
     arrays = {}
     more = [] if panels is None else [panels / folder.name / f"{PANEL}.npz"]
     for path in [*sorted(folder.glob("*.npz")), *(path for path in more if path.is_file())]:
-        with np.load(path, allow_pickle=False) as data:
-            arrays[path.stem] = {name: data[name] for name in data.files}
+        arrays[path.stem] = npz_arrays(path)
     try:
         head = arrays.pop("head")
         pair = (head["weight"], head["bias"])

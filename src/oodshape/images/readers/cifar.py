@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import reading
 from oodshape.images.image_set import ArraySet
 
 Records = tuple[NDArray[np.uint8], NDArray[np.int64]]  # [N, 3072] pixels, channel-major, and [N] labels
@@ -32,6 +33,11 @@ def cifar(root: str | Path, kind: Literal[10, 100] = 10, *, train: bool, name: s
     if kind not in LAYOUTS:
         raise InputError(f"kind must be 10 or 100, got {kind}")
     root = Path(root)
+    with reading(root, f"get it again from {HOME}"):
+        return _cifar(root, kind, train, name)
+
+
+def _cifar(root: Path, kind: Literal[10, 100], train: bool, name: str | None) -> ArraySet:
     binary, python = LAYOUTS[kind]
     for folder in (root / binary, root / python, root):
         for suffix in (".bin", ""):

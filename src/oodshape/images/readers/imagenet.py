@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import DAMAGE, one_line, reading
 from oodshape.images.folders import ImageFiles
 from oodshape.images.readers.matlab import Cell, table
 
@@ -41,6 +42,11 @@ def imagenet_val(
     where they do not name every class. Class folders need none of this: `ImageFolder` reads them.
     """
     folder = Path(folder)
+    with reading(labels or folder):
+        return _imagenet_val(folder, labels, synsets, name)
+
+
+def _imagenet_val(folder: Path, labels: str | Path | None, synsets: str | Path | None, name: str) -> ImageFiles:
     files = {int(path.stem[-8:]): path.name for path in folder.glob("ILSVRC2012_val_" + "[0-9]" * 8 + ".*")}
     if not files:
         raise InputError(f"no ILSVRC2012_val_*.JPEG in {folder}; for class folders use ImageFolder({str(folder)!r})")
@@ -120,7 +126,7 @@ def _synsets(path: Path) -> list[str]:
         try:
             index = json.loads(_text(path))
             wnids = [index[str(number)][0] for number in range(len(index))]
-        except (ValueError, KeyError, TypeError, IndexError):
+        except DAMAGE:
             raise InputError(f'{path} must map "0", "1", ... to [wnid, name]') from None
     else:
         rows = [line.split() for line in _text(path).splitlines() if line.strip()]
@@ -142,8 +148,8 @@ def _synsets_of_devkit(path: Path) -> list[str]:
             for row in rows
             if int(_only(row["num_children"])) == 0
         ]
-    except (ValueError, OverflowError) as error:  # a cell of many values, or of none that is finite
-        raise InputError(f"{path} is damaged or not the devkit's meta.mat ({error})") from None
+    except (OSError, *DAMAGE) as error:  # such as a cell of many values, or of none that is finite
+        raise InputError(f"{path} is damaged or not the devkit's meta.mat ({one_line(error)})") from None
     return [wnid for _, wnid in sorted(leaves)]
 
 

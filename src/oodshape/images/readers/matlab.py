@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import DAMAGE, one_line
 
 HEADER = 128
 BLOCK = 1 << 20
@@ -57,8 +58,10 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         with path.open("rb") as file:
             yield file
-    except (OSError, zlib.error) as error:
-        raise Damaged(str(error)) from None
+    except Damaged:
+        raise
+    except (OSError, *DAMAGE) as error:
+        raise Damaged(f"{type(error).__name__}: {one_line(error)}") from None
 
 
 class _Source:

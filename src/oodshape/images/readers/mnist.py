@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import zlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import reading
 from oodshape.images.image_set import ArraySet
 
 HOME = "http://yann.lecun.com/exdb/mnist/"
@@ -32,12 +32,10 @@ def mnist(root: str | Path, *, train: bool, name: str = "mnist") -> ArraySet:
 
 def read_idx(path: Path, dims: int) -> NDArray[np.uint8]:
     """A uint8 array of `dims` dimensions from an IDX file: magic number, sizes (big-endian), values."""
-    try:
+    with reading(path, f"download it again from {HOME}"):
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read: {error}; download it again from {HOME}") from None
     magic, header = bytes([0, 0, 8, dims]), 4 + 4 * dims
     if data[:4] != magic[: len(data)]:
         raise InputError(

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import reading
 from oodshape.images.image_set import ArraySet
 from oodshape.images.readers.matlab import Damaged, arrays
 
@@ -18,6 +19,11 @@ def svhn(root: str | Path, *, train: bool, name: str = "svhn") -> ArraySet:
     path = Path(root) / ("train_32x32.mat" if train else "test_32x32.mat")
     if not path.is_file():
         raise InputError(f"no SVHN at {path}: download {path.name} (format 2, cropped digits) from {HOME}")
+    with reading(path, f"download it again from {HOME}"):
+        return _svhn(path, name)
+
+
+def _svhn(path: Path, name: str) -> ArraySet:
     try:
         content = arrays(path, ["X", "y"])
     except Damaged as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.core.fields import Sizes
 from oodshape.features.rows import TINY, row_distances, unit
 from oodshape.methods.slots import Evidence, FittedScore, Score, ScoreRecipe
 from oodshape.methods.training import Training
@@ -67,7 +69,7 @@ class GradNorm(FittedScore, ScoreRecipe):
 class BoundaryDistance(FittedScore):
     """Mean distance to the decision boundaries of all other classes, over the distance to the mean feature."""
 
-    mean: NDArray[np.float32]  # [M]
+    mean: Annotated[NDArray[np.float32], Sizes("M")]
 
     def of(self, seen: Evidence) -> Tensor:
         """mean over c' of |l_c' - l_c| / ||w_c' - w_c||, over ||z - mean||."""
@@ -93,7 +95,7 @@ class Fdbd(ScoreRecipe):
 class WeightProximity(FittedScore):
     """w_c . (z - mean) / ||z - mean|| + alpha ||z||_1, c the predicted class."""
 
-    mean: NDArray[np.float32]  # [M]
+    mean: Annotated[NDArray[np.float32], Sizes("M")]
     alpha: float
 
     def of(self, seen: Evidence) -> Tensor:

@@ -7,12 +7,14 @@ training set has no mean: KL matching leaves it out, and the others take the mea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from oodshape.core.fields import Sizes
 from oodshape.features.parts import Part
 from oodshape.features.rows import TINY
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
@@ -25,7 +27,7 @@ SMALLEST = 1e-30  # of a mean probability: its logarithm must be finite
 class Templates(FittedScore):
     """-min over classes of KL(p || template), the templates given by their logarithms."""
 
-    log_templates: NDArray[np.float32]  # [classes seen, C]
+    log_templates: Annotated[NDArray[np.float32], Sizes("K C")]  # K classes were seen
 
     def of(self, seen: Evidence) -> Tensor:
         """Minus the divergence from the nearest template."""
@@ -54,7 +56,7 @@ class KlMatching(ScoreRecipe):
 class Pattern(FittedScore):
     """z . mean_c, c the predicted class."""
 
-    means: NDArray[np.float32]  # [C, M]
+    means: Annotated[NDArray[np.float32], Sizes("C M")]
 
     def of(self, seen: Evidence) -> Tensor:
         """The inner product with the class's mean feature."""
@@ -79,7 +81,7 @@ class She(ScoreRecipe):
 class RelativeError(FittedScore):
     """-||z - mean_c||_1 / ||z||_1, c the predicted class."""
 
-    means: NDArray[np.float32]  # [C, M]
+    means: Annotated[NDArray[np.float32], Sizes("C M")]
 
     def of(self, seen: Evidence) -> Tensor:
         """Minus the relative error."""

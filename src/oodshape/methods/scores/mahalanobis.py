@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.core.fields import Sizes
 from oodshape.features.moments import Moments
 from oodshape.features.parts import Part
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
@@ -23,9 +24,9 @@ Array = NDArray[Any]
 class Clusters(FittedScore):
     """-min over classes of ||(z / ||z|| - center) A - mean_c||^2."""
 
-    center: NDArray[np.float32]  # [M]
-    whitening: NDArray[np.float32]  # [M, M]
-    means: NDArray[np.float32]  # [classes seen, M], whitened
+    center: Annotated[NDArray[np.float32], Sizes("M")]
+    whitening: Annotated[NDArray[np.float32], Sizes("M M")]
+    means: Annotated[NDArray[np.float32], Sizes("K M")]  # of the K classes seen, whitened
 
     def of(self, seen: Evidence) -> Tensor:
         """Minus the squared distance to the nearest class."""
@@ -39,7 +40,7 @@ class Clusters(FittedScore):
 class RelativeClusters(Clusters):
     """The same plus the squared distance to all images as one Gaussian."""
 
-    background: NDArray[np.float32]  # [M, M]
+    background: Annotated[NDArray[np.float32], Sizes("M M")]
 
     def of(self, seen: Evidence) -> Tensor:
         """Minus the squared distance to the nearest class, relative to the background's."""

@@ -6,6 +6,7 @@ The bank is a seeded sample of at most 5,000 training images (`Moments`), saved 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.core.fields import AtLeast, Sizes
 from oodshape.features.parts import Part
 from oodshape.features.rows import unit
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
@@ -38,8 +40,8 @@ def best_products(z: Tensor, bank: Tensor, k: int) -> Tensor:
 class NeighbourDistance(FittedScore):
     """Minus the distance of z / ||z|| to the k-th nearest row of the bank."""
 
-    bank: NDArray[np.float32]  # [B, M], of length 1
-    k: int
+    bank: Annotated[NDArray[np.float32], Sizes("B M")]  # of length 1
+    k: Annotated[int, AtLeast(1)]
 
     def of(self, seen: Evidence) -> Tensor:
         """Minus the distance: ||a - b||^2 = 2 - 2 a . b for rows of length 1."""
@@ -79,8 +81,8 @@ class Knn(_Neighbours):
 class Guide(FittedScore):
     """Energy times the mean of the k largest cosines, each times the energy of its row of the bank."""
 
-    bank: NDArray[np.float32]  # [B, M], of length 1, times the energy
-    k: int
+    bank: Annotated[NDArray[np.float32], Sizes("B M")]  # of length 1, times the energy
+    k: Annotated[int, AtLeast(1)]
 
     def of(self, seen: Evidence) -> Tensor:
         """The guided energy."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.core.fields import Sizes
 from oodshape.features.parts import Part
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
@@ -19,8 +21,8 @@ from oodshape.methods.training import Training
 class VirtualLogit(FittedScore):
     """Energy - alpha ||(z - origin) R||, R the complement of the principal subspace."""
 
-    origin: NDArray[np.float32]  # [M]
-    complement: NDArray[np.float32]  # [M, M - D]
+    origin: Annotated[NDArray[np.float32], Sizes("M")]
+    complement: Annotated[NDArray[np.float32], Sizes("M R")]  # R = M less the dimensions of the subspace
     alpha: float
 
     def of(self, seen: Evidence) -> Tensor:

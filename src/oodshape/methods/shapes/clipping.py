@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.fields import AtLeast
 from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
 
@@ -51,7 +53,12 @@ class SoftClip(Shape):
     """
 
     t: float
-    order: int
+    order: Annotated[int, AtLeast(1)]
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that is not positive."""
+        if not self.t > 0:
+            raise InputError(f"t must be positive, got {self.t:g}")
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """Features bent towards +-t (towards 0 beyond it, for order > 1)."""
@@ -133,6 +140,11 @@ class ProductShape(Shape):
     """f(z) = f_1(z) theta_2(z) theta_3(z) ...: every theta at the raw value."""
 
     shapes: tuple[Shape, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse an empty product."""
+        if not self.shapes:
+            raise InputError("a product needs at least one shape")
 
     @property
     def pointwise(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.core.fields import Sizes
 from oodshape.core.values import frozen_array
 from oodshape.features import kernels
 from oodshape.features.statistics import between
@@ -89,8 +90,8 @@ class PiecewiseConstant(Shape):
     tensor([[-0.0000, 1.5000, 0.5000, 0.0000]])
     """
 
-    edges: NDArray[np.float32]  # [K + 1]
-    theta: NDArray[np.float32]  # [K]
+    edges: Annotated[NDArray[np.float32], Sizes("E")]  # E = K + 1
+    theta: Annotated[NDArray[np.float32], Sizes("K")]
     grid: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:

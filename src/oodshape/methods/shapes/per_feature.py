@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.core.fields import Ascending, Sizes
 from oodshape.core.values import ArrayValue
 from oodshape.features.parts import Part
 from oodshape.methods.slots import Shape, Shaper
@@ -25,8 +27,8 @@ class Box(ArrayValue, Shape):
             [1.0000, 2.0000]])
     """
 
-    low: NDArray[np.float32]  # [M]
-    high: NDArray[np.float32]  # [M]
+    low: Annotated[NDArray[np.float32], Sizes("M")]
+    high: Annotated[NDArray[np.float32], Sizes("M")]
 
     @property
     def pointwise(self) -> bool:
@@ -70,7 +72,7 @@ class Profile(ArrayValue, Shape):
     tensor([[1., 5., 0.]])
     """
 
-    values: NDArray[np.float32]  # [M], ascending
+    values: Annotated[NDArray[np.float32], Sizes("M"), Ascending()]
 
     @property
     def pointwise(self) -> bool:

@@ -1,0 +1,187 @@
+"""The files that users give: data sets as they are published, lists, specs, arrays, weights, exported networks."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save as save_tensors
+from scipy.io import savemat
+
+from kind import Files, Kind, equal
+from oodshape.benchmark.spec import Benchmark
+from oodshape.guard.fit import read_names
+from oodshape.images.by_name import _array
+from oodshape.images.folders import list_pairs
+from oodshape.images.image_set import ImageSet
+from oodshape.images.readers.cifar import cifar
+from oodshape.images.readers.imagenet import imagenet_val
+from oodshape.images.readers.mnist import mnist
+from oodshape.images.readers.svhn import svhn
+from oodshape.networks.torch_export import load_archive
+from oodshape.networks.weights import load_weights
+from oodshape.report.beside_paper import figures_in
+from own_files import written
+
+RNG = np.random.default_rng(0)
+WNIDS = ("n01440764", "n01443537", "n01484850")
+
+
+def seen(images: ImageSet) -> bytes:
+    """What a set of images holds."""
+    return images.labels.tobytes() + b"".join(np.asarray(images[row]).tobytes() for row in range(len(images)))
+
+
+def cifars() -> Kind:
+    """Both archives of both sets."""
+    pixels = RNG.integers(0, 256, (3, 3072), np.uint8)
+    ten = np.concatenate([[[1], [2], [3]], pixels], axis=1).astype(np.uint8).tobytes()
+    hundred = np.concatenate([[[1, 9], [2, 8], [3, 7]], pixels], axis=1).astype(np.uint8).tobytes()
+    batch = pickle.dumps({b"data": pixels, b"labels": [1, 2, 3], b"fine_labels": [1, 2, 3]}, protocol=2)
+    seeds: tuple[Files, ...] = ({"test_batch.bin": ten}, {"test_batch": batch}, {"test.bin": hundred}, {"test": batch})
+
+    def read(folder: Path) -> bytes:
+        return seen(
+            cifar(folder, 100 if list(folder.glob("test.bin")) or (folder / "test").exists() else 10, train=False)
+        )
+
+    return Kind("cifar", seeds, read)
+
+
+def mnists() -> Kind:
+    """Plain and gzipped."""
+    images = b"\0\0\x08\3" + b"".join(n.to_bytes(4, "big") for n in (3, 28, 28)) + RNG.bytes(3 * 784)
+    labels = b"\0\0\x08\1" + (3).to_bytes(4, "big") + b"\1\2\3"
+    names = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+    plain = dict(zip(names, (images, labels), strict=True))
+    packed = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in plain.items()}
+    return Kind("mnist", (plain, packed), lambda folder: seen(mnist(folder, train=False)))
+
+
+def svhns() -> Kind:
+    """Plain and compressed."""
+    arrays = {"X": RNG.integers(0, 256, (32, 32, 3, 2), np.uint8), "y": np.array([[1], [10]], np.uint8)}
+    seeds = tuple(
+        written("test_32x32.mat", lambda path, packed=packed: savemat(path, arrays, do_compression=packed))  # type: ignore[misc]
+        for packed in (False, True)
+    )
+    return Kind("svhn", seeds, lambda folder: seen(svhn(folder, train=False)))
+
+
+def imagenets() -> Kind:
+    """The files that say the classes of the validation images."""
+    files = {f"val/ILSVRC2012_val_{n:08d}.JPEG": b"" for n in (1, 2, 3)}
+    names = [f"ILSVRC2012_val_{n:08d}" for n in (1, 2, 3)]
+    solution = "ImageId,PredictionString\n" + "".join(f"{n},{w} 1 2 3 4\n" for n, w in zip(names, WNIDS, strict=True))
+    listed = "".join(f"{name}.JPEG {label}\n" for label, name in enumerate(names))
+    rows = [(i + 1, wnid, 0) for i, wnid in enumerate(reversed(WNIDS))]
+    table = np.array(rows, [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("num_children", "O")])
+    meta = written("meta.mat", lambda path: savemat(path, {"synsets": table[:, None]}))
+    numbers = {"ILSVRC2012_validation_ground_truth.txt": b"1\n2\n3\n"}
+    words = {"map_clsloc.txt": "".join(f"{w} {i + 1} x\n" for i, w in enumerate(reversed(WNIDS))).encode()}
+    seeds = ({"LOC_val_solution.csv": solution.encode()}, {"val.txt": listed.encode()}, numbers | meta, numbers | words)
+    hurt = ("LOC_val_solution.csv", "val.txt", *numbers, *meta, *words)
+    read = lambda folder: imagenet_val(folder / "val").labels.tobytes()  # noqa: E731
+    return Kind("imagenet", tuple(files | seed for seed in seeds), read, hurt=hurt)
+
+
+def lists() -> Kind:
+    """Lists of images and of class names."""
+    rows = (("a b.png", 3), ("c/d.png", -1), ("\u00e9.png", 7))
+    text = "".join(f"{path} {label}\n" for path, label in rows).encode() + b"\xff.png 5\n"
+    table = "path,label\n" + "".join(f'"{path}",{label}\n' for path, label in rows)
+    seeds = ({"list.txt": text}, {"list.csv": table.encode()}, {"names.list": b"cat\ndog\nb\xc3\xa9\n"})
+
+    def read(folder: Path) -> bytes:
+        [path] = folder.iterdir()
+        return repr(read_names(path) if path.stem == "names" else list(list_pairs(path))).encode()
+
+    return Kind("lists", seeds, read)
+
+
+def specs() -> Kind:
+    """Benchmarks of a user's own."""
+    text = (
+        'name = "mine"\ntitle = "Mine"\nsettings = "general"\n[id]\ntrain = "folder:train"\ntest = "folder:test"\n'
+        '[[ood]]\nname = "noise"\ngroup = "far"\nimages = "folder:noise"\n[[models]]\nname = "digits-vit"\nlabel = "V"\n'
+    )
+    return Kind("toml", ({"b.toml": text.encode()},), lambda folder: repr(Benchmark.load(folder / "b.toml")).encode())
+
+
+def paper() -> Kind:
+    """The table of the paper's figures."""
+    text = "table,id_set,model,ood,method,fpr95,auroc\nmodel,imagenet,vit,Average,msp,51.5,82.25\n"
+    return Kind(
+        "paper", ({"paper.csv": text.encode()},), lambda folder: repr(figures_in(folder / "paper.csv")).encode()
+    )
+
+
+def npz() -> Kind:
+    """Images and labels; the archive has checksums of its own."""
+    seeds = []
+    for pack in (np.savez, np.savez_compressed):
+        file = io.BytesIO()
+        pack(file, images=RNG.integers(0, 256, (4, 8, 8), np.uint8), labels=np.arange(4))
+        seeds.append({"set.npz": file.getvalue()})
+    return Kind("npz", tuple(seeds), lambda folder: seen(_array(folder / "set.npz")), equal)
+
+
+class Net(torch.nn.Module):
+    """As small as a network can be that has a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.fc = torch.nn.Conv2d(1, 3, 3), torch.nn.Linear(3, 2)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """[N, 1, H, W] -> [N, 2]."""
+        logits: torch.Tensor = self.fc(self.body(images).mean(dim=(2, 3)).relu())
+        return logits
+
+
+def weights() -> Kind:
+    """Safetensors and torch files."""
+    state, old, new = Net().state_dict(), io.BytesIO(), io.BytesIO()
+    torch.save({"state_dict": state, "epoch": 3}, new)
+    torch.save(state, old, _use_new_zipfile_serialization=False)
+    seeds = ({"w.safetensors": save_tensors(state)}, {"w.pth": new.getvalue()}, {"w.pt": old.getvalue()})
+
+    def read(folder: Path) -> bytes:
+        [path] = folder.iterdir()
+        net = Net()
+        load_weights(net, path)
+        return b"".join(value.numpy().tobytes() for value in net.state_dict().values())
+
+    return Kind("weights", seeds, read)
+
+
+def archives() -> Kind:
+    """Exported networks."""
+    file = io.BytesIO()
+    batch = torch.export.Dim("batch")
+    torch.export.save(torch.export.export(Net().eval(), (torch.zeros(2, 1, 6, 6),), dynamic_shapes=({0: batch},)), file)
+
+    def read(folder: Path) -> bytes:
+        load_archive(folder / "net.pt2")
+        return b""
+
+    return Kind("pt2", ({"net.pt2": file.getvalue()},), read)
+
+
+def index() -> Kind:
+    """The classes of ImageNet as JSON."""
+    files = {"val/ILSVRC2012_val_00000001.JPEG": b"", "truth.txt": b"2\n"}
+    table = {str(i): [wnid, "x"] for i, wnid in enumerate(reversed(WNIDS))}
+    read = lambda folder: imagenet_val(folder / "val", folder / "truth.txt", folder / "i.json").labels.tobytes()  # noqa: E731
+    return Kind("imagenet-json", (files | {"i.json": json.dumps(table).encode()},), read, hurt=("i.json", "truth.txt"))
+
+
+def every() -> list[Callable[[], Kind]]:
+    """How each kind is made."""
+    return [cifars, mnists, svhns, imagenets, index, lists, specs, paper, npz, weights, archives]

@@ -1,0 +1,71 @@
+"""reading: whatever goes wrong inside a file from outside ends in the one error that users see, with its name."""
+
+from __future__ import annotations
+
+import csv
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+
+from oodshape.core.errors import InputError
+
+# What damaged bytes lead to in the readers of Python, numpy, safetensors, pandas and torch. RecursionError is a
+# RuntimeError, UnicodeDecodeError and JSONDecodeError are ValueErrors, KeyError and IndexError are LookupErrors.
+DAMAGE = (
+    *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError, EOFError, MemoryError, RuntimeError),
+    *(SyntaxError, csv.Error, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, SafetensorError),
+)
+
+
+@contextmanager
+def reading(path: str | Path, way_out: str = "") -> Iterator[None]:
+    """Any failure to read or to understand the file at `path` as an InputError of one line that names it.
+
+    >>> with reading("notes.json", "give the results.json of a run"):
+    ...     {}["rows"]
+    Traceback (most recent call last):
+    oodshape.core.errors.InputError: notes.json is damaged (KeyError: 'rows'); give the results.json of a run
+    """
+    end = f"; {way_out}" if way_out else ""
+    try:
+        yield
+    except InputError as error:
+        if str(path) in str(error):
+            raise
+        raise InputError(f"{path}: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({one_line(error.strerror or error)}){end}") from None
+    except DAMAGE as error:
+        raise InputError(f"{path} is damaged ({type(error).__name__}: {one_line(error)}){end}") from None
+
+
+def npz_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz file by name, each held to the checksum that the archive has of it; no pickles.
+
+    Not one by one: in a damaged directory an array may have another name, and seem not to be there.
+    """
+    with reading(path, "it must be an .npz file of numpy"), np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def any_names(stream: TextIO) -> TextIO:
+    """A text stream, such as standard input, that lets file names through that are no UTF-8."""
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="surrogateescape")
+    return stream
+
+
+def one_line(said: object, most: int = 200) -> str:
+    """The words of a message in one line, cut where they do not end; what no terminal can show is escaped."""
+    text = " ".join(str(said).split())
+    return (text if len(text) <= most else f"{text[:most]} ...").encode("utf-8", "backslashreplace").decode()
