@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Threads that wait for work sleep: test workers and other programs need the cores.
+export OMP_WAIT_POLICY := passive
 
 .PHONY: demo test test-portable test-lowest test-newest lint bench docs clean
 
@@ -33,8 +35,8 @@ test: lint test-portable
 # kept figure may hang on the last bits in which they differ.
 PLAIN := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE
 test-portable: $(VENV)/.ready-dev
-	$(PLAIN) $(BIN)/pytest tests/test_golden.py tests/features/test_bank.py tests/images/test_identity.py \
-	  tests/docs/test_docs.py::test_measurements_are_those_of_this_code
+	$(PLAIN) $(BIN)/pytest -n 2 tests/test_golden.py tests/features/test_bank.py tests/images/test_identity.py \
+	  tests/methods/test_contract.py tests/docs/test_docs.py::test_measurements_are_those_of_this_code
 
 # The lowest versions that pyproject.toml allows; torch and torchvision are those of constraints.txt.
 # Old packages call what newer ones call deprecated: that is between them.
