@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oodshape.guard.watch import Watch as Watch
     from oodshape.images.folders import ImageFolder as ImageFolder
     from oodshape.images.folders import ImageList as ImageList
+    from oodshape.images.limits import Limits as Limits
     from oodshape.images.preprocessing import CIFAR as CIFAR
     from oodshape.images.preprocessing import IMAGENET as IMAGENET
     from oodshape.images.preprocessing import Preprocessing as Preprocessing
@@ -62,6 +63,7 @@ _HOMES = {
     "Classifier": "networks.classifier",
     "ImageFolder": "images.folders",
     "ImageList": "images.folders",
+    "Limits": "images.limits",
     "Preprocessing": "images.preprocessing",
     "IMAGENET": "images.preprocessing",
     "CIFAR": "images.preprocessing",

@@ -10,12 +10,19 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.options import (
+    ASPECT,
+    INFLATED,
+    PIXELS,
     CacheOption,
     DataOption,
     LimitOption,
+    MaxAspectOption,
+    MaxInflatedOption,
+    MaxPixelsOption,
     OnlyNetworksOption,
     WeightsFolderOption,
     console,
+    use_limits,
     words,
 )
 
@@ -62,6 +69,9 @@ def bench(
     samples: Annotated[
         int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
     ] = 6,
+    max_pixels: MaxPixelsOption = PIXELS,
+    max_aspect: MaxAspectOption = ASPECT,
+    max_inflated: MaxInflatedOption = INFLATED,
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the results are.")] = False,
 ) -> None:
@@ -77,6 +87,7 @@ def bench(
     from oodshape.report import show, tables_of
     from oodshape.report.benchmark_files import bench_files
 
+    use_limits(max_pixels, max_aspect, max_inflated)
     chosen = Benchmark.load(benchmark)
     options = Options(
         models=words(models),

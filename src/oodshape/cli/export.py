@@ -9,13 +9,20 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.options import (
+    ASPECT,
     IMAGES,
+    INFLATED,
+    PIXELS,
     ClassesOption,
     DetectorOption,
+    MaxAspectOption,
+    MaxInflatedOption,
+    MaxPixelsOption,
     ModelOption,
     QuietOption,
     WeightsOption,
     check_out,
+    use_limits,
 )
 
 
@@ -26,6 +33,9 @@ def export(
     weights: WeightsOption = None,
     images: Annotated[str | None, typer.Option(help=f"Compared on these \\[default: made-up ones]: {IMAGES}.")] = None,
     num_classes: ClassesOption = None,
+    max_pixels: MaxPixelsOption = PIXELS,
+    max_aspect: MaxAspectOption = ASPECT,
+    max_inflated: MaxInflatedOption = INFLATED,
     json: Annotated[bool, typer.Option("--json", help="Print how it compares as JSON and nothing else.")] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -36,6 +46,7 @@ def export(
     """
     from oodshape.guard.guard import Guard
 
+    use_limits(max_pixels, max_aspect, max_inflated)
     check_out(out)
     guard = Guard.load(detector)
     report = guard.export(out, model, weights=weights, num_classes=num_classes, images=images)

@@ -10,10 +10,16 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.options import (
+    ASPECT,
     IMAGES,
+    INFLATED,
+    PIXELS,
     ClassesOption,
     CropOption,
     InterpolationOption,
+    MaxAspectOption,
+    MaxInflatedOption,
+    MaxPixelsOption,
     MeanOption,
     ModelOption,
     QuietOption,
@@ -22,6 +28,7 @@ from oodshape.cli.options import (
     WeightsOption,
     check_out,
     flags,
+    use_limits,
     warnings_as_lines,
 )
 
@@ -63,6 +70,9 @@ def fit(
         Path | None, typer.Option(help="Where features are kept between runs \\[default: the user's cache folder].")
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing between runs.")] = False,
+    max_pixels: MaxPixelsOption = PIXELS,
+    max_aspect: MaxAspectOption = ASPECT,
+    max_inflated: MaxInflatedOption = INFLATED,
     json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON and nothing else.")] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -76,6 +86,7 @@ def fit(
     from oodshape.guard.guard import Guard
     from oodshape.networks.opening import open_model, prepared
 
+    use_limits(max_pixels, max_aspect, max_inflated)
     check_out(out)
     with warnings_as_lines():
         network = open_model(model, weights=weights, head=head, num_classes=num_classes)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from oodshape.guard.guard import Guard
     from oodshape.networks.opening import Source
 
+LIMITS = "What one file may cost"
+PIXELS, ASPECT, INFLATED = 1 << 26, 100, 1 << 28  # as in Limits, which is not imported for the help
 UNREADABLE = 3  # the exit status where some images could not be read
 
 
@@ -59,6 +61,27 @@ MeanOption = Annotated[str, typer.Option(help="One number per channel, fractions
 StdOption = Annotated[str, typer.Option(help="One number per channel, fractions of 255.")]
 InterpolationOption = Annotated[Interpolation | None, typer.Option(help="How images are resized.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+MaxPixelsOption = Annotated[
+    int, typer.Option("--max-pixels", min=1, help="An image with more is an unreadable one.", rich_help_panel=LIMITS)
+]
+MaxAspectOption = Annotated[
+    int,
+    typer.Option(
+        "--max-aspect",
+        min=1,
+        help="An image that is more times as long as wide is an unreadable one.",
+        rich_help_panel=LIMITS,
+    ),
+]
+MaxInflatedOption = Annotated[
+    int,
+    typer.Option(
+        "--max-inflated",
+        min=1,
+        help="Bytes that a compressed file may take in memory, or 8 times its size.",
+        rich_help_panel=LIMITS,
+    ),
+]
 BatchOption = Annotated[int, typer.Option(min=1, help="Images that go through the network together.")]
 
 # of benchmarks and studies
@@ -72,6 +95,16 @@ CacheOption = Annotated[
 ]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="At most N images of each set, drawn with a fixed seed.")]
 OnlyNetworksOption = Annotated[str, typer.Option(help="Only these networks, separated by commas.")]
+
+
+def use_limits(pixels: int, aspect: int, inflated: int) -> None:
+    """Let these limits hold for the command."""
+    from PIL.Image import DecompressionBombWarning
+
+    from oodshape.images.limits import Limits
+
+    Limits(pixels, aspect, inflated).use()
+    warnings.filterwarnings("ignore", category=DecompressionBombWarning)  # the limits speak for themselves
 
 
 def words(text: str) -> tuple[str, ...]:

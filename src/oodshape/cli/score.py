@@ -10,13 +10,19 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.options import (
+    ASPECT,
     IMAGES,
+    INFLATED,
+    PIXELS,
     UNREADABLE,
     BatchOption,
     ClassesOption,
     CropOption,
     DetectorOption,
     InterpolationOption,
+    MaxAspectOption,
+    MaxInflatedOption,
+    MaxPixelsOption,
     MeanOption,
     ModelOption,
     QuietOption,
@@ -26,6 +32,7 @@ from oodshape.cli.options import (
     check_out,
     flags,
     source,
+    use_limits,
     warnings_as_lines,
 )
 
@@ -46,6 +53,9 @@ def score(
     std: StdOption = "",
     interpolation: InterpolationOption = None,
     batch_size: BatchOption = 32,
+    max_pixels: MaxPixelsOption = PIXELS,
+    max_aspect: MaxAspectOption = ASPECT,
+    max_inflated: MaxInflatedOption = INFLATED,
     json: Annotated[
         bool, typer.Option("--json", help="JSON lines on standard output; with --out the summary as JSON.")
     ] = False,
@@ -62,6 +72,7 @@ def score(
     from oodshape.images.listing import Listing
     from oodshape.report.gallery_page import Extremes, write_gallery
 
+    use_limits(max_pixels, max_aspect, max_inflated)
     check_out(out, gallery)
     guard = Guard.load(detector)
     said = flags(resize, crop, mean, std, interpolation)
@@ -113,6 +124,9 @@ def check(
     out: Annotated[Path | None, typer.Option(help="The page to write, such as check.html.")] = None,
     num_classes: ClassesOption = None,
     batch_size: BatchOption = 32,
+    max_pixels: MaxPixelsOption = PIXELS,
+    max_aspect: MaxAspectOption = ASPECT,
+    max_inflated: MaxInflatedOption = INFLATED,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -125,6 +139,7 @@ def check(
     from oodshape.report.check_page import HEAD, NOTE, check_rows, verdict, write_check
     from oodshape.report.columns import show_columns
 
+    use_limits(max_pixels, max_aspect, max_inflated)
     check_out(out)
     guard = Guard.load(detector)
     network = source(guard, model, weights, num_classes, {})

@@ -26,6 +26,7 @@ from oodshape.core.progress import progress_bar
 from oodshape.core.values import encode
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import Scored, rows_of, score_images, see
+from oodshape.images.limits import Limits
 from oodshape.images.listing import Listing
 from oodshape.networks.opening import Source
 
@@ -154,10 +155,11 @@ def read_part(file: IO[bytes]) -> Iterator[Scored]:
 
 
 def identity(guard: Fitted, batch_size: int) -> str:
-    """What decides the scores beside the images: the guard, and how many images go through the network together."""
+    """What decides the rows beside the images: the guard, how many go through the network together, own limits."""
     tensors: dict[str, NDArray[Any]] = {}
     value = encode((guard.detector, guard.about), tensors)
-    return fingerprint_of(f"{FORMAT} {batch_size}", json.dumps(value), *(tensors[name] for name in sorted(tensors)))
+    arrays = (tensors[name] for name in sorted(tensors))
+    return fingerprint_of(f"{FORMAT} {batch_size}", json.dumps(value), *arrays, *Limits.now().words)
 
 
 SEAL = b'{"checksum": '  # how the line after a batch begins; those of images are lists

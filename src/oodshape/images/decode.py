@@ -12,6 +12,7 @@ import PIL.Image
 import PIL.ImageOps
 
 from oodshape.core.errors import InputError
+from oodshape.images.limits import TURNS, Limits
 
 # An EXIF block that cannot be read says nothing about the pixels. Kept for good, and not for the length of a read:
 # filters belong to the whole process, and a thread that puts back what it found undoes what others did meanwhile.
@@ -30,16 +31,24 @@ class Unreadable(InputError):
 def read_image(path: str | Path, *, upright: bool = True) -> PIL.Image.Image:
     """The picture in a file, the first of several: RGB, 8 bits, turned upright as its EXIF orientation says.
 
-    upright=False leaves it as the camera held it, as the loaders of torchvision and timm do.
+    upright=False leaves it as the camera held it, as the loaders of torchvision and timm do. An image over the
+    `Limits` is not decoded.
     """
     if _QUIET not in warnings.filters:
         warnings.filterwarnings("ignore", module=_QUIET[3].pattern)
     try:
         with PIL.Image.open(path) as image:
+            too_large = Limits.now().refusal(*image.size)  # known from the file's first bytes
+            if too_large:
+                raise Unreadable(path, too_large)
+            # RGB takes four bytes a pixel, and other kinds are copied
+            TURNS.wait(image.width * image.height * (4 if image.mode == "RGB" else 8))
             image.load()
             if upright:
                 PIL.ImageOps.exif_transpose(image, in_place=True)
             return in_mode(image, "RGB")
+    except Unreadable:
+        raise
     except PIL.UnidentifiedImageError:
         raise Unreadable(path, "is no image that Pillow can read") from None
     except Exception as error:  # a broken file can raise almost anything: OSError, SyntaxError, struct.error ...

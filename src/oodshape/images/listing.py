@@ -22,6 +22,7 @@ from oodshape.core.reading import any_names
 from oodshape.images import identity
 from oodshape.images.decode import read_image
 from oodshape.images.folders import ImageFiles, ImageFolder, list_pairs
+from oodshape.images.limits import Limits
 from oodshape.images.walking import no_image, walked
 
 LISTS = (".txt", ".lst", ".list", ".csv")
@@ -120,10 +121,10 @@ class GivenImages(ImageFiles):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the paths, sizes, times of the last change, labels, and the way they are turned."""
+        """A hash of paths, sizes, times of the last change, labels, the way they are turned, and limits of one's own."""
         stamps = np.array([_stamp(file) for file in self.files], np.int64)
         names = "\0".join(self.files).encode(errors="surrogateescape")
-        return fingerprint_of(names, stamps, self.labels, f"upright={self.upright}")
+        return fingerprint_of(names, stamps, self.labels, f"upright={self.upright}", *Limits.now().words)
 
 
 def chunks(listing: Iterator[tuple[str, int]], size: int) -> Iterator[list[tuple[str, int]]]:

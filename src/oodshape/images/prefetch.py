@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.machine import cores
 from oodshape.images.image_set import Image, ImageSet
+from oodshape.images.limits import TURNS
 from oodshape.images.preprocessing import Preprocessing, stacked
 
 MOST = 4  # threads: more would only wait for the network
@@ -89,7 +90,8 @@ def decoded_rows(
 def prepared(read: Callable[[Item], Image], preprocessing: Preprocessing, item: Item) -> Pixels | InputError:
     """The prepared image of an item, or why there is none."""
     try:
-        return preprocessing.pixels(read(item))
+        with TURNS.taking():
+            return preprocessing.pixels(read(item))
     except InputError as error:
         return error
 

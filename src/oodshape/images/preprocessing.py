@@ -18,6 +18,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import Value
 from oodshape.images.decode import in_mode
 from oodshape.images.image_set import Image
+from oodshape.images.limits import Limits
 
 Interpolation = Literal["bilinear", "bicubic", "nearest"]
 Resize = int | tuple[int, int]  # the shorter side, or (height, width)
@@ -172,6 +173,12 @@ def _resized(picture: PIL.Image.Image, size: Resize, how: PIL.Image.Resampling) 
         short = min(width, height)
         # int(size * long / short), with the product first: the other order rounds elsewhere
         target = int(size * width / short), int(size * height / short)
+        most = Limits.now().pixels
+        if target[0] * target[1] > max(most, width * height):
+            raise InputError(
+                f"{width} x {height} pixels with the shorter side made {size} are {target[0]} x {target[1]}, more than "
+                f"{most:,} (the limit of pixels)"
+            )
     return picture if target == picture.size else picture.resize(target, how)
 
 

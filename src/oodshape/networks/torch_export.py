@@ -16,6 +16,7 @@ from torch import fx, nn
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import DAMAGE, one_line, reading
+from oodshape.images.limits import Limits
 
 # torch.export.load (torch 2.13) unpickles any weight or constant whose entry says use_pickle, and custom objects;
 # it unpickles the sample inputs without limits when a safe load fails; it hands shapes to sympy, which evaluates
@@ -58,10 +59,16 @@ def _check(path: Path, content: bytes) -> None:
     """Refuse an archive that could run code."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
-        names = archive.namelist()
-        files = {name.partition("/")[2]: archive.read(name) for name in names}
-        configs = [json.loads(text) for name, text in files.items() if name.endswith("_config.json")]
-        graphs = [json.loads(text) for name, text in files.items() if name.startswith("models/")]
+        Limits.now().check_inflated(path, sum(entry.file_size for entry in archive.infolist()), len(content))
+        damaged = archive.testzip()  # in small pieces: weights are large, and not looked at here
+        if damaged is not None:
+            raise zipfile.BadZipFile(f"bad checksum of {damaged}")
+        files = {name.partition("/")[2]: name for name in archive.namelist()}
+        configs = [json.loads(archive.read(name)) for file, name in files.items() if file.endswith("_config.json")]
+        graphs = [json.loads(archive.read(name)) for file, name in files.items() if file.startswith("models/")]
+        samples = [archive.read(name) for file, name in files.items() if file.startswith("data/sample_inputs/")]
+    except InputError:
+        raise
     except (OSError, *DAMAGE) as error:
         raise InputError(f"{path} is no torch.export archive, or a damaged one ({one_line(error)})") from None
     if "models/model.json" not in files or "archive_version" not in files:
@@ -73,12 +80,11 @@ def _check(path: Path, content: bytes) -> None:
     for text in _values(graphs, "expr_str"):
         if not _is_arithmetic(text):
             raise InputError(f"{path} holds the shape {text[:40]!r}, which is more than arithmetic; {WAY_OUT}")
-    for name, sample in files.items():
-        if name.startswith("data/sample_inputs/"):
-            try:
-                torch.load(io.BytesIO(sample), map_location="cpu", weights_only=True)
-            except Exception:
-                raise InputError(f"{path} has sample inputs that are more than tensors; {WAY_OUT}") from None
+    for sample in samples:
+        try:
+            torch.load(io.BytesIO(sample), map_location="cpu", weights_only=True)
+        except Exception:
+            raise InputError(f"{path} has sample inputs that are more than tensors; {WAY_OUT}") from None
 
 
 def _values(data: Any, key: str) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.reading import reading
 from oodshape.images.image_set import ArraySet
+from oodshape.images.limits import Limits
 
 HOME = "http://yann.lecun.com/exdb/mnist/"
 
@@ -35,18 +38,37 @@ def read_idx(path: Path, dims: int) -> NDArray[np.uint8]:
     with reading(path, f"download it again from {HOME}"):
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-    magic, header = bytes([0, 0, 8, dims]), 4 + 4 * dims
+            data = _inflated(path, data, dims)
+    magic, header = _magic(dims), 4 + 4 * dims
     if data[:4] != magic[: len(data)]:
         raise InputError(
             f"{path} is no IDX file of {dims}-dimensional bytes: it begins with {data[:4].hex()}, not {magic.hex()}"
         )
-    shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, header, 4)]
-    size = header + int(np.prod(shape, dtype=object))
+    shape = _sizes(data[:header])
+    size = header + math.prod(shape)
     if len(data) < header or len(data) != size:
         wanted = f"{size} bytes for {shape}" if len(data) >= header else f"a header of {header} bytes"
         raise InputError(f"{path} is damaged: {len(data)} bytes, but needs {wanted}; download it again from {HOME}")
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+
+
+def _inflated(path: Path, data: bytes, dims: int) -> bytes:
+    """The content of a gzipped file: as much as its header announces, where that is within the limits."""
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        header = file.read(4 + 4 * dims)
+        if header[:4] != _magic(dims):
+            return header
+        announced = math.prod(_sizes(header))
+        Limits.now().check_inflated(path, announced, len(data))
+        return header + file.read(announced + 1)  # one more tells a file that is too long
+
+
+def _magic(dims: int) -> bytes:
+    return bytes([0, 0, 8, dims])
+
+
+def _sizes(header: bytes) -> list[int]:
+    return [int.from_bytes(header[at : at + 4], "big") for at in range(4, len(header), 4)]
 
 
 def _find(root: Path, part: str, what: str, dims: int) -> Path:

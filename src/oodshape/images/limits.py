@@ -1,0 +1,120 @@
+"""Limits: what one file from outside may cost this process.
+
+A file of a few hundred bytes can ask for gigabytes: an image of many equal pixels, a thin one whose shorter side is
+made larger, an archive of zeros. What a file would cost stands in its first bytes, and is looked at before the rest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import PIL.Image
+
+from oodshape.core.errors import InputError
+
+RATIO = 8  # times its size on disk that any file may take: real data sets and weights stay below
+BUDGET = 1 << 28  # bytes of large images that are decoded at the same time, where there are several
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest image, the thinnest one, and the most that a compressed file may inflate to.
+
+    `Limits(pixels=200_000_000).use()` holds for this process from then on; a file over a limit is an unreadable one.
+
+    >>> Limits().pixels, Limits().aspect, Limits().inflated
+    (67108864, 100, 268435456)
+    """
+
+    pixels: int = 1 << 26  # width times height, as it is and resized
+    aspect: int = 100  # the longer side over the shorter one
+    inflated: int = 1 << 28  # bytes; a file may always take RATIO times its size on disk
+
+    _now: ClassVar[Limits]
+
+    def __post_init__(self) -> None:
+        """Refuse what no file could keep."""
+        for field in fields(self):
+            if not getattr(self, field.name) >= 1:
+                raise InputError(f"the limit of {field.name} must be at least 1, got {getattr(self, field.name)}")
+
+    @staticmethod
+    def now() -> Limits:
+        """Those that hold in this process."""
+        return Limits._now
+
+    def use(self) -> Limits:
+        """Let these hold from now on; what comes back are those that held before."""
+        before, Limits._now = Limits._now, self
+        own = PIL.Image.MAX_IMAGE_PIXELS
+        if own is not None and self.pixels > own:
+            PIL.Image.MAX_IMAGE_PIXELS = self.pixels  # Pillow's own limit would refuse what was asked for
+        return before
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What tells results under these limits from others; nothing for the usual ones."""
+        return () if self == Limits() else (repr(self),)
+
+    def refusal(self, width: int, height: int) -> str:
+        """Why an image of this size is not decoded; empty where it is.
+
+        >>> Limits().refusal(60_000, 1)
+        'is 60000 x 1 pixels, more than 100 times as long as wide (the limit of aspect)'
+        """
+        short, long = sorted((width, height))
+        if long > self.aspect * short:
+            return f"is {width} x {height} pixels, more than {self.aspect} times as long as wide (the limit of aspect)"
+        if width * height > self.pixels:
+            return f"is {width} x {height} pixels, more than {self.pixels:,} (the limit of pixels)"
+        return ""
+
+    def check_inflated(self, path: object, inflated: int, stored: int) -> None:
+        """Refuse a compressed file that would take too much memory."""
+        most = max(self.inflated, RATIO * stored)
+        if inflated > most:
+            raise InputError(
+                f"{path} has {stored:,} bytes and inflates to {inflated:,} or more, over the limit of {most:,}; "
+                "where it can be trusted, raise the limit: --max-inflated, or Limits(inflated=...).use()"
+            )
+
+
+Limits._now = Limits()
+
+
+class _Turns:
+    """Large images one after the other: those in hand together stay below the budget, or there is only one."""
+
+    def __init__(self) -> None:
+        self._used, self._free = 0, threading.Condition()
+        self._mine = threading.local()
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """Within this block `wait` waits; what it got is given back at the end."""
+        self._mine.taken = 0
+        try:
+            yield
+        finally:
+            taken = self._mine.taken
+            self._mine.taken = None
+            if taken:
+                with self._free:
+                    self._used -= taken
+                    self._free.notify_all()
+
+    def wait(self, size: int) -> None:
+        """Wait until so many bytes may be used beside what other threads have in hand."""
+        if getattr(self._mine, "taken", None) != 0:
+            return  # nobody would give it back, or it has been waited for
+        with self._free:
+            self._free.wait_for(lambda: self._used == 0 or self._used + size <= BUDGET)
+            self._used += size
+        self._mine.taken = size
+
+
+TURNS = _Turns()

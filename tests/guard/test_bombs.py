@@ -1,0 +1,94 @@
+"""A folder with files that would take gigabytes: rows with an error, and hardly more memory than without them."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bombs import png
+from commands import GUARD, MODEL, call
+from folders_of_digits import write_digits
+from oodshape.cli import options
+from oodshape.guard.guard import Guard
+from oodshape.guard.score_file import identity
+from oodshape.images.limits import Limits
+from oodshape.images.listing import GivenImages
+
+MOST = 300  # MB beyond an ordinary folder
+PEAK = """
+import sys
+from oodshape.cli.app import main
+try:
+    main()
+finally:
+    with open("/proc/self/status") as status:
+        peak = [line.split()[1] for line in status if line.startswith("VmHWM")]
+    sys.stderr.write(f"peak {peak[0]}\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = write_digits(tmp_path_factory.mktemp("bombs"), train=120, val=60, test=20)
+    size = ("--resize", "16", "--crop", "16")
+    words = ("--images", "train", "--calibrate", "val", "--method", "energy", "--out", "guard.safetensors")
+    assert call("fit", *MODEL, *words, *size, "--no-cache", cwd=home).returncode == 0
+    for number in range(8):
+        png(home / "bombs" / f"thin {number}.png", 60_000, 1)
+        png(home / "bombs" / f"wide {number}.png", 13_000, 13_000)
+    (home / "bombs" / "good.png").write_bytes(next((home / "test").iterdir()).read_bytes())
+    return home
+
+
+def peak(home: Path, images: str, status: int) -> float:
+    """The largest memory of a scoring run in a process of its own, in MB."""
+    words = ("score", *GUARD, "--images", images, "--out", f"{images}.csv")
+    run = subprocess.run([sys.executable, "-c", PEAK, *words], cwd=home, capture_output=True, text=True, check=False)
+    assert run.returncode == status, run.stderr
+    *said, last = run.stderr.splitlines()
+    assert not [line for line in said if "Warning" in line or "Traceback" in line]
+    return int(last.removeprefix("peak ")) / 1000
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
+def test_bombs_are_rows_with_an_error_and_cost_little(home: Path) -> None:
+    more = peak(home, "bombs", 3) - peak(home, "test", 0)
+    with (home / "bombs.csv").open() as file:
+        rows = {Path(row["path"]).name: row for row in csv.DictReader(file)}
+    assert len(rows) == 17
+    assert rows["good.png"]["error"] == ""
+    assert rows["good.png"]["score"] != ""
+    assert {rows[name]["error"].partition(",")[0] for name in rows if name != "good.png"} == {
+        "is 60000 x 1 pixels",
+        "is 13000 x 13000 pixels",
+    }
+    assert more < MOST
+
+
+def test_each_limit_is_an_option(home: Path) -> None:
+    large = png(home / "large.png", 40, 40)
+    words = ("score", *GUARD, "--images", str(large))
+    assert call(*words, cwd=home).returncode == 0
+    few = call(*words, "--max-pixels", "1599", cwd=home)
+    assert few.returncode == 3
+    assert "is 40 x 40 pixels, more than 1,599 (the limit of pixels)" in few.stdout
+    thin = call("score", *GUARD, "--images", str(png(home / "t.png", 40, 10)), "--max-aspect", "3", cwd=home)
+    assert "more than 3 times as long as wide" in thin.stdout
+    assert call(*words, cwd=home).returncode == 0  # a limit holds for one command
+    assert Limits() == Limits(options.PIXELS, options.ASPECT, options.INFLATED)
+
+
+def test_other_limits_are_another_run(home: Path) -> None:
+    guard, usual = Guard.load(home / "guard.safetensors"), Limits()
+    given, who = GivenImages(home / "test").fingerprint, identity(guard, 32)
+    try:
+        Limits(aspect=3).use()
+        assert GivenImages(home / "test").fingerprint != given
+        assert identity(guard, 32) != who
+    finally:
+        usual.use()
+    assert (GivenImages(home / "test").fingerprint, identity(guard, 32)) == (given, who)

@@ -1,0 +1,138 @@
+"""Files that would cost far more than they look: refused by their first bytes, and no others are."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from bombs import png
+from dataset_files import idx
+from oodshape.core.errors import InputError
+from oodshape.images.by_name import open_source
+from oodshape.images.decode import Unreadable, read_image
+from oodshape.images.limits import BUDGET, Limits, _Turns
+from oodshape.images.preprocessing import CIFAR, IMAGENET
+from oodshape.images.readers.mnist import read_idx
+from oodshape.networks.torch_export import load_archive
+
+
+@pytest.fixture(autouse=True)
+def _usual_limits() -> Iterator[None]:
+    pillow = PIL.Image.MAX_IMAGE_PIXELS
+    yield
+    Limits().use()
+    PIL.Image.MAX_IMAGE_PIXELS = pillow
+
+
+def test_a_thin_image_is_refused_by_its_name_and_the_limit(tmp_path: Path) -> None:
+    thin = png(tmp_path / "thin.png", 60_000, 1)
+    assert thin.stat().st_size < 300
+    with pytest.raises(Unreadable, match=r"thin\.png is 60000 x 1 pixels, more than 100 times as long as wide"):
+        read_image(thin)
+    Limits(aspect=60_000).use()
+    with pytest.raises(InputError, match="the shorter side made 256 are 15360000 x 256, more than 67,108,864"):
+        IMAGENET.pixels(read_image(thin))
+    assert CIFAR.pixels(read_image(thin)).shape == (1, 60_000, 3)
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_a_large_image_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
+    bomb = png(tmp_path / "bomb.png", 13_000, 13_000)
+    assert bomb.stat().st_size < 30_000
+    with pytest.raises(Unreadable, match="is 13000 x 13000 pixels, more than 67,108,864") as said:
+        read_image(bomb)
+    assert said.value.reason.startswith("is 13000")
+    with pytest.raises(Unreadable, match="cannot be read as an image"):
+        read_image(png(tmp_path / "beyond.png", 20_000, 20_000))  # Pillow itself refuses
+
+
+def test_the_limit_of_pixels_is_exact_and_an_option(tmp_path: Path) -> None:
+    small = png(tmp_path / "small.png", 40, 25)
+    before = Limits(pixels=1000, aspect=2).use()
+    assert before == Limits()
+    assert read_image(small).size == (40, 25)
+    Limits(pixels=999).use()
+    with pytest.raises(Unreadable, match="40 x 25 pixels, more than 999"):
+        read_image(small)
+    Limits(pixels=10**9).use()
+    assert PIL.Image.MAX_IMAGE_PIXELS == 10**9
+    with pytest.raises(InputError, match="the limit of aspect must be at least 1, got 0"):
+        Limits(aspect=0)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1", "CMYK", "I;16"])
+def test_ordinary_images_keep_their_pixels(mode: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    if mode == "I;16":
+        image = PIL.Image.fromarray(rng.integers(65536, size=(70, 90), dtype=np.uint16))
+        wanted = np.repeat((np.asarray(image) >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+    else:
+        image = PIL.Image.fromarray(rng.integers(256, size=(70, 90, 3), dtype=np.uint8)).convert(mode)
+        wanted = np.asarray(image.convert("RGB"))
+    path = tmp_path / ("image.tif" if mode == "CMYK" else "image.png")
+    image.save(path)
+    np.testing.assert_array_equal(np.asarray(read_image(path)), wanted)
+
+
+def test_large_images_take_turns() -> None:
+    turns, inside, most = _Turns(), [], []
+
+    def work(size: int) -> None:
+        with turns.taking():
+            turns.wait(size)
+            inside.append(size)
+            most.append(sum(inside))
+            threading.Event().wait(0.002)
+            inside.remove(size)
+
+    sizes = [BUDGET // 4, BUDGET // 3, BUDGET, 2 * BUDGET, BUDGET // 2, 1] * 5
+    threads = [threading.Thread(target=work, args=(size,)) for size in sizes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(most) == len(sizes)
+    assert max(most) == 2 * BUDGET  # alone
+    assert max(each for each in most if each != 2 * BUDGET) <= BUDGET
+    turns.wait(10 * BUDGET)  # outside of the pipeline nobody waits
+
+
+def test_a_gzip_bomb_is_not_inflated(tmp_path: Path) -> None:
+    header = b"\0\0\x08\x03" + struct.pack(">III", 60_000, 160, 160)
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(header + bytes(1 << 20)))
+    with pytest.raises(InputError, match=r"bomb\.gz has .* inflates to 1,536,000,000 or more, over the limit"):
+        read_idx(tmp_path / "bomb.gz", 3)
+    images = np.zeros((40, 8, 8), np.uint8)
+    (tmp_path / "long.gz").write_bytes(gzip.compress(idx(images) + bytes(1 << 24)))
+    with pytest.raises(InputError, match=r"long\.gz is damaged: 2577 bytes, but needs 2576"):
+        read_idx(tmp_path / "long.gz", 3)  # no more than a byte over what it announces is looked at
+    (tmp_path / "ours.gz").write_bytes(gzip.compress(idx(images)))
+    Limits(inflated=2559).use()
+    with pytest.raises(InputError, match="--max-inflated"):
+        read_idx(tmp_path / "ours.gz", 3)
+    Limits(inflated=2560).use()
+    assert read_idx(tmp_path / "ours.gz", 3).shape == images.shape
+
+
+def test_an_archive_bomb_is_not_inflated(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "net.pt2", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(30):
+            archive.writestr(f"net/data/weights/w{number}", bytes(10 << 20))
+    with pytest.raises(InputError, match=r"net\.pt2 has .* inflates to 314,572,800 or more"):
+        load_archive(tmp_path / "net.pt2")
+
+
+def test_an_array_bomb_is_not_inflated(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "set.npz", images=np.zeros((100, 64, 64), np.uint8))
+    assert len(open_source("array:set.npz", tmp_path)) == 100
+    Limits(inflated=100_000).use()
+    with pytest.raises(InputError, match=r"set\.npz has .* inflates to 409,"):
+        open_source("array:set.npz", tmp_path)
