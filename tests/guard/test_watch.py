@@ -143,9 +143,11 @@ def test_the_command(tmp_path: Path) -> None:
     detector = METHODS["energy"].fit(features()).calibrate(features(199, seed=1))
     guard, table, state = tmp_path / "guard.safetensors", tmp_path / "scores.csv", tmp_path / "state.safetensors"
     detector.save(guard)
+    table.write_text("path,p_value\n")
 
     def run(p: np.ndarray, *more: str):
-        table.write_text("path,p_value\n" + "".join(f"{i}.png,{value}\n" for i, value in enumerate(p)))
+        with table.open("a") as file:
+            file.write("".join(f"{i}.png,{value}\n" for i, value in enumerate(p)))
         return runner.invoke(app, ["watch", str(table), "--detector", str(guard), "--state", str(state), *more])
 
     quiet = run(conformal(rng, 199, 500))

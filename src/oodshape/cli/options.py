@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oodshape.networks.opening import Source
 
 LIMITS = "What one file may cost"
-PIXELS, ASPECT, INFLATED = 1 << 26, 100, 1 << 28  # as in Limits, which is not imported for the help
+PIXELS, ASPECT, INFLATED = 3 << 24, 100, 1 << 28  # as in Limits, which is not imported for the help
 UNREADABLE = 3  # the exit status where some images could not be read
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -23,25 +22,27 @@ def watch(
     n_calibration: Annotated[int | None, typer.Option(min=1, help="How many images the threshold came from.")] = None,
     delta: Annotated[float, typer.Option(help="The chance of a false alarm, over all time.")] = 0.01,
     state: Annotated[
-        Path | None, typer.Option(help="Go on from this file if it is there, and keep the state in it afterwards.")
+        Path | None,
+        typer.Option(help="Keep the state and how far each file was read here; go on from it."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more lines; stop at the alarm.")] = False,
 ) -> None:
     """Tell whether the rejection rate of a stream still agrees with the promise, and when to refit.
 
     The test may be looked at after every image: a stream of images like those of the calibration raises an alarm
-    with probability delta at most, ever. An alarm is exit status 3.
+    with probability delta at most, ever. An alarm is exit status 3. With --state each row of a file counts once, in
+    whatever runs; standard input has no such memory.
     """
-    from oodshape.guard.p_value_stream import lines_of, p_values
+    from oodshape.guard.place import blocks
     from oodshape.guard.watch import Watch, begun
 
     check_out(state)
     now = Watch.load(state) if state is not None and state.is_file() else begun(detector, alpha, n_calibration, delta)
-    stream = p_values(lines_of(scores, follow=follow), "standard input" if scores == "-" else scores)
     size = 1 if follow or scores == "-" else BLOCK
-    while block := list(islice(stream, size)):
+    start = None if state is None or scores == "-" else now.place(scores)
+    for block, place in blocks(scores, start, size=size, follow=follow):
         quiet = not now.alarm
-        now = now.after(block)
+        now = now.after(block, place)
         if state is not None:
             now.save(state)
         if quiet and now.alarm and size == 1:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import Value, encode, load_values
+from oodshape.guard.place import Place, name_of
 from oodshape.guard.unreadable import Unreadable
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import allowed_rate, rank
@@ -47,6 +48,7 @@ class Watch(Value):
     rejection: RateTest
     middle: RateTest
     unreadable: Unreadable = Unreadable()
+    read: tuple[Place, ...] = ()  # how far each file was
 
     def __post_init__(self) -> None:
         """Refuse a promise that cannot be watched, and tests of another promise."""
@@ -77,8 +79,11 @@ class Watch(Value):
         )
         return cls(alpha, n_calibration, delta, rejection, middle)
 
-    def after(self, p_values: Iterable[float] | Any) -> Watch:
-        """The watch after some more images, given by their p-values; None or NaN: the image could not be read."""
+    def after(self, p_values: Iterable[float] | Any, place: Place | None = None) -> Watch:
+        """The watch after some more images, given by their p-values; None or NaN: the image could not be read.
+
+        `place` is how far the file that they came from was read with them.
+        """
         p = np.asarray(p_values if hasattr(p_values, "__len__") else list(p_values), np.float64).ravel()
         lost = np.isnan(p)
         p = p[~lost]
@@ -90,12 +95,24 @@ class Watch(Value):
         rejected = below <= rank(self.n_calibration, self.alpha)
         low = below <= rank(self.n_calibration, MIDDLE)
         rejection, middle = self.rejection.after(rejected), self.middle.after(low)
-        return replace(self, rejection=rejection, middle=middle, unreadable=self.unreadable.after(lost, self.delta))
+        unreadable = self.unreadable.after(lost, self.delta)
+        read = self.read if place is None else (*(each for each in self.read if each.file != place.file), place)
+        return replace(self, rejection=rejection, middle=middle, unreadable=unreadable, read=read)
 
     def __add__(self, other: Watch) -> Watch:
         """Two streams behind the same detector as one."""
         rejection, middle = self.rejection + other.rejection, self.middle + other.middle
-        return replace(self, rejection=rejection, middle=middle, unreadable=self.unreadable + other.unreadable)
+        common = {each.file for each in self.read} & {each.file for each in other.read}
+        if common:
+            raise InputError(f"both watches have counted rows of {min(common)}; give each stream a file of its own")
+        read = self.read + other.read
+        unreadable = self.unreadable + other.unreadable
+        return replace(self, rejection=rejection, middle=middle, unreadable=unreadable, read=read)
+
+    def place(self, scores: str) -> Place:
+        """How far a scores file was read."""
+        name = name_of(scores)
+        return next((each for each in self.read if each.file == name), Place(name))
 
     @property
     def seen(self) -> int:

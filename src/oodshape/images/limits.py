@@ -17,7 +17,7 @@ import PIL.Image
 from oodshape.core.errors import InputError
 
 RATIO = 8  # times its size on disk that any file may take: real data sets and weights stay below
-BUDGET = 1 << 28  # bytes of large images that are decoded at the same time, where there are several
+BUDGET = 3 << 26  # bytes of large images that are decoded at the same time, where there are several
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Limits:
     `Limits(pixels=200_000_000).use()` holds for this process from then on; a file over a limit is an unreadable one.
 
     >>> Limits().pixels, Limits().aspect, Limits().inflated
-    (67108864, 100, 268435456)
+    (50331648, 100, 268435456)
     """
 
-    pixels: int = 1 << 26  # width times height, as it is and resized
+    pixels: int = 3 << 24  # width times height, as it is and resized: 8192 x 6144, the cameras of 50 million
     aspect: int = 100  # the longer side over the shorter one
     inflated: int = 1 << 28  # bytes; a file may always take RATIO times its size on disk
 

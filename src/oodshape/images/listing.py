@@ -121,7 +121,7 @@ class GivenImages(ImageFiles):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of paths, sizes, times of the last change, labels, the way they are turned, and limits of one's own."""
+        """A hash of paths, sizes, times of the last change, labels, the way they are turned, and own limits."""
         stamps = np.array([_stamp(file) for file in self.files], np.int64)
         names = "\0".join(self.files).encode(errors="surrogateescape")
         return fingerprint_of(names, stamps, self.labels, f"upright={self.upright}", *Limits.now().words)
