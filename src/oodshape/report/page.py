@@ -78,7 +78,11 @@ def _notes(results: Results, overview: Table) -> list[str]:
 def _caveat(results: Results) -> str:
     """That only a part of the images was used, where that is so."""
     limit = results.provenance.get("settings", {}).get("limit")
-    return f"<p><b>Only a subset was used</b>: at most {limit} images of each set.</p>" if limit is not None else ""
+    return (
+        f"<p><b>Only a subset was used</b>: at most {escape(str(limit))} images of each set.</p>"
+        if limit is not None
+        else ""
+    )
 
 
 def _skipped(results: Results) -> str:

@@ -1,0 +1,112 @@
+"""Names from outside are text on every page: in a real browser they run nothing, load nothing and add no element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+from pandas import DataFrame
+
+from browser import Opened
+from oodshape.benchmark.results import Results
+from oodshape.benchmark.samples import Pick, Samples
+from oodshape.guard.check import Check, Scores, SetCheck
+from oodshape.guard.score import Scored
+from oodshape.report import write_page
+from oodshape.report.check_page import write_check
+from oodshape.report.gallery_page import Extremes, write_gallery
+from oodshape.report.html import write_html
+from oodshape.studies.page import study_page
+from synthetic import results
+
+# Each ends what it may stand in (text, an attribute, a script, a comment, a template), then brings something along.
+EVIL = (
+    "</script></title></style>--><img src=x onerror=window.hacked=1>",
+    '" onmouseover="window.hacked=1" x="<script>window.hacked=1</script>',
+    "'><meta http-equiv=refresh content='0;url=https://example.org/'><iframe src=https://example.org>",
+    "{{data}}${window.hacked=1}<svg onload=window.hacked=1><form action=https://example.org>",
+)
+ADDED = "img[src=x], iframe, form, meta[http-equiv=refresh], svg[onload], [onmouseover], [onerror]"
+
+
+@contextmanager
+def harmless(browser: Any, path: Path) -> Iterator[Opened]:
+    """The page, which must stay the one it is."""
+    shown = Opened(browser, path)
+    yield shown
+    shown.page.wait_for_timeout(100)  # for a refresh, or an error of an image
+    assert shown.page.evaluate("window.hacked") is None
+    assert shown.page.locator(ADDED).count() == 0
+    assert shown.page.url == path.as_uri()
+    assert [url for url in shown.requests if not url.startswith("data:")] == [path.as_uri()]
+    assert shown.said == []
+    shown.context.close()
+
+
+def spoiled(evil: str) -> Results:
+    """Results with the name wherever a name, a setting or a picture can stand."""
+    made = results([evil, "vit"], ["msp", evil, "optfs-e"], [evil, "noise"], skipped=((evil, evil),))
+    rows = tuple(replace(row, benchmark=evil, family=evil, group=evil) for row in made.rows)
+    origin = made.provenance
+    origin |= {"settings": {"limit": evil, evil: evil, "settings": evil}, evil: {evil: evil}, "methods": {evil: evil}}
+    names = {"model": evil, "method": evil, "ood": evil, "predicted": (evil,), "labels": (evil,)}
+    pick = Pick(images=(0,), scores=(0.5,), shares=(0.1,), **names)  # type: ignore[arg-type]
+    return replace(made, rows=rows, provenance=origin, samples=Samples((f"data:,{evil}",), (pick,)))
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_the_page_of_a_benchmark(evil: str, browser: Any, tmp_path: Path) -> None:
+    write_page(spoiled(evil), tmp_path / "page.html")
+    with harmless(browser, tmp_path / "page.html") as shown:
+        shown.page.locator("#choice select").first.select_option(label=evil)
+        assert evil in shown.column(0)
+        assert f"at most {evil} images of each set" in shown.page.inner_text("body")
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_the_gallery(evil: str, browser: Any, tmp_path: Path) -> None:
+    image = tmp_path / evil.replace("/", "\u2215")[:100]
+    PIL.Image.new("L", (8, 8)).save(image, format="png")
+    extremes = Extremes()
+    extremes.add(Scored(str(image), evil, 1.5, 0.25, True))
+    write_gallery(extremes, tmp_path / "gallery.html", str)
+    with harmless(browser, tmp_path / "gallery.html") as shown:
+        assert evil in shown.page.inner_text("body")
+        assert image.name in shown.page.inner_text("body")
+        assert shown.page.locator("figure img").first.get_attribute("alt") == evil
+
+
+class Fake:
+    """As much of a guard as the page of a check asks for."""
+
+    class detector:
+        threshold, alpha, groups, calibration = 0.0, 0.05, None, None
+
+    class about:
+        held_out = False
+
+    promise = EVIL[0]
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_the_page_of_a_check(evil: str, browser: Any, tmp_path: Path) -> None:
+    scores = Scores(np.linspace(-1, 1, 20, dtype=np.float32), 10)
+    check = Check(Fake, SetCheck(evil, scores, None, {}), (SetCheck(evil, scores, None, {evil: evil}),))  # type: ignore[arg-type]
+    write_check(check, tmp_path / "check.html")
+    with harmless(browser, tmp_path / "check.html") as shown:
+        assert shown.page.inner_text("h2 >> nth=0") == evil
+        assert shown.page.locator("td", has_text=evil).count() >= 2
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_the_page_of_a_study(evil: str, browser: Any, tmp_path: Path) -> None:
+    write_html(tmp_path / "study.html", study_page(DataFrame({evil: [evil, "1"]}), evil, [evil], []))
+    with harmless(browser, tmp_path / "study.html") as shown:
+        assert shown.page.title() == " ".join(evil.split())
+        assert [shown.page.inner_text(where) for where in ("h1", "th", "td >> nth=0", "li")] == [evil] * 4
