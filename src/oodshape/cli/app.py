@@ -29,6 +29,7 @@ app = typer.Typer(
     "(in-distribution, ID), low for others (out-of-distribution, OOD).",
 )
 
+STOPPED = 130  # the exit status after Ctrl-C
 
 for command in (fit, score, inspect, check, export, watch, bench, report, study, methods, models, data):
     app.command()(command)
@@ -47,7 +48,11 @@ def main() -> None:
         sys.exit(0)
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
-        sys.exit(130)
+        sys.exit(STOPPED)
+    except SystemExit as end:
+        if end.code == STOPPED:  # typer has caught the interrupt before us, and says nothing
+            sys.stderr.write("stopped\n")
+        raise
     except OSError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(1)

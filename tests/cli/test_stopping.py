@@ -1,0 +1,98 @@
+"""A run that is stopped or killed: one word, no process left, and work that goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from commands import GUARD, MODEL, call
+from folders_of_digits import write_digits
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+
+# A pause before every image: a moment to stop at, however fast the machine is.
+SLOW = """
+import sys, time
+from oodshape.images import folders, listing
+from oodshape.cli import main
+read = folders.read_image
+def slowly(path, **more):
+    time.sleep(0.05)
+    return read(path, **more)
+folders.read_image = listing.read_image = slowly
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = write_digits(tmp_path_factory.mktemp("stopping"), train=200, val=60, test=60)
+    words = ("--images", "train", "--calibrate", "val", "--method", "energy", "--out", "guard.safetensors")
+    assert call("fit", *MODEL, *words, "--no-cache", cwd=home).returncode == 0
+    return home
+
+
+def of_session(session: int) -> list[int]:
+    """The processes of a session that have not ended."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def begun(home: Path, sign: Path, *words: str) -> subprocess.Popen[str]:
+    """A slow run that has begun its work: the sign has content."""
+    run = subprocess.Popen(
+        [sys.executable, "-c", SLOW, *words],
+        cwd=home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 100
+    while not any(path.stat().st_size > 200 for path in home.glob(str(sign))):
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    return run
+
+
+def test_a_stopped_run_says_so_and_goes_on(home: Path) -> None:
+    words = ("score", *GUARD, "--images", "test", "--batch-size", "4", "--quiet", "--out")
+    assert call(*words, "whole.csv", cwd=home).returncode == 0
+    run = begun(home, Path("scores.csv.part"), *words, "scores.csv")
+    os.kill(run.pid, signal.SIGINT)
+    _, said = run.communicate(timeout=60)
+    assert (run.returncode, said) == (130, "stopped\n")
+    assert of_session(run.pid) == []
+    assert not (home / "scores.csv").exists()
+    assert (
+        "of them by an earlier run"
+        in call(*(word for word in words if word != "--quiet"), "scores.csv", cwd=home).stdout
+    )
+    assert (home / "scores.csv").read_bytes() == (home / "whole.csv").read_bytes()
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_no_process_outlives_a_killed_fit(end: signal.Signals, home: Path) -> None:
+    cache = f"cache-{end.name}"
+    words = ("--images", "train", "--calibrate", "val", "--method", "energy", "--out", "again.safetensors")
+    run = begun(home, Path(cache) / "*" / "meta.json", "fit", *MODEL, *words, "--cache", cache)
+    os.kill(run.pid, end)
+    assert run.wait(timeout=60) == -end
+    time.sleep(0.5)  # an orphan has 5 s to go; threads need none
+    assert of_session(run.pid) == []
+    run.communicate()
