@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import torch
+
 from disasters import DISASTERS
 from kill_tasks import TASKS, Task, clear, differences, killed, left, preload, run, said, write_inputs
 

@@ -63,12 +63,13 @@ def writing(path: str | Path) -> Iterator[None]:
 
 def save(path: str | Path, kind: str, header: dict[str, Any], tensors: Tensors) -> None:
     """Write one safetensors file of the given kind."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save as packed
 
     arrays = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     said = {"kind": kind, "format": VERSION, "oodshape": oodshape.__version__, **header}
     with replacing(path) as temporary:
-        save_file(arrays, temporary, {"oodshape": json.dumps(said | {CHECKSUM: checksum(said, arrays)})})
+        # its own way to write a file makes another beside it, by a name that a kill would leave there
+        temporary.write_bytes(packed(arrays, {"oodshape": json.dumps(said | {CHECKSUM: checksum(said, arrays)})}))
 
 
 CHECKSUM = "checksum"
