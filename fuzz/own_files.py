@@ -193,7 +193,7 @@ def scored(n: int) -> list[Scored]:
 
 
 def scores(ending: str) -> Kind:
-    """Files of scores: what a watch says of them. Text has no checksum: any number may be meant."""
+    """Files of scores: what a watch says of them. Text has no checksum: any p-value in it may be meant."""
     path = f"scores.{ending}"
     seed = written(path, lambda out: score_file.writer(out)(out, scored(30), True))
 
@@ -201,7 +201,7 @@ def scores(ending: str) -> Kind:
         values = list(p_values(lines_of(str(folder / path)), path))
         return repr((values, Watch.begin(alpha=0.05, n_calibration=99).after(values))).encode()
 
-    return Kind(f"scores-{ending}", (seed,), read)
+    return Kind(f"scores-{ending}", (seed,), read, equal if ending == "parquet" else None)
 
 
 def parts() -> Kind:
