@@ -17,7 +17,7 @@ from safetensors.numpy import load, save
 from data import features
 from oodshape import METHODS, Detector, FeatureStats, InputError, Moments, Watch
 from oodshape.core import files
-from oodshape.core.reading import reading
+from oodshape.core.reading import npz_arrays, reading
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]
@@ -166,3 +166,14 @@ def test_a_full_disk_is_one_line_with_the_files_name(tmp_path: Path) -> None:
         with told, files.replacing(tmp_path / "out.bin"):
             raise error
     assert not list(tmp_path.iterdir())
+
+
+def test_an_array_cannot_vanish_from_an_archive(tmp_path: Path) -> None:
+    path = tmp_path / "set.npz"
+    np.savez(path, images=np.zeros((2, 4, 4), np.uint8), labels=np.arange(2))
+    data = bytearray(path.read_bytes())
+    first, second = data.find(b"PK\x01\x02"), data.rfind(b"PK\x01\x02")
+    data[first + 32 : first + 34] = (len(data) - 22 - second).to_bytes(2, "little")  # the length of its comment
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"set\.npz.*swallowed"):
+        npz_arrays(path)
