@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Threads that wait for work sleep: test workers and other programs need the cores.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: kill demo test test-portable test-lowest test-newest lint bench docs clean
+.PHONY: demo test test-portable test-lowest test-newest lint bench fuzz kill docs clean
 
 # What depends most on other packages: file formats, every method, the images, the commands.
 FAST := tests/test_golden.py tests/test_imports.py tests/metrics tests/methods/test_contract.py \
@@ -60,6 +60,11 @@ bench: $(VENV)/.ready-dev
 	$(BIN)/python benches/speed.py
 	$(BIN)/python benches/memory.py
 	$(BIN)/python benches/rivals.py
+
+# Damaged files of every kind: FUZZ="--minutes 30 --format guard --seed 1" asks for more.
+FUZZ ?= --minutes 2
+fuzz: $(VENV)/.ready-dev
+	OMP_NUM_THREADS=1 $(BIN)/python fuzz/run.py $(FUZZ)
 
 # 200 kills at seeded moments, a full disk, a closed folder and the like: what is run again must be bit-equal.
 kill: $(VENV)/.ready-dev

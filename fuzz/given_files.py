@@ -109,7 +109,8 @@ def specs() -> Kind:
     """Benchmarks of a user's own."""
     text = (
         'name = "mine"\ntitle = "Mine"\nsettings = "general"\n[id]\ntrain = "folder:train"\ntest = "folder:test"\n'
-        '[[ood]]\nname = "noise"\ngroup = "far"\nimages = "folder:noise"\n[[models]]\nname = "digits-vit"\nlabel = "V"\n'
+        '[[ood]]\nname = "noise"\ngroup = "far"\nimages = "folder:noise"\n'
+        '[[models]]\nname = "digits-vit"\nlabel = "V"\n'
     )
     return Kind("toml", ({"b.toml": text.encode()},), lambda folder: repr(Benchmark.load(folder / "b.toml")).encode())
 
@@ -136,6 +137,7 @@ class Net(torch.nn.Module):
     """As small as a network can be that has a head."""
 
     def __init__(self) -> None:
+        """One convolution and the head."""
         super().__init__()
         self.body, self.fc = torch.nn.Conv2d(1, 3, 3), torch.nn.Linear(3, 2)
 
@@ -182,6 +184,8 @@ def index() -> Kind:
     return Kind("imagenet-json", (files | {"i.json": json.dumps(table).encode()},), read, hurt=("i.json", "truth.txt"))
 
 
-def every() -> list[Callable[[], Kind]]:
-    """How each kind is made."""
-    return [cifars, mnists, svhns, imagenets, index, lists, specs, paper, npz, weights, archives]
+def every() -> dict[str, Callable[[], Kind]]:
+    """How each kind is made, by its name."""
+    sets = {"cifar": cifars, "mnist": mnists, "svhn": svhns, "imagenet": imagenets, "imagenet-json": index}
+    texts = {"lists": lists, "toml": specs, "paper": paper}
+    return {**sets, **texts, "npz": npz, "weights": weights, "pt2": archives}

@@ -178,8 +178,8 @@ def results() -> Kind:
         data = data | {CHECKSUM: checksum(data)} if isinstance(data, dict) else data
         return files | {"results.json": json.dumps(data).encode()}
 
-    return Kind("results", (written("out", made.save) and _below(written("out", made.save)),), read, equal, forge,
-                ("results.json",))  # fmt: skip
+    seed = _below(written("out", made.save))
+    return Kind("results", (seed,), read, equal, forge, ("results.json",))
 
 
 def _below(files: Files) -> Files:
@@ -193,7 +193,7 @@ def scored(n: int) -> list[Scored]:
 
 
 def scores(ending: str) -> Kind:
-    """Files of scores: what a watch says of them. Text has no checksum: any number may be meant."""
+    """Files of scores: what a watch says of them. Text has no checksum: any p-value in it may be meant."""
     path = f"scores.{ending}"
     seed = written(path, lambda out: score_file.writer(out)(out, scored(30), True))
 
@@ -201,7 +201,7 @@ def scores(ending: str) -> Kind:
         values = list(p_values(lines_of(str(folder / path)), path))
         return repr((values, Watch.begin(alpha=0.05, n_calibration=99).after(values))).encode()
 
-    return Kind(f"scores-{ending}", (seed,), read)
+    return Kind(f"scores-{ending}", (seed,), read, equal if ending == "parquet" else None)
 
 
 def parts() -> Kind:
@@ -261,8 +261,9 @@ def caches() -> Kind:
     return Kind("cache", seeds, read, equal)
 
 
-def every() -> list[Callable[[], Kind]]:
-    """How each kind is made."""
+def every() -> dict[str, Callable[[], Kind]]:
+    """How each kind is made, by its name."""
     warnings.simplefilter("ignore")
-    texts = [partial(scores, ending) for ending in ("csv", "jsonl", "parquet")]
-    return [guards, watches, statistics, moments, results, *texts, parts, caches]
+    texts = {f"scores-{ending}": partial(scores, ending) for ending in ("csv", "jsonl", "parquet")}
+    plain = {"guard": guards, "watch": watches, "statistics": statistics, "moments": moments, "results": results}
+    return {**plain, **texts, "part": parts, "cache": caches}

@@ -11,7 +11,6 @@ import argparse
 import faulthandler
 import os
 import resource
-import shutil
 import signal
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from oodshape.core.errors import InputError
 MEMORY = 8 << 30  # bytes of address space: a file that asks for more gets a MemoryError, not the machine
 SECONDS = 30.0  # for one input; more is a hang
 SHOWN = 3  # failures of a kind that are printed
+FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a folder in memory
 KINDS: dict[str, Callable[[], Kind]] = {}
 
 
@@ -68,10 +68,13 @@ def outcome(kind: Kind, number: int, seed: int, folder: Path, known: dict[int, b
 
 
 def _read(kind: Kind, files: Files, folder: Path) -> bytes:
-    shutil.rmtree(folder, ignore_errors=True)
+    for old in folder.rglob("*"):
+        if old.is_file() and str(old.relative_to(folder)) not in files:
+            old.unlink()
     for name, data in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True)
         path.write_bytes(data)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
@@ -84,7 +87,7 @@ def fuzz(name: str, first: int, inputs: int | None, seconds: float, seed: int, p
     """Try one kind in this process; whether all went well."""
     kind, counts, known = KINDS[name](), Counter[str](), dict[int, bytes]()
     number, begun = first, time.monotonic()
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(dir=FAST) as folder:
         while (number < first + inputs) if inputs is not None else (time.monotonic() - begun < seconds):
             place.write_text(str(number))
             said = outcome(kind, number, seed, Path(folder) / "files", known)
@@ -104,7 +107,7 @@ def fuzz(name: str, first: int, inputs: int | None, seconds: float, seed: int, p
 
 def in_a_process(name: str, *rest: object) -> bool:
     """The same in a child, whose crash is a failure too."""
-    handle, place = tempfile.mkstemp()
+    handle, place = tempfile.mkstemp(dir=FAST)
     os.close(handle)
     child = os.fork()
     if child == 0:
@@ -133,8 +136,7 @@ def _hang(*_: object) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Try the kinds asked for; 1 where anything went wrong."""
-    for make in (*own_files.every(), *given_files.every()):
-        KINDS[_name(make)] = make
+    KINDS.update({**own_files.every(), **given_files.every()})
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=2.0, help="for all kinds together")
     parser.add_argument("--format", choices=sorted(KINDS), action="append", help="a kind of file; none: all")
@@ -147,11 +149,6 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"seed {asked.seed}; {len(names)} kinds of files", flush=True)
     sound = [in_a_process(name, asked.first, asked.inputs, seconds, asked.seed) for name in names]
     return 0 if all(sound) else 1
-
-
-def _name(make: Callable[[], Kind]) -> str:
-    inner = getattr(make, "func", make)
-    return "-".join([inner.__name__, *getattr(make, "args", ())])
 
 
 if __name__ == "__main__":

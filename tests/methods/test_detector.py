@@ -127,7 +127,7 @@ def test_damaged_files_are_one_clear_error(tmp_path) -> None:
     path.write_bytes(whole.replace(b"PiecewiseConstant", b"PiecewiseConstanx"))
     with pytest.raises(InputError, match="its checksum is wrong"):
         Detector.load(path)
-    path.write_bytes(whole.replace(b'\\"format\\": 1', b'\\"format\\": 9'))
+    path.write_bytes(whole.replace(b'\\"format\\": 2', b'\\"format\\": 9'))
     with pytest.raises(InputError, match="upgrade oodshape"):
         Detector.load(path)
     with pytest.raises(InputError, match="there is no file"):

@@ -42,7 +42,7 @@ def reading(path: str | Path, way_out: str = "") -> Iterator[None]:
     except InputError as error:
         if str(path) in str(error):
             raise
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"{path}: {one_line(error, 1000)}") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({one_line(error.strerror or error)}){end}") from None
     except DAMAGE as error:

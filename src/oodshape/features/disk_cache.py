@@ -90,16 +90,16 @@ class Table:
 
     def put(self, first: int, values: NDArray[Any]) -> None:
         """Write rows from `first` on, on the disk before this returns; what came after them is cut off."""
+        data = np.ascontiguousarray(values, self.dtype).tobytes()
+        self.sums.note(first, len(values), data)  # first: a checksum without its rows harms nobody
         with self.part.open("r+b" if first else "wb") as file:
             if first == 0:
                 file.write(self.header)
             file.seek(len(self.header) + first * self.row_bytes)
             file.truncate()
-            data = np.ascontiguousarray(values, self.dtype).tobytes()
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        self.sums.note(first, len(values), data)
 
 
 class Entry:

@@ -84,7 +84,7 @@ def _column(names: list[str], where: str) -> int:
     for name in COLUMNS:
         if name in names:
             return names.index(name)
-    raise InputError(f"{where} has no column {COLUMNS[0]}; there are {', '.join(names)}")
+    raise InputError(f"{where} has no column {COLUMNS[0]}; there are {one_line(', '.join(names))}")
 
 
 def _from_json(line: str, where: str) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import logging
 import re
 import zipfile
 from collections.abc import Iterator
@@ -46,10 +47,15 @@ WAY_OUT = "export the network again with this torch: torch.export.save(torch.exp
 
 def _loaded(path: Path, content: bytes) -> nn.Module:
     _check(path, content)
+    said = logging.getLogger("torch.export")
+    before = said.level
     try:
+        said.setLevel(logging.CRITICAL)  # it prints the traceback of a damaged file before it raises
         program = torch.export.load(io.BytesIO(content))
     except Exception as error:  # damaged bytes fail in whatever way they lead to
         raise InputError(f"{path} cannot be loaded by torch {torch.__version__}: {error}") from None
+    finally:
+        said.setLevel(before)
     module = program.module(check_guards=False)
     _check_input(path, module)
     return _with_linear_modules(module)
