@@ -30,7 +30,7 @@ def test_the_guides_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                     done = call(*shlex.split(line)[1:], cwd=tmp_path)
                     assert done.returncode == 0, (line, done.stderr)
                     said[shlex.split(line)[1]] = done.stdout
-    assert set(said) == {"fit", "inspect", "score", "check"}
+    assert set(said) == {"fit", "calibrate", "inspect", "score", "check"}
     assert "auto chose" in said["fit"]
     assert "as promised" in said["check"]
     for file in ("guard.safetensors", "mine.safetensors", "scores.csv", "gallery.html", "check.html"):

@@ -68,18 +68,52 @@ def test_equal_id_scores_stay_finite() -> None:
     assert log_p.argsort().tolist()[0] == 0
 
 
+@pytest.mark.parametrize("tied", [400, 80], ids=["all images", "every fifth"])
+def test_equal_id_images_are_one_whatever_the_batch(tied: int) -> None:
+    z, head = arrays(400)
+    z[:: 400 // tied] = z[0]
+    blank = Features.from_arrays(np.random.default_rng(0).permuted(z[:200], axis=1), head)
+    detector = AUTO.fit(Features.from_arrays(z, head), panel=[blank])
+    test = Features.from_arrays(np.repeat(z[:1], 64, axis=0), head)
+    whole = detector.score(test)
+    for size in (1, 7, 33):
+        parts = torch.cat([detector.score(test[first : first + size]) for first in range(0, 64, size)])
+        torch.testing.assert_close(parts, whole, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize(("tied", "at"), [(50, 1.0), (50, -3.0), (50, 0.0), (8, 1.0), (45, 1.0)])
+def test_equal_id_scores_get_one_value_and_order_stays(tied: int, at: float) -> None:
+    rest = at + np.linspace(0.1, 1, 50 - tied)
+    one = Member("energy", Identity(), Linear(), Energy(), np.sort(np.append([at] * tied, rest)), True)
+    bits = at * (1 + 2e-6 * torch.linspace(-1, 1, 101))
+    values = one.log_p(bits)
+    assert float(values.max() - values.min()) < 0.05
+    steps = one.log_p(at + torch.linspace(-1, 2, 3001))
+    assert torch.isfinite(steps).all()
+    assert (steps.diff() >= 0).all()
+    assert steps[0] < steps[900] < values.min()
+
+
 def naive_log_p(reference: np.ndarray, score: float) -> float:
-    """The log p-value of one score by its definition, in float64."""
+    """The log p-value of one score by its definition, in float64; scores within 1e-4 of one another are one."""
     ordered = sorted(reference.astype(float))
     n, k = len(ordered), len(ordered) // 10
-    if score < ordered[k]:
-        reach = sum(ordered[k] - value for value in ordered[:k]) / k
-        return np.log((k + 1) / (n + 1)) - (ordered[k] - score) / reach
-    below = sum(value < score for value in ordered)
-    if below == n:
-        return np.log(n / (n + 1))
-    low, high = ordered[below - 1], ordered[below]
-    return np.log((below + (score - low) / (high - low)) / (n + 1))
+
+    def place(value: float) -> float:
+        below = sum(other < value for other in ordered)
+        if below in (0, n):
+            return max(below, 1)
+        low, high = ordered[below - 1], ordered[below]
+        return below + (value - low) / (high - low)
+
+    def share(value: float) -> float:
+        around = 1e-4 * max(abs(value), 0.01)
+        return np.log((place(value - around) + place(value + around)) / 2 / (n + 1))
+
+    limit = ordered[k] - 1e-4 * max(abs(ordered[k]), 0.01)
+    if score >= limit:
+        return share(score)
+    return share(limit) - (limit - score) * k / sum(ordered[k] - value for value in ordered[:k])
 
 
 def test_the_best_candidates_are_chosen_and_the_fusion_is_fisher_s() -> None:

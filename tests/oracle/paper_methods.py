@@ -74,7 +74,7 @@ def naive_scores(name: str, train: np.ndarray, z: np.ndarray, weight: np.ndarray
     temperature = 1000.0 if name == "odin" else 1.0
     if name in ("msp", "odin", "optfs-msp"):
         powers = np.exp((logits - logits.max(axis=1, keepdims=True)) / temperature)
-        return 1.0 / powers.sum(axis=1)
+        return 1.0 / powers.sum(axis=1) if name == "odin" else -np.log(powers.sum(axis=1))
     if name in ("mls", "optfs-mls"):
         return logits.max(axis=1)
     top = logits.max(axis=1)

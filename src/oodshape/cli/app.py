@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.bench import bench
+from oodshape.cli.calibrate import calibrate
 from oodshape.cli.data import data
 from oodshape.cli.export import export
 from oodshape.cli.fit import fit
@@ -31,7 +32,7 @@ app = typer.Typer(
 
 STOPPED = 130  # the exit status after Ctrl-C
 
-for command in (fit, score, inspect, check, export, watch, bench, report, study, methods, models, data):
+for command in (fit, calibrate, score, inspect, check, export, watch, bench, report, study, methods, models, data):
     app.command()(command)
 
 

@@ -63,7 +63,8 @@ def lines(guard: Fitted) -> list[tuple[str, str]]:
     detector, about = guard.detector, guard.about
     rows = [("method", fact["method"])]
     rows += [("", line) for line in chosen_lines(guard)]
-    rows += [("threshold", f"{detector.threshold:.6g}: images with a lower score are rejected")]
+    assert detector.scorer is not None
+    rows += [("threshold", f"{detector.scorer.said(detector.threshold)}: images with a lower score are rejected")]
     if detector.groups is not None:
         rows += [("", f"{per_class_line(guard)}")]
     rows += [

@@ -63,7 +63,7 @@ def fit_guard(
     given = GivenImages(images, upright=upright)
     fitting, held = _parts(given, calibrate, alpha, limit)
     train, held_out = (
-        _extracted(Extraction(source.classifier, part, preprocessing, progress=progress, skip=True), part, cache)
+        extracted(Extraction(source.classifier, part, preprocessing, progress=progress, skip=True), part, cache)
         for part in (fitting, held)
     )
     check_enough(len(held_out.features), alpha)
@@ -129,7 +129,7 @@ def _parts(images: GivenImages, calibrate: Given | None, alpha: float, limit: in
     return Subset(chosen, np.flatnonzero(~last).tolist()), Subset(chosen, np.flatnonzero(last).tolist())
 
 
-def _extracted(extraction: Extraction, images: ImageSet, cache: Path | None) -> _Part:
+def extracted(extraction: Extraction, images: ImageSet, cache: Path | None) -> _Part:
     """The readable images and their features; a warning names those that cannot be read."""
     features, read = Features.extracted(extraction, cache)
     if len(read) == len(images):

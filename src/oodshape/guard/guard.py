@@ -10,6 +10,7 @@ from oodshape.core import files
 from oodshape.core.errors import InputError
 from oodshape.core.reading import reading
 from oodshape.core.values import load_values
+from oodshape.guard.calibrate import calibrate_guard, own_model, recalibrated
 from oodshape.guard.check import Check, check_guard
 from oodshape.guard.export import export_guard
 from oodshape.guard.fit import fit_guard
@@ -75,6 +76,44 @@ class Guard(Fitted):
             progress=progress,
         )
         return cls(fitted.detector, fitted.about)
+
+    def calibrate(
+        self,
+        images: Given | None = None,
+        model: Model | None = None,
+        *,
+        alpha: float | None = None,
+        per_class: bool | None = None,
+        weights: str | Path | None = None,
+        num_classes: int | None = None,
+        cache: str | Path | None = None,
+        progress: bool | None = None,
+    ) -> Guard:
+        """The same guard with a new threshold, without a new fit; what is not given stays as it was.
+
+        The `images` must be like those to come, and the network must not have been trained on them: the guard cannot
+        see that, and without it the promise is void. Without images, those of the calibration before serve another
+        `alpha`, and no model is needed. A guard of a `zoo:` network knows its model.
+        """
+        if images is None:
+            if model is not None or per_class is not None:
+                raise InputError("a model and thresholds per class need images: give calibrate images=... (--images)")
+            made = recalibrated(self, alpha)
+            return type(self)(made.detector, made.about)
+        if model is None:
+            model, own = own_model(self)
+            weights = own if weights is None else weights
+        source = self.opened(model, weights=weights, num_classes=num_classes)
+        made = calibrate_guard(
+            self,
+            source,
+            images,
+            alpha=alpha,
+            per_class=per_class,
+            cache=None if cache is None else Path(cache),
+            progress=progress,
+        )
+        return type(self)(made.detector, made.about)
 
     def score(
         self,

@@ -34,6 +34,8 @@ CANDIDATES = (
 TAIL = 0.1  # the lowest share of ID scores, below which p-values fall exponentially
 FEWEST = 10  # images of the selection part: the lowest tenth must hold one
 MOST = 20_000  # images of the selection part: more would not change a choice
+ROUNDING = 1e-4  # relative: what float32 may make of one image in batches of other sizes, with room to spare
+SMALL = 0.01  # what counts for smaller scores: they are differences of larger ones
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,12 +47,14 @@ class Member(FittedScore):
     head: FittedHead
     scorer: FittedScore
     reference: Annotated[NDArray[np.float32], Sizes("N"), Ascending()]  # scores of the selection part
+    rounded: bool = False  # whether scores within rounding of one another are one; in old files they are not
 
     @classmethod
     def of_detector(cls, name: str, detector: Detector, id_scores: Tensor) -> Member:
         """The member that a detector becomes."""
         assert detector.scorer is not None
-        return cls(name, detector.shape, detector.head, detector.scorer, np.sort(id_scores.cpu().numpy()))
+        reference = np.sort(id_scores.cpu().numpy())
+        return cls(name, detector.shape, detector.head, detector.scorer, reference, True)
 
     def of(self, seen: Evidence) -> Tensor:
         """[n]: the method's own scores."""
@@ -59,19 +63,35 @@ class Member(FittedScore):
     def log_p(self, scores: Tensor) -> Tensor:
         """[n]: log of the smoothed share of ID images with a score as low.
 
-        The share is (1 + #{<= score}) / (n + 1), linear between neighbours; below the lowest tenth it falls
-        exponentially with the mean distance there, so that scores lower than any ID score stay in their order.
+        The share is (1 + #{< score}) / (n + 1), linear between neighbours; below the lowest tenth it falls
+        exponentially with the mean distance there, so that scores lower than any ID score stay in their order. It is
+        the mean of those just below and just above the score, so that equal ID scores, which differ in their last
+        bits from batch to batch, get one value.
         """
+        ordered, n = self.tensor("reference", scores), len(self.reference)
+        k = int(TAIL * n)
+        near = self._rounding(ordered[k])
+        limit, reach = ordered[k] - near, (ordered[k] - ordered[:k]).mean().clamp_min(1e-12).maximum(near)
+        start = self._body(limit.reshape(1)) if self.rounded else math.log((k + 1) / (n + 1))
+        return torch.where(scores < limit, start - (limit - scores) / reach, self._body(scores))
+
+    def _body(self, scores: Tensor) -> Tensor:
+        """[n]: the log of the share, without the tail."""
+        around = self._rounding(scores)
+        places = (self._place(scores - around) + self._place(scores + around)) / 2
+        return (places / (len(self.reference) + 1)).log()
+
+    def _rounding(self, scores: Tensor) -> Tensor:
+        """[n]: how much rounding may have changed them; 0 where that is not looked at."""
+        return ROUNDING * self.rounded * scores.abs().clamp_min(SMALL)
+
+    def _place(self, scores: Tensor) -> Tensor:
+        """[n]: 1 + the number of ID scores below, linear between neighbours; n above the highest."""
         ordered, n = self.tensor("reference", scores), len(self.reference)
         place = places_torch(scores.contiguous(), ordered, right=False)
         low, high = taken(ordered, (place - 1).clamp_min(0)), taken(ordered, place.clamp_max(n - 1))
         between = torch.where(high > low, (scores - low) / (high - low).clamp_min(1e-30), 0.0).clamp(0, 1)
-        body = ((place + between).clamp(1, n) / (n + 1)).log()
-        k = int(TAIL * n)
-        limit = ordered[k]
-        reach = (limit - ordered[:k]).mean().clamp_min(1e-12)
-        tail = math.log((k + 1) / (n + 1)) - (limit - scores) / reach
-        return torch.where(scores < limit, tail, body)
+        return (place + between).clamp(1, n)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

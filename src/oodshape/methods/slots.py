@@ -188,6 +188,10 @@ class FittedScore(ArrayValue):
         """[N] scores."""
         raise NotImplementedError
 
+    def said(self, score: float) -> str:
+        """A score as people read it."""
+        return f"{score:.6g}"
+
 
 class ScoreRecipe(Recipe):
     """A recipe for a score."""

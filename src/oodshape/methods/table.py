@@ -14,6 +14,7 @@ from oodshape.methods.paper_rows import paper_rows
 from oodshape.methods.row import BANK, CONFIDENT, HENDRYCKS, IMAGES, NOTHING, PER_CLASS, SIGNED, Row
 from oodshape.methods.scores.boundaries import Fdbd, Gen, GradNorm, Nci
 from oodshape.methods.scores.class_means import CadRef, CaRef, KlMatching, She
+from oodshape.methods.scores.logits import MaxSoftmax
 from oodshape.methods.scores.mahalanobis import MdsPlus, RmdsPlus
 from oodshape.methods.scores.neighbours import Knn, NnGuide
 from oodshape.methods.scores.vim import Vim
@@ -152,10 +153,14 @@ METHODS: dict[str, Method] = {name: row.method for name, row in ROWS.items()}
 NEWER: dict[str, Method] = {name: row.method for name, row in NEWER_ROWS.items()}
 
 # the paper's table of hyperparameters; ASH-Rand's is the authors' code's
+_SOFTMAX = MaxSoftmax()  # with its ties, as in the authors' code
+_ODIN = Odin(eps=0.004, std=AUTHORS_STD)
 _PAPER = {
-    "imagenet": paper_rows(odin=Odin(eps=0.0, std=AUTHORS_STD), vra=VraP(low=0.5, high=1.0, absolute=True)),
-    "cifar10": paper_rows(odin=Odin(eps=0.004, std=AUTHORS_STD), dice=0.9, ash_p=0.9, ash_b=0.95, ash_s=0.95),
-    "cifar100": paper_rows(odin=Odin(eps=0.004, std=AUTHORS_STD), dice=0.9, ash_p=0.8, ash_b=0.85, ash_s=0.9),
+    "imagenet": paper_rows(
+        softmax=_SOFTMAX, odin=Odin(eps=0.0, std=AUTHORS_STD), vra=VraP(low=0.5, high=1.0, absolute=True)
+    ),
+    "cifar10": paper_rows(softmax=_SOFTMAX, odin=_ODIN, dice=0.9, ash_p=0.9, ash_b=0.95, ash_s=0.95),
+    "cifar100": paper_rows(softmax=_SOFTMAX, odin=_ODIN, dice=0.9, ash_p=0.8, ash_b=0.85, ash_s=0.9),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,8 @@ from oodshape.methods.slots import Score
 @dataclass(frozen=True, eq=False, repr=False)
 class MaxSoftmax(Score):
     """max softmax(logits / temperature) (Hendrycks & Gimpel, 2017).
+
+    In float32 it is exactly 1 for every logit that leads by 17 or more: `LogSoftmax` tells these apart.
 
     >>> MaxSoftmax()(torch.tensor([[0.0, 0.0], [0.0, 100.0]]))
     tensor([0.5000, 1.0000])
@@ -30,6 +33,27 @@ class MaxSoftmax(Score):
         """The largest probability."""
         above = logits - logits.amax(dim=1, keepdim=True)
         return above.div_(self.temperature).exp_().sum(dim=1).reciprocal_()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LogSoftmax(Score):
+    """max log softmax(logits): the order of `MaxSoftmax`, told apart where that is 1 in float32.
+
+    >>> LogSoftmax()(torch.tensor([[0.0, 0.0], [0.0, 20.0], [0.0, 30.0]]))
+    tensor([-6.9315e-01, -2.0612e-09, -9.3576e-14])
+    """
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The log of the largest probability, -log(1 + what the other classes have beside it)."""
+        above = logits - logits.amax(dim=1, keepdim=True)
+        first = above == 0
+        # the others alone: beside the 1 of the largest they would be lost
+        others = torch.where(first, 0.0, above.exp()).sum(dim=1) + (first.sum(dim=1) - 1)
+        return -torch.log1p(others)
+
+    def said(self, score: float) -> str:
+        """The score and the probability that it is the log of."""
+        return f"{score:.6g} (a probability of {math.exp(score):.6g})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
