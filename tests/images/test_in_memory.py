@@ -116,11 +116,13 @@ def test_paths_among_pictures_keep_their_names_and_identities(tmp_path: Path) ->
 def test_broken_ones_say_which_and_why(tmp_path: Path) -> None:
     write_odd_files(tmp_path)
     (tmp_path / "cut.bmp").write_bytes((tmp_path / "plain.bmp").read_bytes()[:300])
-    images = image_set([(tmp_path / "broken.jpg").read_bytes(), b"text", PIL.Image.open(tmp_path / "cut.bmp")])
-    for row, reason in enumerate(("of 300 bytes cannot be read", "of 4 bytes is no image", "PIL image cannot be read")):
-        with pytest.raises(InputError, match=reason):
-            images[row]
-    assert len(set(images.identities.tolist())) == 3  # a broken image is one of its own
+    with PIL.Image.open(tmp_path / "cut.bmp") as cut:
+        images = image_set([(tmp_path / "broken.jpg").read_bytes(), b"text", cut])
+        reasons = ("of 300 bytes cannot be read", "of 4 bytes is no image", "PIL image cannot be read")
+        for row, reason in enumerate(reasons):
+            with pytest.raises(InputError, match=reason):
+                images[row]
+        assert len(set(images.identities.tolist())) == 3  # a broken image is one of its own
     bad = image_set(Samples(lambda row: COLOUR[row] if row != 2 else 1 / 0))
     with pytest.raises(InputError, match=r"image 2 of Samples cannot be read \(ZeroDivisionError"):
         bad[2]
