@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from oodshape.features.parts import Part as Part
     from oodshape.features.statistics import FeatureStats as FeatureStats
     from oodshape.guard.guard import Guard as Guard
+    from oodshape.guard.live import Live as Live
+    from oodshape.guard.live import Verdict as Verdict
     from oodshape.guard.onnx import export_onnx as export_onnx
     from oodshape.guard.watch import Watch as Watch
     from oodshape.images.folders import ImageFolder as ImageFolder
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
 # name -> module; imported when first asked for, so that `import oodshape` takes no time
 _HOMES = {
     "Guard": "guard.guard",
+    "Live": "guard.live",
+    "Verdict": "guard.live",
     "Classifier": "networks.classifier",
     "ImageFolder": "images.folders",
     "ImageList": "images.folders",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader, TensorDataset
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 
@@ -31,13 +32,18 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     layers = torch.nn.Conv2d(3, 16, 9, stride=8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
-    return {"net": torch.nn.Sequential(*layers, torch.nn.Linear(16, 2))}
+    images = torch.randn(82, 3, 40, 48, generator=torch.Generator().manual_seed(0)).cumsum(2)
+    parts = {"train_loader": images[:40], "val_loader": images[40:80], "new_loader": images[80:]}
+    loaders = {name: DataLoader(TensorDataset(part, torch.zeros(len(part)))) for name, part in parts.items()}
+    return {"net": torch.nn.Sequential(*layers, torch.nn.Linear(16, 2)), **loaders}
 
 
+@pytest.mark.filterwarnings("ignore:no method tells")  # the network is not trained
 def test_python(names: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
     run("python.md", names)
     printed = capsys.readouterr().out
     assert re.search(r"^\[(True|False), (True|False)\]$", printed, flags=re.MULTILINE)
+    assert re.match(r"(\[(True|False)\]\n){2}(class)?[01] [01] \S+ [01]\.\d+ (True|False) \S+\n", printed)
     assert "[ 1 -1]" in printed
     assert Path("guarded.pt2").is_file()
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Method
 from oodshape.guard.score import Scored
 from oodshape.images.digits import digits_sets
-from oodshape.images.listing import Listing
 from oodshape.images.preprocessing import DIGITS
 from oodshape.methods.odin import Odin
 from oodshape.networks.zoo import build
@@ -90,34 +89,36 @@ class Numbered(torch.utils.data.Dataset[Any]):
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        (torch.zeros(2, 1, 16, 16), "Tensor with Tensor at place 0"),
-        (np.zeros((2, 16, 16), np.uint8), "ndarray with ndarray at place 0"),
-        (PIL.Image.new("L", (16, 16)), "Image"),
-        ([PIL.Image.new("L", (16, 16))], "list with Image at place 0"),
-        (["a.png", torch.zeros(1)], "list with Tensor at place 1"),
-        (Numbered(), "Numbered"),
-        (torch.utils.data.DataLoader(Numbered()), "DataLoader with list at place 0"),
-        (b"bytes of a file", "bytes with int at place 0"),
-        ({"images": "train"}, "dict"),
-        (None, "NoneType"),
-        (3, "int"),
+        ({"images": "train"}, "got dict"),
+        (None, "got NoneType"),
+        (3, "got int"),
+        ([3, 4], "got list with int at place 0"),
+        (["a.png", None], "got list with NoneType at place 1"),
+        (["a.png", torch.zeros(1)], r"\[C, H, W\] with 1, 3 or 4 channels, got \[1\]"),
+        (torch.zeros(2, 1, 16, 16) - 1, r"lies in 0..1, got -1 to -1; .*prepared=True"),
+        (torch.zeros(2, 1, 16, 16, dtype=torch.int64), "uint8, or float in 0..1, got torch.int64"),
+        (np.zeros((2, 16, 16), np.uint8), r"got uint8\[2, 16, 16\]; gray images .* images\[..., None\]"),
+        (np.zeros((16, 16)), r"got float64\[16, 16\]"),
+        (np.zeros((0, 16, 16, 3), np.uint8), r"got uint8\[0, 16, 16, 3\]"),
+        (torch.utils.data.DataLoader(Numbered(), batch_size=2), r"got \[2, 1, 16, 16\]; .*prepared=True"),
     ],
 )
-def test_what_is_no_path_is_refused_before_any_work(given: Any, named: str) -> None:
-    with pytest.raises(InputError, match=f"images are a folder, .* sequence of paths, got {named}"):
-        Listing.of(given)
-    with pytest.raises(InputError, match=f"got {named}"):
+def test_what_is_no_image_is_refused_before_any_work(given: Any, named: str) -> None:
+    with pytest.raises(InputError, match=named) as refused:
         Guard.fit("zoo:digits-convnet", images=given, method="msp")
+    assert "\n" not in str(refused.value)
 
 
 def test_score_refuses_when_it_is_called(tmp_path: Path) -> None:
     for i, picture in enumerate(digits_sets()["train"].images[:100]):
         PIL.Image.fromarray(picture).save(tmp_path / f"{i:02}.png")
     guard = Guard.fit("zoo:digits-convnet", images=tmp_path, method="msp", progress=False)
-    with pytest.raises(InputError, match="got Tensor"):
-        guard.score(torch.zeros(2, 1, 16, 16), model="zoo:digits-convnet")  # no row is asked for
-    with pytest.raises(InputError, match="got Tensor"):
-        guard.check(tmp_path, torch.zeros(2, 1, 16, 16), model="zoo:digits-convnet")
+    with pytest.raises(InputError, match="got int"):
+        guard.score(3, model="zoo:digits-convnet")  # no row is asked for
+    with pytest.raises(InputError, match="got int"):
+        guard.check(tmp_path, {"strange": 3}, model="zoo:digits-convnet")
+    with pytest.raises(InputError, match="prepared=True takes .* got int"):
+        guard.score(3, model="zoo:digits-convnet", prepared=True)
     (row,) = guard.score([tmp_path / "00.png"], model="zoo:digits-convnet")  # paths of any kind
     assert row.path == str(tmp_path / "00.png")
 

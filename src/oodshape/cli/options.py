@@ -121,7 +121,7 @@ def console() -> Console:
 
 def source(guard: Guard, model: str, weights: Path | None, num_classes: int | None, flags: dict[str, Any]) -> Source:
     """The guard's network; flags must say what the guard says."""
-    said = replace(guard.about.preprocessing, **flags) if flags else None
+    said = replace(guard.preparation, **flags) if flags else None
     return guard.opened(model, weights=weights, num_classes=num_classes, preprocessing=said)
 
 

@@ -17,9 +17,11 @@ from oodshape.features.chunks import Picked, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
 from oodshape.features.moments import Moments
 from oodshape.features.statistics import FeatureStats
+from oodshape.features.tensors import SeenTensors, check_unkept, tensors_through
 from oodshape.images import identity
 from oodshape.images.identity import Keys
-from oodshape.images.image_set import ImageSet, identities_of
+from oodshape.images.image_set import identities_of
+from oodshape.images.listing import Given, image_set
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head
@@ -95,25 +97,37 @@ class Features:
     def extract(
         cls,
         classifier: Classifier,
-        images: ImageSet,
-        preprocessing: Preprocessing,
+        images: Given,
+        preprocessing: Preprocessing | None = None,
         *,
+        prepared: bool = False,
         cache: str | Path | None = None,
         dtype: Literal["float32", "float16"] = "float32",
         batch_size: int = 64,
         workers: int | None = None,
         progress: bool | None = None,
     ) -> Features:
-        """The features of a data set: its images through the network, once.
+        """The features of images of any kind (`images.listing.ACCEPTED`), once through the network.
 
         With a `cache` folder they are written there in chunks and memory-mapped afterwards; a later call with the
         same weights, preprocessing and images runs two images only, to see that the network still gives these
         features (else they are made anew), and one after a crash resumes at the last whole chunk.
         Without it they stay in memory. `workers` threads decode image files ahead (None: one per core, at most 4).
-        On a terminal a bar shows the progress, unless progress=False.
+        On a terminal a bar shows the progress, unless progress=False. With `prepared`, the images are batches of
+        tensors that the network takes as they are; their features stay in memory.
         """
-        extraction = Extraction(classifier, images, preprocessing, dtype, batch_size, workers, progress)
+        if prepared:
+            check_unkept(cache)
+            return cls.from_tensors(tensors_through(classifier, images, dtype, progress=progress), classifier.head)
+        if preprocessing is None:
+            raise InputError("say how the images are prepared, preprocessing=..., or that they are, prepared=True")
+        extraction = Extraction(classifier, image_set(images), preprocessing, dtype, batch_size, workers, progress)
         return cls.extracted(extraction, None if cache is None else Path(cache))[0]
+
+    @classmethod
+    def from_tensors(cls, seen: SeenTensors, head: Head) -> Features:
+        """The features of images that were tensors already."""
+        return cls.from_arrays(seen.features, head, seen.labels, seen.predictions, seen.identities)
 
     @classmethod
     def extracted(cls, extraction: Extraction, cache: Path | None) -> tuple[Features, NDArray[np.int64]]:

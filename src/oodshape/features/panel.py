@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
+from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.images.image_set import ImageSet, limited
+from oodshape.features.tensors import check_unkept, tensors_through
+from oodshape.images.identity import Keys
+from oodshape.images.image_set import limited
+from oodshape.images.listing import Given, image_set
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.images.scrambled import Scrambled
+from oodshape.images.scrambled import Scrambled, noise_of, scrambled
 from oodshape.networks.classifier import Classifier
 
 SIZE = 500  # images
@@ -15,9 +22,10 @@ SIZE = 500  # images
 
 def panel_features(
     classifier: Classifier,
-    images: ImageSet,
-    preprocessing: Preprocessing,
+    images: Given,
+    preprocessing: Preprocessing | None = None,
     *,
+    prepared: bool = False,
     cache: str | Path | None = None,
     size: int = SIZE,
     seed: int = 0,
@@ -26,7 +34,28 @@ def panel_features(
     """The features of a panel for `fit(train, panel=...)`: at most `size` phase-scrambled images.
 
     They are made from a seeded subset of the ID training `images`; with a `cache` folder they are kept like any
-    other features.
+    other features. With `prepared`, the images are batches of tensors that the network takes as they are.
     """
-    scrambled = Scrambled(limited(images, size, seed), seed)
-    return [Features.extract(classifier, scrambled, preprocessing, cache=cache, progress=progress)]
+    if prepared:
+        check_unkept(cache)
+        seen = tensors_through(classifier, images, keep=size, progress=progress)
+        return tensor_panel(classifier, seen.kept, seen.identities[seen.kept_rows], seed, progress=progress)
+    made = Scrambled(limited(image_set(images), size, seed), seed)
+    return [Features.extract(classifier, made, preprocessing, cache=cache, progress=progress)]
+
+
+def tensor_panel(
+    classifier: Classifier, images: Tensor, which: Keys, seed: int = 0, *, progress: bool | None = None
+) -> list[Features]:
+    """The panel of prepared tensors [N, C, H, W]: scrambled, and cut off where the values of their channel end."""
+    if images.ndim != 4 or not images.is_floating_point():
+        raise InputError(
+            f"a method that chooses by scrambled images needs float tensors [N, C, H, W], got {list(images.shape)}; "
+            "name another method, such as optfs-e"
+        )
+    low, high = images.amin(dim=(0, 2, 3))[:, None, None], images.amax(dim=(0, 2, 3))[:, None, None]
+    made = torch.empty_like(images)
+    for row, image in enumerate(images):
+        values = scrambled(image.permute(1, 2, 0).double().numpy(), noise_of(int(which[row]), seed))
+        made[row] = torch.from_numpy(values).permute(2, 0, 1).to(made.dtype).clamp(low, high)
+    return [Features.extract(classifier, made, prepared=True, progress=progress)]

@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.features.extraction import Extraction
-from oodshape.guard.fit import extracted
 from oodshape.guard.fitted import Fitted
-from oodshape.images.listing import Given, GivenImages
+from oodshape.guard.parts import Way
+from oodshape.images.listing import Given, image_set
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.opening import Source
@@ -53,10 +52,9 @@ def calibrate_guard(
     detector, about = guard.detector, guard.about
     alpha = detector.alpha if alpha is None else alpha
     assert alpha is not None
-    held = GivenImages(images, upright=about.upright)
+    held = image_set(images, upright=about.upright)
     check_enough(len(held), alpha)
-    way = Extraction(source.classifier, held, about.preprocessing, progress=progress, skip=True)
-    features = extracted(way, held, cache).features
+    _, features = Way(source.classifier, guard.preparation, about.upright, cache, progress).extracted(held)
     grouped = detector.groups is not None if per_class is None else per_class
     baseline = None if about.baseline is None else about.baseline.calibrate(features, alpha)
     return Fitted(

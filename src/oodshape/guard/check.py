@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.progress import progress_bar
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.score import see
-from oodshape.images.listing import Given, Listing
+from oodshape.guard.score import see_given
+from oodshape.images.listing import Given, one_by_one
+from oodshape.images.prepared_batches import check_prepared
 from oodshape.metrics.conformal import rejected_count
 from oodshape.metrics.separation import Estimate, Summary, summary
 from oodshape.networks.opening import Source
@@ -126,13 +126,19 @@ def check_guard(
     id: Given,
     ood: Mapping[str, Given] | Given,
     *,
+    prepared: bool = False,
     batch_size: int = 32,
     progress: bool | None = None,
 ) -> Check:
     """The check of a guard on an open network; `ood` is one set, or several by name."""
-    sets = {name: Listing.of(given) for name, given in ood.items()} if isinstance(ood, Mapping) else _named(ood)
-    inside = _checked(guard, source, Listing.of(id), Listing.of(id).name, batch_size, progress)
-    outside = [_checked(guard, source, listing, name, batch_size, progress) for name, listing in sets.items()]
+    sets = dict(ood) if isinstance(ood, Mapping) else {_name(ood, "OOD", prepared): ood}
+    for given in sets.values():
+        _name(given, "", prepared)  # what cannot be images is refused before any work
+    names = (_name(id, "ID", prepared), *sets)
+    inside, *outside = (
+        _checked(guard, source, given, name, prepared, batch_size, progress)
+        for name, given in zip(names, (id, *sets.values()), strict=True)
+    )
     check = Check(guard, inside, tuple(outside))
     if check.known > SAME:
         warnings.warn(
@@ -157,26 +163,32 @@ def exact_share(count: int, of: int, level: float = LEVEL) -> Estimate:
     return Estimate(count / of, low, high)
 
 
-def _named(ood: Given) -> dict[str, Listing]:
-    listing = Listing.of(ood)
-    return {listing.name: listing}
+def _name(images: Given, otherwise: str, prepared: bool) -> str:
+    """What a set is called; what cannot be images is refused."""
+    if prepared:
+        check_prepared(images)
+        return otherwise
+    return one_by_one(images).name
 
 
 def _checked(
-    guard: Fitted, source: Source, listing: Listing, name: str, batch_size: int, progress: bool | None
+    guard: Fitted,
+    source: Source,
+    images: Given,
+    name: str,
+    prepared: bool,
+    batch_size: int,
+    progress: bool | None,
 ) -> SetCheck:
     parts: list[Any] = []
     others: list[Any] = []
     unreadable: dict[str, str] = {}
-    done = 0
-    total = listing.count() if progress is not False else None
-    with progress_bar(name, total, progress) as report:
-        for batch in see(guard, source, listing, iter(listing), batch_size, baseline=True):
-            parts.append(batch.decision)
-            others.append(batch.baseline)
-            unreadable |= {batch.pairs[row][0]: why for row, why in sorted(batch.errors.items())}
-            done += len(batch.pairs)
-            report(done)
+    for batch in see_given(
+        guard, source, images, name=name, prepared=prepared, batch_size=batch_size, baseline=True, progress=progress
+    ):
+        parts.append(batch.decision)
+        others.append(batch.baseline)
+        unreadable |= {batch.pairs[row][0]: why for row, why in sorted(batch.errors.items())}
     if sum(len(part.scores) for part in parts) == 0:
         path, why = next(iter(unreadable.items()), (name, "it is empty"))
         raise InputError(f"no image of {name} can be read; {path}: {why}")

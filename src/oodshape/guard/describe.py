@@ -45,7 +45,7 @@ def facts(guard: Fitted) -> dict[str, Any]:
         "held_out": about.held_out,
         "promise": guard.promise,
         "training_images": detector.n_train,
-        "preprocessing": dict(about.preprocessing._items()),
+        "preprocessing": None if about.preprocessing is None else dict(about.preprocessing._items()),
         "exif": EXIF[about.upright],
         "model": about.model,
         "weights": about.weights,
@@ -90,8 +90,10 @@ def per_class_line(guard: Fitted) -> str:
     )
 
 
-def preprocessing_line(way: Preprocessing) -> str:
+def preprocessing_line(way: Preprocessing | None) -> str:
     """How an image is prepared, in words."""
+    if way is None:
+        return "not known: it was fitted on prepared tensors"
     steps = []
     if way.resize is not None:
         if isinstance(way.resize, tuple):

@@ -13,7 +13,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.onnx import ExportReport, export_onnx
-from oodshape.images.listing import Given, Listing
+from oodshape.images.listing import Given, one_by_one
 from oodshape.images.prefetch import prepared
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.networks.opening import Source
@@ -24,7 +24,7 @@ COMPARED = 64  # images at the most
 def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given | None = None) -> ExportReport:
     """Write the ONNX file, compared on the first images given, or on made-up ones; how it compares."""
     about = guard.about
-    batch = made_up(about.preprocessing) if images is None else _given(guard, images)
+    batch = made_up(guard.preparation) if images is None else _given(guard, images)
     return export_onnx(
         source.classifier,
         guard.detector,
@@ -37,14 +37,14 @@ def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given 
 
 
 def _given(guard: Fitted, images: Given) -> Tensor:
-    listing = Listing.of(images)
+    listing = one_by_one(images)
     read = partial(listing.read, upright=guard.about.upright)
-    every = (prepared(read, guard.about.preprocessing, pair) for pair in listing)
+    every = (prepared(read, guard.preparation, pair) for pair in listing)
     found = list(islice((pixels for pixels in every if not isinstance(pixels, InputError)), COMPARED))
     if not found:
         raise InputError(f"no image of {listing.name} can be read; give other images to compare on")
     one_size = [pixels for pixels in found if pixels.shape == found[0].shape]
-    return guard.about.preprocessing.normalize(np.stack(one_size))
+    return guard.preparation.normalize(np.stack(one_size))
 
 
 def made_up(preprocessing: Preprocessing, count: int = 16) -> Tensor:

@@ -20,7 +20,7 @@ NO_GUARANTEE = "no guarantee: calibrated on training images"
 class About(Value):
     """What a guard knows beside its detector."""
 
-    preprocessing: Preprocessing
+    preprocessing: Preprocessing | None  # None: it was fitted on prepared tensors, and nothing says how
     network: str  # fingerprint of all weights
     held_out: bool  # whether the network was not trained on the calibration images
     names: tuple[str, ...] = ()  # of the classes, where they are known
@@ -75,6 +75,16 @@ class Fitted(Value):
                     "prepare the images in the same way, or fit a new guard"
                 )
         return source
+
+    @property
+    def preparation(self) -> Preprocessing:
+        """How images are prepared, or an error where that is not known."""
+        if self.about.preprocessing is None:
+            raise InputError(
+                "this guard was fitted on prepared tensors and does not know how images are prepared: give tensors and "
+                "prepared=True, or fit it with preprocessing=Preprocessing(...) too"
+            )
+        return self.about.preprocessing
 
     @property
     def promise(self) -> str:

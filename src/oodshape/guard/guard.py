@@ -15,9 +15,11 @@ from oodshape.guard.check import Check, check_guard
 from oodshape.guard.export import export_guard
 from oodshape.guard.fit import fit_guard
 from oodshape.guard.fitted import Fitted
+from oodshape.guard.live import Live
 from oodshape.guard.onnx import ExportReport
 from oodshape.guard.score import Scored, score_images
-from oodshape.images.listing import Given, Listing
+from oodshape.images.listing import Given, one_by_one
+from oodshape.images.prepared_batches import check_prepared
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Method
 from oodshape.networks.opening import Model, open_model
@@ -49,16 +51,18 @@ class Guard(Fitted):
         upright: bool = False,
         exportable: bool = False,
         limit: int | None = None,
+        prepared: bool = False,
         cache: str | Path | None = None,
         progress: bool | None = None,
     ) -> Guard:
         """The guard of a network, from images like those it was trained on and some that it was not trained on.
 
         At most a share `alpha` of images like the `calibrate` ones is rejected; without these the threshold comes
-        from a part of the training images that is kept from fitting, and nothing is promised. `model` is a spec
-        (`sources.FORMS`), a torch network or a Classifier; `preprocessing` stands in for the model's own;
-        `exportable` keeps to methods that can go into an ONNX graph. Images that cannot be read are left out, with a
-        warning.
+        from a part of the training images that is kept from fitting, and nothing is promised. Images are a folder, a
+        list or a glob, pictures, arrays or tensors in memory, or a data set; with `prepared`, a DataLoader or any
+        batches of tensors that the network takes as they are. `model` is a spec (`opening.FORMS`), a torch network or
+        a Classifier; `preprocessing` stands in for the model's own; `exportable` keeps to methods that can go into an
+        ONNX graph. Images that cannot be read are left out, with a warning.
         """
         fitted = fit_guard(
             open_model(model, weights=weights),
@@ -72,6 +76,7 @@ class Guard(Fitted):
             upright=upright,
             exportable=exportable,
             limit=limit,
+            tensors=prepared,
             cache=None if cache is None else Path(cache),
             progress=progress,
         )
@@ -121,13 +126,26 @@ class Guard(Fitted):
         model: Model,
         *,
         weights: str | Path | None = None,
+        prepared: bool = False,
         batch_size: int = 32,
         progress: bool | None = None,
     ) -> Iterator[Scored]:
         """A row for each image in the order given: path, label, score, p_value, accepted, error; read as it goes."""
-        listing = Listing.of(images)  # what cannot be images is refused here, not at the first row
+        # what cannot be images is refused here, not at the first row
+        if prepared:
+            check_prepared(images)
+        else:
+            images = one_by_one(images)
+            _ = self.preparation
         source = self.opened(model, weights=weights)
-        return score_images(self, source, listing, batch_size=batch_size, progress=progress)
+        return score_images(self, source, images, prepared=prepared, batch_size=batch_size, progress=progress)
+
+    def attach(self, model: Model, *, weights: str | Path | None = None) -> Live:
+        """The guard on its network, for one call per image or batch: `live(image).accepted`; see `Live`.
+
+        Fingerprint and head are checked now, and not again.
+        """
+        return Live(self, self.opened(model, weights=weights).classifier)
 
     def check(
         self,
@@ -136,10 +154,11 @@ class Guard(Fitted):
         model: Model,
         *,
         weights: str | Path | None = None,
+        prepared: bool = False,
         progress: bool | None = None,
     ) -> Check:
         """How well the guard tells a user's own ID images from OOD ones, beside a threshold on the softmax."""
-        return check_guard(self, self.opened(model, weights=weights), id, ood, progress=progress)
+        return check_guard(self, self.opened(model, weights=weights), id, ood, prepared=prepared, progress=progress)
 
     def export(
         self,

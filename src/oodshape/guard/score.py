@@ -1,21 +1,24 @@
-"""Image files through a network and its guard: in the order given, decoded ahead, in constant memory."""
+"""Images through a network and its guard: in the order given, decoded ahead, in constant memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.core.progress import progress_bar
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode import Unreadable
-from oodshape.images.listing import Given, Listing, chunks
+from oodshape.images.in_memory import PictureListing
+from oodshape.images.listing import Given, Listing, chunks, one_by_one
 from oodshape.images.prefetch import Pixels, decoded
+from oodshape.images.prepared_batches import prepared_batches
 from oodshape.images.preprocessing import stacked
 from oodshape.methods.detector import Decision
 from oodshape.networks.opening import Source
@@ -30,7 +33,7 @@ class Scored(NamedTuple):
     must where only trusted images go on. To count or to show rejections ask for `rejected`: a broken file is none.
     """
 
-    path: str
+    path: str  # or what stands for it: image 0, image 1 ...
     label: str | int | None = None  # the class: its name where names are known
     score: float | None = None  # higher: more like the training images
     p_value: float | None = None  # the share of held-out ID images with a score as low
@@ -55,13 +58,42 @@ class Seen:
 
 
 def score_images(
-    guard: Fitted, source: Source, images: Given | Listing, *, batch_size: int = 32, progress: bool | None = None
+    guard: Fitted,
+    source: Source,
+    images: Given | Listing,
+    *,
+    prepared: bool = False,
+    batch_size: int = 32,
+    progress: bool | None = None,
 ) -> Iterator[Scored]:
-    """The rows of a listing, one by one."""
-    listing, done = Listing.of(images), 0
-    with progress_bar(listing.name, listing.count() if progress is not False else None, progress) as report:
-        for batch in see(guard, source, listing, iter(listing), batch_size):
-            yield from rows_of(guard, batch)
+    """The rows of images of any kind, one by one."""
+    for batch in see_given(guard, source, images, prepared=prepared, batch_size=batch_size, progress=progress):
+        yield from rows_of(guard, batch)
+
+
+def see_given(
+    guard: Fitted,
+    source: Source,
+    images: Given,
+    *,
+    name: str = "",
+    prepared: bool = False,
+    batch_size: int = 32,
+    baseline: bool = False,
+    progress: bool | None = None,
+) -> Iterator[Seen]:
+    """Every batch of what a user gave, with a bar that shows how far it is."""
+    if prepared:
+        total, done = len(images) if isinstance(images, Sized) else None, 0
+        with progress_bar(name or "prepared batches", total, progress) as report:
+            for done, batch in enumerate(see_tensors(guard, source, images, baseline=baseline), 1):
+                yield batch
+                report(done)
+        return
+    listing, done = one_by_one(images), 0
+    with progress_bar(name or listing.name, listing.count() if progress is not False else None, progress) as report:
+        for batch in see(guard, source, listing, iter(listing), batch_size, baseline=baseline):
+            yield batch
             done += len(batch.pairs)
             report(done)
 
@@ -79,7 +111,7 @@ def rows_of(guard: Fitted, seen: Seen) -> list[Scored]:
 def see(
     guard: Fitted,
     source: Source,
-    listing: Listing,
+    listing: Listing | PictureListing,
     pairs: Iterator[tuple[str, int]],
     batch_size: int,
     *,
@@ -90,20 +122,35 @@ def see(
         raise InputError(f"batch_size must be at least 1, got {batch_size}")
 
     read = partial(listing.read, upright=guard.about.upright)
-    with closing(decoded(read, guard.about.preprocessing, chunks(pairs, batch_size))) as decoding:
+    with closing(decoded(read, guard.preparation, chunks(pairs, batch_size))) as decoding:
         for part, pixels in decoding:
             yield _seen(guard, source, list(part), pixels, baseline)
 
 
+def see_tensors(guard: Fitted, source: Source, images: Any, *, baseline: bool = False) -> Iterator[Seen]:
+    """Every batch of tensors that the network takes as they are."""
+    first = 0
+    for batch, _ in prepared_batches(images):
+        pairs, errors = [(f"image {first + row}", first + row) for row in range(len(batch))], dict[int, str]()
+        work = _Work(guard, source, batch.__getitem__, baseline, errors, one_size=True)
+        yield _together(pairs, work.decided(list(range(len(batch)))), errors, baseline)
+        first += len(batch)
+
+
 def _seen(guard: Fitted, source: Source, pairs: Pairs, pixels: list[Pixels | InputError], baseline: bool) -> Seen:
+    def normalized(rows: list[int]) -> Tensor:
+        return guard.preparation.normalize(stacked([pixels[row] for row in rows]))  # type: ignore[misc]
+
     errors = {row: _why(each) for row, each in enumerate(pixels) if isinstance(each, InputError)}
     sizes: dict[tuple[int, ...], list[int]] = {}
     for row, each in enumerate(pixels):
         if not isinstance(each, InputError):
             sizes.setdefault(each.shape, []).append(row)  # a preprocessing may leave several sizes
-    parts: list[Part] = []
-    for rows in sizes.values():
-        parts += _decided(guard, source, rows, pixels, baseline, errors)
+    work = _Work(guard, source, normalized, baseline, errors, one_size=guard.preparation.size is not None)
+    return _together(pairs, [part for rows in sizes.values() for part in work.decided(rows)], errors, baseline)
+
+
+def _together(pairs: Pairs, parts: list[Part], errors: dict[int, str], baseline: bool) -> Seen:
     rows = [row for part in parts for row in part.rows]
     others = [part.baseline for part in parts if part.baseline is not None]
     return Seen(pairs, rows, _joined([part.decision for part in parts]), _joined(others) if baseline else None, errors)
@@ -117,31 +164,38 @@ class Part(NamedTuple):
     baseline: Decision | None
 
 
-def _decided(
-    guard: Fitted, source: Source, rows: list[int], pixels: list[Any], baseline: bool, errors: dict[int, str]
-) -> list[Part]:
-    """The decisions on some rows; where the network refuses them together, on each alone."""
-    try:
-        images = guard.about.preprocessing.normalize(stacked([pixels[row] for row in rows]))
-        outputs = source.classifier(images)
-        if guard.detector.method.perturb.eps > 0:
-            decision = guard.detector.decide(source.classifier, images)
-        else:
-            decision = guard.detector.decide(outputs)
-        other = guard.about.baseline.decide(outputs) if baseline and guard.about.baseline is not None else None
-        return [Part(rows, decision, other)]
-    except HeadError:
-        raise  # no fault of the image: none can be scored
-    except InputError as error:  # such as logits that are not finite
-        reason = str(error)
-    except RuntimeError as error:
-        if guard.about.preprocessing.size is not None:
-            raise  # no fault of the image: all have one size
-        reason = f"the network does not take its size: {error}"
-    if len(rows) == 1:
-        errors[rows[0]] = _line(reason)
-        return []
-    return [part for row in rows for part in _decided(guard, source, [row], pixels, baseline, errors)]
+@dataclass(frozen=True)
+class _Work:
+    """The rows of one batch on their way through network and guard."""
+
+    guard: Fitted
+    source: Source
+    images: Callable[[list[int]], Tensor]  # some rows as the network takes them
+    baseline: bool
+    errors: dict[int, str]
+    one_size: bool  # whether all images have the same
+
+    def decided(self, rows: list[int]) -> list[Part]:
+        """The decisions on some rows; where the network refuses them together, on each alone."""
+        detector, other = self.guard.detector, self.guard.about.baseline if self.baseline else None
+        try:
+            images = self.images(rows)
+            outputs = self.source.classifier(images)
+            perturbs = detector.method.perturb.eps > 0
+            decision = detector.decide(self.source.classifier, images) if perturbs else detector.decide(outputs)
+            return [Part(rows, decision, None if other is None else other.decide(outputs))]
+        except HeadError:
+            raise  # no fault of the image: none can be scored
+        except InputError as error:  # such as logits that are not finite
+            reason = str(error)
+        except RuntimeError as error:
+            if self.one_size:
+                raise  # no fault of the image: all have one size
+            reason = f"the network does not take its size: {error}"
+        if len(rows) == 1:
+            self.errors[rows[0]] = _line(reason)
+            return []
+        return [part for row in rows for part in self.decided([row])]
 
 
 def _why(error: InputError) -> str:

@@ -1,4 +1,8 @@
-"""Images as users have them: a folder, a list, a glob, standard input or one file; in order, read when needed."""
+"""Images as users have them, in order, read when needed: what a thing is, is decided here and nowhere else.
+
+Folders, lists, globs, standard input and files are a `Listing`; pictures, arrays, tensors, encoded bytes and data sets
+of them are `Pictures`. `image_set` gives either as a data set, `one_by_one` for a single pass.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import PIL.Image
+from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
@@ -22,12 +27,20 @@ from oodshape.core.reading import any_names
 from oodshape.images import identity
 from oodshape.images.decode import read_image
 from oodshape.images.folders import ImageFiles, ImageFolder, list_pairs
+from oodshape.images.image_set import ImageSet
+from oodshape.images.in_memory import PictureListing, Pictures
 from oodshape.images.limits import Limits
+from oodshape.images.one_image import as_bytes, as_image, is_image, parted
 from oodshape.images.walking import no_image, walked
 
 LISTS = (".txt", ".lst", ".list", ".csv")
-Given = str | Path | Sequence[str | Path]
-ACCEPTED = "images are a folder, a list, a glob, an image file, - for standard input, or a sequence of paths"
+Given = Any  # whatever ACCEPTED says
+ACCEPTED = (
+    "images are a folder, a list, a glob, - for standard input; a path, a PIL image, encoded bytes, or a list of them; "
+    "uint8 arrays [H, W], [H, W, C] or [N, H, W, C]; tensors [N, C, H, W], uint8 or float in 0..1; a data set that "
+    'gives an image, (image, label) or a dictionary with "image" or "pixel_values"; with prepared=True a DataLoader, '
+    "or any batches of tensors that the network takes as they are"
+)
 
 
 @dataclass(frozen=True)
@@ -35,19 +48,18 @@ class Listing:
     """Image files in their order, each with a label (-1: none): nothing is opened before it is asked for.
 
     `given` is a folder, a text or CSV list, a glob, `-` for standard input (one path a line), an image file, or
-    a sequence of paths. The paths of a list are relative to the list's folder.
+    several paths. The paths of a list are relative to the list's folder.
     """
 
     given: str | tuple[str, ...]
 
     @classmethod
     def of(cls, images: Given | Listing) -> Listing:
-        """The listing of what a user gave; what is no path and no sequence of paths is refused."""
-        if isinstance(images, Listing):
-            return images
-        if isinstance(images, (str, os.PathLike)):
-            return cls(os.fspath(images))
-        return cls(tuple(_paths(images)))
+        """The listing of files that a user gave; images in memory are refused."""
+        found = one_by_one(images)
+        if not isinstance(found, Listing):
+            raise InputError(f"paths of image files are needed here, got {found.name} in memory")
+        return found
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         """(path, label) one by one."""
@@ -93,6 +105,94 @@ class Listing:
         return os.path.relpath(path, fixed) if fixed else path
 
 
+def one_by_one(images: Given) -> Listing | PictureListing:
+    """What a user gave, for a single pass; what cannot be images is refused now."""
+    if isinstance(images, PictureListing):
+        return images
+    found = _decided(images)
+    if isinstance(found, Listing):
+        return found
+    if isinstance(found, ImageFiles):
+        return Listing(tuple(os.fspath(found.path(row)) for row in range(len(found))))
+    return PictureListing(found if isinstance(found, Pictures) else Pictures(found, found.name))
+
+
+def image_set(images: Given, *, upright: bool | None = None) -> ImageSet:
+    """What a user gave, as a data set, its images turned as their EXIF orientation says or not.
+
+    None: not, but sets that say it themselves (`ImageFolder`, `ImageList`) stay as they are.
+    """
+    found = _decided(images, upright=bool(upright))
+    if isinstance(found, Listing):
+        return GivenImages(found, upright=bool(upright))
+    if isinstance(found, ImageFiles) and upright not in (None, found.upright):
+        return GivenImages.of_files(found, upright=bool(upright))
+    return found
+
+
+def classes_of(images: ImageSet) -> tuple[str, ...]:
+    """The names behind the labels, where the images come with them."""
+    names: tuple[str, ...] = getattr(images, "classes", ())
+    return names
+
+
+def _decided(images: Given, *, upright: bool = False) -> Listing | Pictures | ImageSet:
+    """The one decision."""
+    if isinstance(images, (Listing, Pictures)):
+        return images
+    if isinstance(images, (str, os.PathLike)):
+        return Listing(os.fspath(images))
+    if is_image(images):
+        return Pictures(*_stacked(images), upright=upright)
+    if all(hasattr(images, name) for name in ("name", "labels", "fingerprint", "__len__", "__getitem__")):
+        made: ImageSet = images
+        return made
+    if hasattr(images, "__getitem__") and hasattr(images, "__len__") and not isinstance(images, (Mapping, list, tuple)):
+        as_image(_first(images), upright=False)  # the wrong kind of data set is refused before any work
+        return Pictures(images, type(images).__name__, upright=upright, threads=False)
+    if not isinstance(images, Iterable) or isinstance(images, Mapping):
+        raise InputError(f"{ACCEPTED}; got {type(images).__name__}")
+    return _of_items(images, upright)
+
+
+def _of_items(images: Iterable[Any], upright: bool) -> Listing | Pictures:
+    """A list of paths, or of images of any kind."""
+    items: list[Any] = []
+    for place, item in enumerate(images):
+        image = parted(item)[0]
+        if not isinstance(image, (str, os.PathLike)) and not is_image(image):
+            what = f"{type(images).__name__} with {type(item).__name__} at place {place}"
+            raise InputError(f"{ACCEPTED}; got {what}")
+        if isinstance(image, (np.ndarray, Tensor)):
+            as_image(image, upright=False)
+        items.append(item)
+    if all(isinstance(item, (str, os.PathLike)) for item in items):
+        return Listing(tuple(map(os.fspath, items)))
+    return Pictures(items, f"{len(items)} images", upright=upright)
+
+
+def _stacked(images: Any) -> tuple[Any, str]:
+    """One image in memory, or a batch of them, as a sequence, and its name."""
+    if isinstance(images, np.ndarray) and images.ndim == 4:
+        as_image(images[0] if len(images) else images, upright=False)
+        return images, f"{len(images)} images"
+    if isinstance(images, Tensor) and images.ndim == 4:
+        images = as_bytes(images)
+        as_image(images[0] if len(images) else images, upright=False)
+        return images, f"{len(images)} images"
+    if isinstance(images, (np.ndarray, Tensor)):
+        as_image(images, upright=False)
+    return [images], "1 image"
+
+
+def _first(images: Any) -> Any:
+    try:
+        sample = images[0]
+    except Exception as error:  # the user's own code
+        raise InputError(f"{type(images).__name__} gives no first image: {error!r}; {ACCEPTED}") from error
+    return parted(sample)[0]
+
+
 class GivenImages(ImageFiles):
     """The images of a listing as a data set; files that are missing or broken are errors only when they are read."""
 
@@ -114,6 +214,13 @@ class GivenImages(ImageFiles):
             raise InputError(f"{listing.name} lists no image")
         super().__init__(listing.name, Path(), files, labels)
 
+    @classmethod
+    def of_files(cls, images: ImageFiles, *, upright: bool) -> GivenImages:
+        """The files of another set, turned in this way."""
+        made = cls([images.path(row) for row in range(len(images))], upright=upright)
+        made.name, made.labels, made.classes, made._names = images.name, images.labels, images.classes, images.files
+        return made
+
     @cached_property
     def identities(self) -> identity.Keys:
         """[N]: which image each is, by its path below the given folder, or as it was listed."""
@@ -131,16 +238,6 @@ def chunks(listing: Iterator[tuple[str, int]], size: int) -> Iterator[list[tuple
     """Consecutive runs of at most `size` images."""
     while part := list(islice(listing, size)):
         yield part
-
-
-def _paths(images: Any) -> Iterator[str]:
-    """The paths in a sequence of them; an error at the first thing that is none."""
-    if not isinstance(images, Iterable) or isinstance(images, Mapping):
-        raise InputError(f"{ACCEPTED}, got {type(images).__name__}")
-    for place, path in enumerate(images):
-        if not isinstance(path, (str, os.PathLike)):
-            raise InputError(f"{ACCEPTED}, got {type(images).__name__} with {type(path).__name__} at place {place}")
-        yield os.fspath(path)
 
 
 def _stamp(file: str) -> tuple[int, int]:

@@ -69,12 +69,15 @@ class Scrambled:
         """An image as an array, rounded and clipped to 0..255."""
         if not 0 <= index < len(self):
             raise IndexError(f"{self.name} has {len(self)} images, there is no number {index}")
-        # RandomState, because numpy promises that its numbers never change
-        which = int(identities_of(self.base)[index])
-        rng = np.random.RandomState([self.seed, which >> 32, which & 0xFFFFFFFF])
-        made = scrambled(_pixels(self.base[index]), rng)
+        made = scrambled(_pixels(self.base[index]), noise_of(int(identities_of(self.base)[index]), self.seed))
         image: NDArray[np.uint8] = np.clip(np.rint(made), 0, 255).astype(np.uint8)
         return image
+
+
+def noise_of(which: int, seed: int) -> np.random.RandomState:
+    """The random numbers that belong to an image."""
+    # RandomState, because numpy promises that its numbers never change
+    return np.random.RandomState([seed, which >> 32, which & 0xFFFFFFFF])
 
 
 def scrambled(image: Floats, rng: np.random.RandomState) -> Floats:

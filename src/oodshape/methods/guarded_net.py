@@ -14,7 +14,7 @@ from oodshape.networks.classifier import Classifier, linears, logits_of
 from oodshape.networks.head import Head
 
 # logits [N, C], score [N] float32, accepted [N] bool: a plain tuple, so that an exported program is readable anywhere
-Verdict = tuple[Tensor, Tensor, Tensor]
+Judged = tuple[Tensor, Tensor, Tensor]
 
 
 class Fitted(Protocol):
@@ -114,7 +114,7 @@ class GuardedNet(nn.Module):
         assert isinstance(layer, FeatureTap)
         return layer
 
-    def forward(self, images: Tensor, threshold: Tensor | None = None) -> Verdict:
+    def forward(self, images: Tensor, threshold: Tensor | None = None) -> Judged:
         """The network's logits, and whether to trust them; `threshold` in place of the module's own."""
         traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
         if not traced and not self.checked and len(images) > 0:
@@ -145,7 +145,7 @@ class GuardedNet(nn.Module):
             )
         self.checked = True
 
-    def judged(self, features: Tensor, threshold: Tensor | None = None) -> Verdict:
+    def judged(self, features: Tensor, threshold: Tensor | None = None) -> Judged:
         """[N, M] features -> (logits, score, accepted)."""
         logits = self.tap.logits(features)
         score = self.score(features, logits)

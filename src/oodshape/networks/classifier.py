@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
+from oodshape.networks.alone import alone
+from oodshape.networks.fingerprint import network_fingerprint
 from oodshape.networks.head import Head, Outputs
 
-# Modes and hooks belong to the network, so two threads must not read one network at the same time.
-_LOCK = threading.RLock()
+# The head of a network, kept for the next classifier around it: its fingerprint need not be hashed again.
+_HEADS: WeakKeyDictionary[nn.Module, dict[str, Head]] = WeakKeyDictionary()
 
 
 class Classifier:
@@ -48,7 +49,7 @@ class Classifier:
 
     def __call__(self, images: Tensor) -> Outputs:
         """[N, ...] images -> features [N, M] and logits [N, C] in float32, without gradients."""
-        with _LOCK, torch.inference_mode(False), torch.no_grad():
+        with alone(self.net), torch.inference_mode(False), torch.no_grad():
             images = self._ready(images)
             if self._name is None:
                 self._name = _find(self.net, images[:2])
@@ -61,7 +62,7 @@ class Classifier:
 
     def logits(self, images: Tensor) -> Tensor:
         """[N, ...] images -> [N, C] logits that can be differentiated with respect to the images only."""
-        with _LOCK, torch.inference_mode(False), torch.enable_grad(), _eval_mode(self.net):
+        with alone(self.net), torch.inference_mode(False), torch.enable_grad(), _eval_mode(self.net):
             images = self._ready(images)
             # Detached weights: a backward pass reaches the images and leaves no .grad on the network.
             weights = {name: weight.detach() for name, weight in self.net.named_parameters()}
@@ -78,19 +79,17 @@ class Classifier:
         """The head's weights as they are now: a float32 copy, the same object while they stay equal."""
         if self._name is None:
             raise InputError('the head is found at the first batch: run one, or give probe=... or head="..."')
-        now, kept = _weights(_linear(self.net, self._name)), self._head
+        now, kept = _weights(_linear(self.net, self._name)), self._head or _HEADS.get(self.net, {}).get(self._name)
         if kept is None or not (_equal(kept.weight, now.weight) and _equal(kept.bias, now.bias)):
-            kept = self._head = Head(now.weight.clone(), now.bias.clone())
+            kept = Head(now.weight.clone(), now.bias.clone())
+            _HEADS.setdefault(self.net, {})[self._name] = kept
+        self._head = kept
         return kept
 
     @property
     def fingerprint(self) -> str:
         """16 hex digits of the SHA-256 of all parameters and buffers: names, shapes, dtypes and bytes."""
-        digest = hashlib.sha256()
-        for name, tensor in [*self.net.named_parameters(), *self.net.named_buffers()]:
-            digest.update(f"{name} {list(tensor.shape)} {tensor.dtype};".encode())
-            digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
-        return digest.hexdigest()[:16]
+        return network_fingerprint(self.net)
 
     def __repr__(self) -> str:
         """The network's type and the head's name."""

@@ -1,0 +1,141 @@
+"""Live: may this image be trusted? A guard attached to its network, for one call per image or batch."""
+
+from __future__ import annotations
+
+import copy
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oodshape.core.errors import InputError
+from oodshape.guard.fitted import Fitted
+from oodshape.images.in_memory import PictureListing
+from oodshape.images.listing import Given, one_by_one
+from oodshape.images.one_image import is_image
+from oodshape.images.prepared_batches import prepared_batches
+from oodshape.images.preprocessing import stacked
+from oodshape.methods.detector import Decision
+from oodshape.methods.guarded_net import GuardedNet
+from oodshape.networks.classifier import Classifier
+from oodshape.networks.fingerprint import stamp
+
+
+class Verdict(NamedTuple):
+    """What the network says about one image, and whether to trust it."""
+
+    label: str | int  # the class: its name where names are known
+    class_index: int
+    score: float  # higher: more like the training images
+    p_value: float  # the share of held-out ID images with a score as low
+    accepted: bool
+    threshold: float  # the smallest score that is accepted for this class
+
+
+class Live:
+    """Images of any kind -> verdicts, in one forward pass; make it with `guard.attach(net)`.
+
+    Everything that can be checked once was checked then. The network itself is neither changed nor locked: it runs in
+    a copy of its modules that shares its weights, so threads may call this at the same time, and other networks beside
+    it. A method that cannot be traced (ODIN, random noise) goes through a `Classifier` instead, which takes one caller
+    at a time. Weights that torch has written to since are an error; an edit through `.data` is not seen.
+    """
+
+    def __init__(self, guard: Fitted, classifier: Classifier) -> None:
+        """Use `guard.attach(net)`, which checks that the network is the guard's."""
+        self.guard, self._classifier = guard, classifier
+        self._limits = guard.detector.limits.tolist()  # one, or one per class
+        self._guarded = _guarded(guard, classifier)
+        self._tensors = [*classifier.net.parameters(), *classifier.net.buffers()]
+        self._stamp = stamp(self._tensors)
+        self._like = next((each for each in self._tensors if each.is_floating_point()), torch.empty(0))
+        size = None if guard.about.preprocessing is None else guard.about.preprocessing.size
+        if size is not None:  # what the first call would check otherwise
+            self.tensors(torch.rand(2, guard.preparation.channels, *size, generator=torch.Generator().manual_seed(0)))
+
+    def __call__(self, images: Given, *, prepared: bool = False) -> Verdict | list[Verdict]:
+        """The verdict on one image (a path, a PIL image, bytes, [H, W], [H, W, C], a tensor [C, H, W]), else a list.
+
+        With `prepared`, tensors [N, ...] or batches of them that the network takes as they are. An image that cannot
+        be read is an error.
+        """
+        if prepared:
+            return [verdict for batch, _ in prepared_batches(images) for verdict in self._verdicts(batch)]
+        listing = one_by_one(images)
+        pairs = list(listing)
+        pixels = [self._pixels(listing, pair) for pair in pairs]
+        sizes: dict[tuple[int, ...], list[int]] = {}
+        for row, each in enumerate(pixels):
+            sizes.setdefault(each.shape, []).append(row)
+        found: dict[int, Verdict] = {}  # a preprocessing may leave several sizes
+        for rows in sizes.values():
+            batch = self.guard.preparation.normalize(stacked([pixels[row] for row in rows]))
+            found |= dict(zip(rows, self._verdicts(batch), strict=True))
+        return found[0] if _is_one(images, pairs) else [found[row] for row in range(len(pixels))]
+
+    def tensors(self, batch: Tensor) -> Decision:
+        """[N, ...] tensors that the network takes as they are -> classes, scores, p-values, accepted, each [N]."""
+        if not isinstance(batch, Tensor) or batch.ndim < 2 or len(batch) == 0:
+            what = list(batch.shape) if isinstance(batch, Tensor) else type(batch).__name__
+            raise InputError(f"live.tensors takes a batch [N, ...] as the network does, got {what}")
+        if stamp(self._tensors) != self._stamp:
+            raise InputError(
+                "the network's weights were changed or moved since the guard was attached: attach it again, and fit a "
+                "new guard where they are other weights now"
+            )
+        detector = self.guard.detector
+        if self._guarded is None:
+            return detector.decide(self._classifier, batch)
+        with torch.inference_mode():
+            ready = batch.to(self._like.device, self._like.dtype if batch.is_floating_point() else None)
+            logits, scores, accepted = self._guarded(ready)
+            if not bool(torch.isfinite(scores).all()):
+                row = int((~torch.isfinite(scores)).nonzero()[0])
+                raise InputError(f"image {row} has no score: its logits or features hold NaN or infinite values")
+            classes = logits.argmax(dim=1)
+            return Decision(classes, scores, detector.p_values(scores, classes), accepted)
+
+    def to(self, device: torch.device | str) -> Live:
+        """The same on another device, with weights of its own there; the network given stays where it is."""
+        net = copy.deepcopy(self._classifier.net).to(device)
+        return Live(self.guard, Classifier(net, self.guard.about.head or self._classifier.head_name))
+
+    def __repr__(self) -> str:
+        """The network, and what guards it."""
+        name = self.guard.about.method or repr(self.guard.detector.method)
+        return f"Live({type(self._classifier.net).__name__}, {name})"
+
+    def _verdicts(self, batch: Tensor) -> list[Verdict]:
+        classes, scores, p_values, accepted = (values.tolist() for values in self.tensors(batch))
+        limits, name = self._limits, self.guard.label
+        return [
+            Verdict(name(each), each, score, p_value, yes, limits[each if len(limits) > 1 else 0])
+            for each, score, p_value, yes in zip(classes, scores, p_values, accepted, strict=True)
+        ]
+
+    def _pixels(self, listing: Any, pair: tuple[str, int]) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        try:
+            image = listing.read(pair, upright=self.guard.about.upright)
+            return self.guard.preparation.pixels(image)
+        except InputError as error:
+            where = f"{pair[0]}: " if isinstance(listing, PictureListing) else ""
+            raise InputError(f"{where}{error}") from None
+
+
+def _guarded(guard: Fitted, classifier: Classifier) -> GuardedNet | None:
+    """The guarded copy of the network; None where only a classifier can read it."""
+    if not guard.detector.method.exportable:
+        return None
+    try:
+        return guard.detector.wrap(classifier, guard.about.head or None)
+    except InputError:  # its modules cannot be copied, or its head is no layer of its own
+        return None
+
+
+def _is_one(images: Any, pairs: list[tuple[str, int]]) -> bool:
+    """Whether a user gave one image, no list, batch or folder of them."""
+    if isinstance(images, (str, os.PathLike)):
+        return [path for path, _ in pairs] == [os.fspath(images)]
+    return is_image(images) and getattr(images, "ndim", 3) <= 3

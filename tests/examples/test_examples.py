@@ -1,0 +1,72 @@
+"""Every example runs as it stands, and says what it shows."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SHOWN = {
+    "pil_list": r"test: (8\d|9\d|100)% accepted\nphotos: \d\d?% accepted\n",
+    "numpy_batch": r"(image \d: class \d, p = \d\.\d\d, (accepted|rejected)\n){3}AUROC .*: (0\.9\d|1\.00)\n",
+    "hugging_face": r"digit \d: (accepted|rejected) \(p = \d\.\d\d\)\n(8|9|10) of 10 accepted\n",
+    "data_loader": r"\[(True|False)(, (True|False)){31}\]\n\[(True|False)(, (True|False)){7}\]\n",
+    "two_threads": r"digits: (3[5-9]|40) of 40 accepted\nphotos: \d\d? of 40 accepted\n",
+}
+
+
+class Fake:
+    """The little of Hugging Face's Dataset that is used, where it is not installed: the protocol is the same."""
+
+    def __init__(self, columns: dict[str, list[Any]], features: dict[str, Any]) -> None:
+        self.columns, self.features = columns, features
+
+    @classmethod
+    def from_dict(cls, columns: dict[str, list[Any]], features: dict[str, Any]) -> Fake:
+        return cls(columns, features)
+
+    def __len__(self) -> int:
+        return len(self.columns["image"])
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        return {name: values[row] for name, values in self.columns.items()}
+
+
+def fake_datasets() -> types.ModuleType:
+    module = types.ModuleType("datasets")
+    for name, value in {
+        "Dataset": Fake,
+        "Features": dict,
+        "Image": object,
+        "ClassLabel": types.SimpleNamespace,
+    }.items():
+        setattr(module, name, value)
+    return module
+
+
+def test_every_example_is_shown() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SHOWN, "serve"}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_an_example(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "hugging_face":
+        try:
+            import datasets  # noqa: F401
+        except ImportError:
+            monkeypatch.setitem(sys.modules, "datasets", fake_datasets())
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert re.fullmatch(SHOWN[name], printed), printed
+
+
+def test_the_loader_needs_five_lines() -> None:
+    text = (EXAMPLES / "data_loader.py").read_text()
+    steps = text[text.index("    guard = ") : text.index("\n\n\nif __name__")].splitlines()
+    assert len(steps) + 1 == 5  # and the import

@@ -1,0 +1,220 @@
+"""A guard attached to its network: one call per image, one forward pass, from any number of threads."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+from torch import Tensor, nn
+
+from oodshape import METHODS, Classifier, Features, Guard, InputError, Live, Verdict
+from oodshape.guard.fitted import About
+from oodshape.images.digits import digits_sets
+from oodshape.images.preprocessing import DIGITS
+from oodshape.methods.detector import Method
+from oodshape.methods.odin import Odin
+from oodshape.networks import fingerprint as module
+from oodshape.networks.zoo import build
+
+PICTURES = digits_sets()["test"].images
+
+
+def guard_of(net: nn.Module, method: str | Method = "optfs-e", **more: Any) -> Guard:
+    """A guard from one batch of digits, without a fit's folders."""
+    train = digits_sets()["train"]
+    classifier = Classifier(net)
+    outputs = classifier(DIGITS.batch(train.images[::4]))
+    features = Features.from_arrays(outputs.features, outputs.head)
+    recipe = METHODS[method] if isinstance(method, str) else method
+    detector = recipe.fit(features).calibrate(features, **more)
+    about = About(DIGITS, classifier.fingerprint, held_out=False, head=classifier.head_name or "")
+    return Guard(detector, about)
+
+
+@pytest.fixture(scope="module")
+def net() -> nn.Module:
+    return build("digits-convnet")
+
+
+@pytest.fixture(scope="module")
+def guard(net: nn.Module) -> Guard:
+    return guard_of(net)
+
+
+@pytest.fixture(scope="module")
+def live(guard: Guard, net: nn.Module) -> Live:
+    return guard.attach(net)
+
+
+def test_a_verdict_is_the_row_of_score(guard: Guard, net: nn.Module, live: Live) -> None:
+    pictures = PICTURES[:20, :, :, None]
+    rows = list(guard.score(pictures, model=net))
+    verdicts = live(pictures)
+    assert isinstance(verdicts, list)
+    for row, verdict in zip(rows, verdicts, strict=True):
+        assert (verdict.label, verdict.p_value, verdict.accepted) == (row.label, row.p_value, row.accepted)
+        assert verdict.score == pytest.approx(row.score, rel=1e-4)
+        assert verdict.class_index == row.label
+        assert verdict.threshold == guard.detector.threshold
+    assert {verdict.accepted for verdict in live(np.concatenate([PICTURES[:20], 255 - PICTURES[:20]])[..., None])} == {
+        True,
+        False,
+    }
+
+
+def test_one_image_gives_one_verdict_and_a_list_a_list(live: Live, tmp_path: Path) -> None:
+    picture = PIL.Image.fromarray(PICTURES[0])
+    picture.save(tmp_path / "a.png")
+    path = tmp_path / "a.png"
+    gray = PICTURES[0]
+    for one in (picture, path, str(path), path.read_bytes(), gray, gray[..., None], torch.from_numpy(gray)[None]):
+        verdict = live(one)
+        assert isinstance(verdict, Verdict)
+        assert verdict == live(picture)
+    for several in ([picture], [path, gray], gray[None, ..., None], tmp_path, torch.from_numpy(gray)[None, None]):
+        assert live(several)[0] == live(picture)
+    prepared = live(DIGITS(picture)[None], prepared=True)
+    assert prepared == live([picture])
+    with pytest.raises(InputError, match="image 1: .* is no image"):
+        live([picture, b"text"])
+    with pytest.raises(InputError, match="there is no file"):
+        live(str(tmp_path / "b.png"))
+    with pytest.raises(InputError, match="got int"):
+        live(3)
+
+
+def test_tensors(guard: Guard, net: nn.Module, live: Live) -> None:
+    batch = DIGITS.batch(PICTURES[:9])
+    found, wanted = live.tensors(batch), guard.detector.decide(Classifier(net), batch)
+    assert torch.equal(found.classes, wanted.classes)
+    torch.testing.assert_close(found.scores, wanted.scores, rtol=1e-4, atol=1e-4)
+    assert torch.equal(found.accepted, wanted.accepted)
+    with pytest.raises(InputError, match=r"a batch \[N, ...\] .* got \[16\]"):
+        live.tensors(batch[0, 0, 0])
+    with pytest.raises(InputError, match="image 2 has no score"):
+        live.tensors(torch.stack([batch[0], batch[1], batch[2] * torch.nan]))
+
+
+class Counting(nn.Module):
+    """A network that counts its passes, and can wait for another one inside of them."""
+
+    passes = 0  # of the class: the guard runs a copy
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = build("digits-convnet")
+        self.meet: list[threading.Barrier] = []  # the copy has the same list
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Counting:
+        made = Counting.__new__(Counting)
+        nn.Module.__init__(made)
+        made.inner, made.meet = copy.deepcopy(self.inner, memo), self.meet
+        return made
+
+    def forward(self, images: Tensor) -> Tensor:
+        Counting.passes += 1
+        for barrier in self.meet:
+            barrier.wait(timeout=30)
+        return self.inner(images)
+
+
+def test_one_pass_and_no_hashing(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Counting()
+    live = guard_of(net).attach(net)
+    live(PICTURES[0])  # the sizes are free here, so that this one compares the head with the network
+    monkeypatch.setattr(module, "_hashed", lambda net: pytest.fail("hashed again"))
+    before = Counting.passes
+    live(PICTURES[:3, :, :, None])
+    assert Counting.passes == before + 1
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_two_networks_run_side_by_side(attached: bool) -> None:
+    """Each waits inside its pass until the other one is in its own: a lock of both would end in a broken barrier."""
+    nets, batch = [Counting(), Counting()], DIGITS.batch(PICTURES[:2])
+    runs: list[Any] = [guard_of(net).attach(net).tensors if attached else Classifier(net) for net in nets]
+    for run in runs:
+        run(batch)
+    barrier = threading.Barrier(2)
+    for net in nets:
+        net.meet.append(barrier)
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(run, batch) for run in runs]:
+            assert done.result(timeout=60) is not None
+
+
+def test_networks_that_share_a_module_take_turns() -> None:
+    shared = build("digits-convnet")
+    nets = [nn.Sequential(shared), nn.Sequential(shared)]
+    batch, inside = DIGITS.batch(PICTURES[:2]), []
+
+    def enter(*_: object) -> None:
+        inside.append("in")
+
+    def leave(*_: object) -> None:
+        inside.append("out")
+
+    shared.register_forward_pre_hook(enter)
+    shared.register_forward_hook(leave)
+    classifiers = [Classifier(net) for net in nets]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda number: classifiers[number % 2](batch), range(12)))
+    assert inside == ["in", "out"] * (len(inside) // 2)
+
+
+def test_threads_get_what_one_gets(live: Live) -> None:
+    wanted = [live(picture) for picture in PICTURES[:24]]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(live, PICTURES[:24])) == wanted
+
+
+def test_the_network_is_left_alone(guard: Guard) -> None:
+    net = build("digits-convnet").train()
+    modes = [module.training for module in net.modules()]
+    live = guard.attach(net)
+    live(PICTURES[0])
+    assert [module.training for module in net.modules()] == modes
+    assert not any(module._forward_hooks for module in net.modules())
+    moved = live.to("cpu")
+    assert moved(PICTURES[0]) == live(PICTURES[0])
+    with torch.no_grad():
+        next(net.parameters()).add_(1)
+    with pytest.raises(InputError, match="weights were changed or moved since the guard was attached"):
+        live(PICTURES[0])
+    moved(PICTURES[0])  # it has weights of its own
+    with pytest.raises(InputError, match="this guard was fitted for the network"):
+        guard.attach(net)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_thresholds_per_class(net: nn.Module, per_class: bool) -> None:
+    guard = guard_of(net, per_class=per_class)
+    live, limits = guard.attach(net), guard.detector.thresholds.tolist()
+    for verdict in live(PICTURES[:16, :, :, None]):
+        assert verdict.threshold == limits[verdict.class_index]
+        assert verdict.accepted == (verdict.score >= verdict.threshold)
+    assert (len(set(limits)) > 1) == per_class
+
+
+def test_a_method_that_cannot_be_traced(net: nn.Module) -> None:
+    guard = guard_of(net, Method(score=METHODS["msp"].score))
+    odin = Method(score=METHODS["msp"].score, perturb=Odin(eps=0.01, std=(0.32,)))
+    live = Guard(replace(guard.detector, method=odin), guard.about).attach(net)
+    assert live._guarded is None
+    found, plain = live(PICTURES[:4, :, :, None]), guard.attach(net)(PICTURES[:4, :, :, None])
+    assert [each.label for each in found] == [each.label for each in plain]
+    assert all(one.score > other.score for one, other in zip(found, plain, strict=True) if other.score < 0.99)
+
+
+def test_names_are_labels(guard: Guard, net: nn.Module) -> None:
+    named = Guard(guard.detector, replace(guard.about, names=tuple("abcdefgh")))
+    verdict = named.attach(net)(PICTURES[0])
+    assert verdict.label == "abcdefgh"[verdict.class_index]

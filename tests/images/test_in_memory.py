@@ -1,0 +1,192 @@
+"""Images in memory: whatever they come as, they are the images that files of them would be."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+
+from folders_of_digits import write_odd_files
+from oodshape import InputError
+from oodshape.images.image_set import ArraySet
+from oodshape.images.in_memory import Pictures
+from oodshape.images.listing import GivenImages, ImageFolder, Listing, classes_of, image_set, one_by_one
+from oodshape.images.preprocessing import CIFAR
+
+N = 4
+COLOUR = np.random.default_rng(0).integers(256, size=(N, 9, 7, 3), dtype=np.uint8)
+
+
+def png(array: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(array).save(buffer, "png")
+    return buffer.getvalue()
+
+
+class Samples:
+    """A map-style data set of whatever a function makes of an image."""
+
+    def __init__(self, make: Any) -> None:
+        self.make = make
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, row: int) -> Any:
+        return self.make(row)
+
+
+CHANNELS_FIRST = torch.from_numpy(COLOUR).permute(0, 3, 1, 2)
+FORMS = {
+    "PIL list": [PIL.Image.fromarray(image) for image in COLOUR],
+    "bytes": [png(image) for image in COLOUR],
+    "mixed": [PIL.Image.fromarray(COLOUR[0]), png(COLOUR[1]), COLOUR[2], CHANNELS_FIRST[3]],
+    "arrays": list(COLOUR),
+    "array": COLOUR,
+    "uint8 tensor": CHANNELS_FIRST,
+    "float tensor": CHANNELS_FIRST.float() / 255,
+    "images": Samples(lambda row: COLOUR[row]),
+    "pairs": Samples(lambda row: (CHANNELS_FIRST[row].float() / 255, row)),
+    "image": Samples(lambda row: {"image": PIL.Image.fromarray(COLOUR[row]), "label": row}),
+    "pixel_values": Samples(lambda row: {"pixel_values": CHANNELS_FIRST[row], "label": torch.tensor(row)}),
+    "image set": ArraySet("pixels", COLOUR),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_the_same_images(form: str) -> None:
+    given = FORMS[form]
+    images = image_set(given)
+    assert len(images) == N
+    for row in range(N):
+        assert np.array_equal(CIFAR.pixels(images[row]), COLOUR[row])
+    assert images.labels.tolist() == (list(range(N)) if form in ("pairs", "image", "pixel_values") else [-1] * N)
+    listing = one_by_one(given)
+    assert [name for name, _ in listing] == [f"image {row}" for row in range(N)]
+    assert listing.count() == N
+    assert np.array_equal(CIFAR.pixels(listing.read((listing.name, 2), upright=False)), COLOUR[2])
+
+
+def test_identities_are_those_of_the_pixels() -> None:
+    forms = {form: given for form, given in FORMS.items() if form != "image set"}
+    keys = {form: image_set(given).identities.tolist() for form, given in forms.items()}
+    assert len({tuple(each) for each in keys.values()}) == 1
+    assert len(set(keys["array"])) == N
+    # an order of its own, and each image keeps its key
+    assert image_set(COLOUR[::-1]).identities.tolist() == keys["array"][::-1]
+    assert image_set(COLOUR).fingerprint == image_set(list(COLOUR)).fingerprint != image_set(COLOUR[::-1]).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("one", "shape"),
+    [
+        (COLOUR[0], (9, 7, 3)),
+        (COLOUR[0, :, :, 0], (9, 7)),
+        (COLOUR[0, :, :, :1], (9, 7, 1)),
+        (CHANNELS_FIRST[0], (9, 7, 3)),
+        (png(COLOUR[0]), (9, 7, 3)),
+    ],
+)
+def test_one_image(one: Any, shape: tuple[int, ...]) -> None:
+    (image,) = (image_set(one)[row] for row in range(len(image_set(one))))
+    assert np.asarray(image).shape == shape
+
+
+def test_alpha_is_dropped_as_that_of_files_is() -> None:
+    alpha = np.dstack([COLOUR[0], COLOUR[1, :, :, 0]])
+    assert np.array_equal(CIFAR.pixels(image_set(alpha)[0]), COLOUR[0])
+
+
+def test_paths_among_pictures_keep_their_names_and_identities(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(png(COLOUR[0]))
+    images, listing = image_set([path, COLOUR[1]]), one_by_one([path, COLOUR[1]])
+    assert [name for name, _ in listing] == [str(path), "image 1"]
+    assert images.identities[0] == GivenImages([path]).identities[0]
+    assert isinstance(one_by_one([path, str(path)]), Listing)
+    with pytest.raises(InputError, match="paths of image files are needed here, got 2 images in memory"):
+        Listing.of([path, COLOUR[1]])
+
+
+def test_broken_ones_say_which_and_why(tmp_path: Path) -> None:
+    write_odd_files(tmp_path)
+    (tmp_path / "cut.bmp").write_bytes((tmp_path / "plain.bmp").read_bytes()[:300])
+    with PIL.Image.open(tmp_path / "cut.bmp") as cut:
+        images = image_set([(tmp_path / "broken.jpg").read_bytes(), b"text", cut])
+        reasons = ("of 300 bytes cannot be read", "of 4 bytes is no image", "PIL image cannot be read")
+        for row, reason in enumerate(reasons):
+            with pytest.raises(InputError, match=reason):
+                images[row]
+        assert len(set(images.identities.tolist())) == 3  # a broken image is one of its own
+    bad = image_set(Samples(lambda row: COLOUR[row] if row != 2 else 1 / 0))
+    with pytest.raises(InputError, match=r"image 2 of Samples cannot be read \(ZeroDivisionError"):
+        bad[2]
+    with pytest.raises(InputError, match='needs "image" or "pixel_values", got'):
+        image_set(Samples(lambda row: {"img": COLOUR[row]}))
+
+
+def test_exif_turns_pictures_as_it_turns_files(tmp_path: Path) -> None:
+    write_odd_files(tmp_path)
+    path = tmp_path / "turned.jpg"
+    for given in (path, [PIL.Image.open(path)], [path.read_bytes()]):
+        for upright in (False, True):
+            assert image_set(given, upright=upright)[0].size == ((20, 24) if upright else (24, 20))
+    folder = ImageFolder(tmp_path)
+    row = list(folder.files).index("turned.jpg")
+    as_shot = image_set(folder, upright=False)
+    assert (folder[row].size, as_shot[row].size) == ((20, 24), (24, 20))
+    assert (as_shot.identities == folder.identities).all()
+    assert as_shot.fingerprint != folder.fingerprint
+    assert image_set(ImageFolder(tmp_path)).upright is True  # as it was, where nobody asks
+
+
+def test_a_data_set_may_name_its_classes() -> None:
+    class Label:
+        names = ("cat", "dog")
+
+    hugging = Samples(lambda row: COLOUR[row])
+    hugging.features = {"image": None, "label": Label()}
+    vision = Samples(lambda row: COLOUR[row])
+    vision.classes = ["cat", "dog"]
+    assert classes_of(image_set(hugging)) == classes_of(image_set(vision)) == ("cat", "dog")
+    assert classes_of(image_set(COLOUR)) == ()
+
+
+def test_a_generator_is_a_list_that_was_not_written_down() -> None:
+    assert len(image_set(image for image in COLOUR)) == N
+
+
+def test_a_set_that_draws_anew_is_told() -> None:
+    rng = np.random.default_rng(0)
+    random = Samples(lambda row: rng.integers(256, size=(4, 4, 3), dtype=np.uint8))
+    with pytest.warns(UserWarning, match="gives another image each time .* augmentation off"):
+        image_set(random).identities  # noqa: B018
+
+
+def test_a_users_set_is_read_by_one_thread_at_a_time() -> None:
+    inside, most = [0], [0]
+
+    def make(row: int) -> np.ndarray:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        image = np.sort(np.tile(COLOUR[row], (60, 60, 1)), axis=0)  # lets other threads in
+        inside[0] -= 1
+        return image
+
+    assert len(set(image_set(Samples(make)).identities.tolist())) == N
+    assert most[0] == 1
+
+
+def test_nothing_is_read_before_it_is_needed() -> None:
+    def make(row: int) -> np.ndarray:
+        assert row == 0, "only the first is looked at"
+        return COLOUR[0]
+
+    assert len(one_by_one(Samples(make)).pictures) == N
+    with pytest.raises(InputError, match="holds no image"):
+        Pictures([], "nothing")
