@@ -10,11 +10,16 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.options import (
+    BatchOption,
     CacheOption,
     DataOption,
+    DeviceOption,
     LimitOption,
     OnlyNetworksOption,
+    PrecisionOption,
     WeightsFolderOption,
+    WorkersOption,
+    chosen_device,
     console,
     words,
 )
@@ -62,6 +67,10 @@ def bench(
     samples: Annotated[
         int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
     ] = 6,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = None,
+    batch_size: BatchOption = 64,
+    workers: WorkersOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the results are.")] = False,
 ) -> None:
@@ -88,6 +97,10 @@ def bench(
         positive=positive.value,
         samples=samples,
         progress=False if json or quiet else None,
+        device=chosen_device(device),
+        precision="float32" if precision is None else precision.value,
+        batch_size=batch_size,
+        workers=workers,
     )
     folder = out or Path("oodshape-results") / chosen.name
     results = bench_files(chosen, options, folder, table.value, paper=compare_paper)

@@ -12,6 +12,7 @@ from oodshape.cli.options import (
     IMAGES,
     ClassesOption,
     DetectorOption,
+    HeadOption,
     ModelOption,
     QuietOption,
     WeightsOption,
@@ -26,6 +27,7 @@ def export(
     weights: WeightsOption = None,
     images: Annotated[str | None, typer.Option(help=f"Compared on these \\[default: made-up ones]: {IMAGES}.")] = None,
     num_classes: ClassesOption = None,
+    head: HeadOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print how it compares as JSON and nothing else.")] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -38,7 +40,7 @@ def export(
 
     check_out(out)
     guard = Guard.load(detector)
-    report = guard.export(out, model, weights=weights, num_classes=num_classes, images=images)
+    report = guard.export(out, model, weights=weights, num_classes=num_classes, head=head, images=images)
     if json:
         typer.echo(
             encoder.dumps({name: str(value) if name == "path" else value for name, value in vars(report).items()})

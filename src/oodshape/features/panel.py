@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from oodshape.features.features import Features
 from oodshape.images.image_set import ImageSet, limited
@@ -22,6 +23,8 @@ def panel_features(
     size: int = SIZE,
     seed: int = 0,
     progress: bool | None = None,
+    batch_size: int = 64,
+    workers: int | None = None,
 ) -> list[Features]:
     """The features of a panel for `fit(train, panel=...)`: at most `size` phase-scrambled images.
 
@@ -29,4 +32,5 @@ def panel_features(
     other features.
     """
     scrambled = Scrambled(limited(images, size, seed), seed)
-    return [Features.extract(classifier, scrambled, preprocessing, cache=cache, progress=progress)]
+    how: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "progress": progress}
+    return [Features.extract(classifier, scrambled, preprocessing, cache=cache, **how)]

@@ -127,12 +127,14 @@ def check_guard(
     ood: Mapping[str, Given] | Given,
     *,
     batch_size: int = 32,
+    workers: int | None = None,
     progress: bool | None = None,
 ) -> Check:
     """The check of a guard on an open network; `ood` is one set, or several by name."""
     sets = {name: Listing.of(given) for name, given in ood.items()} if isinstance(ood, Mapping) else _named(ood)
-    inside = _checked(guard, source, Listing.of(id), Listing.of(id).name, batch_size, progress)
-    outside = [_checked(guard, source, listing, name, batch_size, progress) for name, listing in sets.items()]
+    how = (batch_size, workers, progress)
+    inside = _checked(guard, source, Listing.of(id), Listing.of(id).name, *how)
+    outside = [_checked(guard, source, listing, name, *how) for name, listing in sets.items()]
     check = Check(guard, inside, tuple(outside))
     if check.known > SAME:
         warnings.warn(
@@ -163,7 +165,13 @@ def _named(ood: Given) -> dict[str, Listing]:
 
 
 def _checked(
-    guard: Fitted, source: Source, listing: Listing, name: str, batch_size: int, progress: bool | None
+    guard: Fitted,
+    source: Source,
+    listing: Listing,
+    name: str,
+    batch_size: int,
+    workers: int | None,
+    progress: bool | None,
 ) -> SetCheck:
     parts: list[Any] = []
     others: list[Any] = []
@@ -171,7 +179,7 @@ def _checked(
     done = 0
     total = listing.count() if progress is not False else None
     with progress_bar(name, total, progress) as report:
-        for batch in see(guard, source, listing, iter(listing), batch_size, baseline=True):
+        for batch in see(guard, source, listing, iter(listing), batch_size, workers=workers, baseline=True):
             parts.append(batch.decision)
             others.append(batch.baseline)
             unreadable |= {batch.pairs[row][0]: why for row, why in sorted(batch.errors.items())}

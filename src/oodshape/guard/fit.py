@@ -7,6 +7,7 @@ import os
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -56,21 +57,24 @@ def fit_guard(
     limit: int | None = None,
     cache: Path | None = None,
     progress: bool | None = None,
+    batch_size: int = 64,
+    workers: int | None = None,
 ) -> Fitted:
     """The detector of an open network and what is known about it: see `Guard.fit`."""
     recipe = _recipe(method, exportable)
     preprocessing = preprocessing or prepared(source.native)
     given = GivenImages(images, upright=upright)
     fitting, held = _parts(given, calibrate, alpha, limit)
+    how: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "progress": progress}
     train, held_out = (
-        _extracted(Extraction(source.classifier, part, preprocessing, progress=progress, skip=True), part, cache)
+        _extracted(Extraction(source.classifier, part, preprocessing, skip=True, **how), part, cache)
         for part in (fitting, held)
     )
     check_enough(len(held_out.features), alpha)
     _warn_if_unsuitable(method, recipe, train.features.stats)
     panel = []
     if recipe.wants_panel:
-        panel = panel_features(source.classifier, train.images, preprocessing, cache=cache, progress=progress)
+        panel = panel_features(source.classifier, train.images, preprocessing, cache=cache, **how)
     detector = recipe.fit(train.features, panel=panel).calibrate(held_out.features, alpha, per_class=per_class)
     _warn_if_weak(detector.scorer)
     baseline = METHODS["msp"].fit(train.features).calibrate(held_out.features, alpha)
@@ -87,6 +91,7 @@ def fit_guard(
         upright=upright,
         baseline=baseline,
         version=oodshape.__version__,
+        precision=source.classifier.precision,
     )
     return Fitted(detector, about)
 

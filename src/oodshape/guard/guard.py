@@ -19,6 +19,7 @@ from oodshape.guard.score import Scored, score_images
 from oodshape.images.listing import Given, Listing
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Method
+from oodshape.networks.device import Precision
 from oodshape.networks.opening import Model, open_model
 
 
@@ -50,6 +51,11 @@ class Guard(Fitted):
         limit: int | None = None,
         cache: str | Path | None = None,
         progress: bool | None = None,
+        head: str | None = None,
+        device: str | None = None,
+        precision: Precision | None = None,
+        batch_size: int = 64,
+        workers: int | None = None,
     ) -> Guard:
         """The guard of a network, from images like those it was trained on and some that it was not trained on.
 
@@ -57,10 +63,11 @@ class Guard(Fitted):
         from a part of the training images that is kept from fitting, and nothing is promised. `model` is a spec
         (`sources.FORMS`), a torch network or a Classifier; `preprocessing` stands in for the model's own;
         `exportable` keeps to methods that can go into an ONNX graph. Images that cannot be read are left out, with a
-        warning.
+        warning. `head` names the layer that gives the logits where it is not found; `device` (auto, cpu, cuda, cuda:N,
+        mps, xpu) moves the network there; `precision` runs it under autocast; `workers` threads decode images.
         """
         fitted = fit_guard(
-            open_model(model, weights=weights),
+            open_model(model, weights=weights, head=head, device=device, precision=precision),
             images,
             calibrate,
             method=method,
@@ -73,6 +80,8 @@ class Guard(Fitted):
             limit=limit,
             cache=None if cache is None else Path(cache),
             progress=progress,
+            batch_size=batch_size,
+            workers=workers,
         )
         return cls(fitted.detector, fitted.about)
 
@@ -84,11 +93,15 @@ class Guard(Fitted):
         weights: str | Path | None = None,
         batch_size: int = 32,
         progress: bool | None = None,
+        head: str | None = None,
+        device: str | None = None,
+        precision: Precision | None = None,
+        workers: int | None = None,
     ) -> Iterator[Scored]:
         """A row for each image in the order given: path, label, score, p_value, accepted, error; read as it goes."""
         listing = Listing.of(images)  # what cannot be images is refused here, not at the first row
-        source = self.opened(model, weights=weights)
-        return score_images(self, source, listing, batch_size=batch_size, progress=progress)
+        source = self.opened(model, weights=weights, head=head, device=device, precision=precision)
+        return score_images(self, source, listing, batch_size=batch_size, workers=workers, progress=progress)
 
     def check(
         self,
@@ -98,9 +111,15 @@ class Guard(Fitted):
         *,
         weights: str | Path | None = None,
         progress: bool | None = None,
+        head: str | None = None,
+        device: str | None = None,
+        precision: Precision | None = None,
+        batch_size: int = 32,
+        workers: int | None = None,
     ) -> Check:
         """How well the guard tells a user's own ID images from OOD ones, beside a threshold on the softmax."""
-        return check_guard(self, self.opened(model, weights=weights), id, ood, progress=progress)
+        source = self.opened(model, weights=weights, head=head, device=device, precision=precision)
+        return check_guard(self, source, id, ood, batch_size=batch_size, workers=workers, progress=progress)
 
     def export(
         self,
@@ -110,12 +129,14 @@ class Guard(Fitted):
         weights: str | Path | None = None,
         num_classes: int | None = None,
         images: Given | None = None,
+        head: str | None = None,
     ) -> ExportReport:
         """Write network and guard as one ONNX file, images -> logits, score, accepted; how it compares with torch.
 
         The comparison takes the first of the `images`, or made-up ones; a difference is an error, and no file.
         """
-        return export_guard(self, self.opened(model, weights=weights, num_classes=num_classes), path, images)
+        source = self.opened(model, weights=weights, num_classes=num_classes, head=head)
+        return export_guard(self, source, path, images)
 
     def save(self, path: str | Path) -> None:
         """Write the guard to one safetensors file; `Detector.load` reads its detector."""

@@ -55,12 +55,18 @@ class Seen:
 
 
 def score_images(
-    guard: Fitted, source: Source, images: Given | Listing, *, batch_size: int = 32, progress: bool | None = None
+    guard: Fitted,
+    source: Source,
+    images: Given | Listing,
+    *,
+    batch_size: int = 32,
+    workers: int | None = None,
+    progress: bool | None = None,
 ) -> Iterator[Scored]:
     """The rows of a listing, one by one."""
     listing, done = Listing.of(images), 0
     with progress_bar(listing.name, listing.count() if progress is not False else None, progress) as report:
-        for batch in see(guard, source, listing, iter(listing), batch_size):
+        for batch in see(guard, source, listing, iter(listing), batch_size, workers=workers):
             yield from rows_of(guard, batch)
             done += len(batch.pairs)
             report(done)
@@ -83,6 +89,7 @@ def see(
     pairs: Iterator[tuple[str, int]],
     batch_size: int,
     *,
+    workers: int | None = None,
     baseline: bool = False,
 ) -> Iterator[Seen]:
     """Every batch of the listed images, decoded by threads while the network works on the batches before."""
@@ -90,7 +97,7 @@ def see(
         raise InputError(f"batch_size must be at least 1, got {batch_size}")
 
     read = partial(listing.read, upright=guard.about.upright)
-    with closing(decoded(read, guard.about.preprocessing, chunks(pairs, batch_size))) as decoding:
+    with closing(decoded(read, guard.about.preprocessing, chunks(pairs, batch_size), workers)) as decoding:
         for part, pixels in decoding:
             yield _seen(guard, source, list(part), pixels, baseline)
 

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.methods.slots import Batch, Evidence, FittedHead, FittedScore, Recipe, Shape
-from oodshape.networks.classifier import Classifier, linears, logits_of
+from oodshape.networks.classifier import Classifier
+from oodshape.networks.finding import linears
 from oodshape.networks.head import Head
+from oodshape.networks.reading import logits_of
 
 # logits [N, C], score [N] float32, accepted [N] bool: a plain tuple, so that an exported program is readable anywhere
 Verdict = tuple[Tensor, Tensor, Tensor]

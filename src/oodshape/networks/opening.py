@@ -20,6 +20,7 @@ from oodshape.core.errors import InputError
 from oodshape.images.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
+from oodshape.networks.device import Precision, device_named
 from oodshape.networks.torch_export import load_archive
 from oodshape.networks.weights import classes_in, load_weights
 
@@ -46,22 +47,44 @@ Model = str | Path | nn.Module | Classifier | Source
 
 
 def open_model(
-    model: Model, *, weights: str | Path | None = None, head: str | None = None, num_classes: int | None = None
+    model: Model,
+    *,
+    weights: str | Path | None = None,
+    head: str | None = None,
+    num_classes: int | None = None,
+    device: str | None = None,
+    precision: Precision | None = None,
 ) -> Source:
     """The network that a spec names, with the weights of a file: `FORMS` lists the specs.
 
     The number of classes is taken from the weights where a library can build the network for any. A torch network
-    or a Classifier is taken as it is.
+    or a Classifier is taken as it is, with another `head` where one is named. `device` (auto, cpu, cuda, cuda:N, mps,
+    xpu) moves the network there, None leaves it where it is; a `precision` other than float32 runs it under autocast.
 
     >>> open_model("zoo:digits-vit").native
     Preprocessing(mean=(0.303,), std=(0.32,), resize=None, crop=None, interpolation='bilinear')
     """
-    if isinstance(model, Source):
-        return model
+    if device is not None:
+        device_named(device)  # refused before anything is loaded
+    source = _source(model, weights, head, num_classes)
+    found = source.classifier
+    wanted = precision or found.precision
+    if (head is not None and head != found.head_name) or wanted != found.precision:
+        source = replace(source, classifier=Classifier(found.net, head or found.head_name, precision=wanted))
+    if device is not None:
+        source.classifier.to(device)
+    return source
+
+
+def _source(model: Model, weights: str | Path | None, head: str | None, num_classes: int | None) -> Source:
     if isinstance(model, (str, Path)):
         return _opened(str(model), None if weights is None else Path(weights), head, num_classes)
     if weights is not None or num_classes is not None:
         raise InputError("a network that is made takes no weights and no num_classes: load them into it")
+    if isinstance(model, Source):
+        return model
+    if not isinstance(model, (nn.Module, Classifier)):
+        raise InputError(f"a model is {FORMS}; or a torch network; got {type(model).__name__}")
     classifier = model if isinstance(model, Classifier) else Classifier(model, head)
     return Source(classifier, spec=type(classifier.net).__name__)
 
