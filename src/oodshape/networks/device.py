@@ -62,7 +62,7 @@ def casting(device: torch.device, precision: Precision) -> AbstractContextManage
 
 def copied(images: torch.Tensor, device: torch.device, dtype: torch.dtype | None) -> torch.Tensor:
     """The images on the device; from pinned memory, and without waiting, where the device can copy by itself."""
-    if device.type == "cuda" and images.device.type == "cpu":
+    if device.type == "cuda" and images.device.type == "cpu" and not images.requires_grad:
         return images.pin_memory().to(device, dtype, non_blocking=True)
     return images.to(device, dtype)
 
