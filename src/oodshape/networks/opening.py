@@ -21,12 +21,13 @@ from oodshape.images.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import Precision, device_named
+from oodshape.networks.hugging_face import from_hugging_face
 from oodshape.networks.torch_export import load_archive
-from oodshape.networks.weights import classes_in, load_weights
+from oodshape.networks.weights import classes_in, is_torchscript, load_weights
 
 FORMS = (
-    "timm:NAME, torchvision:NAME, zoo:NAME, package.module:function (returns a network, or (network, Preprocessing)), "
-    "or a torch.export archive FILE.pt2"
+    "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function (returns a network, or "
+    "(network, Preprocessing)), or a torch.export archive FILE.pt2"
 )
 
 WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")  # how files of weights end
@@ -164,6 +165,11 @@ def _opened(spec: str, weights: Path | None, head: str | None, num_classes: int 
         if weights is not None:
             load_weights(net, weights)
     else:
+        if is_torchscript(Path(spec)):
+            raise InputError(
+                f"{spec} is a TorchScript archive (torch.jit.save): the layers in it cannot be read from Python; give "
+                "the network that it was made from (package.module:function), or a torch.export archive of it (.pt2)"
+            )
         if Path(spec).suffix.lower() in WEIGHTS:
             raise InputError(
                 f"{spec} is a file of weights: give it with --weights (weights=...); --model names the network that "
@@ -233,6 +239,7 @@ _LIBRARIES: dict[str, Callable[[str, Path | None, int | None], Opened]] = {
     "zoo": _from_zoo,
     "timm": _from_timm,
     "torchvision": _from_torchvision,
+    "hf": from_hugging_face,
 }
 
 
