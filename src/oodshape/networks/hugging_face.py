@@ -62,7 +62,7 @@ def preprocessing_of(processor: Any) -> Preprocessing:
     filters = {int(value): name for name, value in FILTERS.items()}
     how = filters.get(int(said["resample"] if said["resample"] is not None else 2), "bilinear")
     try:
-        made = Preprocessing(mean, std, resize, side, how)
+        made = Preprocessing(mean, std, resize, side, how)  # type: ignore[arg-type]
     except InputError as error:
         raise InputError(f"the processor {type(processor).__name__} cannot be followed: {error}") from None
     _hold(made, processor)
