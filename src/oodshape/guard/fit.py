@@ -186,6 +186,15 @@ def _names(source: Source, images: GivenImages, train: Features) -> tuple[str, .
     if len(images.classes) != classes:
         return ()
     accuracy, chance = train.accuracy or 0.0, 1 / classes
+    if abs(accuracy - chance) <= 4 * math.sqrt(chance * (1 - chance) / len(train)):
+        warnings.warn(
+            f"the network gives {100 * accuracy:.1f} % of the training images the class of their folder, as chance "
+            f"would ({100 * chance:.1f} %): was it ever trained, and were its weights loaded (--weights, weights=...)? "
+            "Or its classes are in another order than the sorted folders (then give their names); the folders' names "
+            "are not used",
+            stacklevel=4,
+        )
+        return ()
     if accuracy < min(10 * chance, 0.5):
         warnings.warn(
             f"the network gives only {100 * accuracy:.1f} % of the training images the class of their folder: its "
