@@ -32,7 +32,7 @@ NETS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "flatten": (lambda: Net(finish=lambda y: y[:, :, None, None].flatten(1)), "fc"),
     "object": (lambda: Net(finish=ModelOutput), "fc"),
     "dict": (lambda: Net(finish=lambda y: {"hidden": y + 1, "logits": y}), "fc"),
-    "tuple": (lambda: Net(finish=lambda y: (y, y * 2)), "fc"),
+    "tuple of one": (lambda: Net(finish=lambda y: (y, None)), "fc"),
     "keyword": (ByKeyword, "fc"),
     "no bias": (lambda: nn.Sequential(body(), nn.Linear(M, C, bias=False)), "1"),
     "square head": (lambda: nn.Sequential(body(), nn.Linear(M, M), nn.ReLU(), nn.Linear(M, M)), "3"),

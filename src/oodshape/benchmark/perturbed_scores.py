@@ -39,6 +39,7 @@ def perturbed_scores(
     *,
     cache: Path | None = None,
     progress: bool | None = None,
+    workers: int | None = None,
 ) -> Tensor:
     """[N] float32 scores of a detector that goes back to the images.
 
@@ -46,7 +47,7 @@ def perturbed_scores(
     with the fitted method; a later call reads them, one after a crash resumes at the last whole chunk. Scores of a
     network that gives other features for the first images now are made anew.
     """
-    parts = partial(_parts, detector, classifier, images, preprocessing)
+    parts = partial(_parts, detector, classifier, images, preprocessing, workers)
     with progress_bar(f"{images.name} perturbed", len(images), progress) as report:
         if cache is None:
             scores = np.empty(len(images), np.float32)
@@ -105,10 +106,11 @@ def _parts(
     classifier: Classifier,
     images: ImageSet,
     preprocessing: Preprocessing,
+    workers: int | None,
     first: int,
 ) -> Iterator[Part]:
     """The scores of consecutive batches, from row `first` on."""
-    with closing(decoded_rows(images, preprocessing, first, BATCH)) as decoding:
+    with closing(decoded_rows(images, preprocessing, first, BATCH, workers)) as decoding:
         for rows, pixels, _ in decoding:
             yield rows.start, detector.score(classifier, preprocessing.normalize(pixels)).cpu().numpy()
 

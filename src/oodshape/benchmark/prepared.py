@@ -6,6 +6,9 @@ import hashlib
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+from torch import nn
 
 from oodshape.benchmark.spec import Benchmark, ModelSpec
 from oodshape.core.errors import InputError
@@ -18,6 +21,7 @@ from oodshape.methods.table import METHODS, named, paper_methods
 from oodshape.metrics.separation import Positive
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
+from oodshape.networks.device import Precision
 from oodshape.networks.opening import built
 from oodshape.networks.weights import load_weights
 
@@ -37,6 +41,15 @@ class Options:
     positive: Positive = "id"  # which side FPR95 takes as positive
     samples: int = 6  # how many of the most wrong images of each set are kept as thumbnails
     progress: bool | None = None
+    device: str | None = None  # None: where a network is made
+    precision: Precision = "float32"
+    batch_size: int = 64
+    workers: int | None = None  # threads that decode
+
+    def extraction(self) -> dict[str, Any]:
+        """What it says about how features are extracted."""
+        chosen = ("cache", "batch_size", "workers", "progress")
+        return {name: getattr(self, name) for name in chosen}
 
 
 @dataclass
@@ -112,12 +125,16 @@ class Prepared:
                 raise InputError(f"{spec.name}() must return (network, Preprocessing), got {type(net).__name__}")
             if weights is not None:
                 load_weights(net, weights)
-            return Model(spec, spec.family or "ConvNet", Classifier(net), own, dict(self.sets))
+            return Model(spec, spec.family or "ConvNet", self._classifier(net), own, dict(self.sets))
         entry = zoo.model_entry(spec.name)
         way = spec.preprocessing or self.benchmark.preprocessing
         preprocessing = entry.paper if way == "paper" else entry.native
-        classifier = Classifier(zoo.build(spec.name, weights))
+        classifier = self._classifier(zoo.build(spec.name, weights))
         return Model(spec, spec.family or entry.family, classifier, preprocessing, dict(self.sets))
+
+    def _classifier(self, net: nn.Module) -> Classifier:
+        classifier = Classifier(net, precision=self.options.precision)
+        return classifier if self.options.device is None else classifier.to(self.options.device)
 
 
 def _networks(

@@ -78,17 +78,15 @@ def _extracted(prepared: Prepared, title: str, *, panel: bool) -> Model:
     """A network with the features of every set, and those of the panel where it is wanted."""
     model, options = prepared.model(title), prepared.options
     for name, images in tracked(model.sets.items(), title, options.progress, "sets"):
-        model.features[name] = Features.extract(
-            model.classifier, images, model.preprocessing, cache=options.cache, progress=options.progress
-        )
+        how = options.extraction()
+        model.features[name] = Features.extract(model.classifier, images, model.preprocessing, **how)
     if panel:
         model.panel = panel_features(
             model.classifier,
             model.sets["train"],
             model.preprocessing,
-            cache=options.cache,
             seed=options.seed,
-            progress=options.progress,
+            **options.extraction(),
         )
     return model
 
@@ -147,5 +145,6 @@ def _scored(detector: Detector, model: Model, name: str, options: Options) -> tu
         model.preprocessing,
         cache=options.cache,
         progress=options.progress,
+        workers=options.workers,
     )
     return scores, time.perf_counter() - start

@@ -13,14 +13,19 @@ from oodshape.cli.options import (
     ASPECT,
     INFLATED,
     PIXELS,
+    BatchOption,
     CacheOption,
     DataOption,
+    DeviceOption,
     LimitOption,
     MaxAspectOption,
     MaxInflatedOption,
     MaxPixelsOption,
     OnlyNetworksOption,
+    PrecisionOption,
     WeightsFolderOption,
+    WorkersOption,
+    chosen_device,
     console,
     use_limits,
     words,
@@ -69,6 +74,10 @@ def bench(
     samples: Annotated[
         int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
     ] = 6,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = None,
+    batch_size: BatchOption = 64,
+    workers: WorkersOption = None,
     max_pixels: MaxPixelsOption = PIXELS,
     max_aspect: MaxAspectOption = ASPECT,
     max_inflated: MaxInflatedOption = INFLATED,
@@ -99,6 +108,10 @@ def bench(
         positive=positive.value,
         samples=samples,
         progress=False if json or quiet else None,
+        device=chosen_device(device),
+        precision="float32" if precision is None else precision.value,
+        batch_size=batch_size,
+        workers=workers,
     )
     folder = out or Path("oodshape-results") / chosen.name
     results = bench_files(chosen, options, folder, table.value, paper=compare_paper)

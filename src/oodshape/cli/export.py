@@ -15,6 +15,7 @@ from oodshape.cli.options import (
     PIXELS,
     ClassesOption,
     DetectorOption,
+    HeadOption,
     MaxAspectOption,
     MaxInflatedOption,
     MaxPixelsOption,
@@ -33,6 +34,7 @@ def export(
     weights: WeightsOption = None,
     images: Annotated[str | None, typer.Option(help=f"Compared on these \\[default: made-up ones]: {IMAGES}.")] = None,
     num_classes: ClassesOption = None,
+    head: HeadOption = None,
     max_pixels: MaxPixelsOption = PIXELS,
     max_aspect: MaxAspectOption = ASPECT,
     max_inflated: MaxInflatedOption = INFLATED,
@@ -49,7 +51,7 @@ def export(
     use_limits(max_pixels, max_aspect, max_inflated)
     check_out(out)
     guard = Guard.load(detector)
-    report = guard.export(out, model, weights=weights, num_classes=num_classes, images=images)
+    report = guard.export(out, model, weights=weights, num_classes=num_classes, head=head, images=images)
     if json:
         typer.echo(
             encoder.dumps({name: str(value) if name == "path" else value for name, value in vars(report).items()})

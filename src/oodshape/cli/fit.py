@@ -14,19 +14,25 @@ from oodshape.cli.options import (
     IMAGES,
     INFLATED,
     PIXELS,
+    BatchOption,
     ClassesOption,
     CropOption,
+    DeviceOption,
+    HeadOption,
     InterpolationOption,
     MaxAspectOption,
     MaxInflatedOption,
     MaxPixelsOption,
     MeanOption,
     ModelOption,
+    PrecisionOption,
     QuietOption,
     ResizeOption,
     StdOption,
     WeightsOption,
+    WorkersOption,
     check_out,
+    chosen_device,
     flags,
     use_limits,
     warnings_as_lines,
@@ -52,9 +58,7 @@ def fit(
     classes: Annotated[
         Path | None, typer.Option(help="Class names, one a line \\[default: the class folders' names, if they fit].")
     ] = None,
-    head: Annotated[
-        str | None, typer.Option(metavar="LAYER", help="The linear layer that gives the logits, where it is not found.")
-    ] = None,
+    head: HeadOption = None,
     num_classes: ClassesOption = None,
     resize: ResizeOption = "",
     crop: CropOption = None,
@@ -70,6 +74,10 @@ def fit(
         Path | None, typer.Option(help="Where features are kept between runs \\[default: the user's cache folder].")
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing between runs.")] = False,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = None,
+    batch_size: BatchOption = 64,
+    workers: WorkersOption = None,
     max_pixels: MaxPixelsOption = PIXELS,
     max_aspect: MaxAspectOption = ASPECT,
     max_inflated: MaxInflatedOption = INFLATED,
@@ -89,7 +97,14 @@ def fit(
     use_limits(max_pixels, max_aspect, max_inflated)
     check_out(out)
     with warnings_as_lines():
-        network = open_model(model, weights=weights, head=head, num_classes=num_classes)
+        network = open_model(
+            model,
+            weights=weights,
+            head=head,
+            num_classes=num_classes,
+            device=chosen_device(device),
+            precision=None if precision is None else precision.value,
+        )
         guard = Guard.fit(
             network,
             images=images,
@@ -104,6 +119,8 @@ def fit(
             limit=limit,
             cache=None if no_cache else (cache or default_cache()),
             progress=False if json or quiet else None,
+            batch_size=batch_size,
+            workers=workers,
         )
     guard.save(out)
     if json:
@@ -123,4 +140,5 @@ def fit(
     given = ["--detector", str(out), "--model", model]
     given += [] if weights is None else ["--weights", str(weights)]
     given += [] if num_classes is None else ["--num-classes", str(num_classes)]
+    given += [] if device == "auto" else ["--device", device]
     typer.echo(f"next: oodshape score {shlex.join(given)} --images FOLDER --out scores.csv")

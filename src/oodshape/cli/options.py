@@ -36,11 +36,20 @@ class Interpolation(Enum):
     nearest = "nearest"
 
 
+class Precision(Enum):
+    """The arithmetic of a network; all but float32 under autocast."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
 IMAGES = "a folder, a text or CSV list, a quoted glob, an image, or - for paths on standard input"
 ModelOption = Annotated[
     str,
     typer.Option(
-        help="timm:NAME, torchvision:NAME, zoo:NAME, package.module:function, or a torch.export archive (.pt2)."
+        help="timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function, or a torch.export "
+        "archive (.pt2)."
     ),
 ]
 WeightsOption = Annotated[
@@ -82,7 +91,21 @@ MaxInflatedOption = Annotated[
         rich_help_panel=LIMITS,
     ),
 ]
+HeadOption = Annotated[
+    str | None, typer.Option(metavar="LAYER", help="The layer that gives the logits, where it is not found.")
+]
+
+# how the network runs
+DeviceOption = Annotated[
+    str, typer.Option(metavar="DEVICE", help="auto (the GPU that is here), cpu, cuda, cuda:N, mps or xpu.")
+]
+PrecisionOption = Annotated[
+    Precision | None, typer.Option(help="The network's arithmetic \\[default: float32, or as the guard was fitted].")
+]
 BatchOption = Annotated[int, typer.Option(min=1, help="Images that go through the network together.")]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=0, help="Threads that decode images \\[default: one per core, at most 4].")
+]
 
 # of benchmarks and studies
 DataOption = Annotated[Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")]
@@ -119,10 +142,38 @@ def console() -> Console:
     return Console(highlight=False, soft_wrap=False)
 
 
-def source(guard: Guard, model: str, weights: Path | None, num_classes: int | None, flags: dict[str, Any]) -> Source:
+def source(
+    guard: Guard,
+    model: str,
+    weights: Path | None,
+    num_classes: int | None,
+    flags: dict[str, Any],
+    *,
+    head: str | None,
+    device: str,
+    precision: Precision | None,
+) -> Source:
     """The guard's network; flags must say what the guard says."""
     said = replace(guard.preparation, **flags) if flags else None
-    return guard.opened(model, weights=weights, num_classes=num_classes, preprocessing=said)
+    return guard.opened(
+        model,
+        weights=weights,
+        num_classes=num_classes,
+        preprocessing=said,
+        head=head,
+        device=chosen_device(device),
+        precision=None if precision is None else precision.value,
+    )
+
+
+def chosen_device(name: str) -> str:
+    """The device of a name; one that `auto` chose, and that is no CPU, is said on stderr."""
+    from oodshape.networks.device import described, device_named
+
+    device = device_named(name)
+    if name == "auto" and device.type != "cpu":
+        sys.stderr.write(f"device: {described(device)}\n")
+    return str(device)
 
 
 def flags(resize: str, crop: int | None, mean: str, std: str, interpolation: Interpolation | None) -> dict[str, Any]:

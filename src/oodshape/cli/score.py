@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as encoder
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,16 +19,20 @@ from oodshape.cli.options import (
     ClassesOption,
     CropOption,
     DetectorOption,
+    DeviceOption,
+    HeadOption,
     InterpolationOption,
     MaxAspectOption,
     MaxInflatedOption,
     MaxPixelsOption,
     MeanOption,
     ModelOption,
+    PrecisionOption,
     QuietOption,
     ResizeOption,
     StdOption,
     WeightsOption,
+    WorkersOption,
     check_out,
     flags,
     source,
@@ -52,7 +56,11 @@ def score(
     mean: MeanOption = "",
     std: StdOption = "",
     interpolation: InterpolationOption = None,
+    head: HeadOption = None,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = None,
     batch_size: BatchOption = 32,
+    workers: WorkersOption = None,
     max_pixels: MaxPixelsOption = PIXELS,
     max_aspect: MaxAspectOption = ASPECT,
     max_inflated: MaxInflatedOption = INFLATED,
@@ -76,16 +84,16 @@ def score(
     check_out(out, gallery)
     guard = Guard.load(detector)
     said = flags(resize, crop, mean, std, interpolation)
-    network = source(guard, model, weights, num_classes, said)
+    with warnings_as_lines():
+        network = source(guard, model, weights, num_classes, said, head=head, device=device, precision=precision)
     listing = Listing.of(images)
     extremes = Extremes()
+    how: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "watch": extremes.add}
     if out is None:
-        tally = score_to_stream(
-            guard, network, listing, any_names(sys.stdout), json_lines=json, batch_size=batch_size, watch=extremes.add
-        )
+        tally = score_to_stream(guard, network, listing, any_names(sys.stdout), json_lines=json, **how)
     else:
         show = False if json or quiet else None
-        tally = score_to_file(guard, network, listing, out, batch_size=batch_size, progress=show, watch=extremes.add)
+        tally = score_to_file(guard, network, listing, out, progress=show, **how)
     if gallery is not None:
         write_gallery(extremes, gallery, listing.file)
     if out is not None and json:
@@ -123,7 +131,11 @@ def check(
     weights: WeightsOption = None,
     out: Annotated[Path | None, typer.Option(help="The page to write, such as check.html.")] = None,
     num_classes: ClassesOption = None,
+    head: HeadOption = None,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = None,
     batch_size: BatchOption = 32,
+    workers: WorkersOption = None,
     max_pixels: MaxPixelsOption = PIXELS,
     max_aspect: MaxAspectOption = ASPECT,
     max_inflated: MaxInflatedOption = INFLATED,
@@ -142,12 +154,12 @@ def check(
     use_limits(max_pixels, max_aspect, max_inflated)
     check_out(out)
     guard = Guard.load(detector)
-    network = source(guard, model, weights, num_classes, {})
     names = [Listing.of(each).name for each in ood]
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
     show = False if json or quiet else None
     with warnings_as_lines():
-        found = check_guard(guard, network, id, sets, batch_size=batch_size, progress=show)
+        network = source(guard, model, weights, num_classes, {}, head=head, device=device, precision=precision)
+        found = check_guard(guard, network, id, sets, batch_size=batch_size, workers=workers, progress=show)
     if out is not None:
         write_check(found, out)
     if json:

@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import CacheOption, DataOption, LimitOption, OnlyNetworksOption, WeightsFolderOption, words
+from oodshape.cli.options import (
+    BatchOption,
+    CacheOption,
+    DataOption,
+    DeviceOption,
+    LimitOption,
+    OnlyNetworksOption,
+    PrecisionOption,
+    WeightsFolderOption,
+    WorkersOption,
+    chosen_device,
+    words,
+)
 
 
 def study(
@@ -32,6 +44,10 @@ def study(
     data: DataOption = None,
     weights: WeightsFolderOption = None,
     cache: CacheOption = None,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = None,
+    batch_size: BatchOption = 64,
+    workers: WorkersOption = None,
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
 
@@ -42,7 +58,13 @@ def study(
     from oodshape.studies.table import chosen, networks, possible, write
 
     names = chosen(name)
-    found = networks(benchmark, features or [], words(models), limit, surrogates, data, cache, panel, weights)
+    how = {
+        "device": chosen_device(device),
+        "precision": "float32" if precision is None else precision.value,
+        "batch_size": batch_size,
+        "workers": workers,
+    }
+    found = networks(benchmark, features or [], words(models), limit, surrogates, data, cache, panel, weights, **how)
     for network in found:
         typer.echo(network.describe())
     can = possible(names, found) if name == "all" else names

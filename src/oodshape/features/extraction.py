@@ -101,7 +101,9 @@ class Extraction:
         prints = self._prints
         self._find_head()
         named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype)
-        return cache / fingerprint_of(str(FORMAT), *prints.values(), *named)
+        precision = self.classifier.precision
+        other = () if precision == "float32" else (precision,)  # the names of before stay those of float32
+        return cache / fingerprint_of(str(FORMAT), *prints.values(), *named, *other)
 
     @cached_property
     def _prints(self) -> dict[str, str]:
@@ -167,7 +169,8 @@ class Extraction:
     def _rounding(self) -> float:
         """How far apart, of the largest, features of one image may be: other batches and devices round differently."""
         floating = [weight for weight in self.classifier.net.parameters() if weight.is_floating_point()]
-        return max([2e-3, *(8 * torch.finfo(weight.dtype).eps for weight in floating)])
+        types = {getattr(torch, self.classifier.precision), *(weight.dtype for weight in floating)}
+        return max(2e-3, *(8 * torch.finfo(dtype).eps for dtype in types))
 
     def _batches(self, first: int) -> Generator[Batch, None, None]:
         """Features and predictions from row `first` on; to be closed, since threads decode ahead."""
@@ -200,7 +203,7 @@ class Extraction:
 
     def _find_head(self) -> None:
         """Let the classifier know its head, by running one image."""
-        if self.classifier.head_name is None:
+        if not self.classifier.head_known:
             self.classifier(self._first_image()[None])
 
     def _first_image(self) -> Tensor:
@@ -222,6 +225,7 @@ class Extraction:
             "classifier": repr(self.classifier),
             "preprocessing": repr(self.preprocessing),
             "dtype": self.dtype,
+            "precision": self.classifier.precision,
             "fingerprints": {**prints, "head": self.classifier.head.fingerprint},
             "begun": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "versions": {

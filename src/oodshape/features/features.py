@@ -134,6 +134,8 @@ class Features:
         """The features, and the numbers of the images that they are of: with `skip`, of those that can be read."""
         values, predictions, read = extraction.arrays(cache)
         head, images = extraction.classifier.head, extraction.images
+        if head.weight.device.type != "cpu":
+            head = head.to("cpu")  # where the features are kept
         kept = cls.from_arrays(values, head, images.labels, np.maximum(predictions, 0), identities_of(images))
         return kept if len(read) == len(predictions) else kept[read], read
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +31,8 @@ def panel_features(
     size: int = SIZE,
     seed: int = 0,
     progress: bool | None = None,
+    batch_size: int = 64,
+    workers: int | None = None,
 ) -> list[Features]:
     """The features of a panel for `fit(train, panel=...)`: at most `size` phase-scrambled images.
 
@@ -41,7 +44,8 @@ def panel_features(
         seen = tensors_through(classifier, images, keep=size, progress=progress)
         return tensor_panel(classifier, seen.kept, seen.identities[seen.kept_rows], seed, progress=progress)
     made = Scrambled(limited(image_set(images), size, seed), seed)
-    return [Features.extract(classifier, made, preprocessing, cache=cache, progress=progress)]
+    how: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "progress": progress}
+    return [Features.extract(classifier, made, preprocessing, cache=cache, **how)]
 
 
 def tensor_panel(

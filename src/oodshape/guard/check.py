@@ -128,6 +128,7 @@ def check_guard(
     *,
     prepared: bool = False,
     batch_size: int = 32,
+    workers: int | None = None,
     progress: bool | None = None,
 ) -> Check:
     """The check of a guard on an open network; `ood` is one set, or several by name."""
@@ -136,7 +137,7 @@ def check_guard(
         _name(given, "", prepared)  # what cannot be images is refused before any work
     names = (_name(id, "ID", prepared), *sets)
     inside, *outside = (
-        _checked(guard, source, given, name, prepared, batch_size, progress)
+        _checked(guard, source, given, name, prepared, batch_size, workers, progress)
         for name, given in zip(names, (id, *sets.values()), strict=True)
     )
     check = Check(guard, inside, tuple(outside))
@@ -178,14 +179,14 @@ def _checked(
     name: str,
     prepared: bool,
     batch_size: int,
+    workers: int | None,
     progress: bool | None,
 ) -> SetCheck:
     parts: list[Any] = []
     others: list[Any] = []
     unreadable: dict[str, str] = {}
-    for batch in see_given(
-        guard, source, images, name=name, prepared=prepared, batch_size=batch_size, baseline=True, progress=progress
-    ):
+    how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
+    for batch in see_given(guard, source, images, name=name, baseline=True, **how):
         parts.append(batch.decision)
         others.append(batch.baseline)
         unreadable |= {batch.pairs[row][0]: why for row, why in sorted(batch.errors.items())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,8 @@ def fit_guard(
     tensors: bool = False,
     cache: Path | None = None,
     progress: bool | None = None,
+    batch_size: int = 64,
+    workers: int | None = None,
 ) -> Fitted:
     """The detector of an open network and what is known about it: see `Guard.fit`."""
     recipe = _recipe(method, exportable)
@@ -47,7 +50,7 @@ def fit_guard(
         parts = of_tensors(source.classifier, images, calibrate, alpha, limit, recipe.wants_panel, cache, progress)
     else:
         preprocessing = preprocessing or prepared(source.native)
-        way = Way(source.classifier, preprocessing, upright, cache, progress)
+        way = Way(source.classifier, preprocessing, upright, cache, progress, batch_size, workers)
         parts = of_images(way, images, calibrate, alpha, limit)
     check_enough(len(parts.held_out), alpha)
     _warn_if_unsuitable(method, recipe, parts.train.stats)
@@ -68,6 +71,7 @@ def fit_guard(
         upright=upright,
         baseline=baseline,
         version=oodshape.__version__,
+        precision=source.classifier.precision,
     )
     return Fitted(detector, about)
 
@@ -113,6 +117,15 @@ def _names(source: Source, given: tuple[str, ...], train: Features) -> tuple[str
     if len(given) != classes:
         return ()
     accuracy, chance = train.accuracy or 0.0, 1 / classes
+    if abs(accuracy - chance) <= 4 * math.sqrt(chance * (1 - chance) / len(train)):
+        warnings.warn(
+            f"the network gives {100 * accuracy:.1f} % of the training images the class of their folder, as chance "
+            f"would ({100 * chance:.1f} %): was it ever trained, and were its weights loaded (--weights, weights=...)? "
+            "Or its classes are in another order than the sorted folders (then give their names); the folders' names "
+            "are not used",
+            stacklevel=4,
+        )
+        return ()
     if accuracy < min(10 * chance, 0.5):
         warnings.warn(
             f"the network gives only {100 * accuracy:.1f} % of the training images the class of their folder or "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from oodshape.core.values import Value
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_share
+from oodshape.networks.device import Precision
 from oodshape.networks.opening import Model, Source, open_model
 
 EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
@@ -32,6 +34,7 @@ class About(Value):
     upright: bool = False  # whether images are turned as their EXIF orientation says
     baseline: Detector | None = None  # a threshold on the softmax, fitted and calibrated on the same images
     version: str = ""  # of oodshape
+    precision: Precision = "float32"  # in which the network ran
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,10 +58,26 @@ class Fitted(Value):
         weights: str | Path | None = None,
         num_classes: int | None = None,
         preprocessing: Preprocessing | None = None,
+        head: str | None = None,
+        device: str | None = None,
+        precision: Precision | None = None,
     ) -> Source:
         """The network of this guard, or an error that says how what was given differs from what it was fitted for."""
         about = self.about
-        source = open_model(model, weights=weights, head=about.head or None, num_classes=num_classes)
+        source = open_model(
+            model,
+            weights=weights,
+            head=head or about.head or None,
+            num_classes=num_classes,
+            device=device,
+            precision=precision or about.precision,
+        )
+        if source.classifier.precision != about.precision:
+            warnings.warn(
+                f"this guard was fitted in {about.precision} and runs in {source.classifier.precision}: scores near "
+                "the threshold may fall on its other side",
+                stacklevel=3,
+            )
         found = source.classifier.fingerprint
         if found != about.network:
             raise InputError(

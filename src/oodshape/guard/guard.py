@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
@@ -22,6 +23,7 @@ from oodshape.images.listing import Given, one_by_one
 from oodshape.images.prepared_batches import check_prepared
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Method
+from oodshape.networks.device import Precision
 from oodshape.networks.opening import Model, open_model
 
 
@@ -54,6 +56,11 @@ class Guard(Fitted):
         prepared: bool = False,
         cache: str | Path | None = None,
         progress: bool | None = None,
+        head: str | None = None,
+        device: str | None = None,
+        precision: Precision | None = None,
+        batch_size: int = 64,
+        workers: int | None = None,
     ) -> Guard:
         """The guard of a network, from images like those it was trained on and some that it was not trained on.
 
@@ -62,10 +69,12 @@ class Guard(Fitted):
         list or a glob, pictures, arrays or tensors in memory, or a data set; with `prepared`, a DataLoader or any
         batches of tensors that the network takes as they are. `model` is a spec (`opening.FORMS`), a torch network or
         a Classifier; `preprocessing` stands in for the model's own; `exportable` keeps to methods that can go into an
-        ONNX graph. Images that cannot be read are left out, with a warning.
+        ONNX graph. Images that cannot be read are left out, with a warning. `head` names the layer that gives the
+        logits where it is not found; `device` (auto, cpu, cuda, cuda:N, mps, xpu) moves the network there; `precision`
+        runs it under autocast; `workers` threads decode images.
         """
         fitted = fit_guard(
-            open_model(model, weights=weights),
+            open_model(model, weights=weights, head=head, device=device, precision=precision),
             images,
             calibrate,
             method=method,
@@ -79,6 +88,8 @@ class Guard(Fitted):
             tensors=prepared,
             cache=None if cache is None else Path(cache),
             progress=progress,
+            batch_size=batch_size,
+            workers=workers,
         )
         return cls(fitted.detector, fitted.about)
 
@@ -129,6 +140,10 @@ class Guard(Fitted):
         prepared: bool = False,
         batch_size: int = 32,
         progress: bool | None = None,
+        head: str | None = None,
+        device: str | None = None,
+        precision: Precision | None = None,
+        workers: int | None = None,
     ) -> Iterator[Scored]:
         """A row for each image in the order given: path, label, score, p_value, accepted, error; read as it goes."""
         # what cannot be images is refused here, not at the first row
@@ -137,8 +152,9 @@ class Guard(Fitted):
         else:
             images = one_by_one(images)
             _ = self.preparation
-        source = self.opened(model, weights=weights)
-        return score_images(self, source, images, prepared=prepared, batch_size=batch_size, progress=progress)
+        source = self.opened(model, weights=weights, head=head, device=device, precision=precision)
+        how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
+        return score_images(self, source, images, **how)
 
     def attach(self, model: Model, *, weights: str | Path | None = None) -> Live:
         """The guard on its network, for one call per image or batch: `live(image).accepted`; see `Live`.
@@ -156,9 +172,16 @@ class Guard(Fitted):
         weights: str | Path | None = None,
         prepared: bool = False,
         progress: bool | None = None,
+        head: str | None = None,
+        device: str | None = None,
+        precision: Precision | None = None,
+        batch_size: int = 32,
+        workers: int | None = None,
     ) -> Check:
         """How well the guard tells a user's own ID images from OOD ones, beside a threshold on the softmax."""
-        return check_guard(self, self.opened(model, weights=weights), id, ood, prepared=prepared, progress=progress)
+        source = self.opened(model, weights=weights, head=head, device=device, precision=precision)
+        how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
+        return check_guard(self, source, id, ood, **how)
 
     def export(
         self,
@@ -168,12 +191,14 @@ class Guard(Fitted):
         weights: str | Path | None = None,
         num_classes: int | None = None,
         images: Given | None = None,
+        head: str | None = None,
     ) -> ExportReport:
         """Write network and guard as one ONNX file, images -> logits, score, accepted; how it compares with torch.
 
         The comparison takes the first of the `images`, or made-up ones; a difference is an error, and no file.
         """
-        return export_guard(self, self.opened(model, weights=weights, num_classes=num_classes), path, images)
+        source = self.opened(model, weights=weights, num_classes=num_classes, head=head)
+        return export_guard(self, source, path, images)
 
     def save(self, path: str | Path) -> None:
         """Write the guard to one safetensors file; `Detector.load` reads its detector."""

@@ -49,10 +49,17 @@ class Way:
     upright: bool
     cache: Path | None
     progress: bool | None
+    batch_size: int = 64
+    workers: int | None = None
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """What extraction is told beside the network, the images and the preprocessing."""
+        return {"batch_size": self.batch_size, "workers": self.workers, "progress": self.progress}
 
     def extracted(self, images: ImageSet) -> tuple[ImageSet, Features]:
         """The readable images and their features; a warning names those that cannot be read."""
-        extraction = Extraction(self.classifier, images, self.preprocessing, progress=self.progress, skip=True)
+        extraction = Extraction(self.classifier, images, self.preprocessing, skip=True, **self.how)
         features, read = Features.extracted(extraction, self.cache)
         if len(read) == len(images):
             return images, features
@@ -74,7 +81,7 @@ def of_images(way: Way, images: Given, calibrate: Given | None, alpha: float, li
     fitting, held = _split(given, held, alpha, limit)
     readable, train = way.extracted(fitting)
     _, held_out = way.extracted(held)
-    panel = partial(panel_features, way.classifier, readable, way.preprocessing, cache=way.cache, progress=way.progress)
+    panel = partial(panel_features, way.classifier, readable, way.preprocessing, cache=way.cache, **way.how)
     return Parts(train, held_out, panel, classes_of(given))
 
 

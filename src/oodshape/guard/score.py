@@ -64,10 +64,12 @@ def score_images(
     *,
     prepared: bool = False,
     batch_size: int = 32,
+    workers: int | None = None,
     progress: bool | None = None,
 ) -> Iterator[Scored]:
     """The rows of images of any kind, one by one."""
-    for batch in see_given(guard, source, images, prepared=prepared, batch_size=batch_size, progress=progress):
+    how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
+    for batch in see_given(guard, source, images, **how):
         yield from rows_of(guard, batch)
 
 
@@ -79,6 +81,7 @@ def see_given(
     name: str = "",
     prepared: bool = False,
     batch_size: int = 32,
+    workers: int | None = None,
     baseline: bool = False,
     progress: bool | None = None,
 ) -> Iterator[Seen]:
@@ -92,7 +95,7 @@ def see_given(
         return
     listing, done = one_by_one(images), 0
     with progress_bar(name or listing.name, listing.count() if progress is not False else None, progress) as report:
-        for batch in see(guard, source, listing, iter(listing), batch_size, baseline=baseline):
+        for batch in see(guard, source, listing, iter(listing), batch_size, workers=workers, baseline=baseline):
             yield batch
             done += len(batch.pairs)
             report(done)
@@ -115,6 +118,7 @@ def see(
     pairs: Iterator[tuple[str, int]],
     batch_size: int,
     *,
+    workers: int | None = None,
     baseline: bool = False,
 ) -> Iterator[Seen]:
     """Every batch of the listed images, decoded by threads while the network works on the batches before."""
@@ -122,7 +126,7 @@ def see(
         raise InputError(f"batch_size must be at least 1, got {batch_size}")
 
     read = partial(listing.read, upright=guard.about.upright)
-    with closing(decoded(read, guard.preparation, chunks(pairs, batch_size))) as decoding:
+    with closing(decoded(read, guard.preparation, chunks(pairs, batch_size), workers)) as decoding:
         for part, pixels in decoding:
             yield _seen(guard, source, list(part), pixels, baseline)
 

@@ -71,6 +71,7 @@ def score_to_file(
     out: Path,
     *,
     batch_size: int = 32,
+    workers: int | None = None,
     progress: bool | None = None,
     watch: Watch | None = None,
 ) -> Tally:
@@ -85,12 +86,13 @@ def score_to_file(
     with part.open("a+b") as file:
         lock_file(file.fileno(), lambda: _refuse(part))
         pairs = iter(listing)
-        kept, mark = _resume(file, part, identity(guard, batch_size), batch_size, pairs)
+        who = identity(guard, batch_size, source.classifier.precision)
+        kept, mark = _resume(file, part, who, batch_size, pairs)
         total = listing.count() if progress is not False else None
         with progress_bar(listing.name, total, progress) as report:
             done = kept
             report(done)
-            for batch in see(guard, source, listing, pairs, batch_size):
+            for batch in see(guard, source, listing, pairs, batch_size, workers=workers):
                 lines = [json.dumps(row) + "\n" for row in rows_of(guard, batch)]
                 rows = "".join(lines).encode()
                 mark = fingerprint_of(mark, rows)
@@ -115,13 +117,14 @@ def score_to_stream(
     *,
     json_lines: bool = False,
     batch_size: int = 32,
+    workers: int | None = None,
     watch: Watch | None = None,
 ) -> Tally:
     """Write the scores of the listed images as CSV or JSON lines, each batch as soon as it is known."""
     table = csv.writer(file, lineterminator="\n")
     if not json_lines:
         table.writerow(COLUMNS)
-    rows = score_images(guard, source, listing, batch_size=batch_size, progress=False)
+    rows = score_images(guard, source, listing, batch_size=batch_size, workers=workers, progress=False)
     counter = _Counter(rows, watch)
     for row in counter:
         if json_lines:
@@ -154,12 +157,14 @@ def read_part(file: IO[bytes]) -> Iterator[Scored]:
     return (Scored(*json.loads(line)) for line in file if not line.startswith(SEAL))
 
 
-def identity(guard: Fitted, batch_size: int) -> str:
+def identity(guard: Fitted, batch_size: int, precision: str = "float32") -> str:
     """What decides the rows beside the images: the guard, how many go through the network together, own limits."""
     tensors: dict[str, NDArray[Any]] = {}
     value = encode((guard.detector, guard.about), tensors)
+    value[1].pop("precision")  # the network's own counts; without a word for float32, as in files of before
+    ran = "" if precision == "float32" else f" {precision}"
     arrays = (tensors[name] for name in sorted(tensors))
-    return fingerprint_of(f"{FORMAT} {batch_size}", json.dumps(value), *arrays, *Limits.now().words)
+    return fingerprint_of(f"{FORMAT} {batch_size}{ran}", json.dumps(value), *arrays, *Limits.now().words)
 
 
 SEAL = b'{"checksum": '  # how the line after a batch begins; those of images are lists

@@ -163,20 +163,25 @@ class Detector(Value):
                 "alone; give it a classifier and images, or use eps = 0"
             )
         self._check_head(data.head)
-        layer = self.head.bind(data.head)
-        scores = torch.empty(len(data), device=data.head.weight.device)
-        assert self.scorer is not None
-        for batch in self._batches(data):
-            seen = Evidence(batch, self.shape, self.head, layer)
-            scores[batch.first : batch.first + len(batch.raw)] = self.scorer.of(seen)
+        scores = self._scores(data)
         if not bool(torch.isfinite(scores).all()):
             row = int((~torch.isfinite(scores)).to(torch.uint8).argmax())
             raise InputError(f"the score of row {row} is {float(scores[row])}: its features are too large")
         return scores
 
-    def _batches(self, data: Features | Outputs) -> Iterator[Batch]:
+    def _scores(self, data: Features | Outputs, *, checked: bool = True) -> Tensor:
+        """[N] float32 on the device of the head; unless `checked`, no value is looked at on the way."""
+        layer = self.head.bind(data.head)
+        scores = torch.empty(len(data), device=data.head.weight.device)
+        assert self.scorer is not None
+        for batch in self._batches(data, checked):
+            seen = Evidence(batch, self.shape, self.head, layer)
+            scores[batch.first : batch.first + len(batch.raw)] = self.scorer.of(seen)
+        return scores
+
+    def _batches(self, data: Features | Outputs, checked: bool) -> Iterator[Batch]:
         if isinstance(data, Outputs):
-            yield Batch(data.features, data.head, given_logits=data.logits)
+            yield Batch(data.features, data.head, given_logits=data.logits, checked=checked)
             return
         known = data.predictions if data.predictions_known else None
         whole = self.head.fuses(self.shape) and known is not None and not data.half

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.methods.slots import Batch, Evidence, FittedHead, FittedScore, Recipe, Shape
-from oodshape.networks.classifier import Classifier, linears, logits_of
+from oodshape.networks.classifier import Classifier
+from oodshape.networks.finding import linears
 from oodshape.networks.head import Head
+from oodshape.networks.reading import logits_of
 
 # logits [N, C], score [N] float32, accepted [N] bool: a plain tuple, so that an exported program is readable anywhere
 Judged = tuple[Tensor, Tensor, Tensor]
@@ -191,6 +193,12 @@ def wrap(net: nn.Module | Classifier, detector: Fitted, threshold: Tensor, head:
     for name in layers if head is None else [head] if head in layers else []:
         if Head.of((layers[name].weight, layers[name].bias)).fingerprint == detector.fingerprint:
             return GuardedNet(inner, name, detector, threshold)
+    if head is not None and head not in layers and head in dict(inner.named_modules()):
+        raise InputError(
+            f"the head {head!r} of {type(inner).__name__} is no nn.Linear layer that could be replaced, so it cannot "
+            "be wrapped or exported; score with Guard.score or Detector.score(classifier, images), or rebuild the head "
+            "as an nn.Linear with the same weights (Classifier.head)"
+        )
     where = "no nn.Linear layer" if head is None else f"no nn.Linear layer {head!r}"
     raise InputError(
         f"{type(inner).__name__} has {where} with the weights of head {detector.fingerprint}, which this detector was "

@@ -1,6 +1,8 @@
 """From images to features and logits.
 
-`opening` turns what a user names (a timm or torchvision model, one of `zoo/`, a function, a torch.export archive)
-into a `classifier`: any network whose logits come from a linear layer, read without changing it. `head` holds that
-layer and what a network says about a batch; `weights` and `torch_export` read files without running what is in them.
+`opening` turns what a user names (a timm, torchvision or Hugging Face model, one of `zoo/`, a function, a torch.export
+archive) into a `classifier`: any network whose logits come from a linear map, read without changing it. `reading` runs
+one forward pass, `linear_maps` sees the maps in it, `finding` tells which of them gives the logits; `head` holds that
+one and what a network says about a batch. `device` says where it runs. `weights` and `torch_export` read files without
+running what is in them.
 """

@@ -50,7 +50,7 @@ class Head:
         bias = torch.zeros(len(weight)) if head[1] is None else as_float32(head[1], "the head's bias")
         if bias.shape != weight.shape[:1]:
             raise InputError(f"the head's bias has shape {list(bias.shape)}, but its weight has {len(weight)} classes")
-        if not (torch.isfinite(weight).all() and torch.isfinite(bias).all()):
+        if not weight.is_meta and not (torch.isfinite(weight).all() and torch.isfinite(bias).all()):
             raise InputError("the head's weight or bias holds NaN or infinite values; check the checkpoint")
         return cls(weight, bias.to(weight.device))
 

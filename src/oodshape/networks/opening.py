@@ -20,12 +20,14 @@ from oodshape.core.errors import InputError
 from oodshape.images.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
+from oodshape.networks.device import Precision, device_named
+from oodshape.networks.hugging_face import from_hugging_face
 from oodshape.networks.torch_export import load_archive
-from oodshape.networks.weights import classes_in, load_weights
+from oodshape.networks.weights import classes_in, is_torchscript, load_weights
 
 FORMS = (
-    "timm:NAME, torchvision:NAME, zoo:NAME, package.module:function (returns a network, or (network, Preprocessing)), "
-    "or a torch.export archive FILE.pt2"
+    "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function (returns a network, or "
+    "(network, Preprocessing)), or a torch.export archive FILE.pt2"
 )
 
 WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")  # how files of weights end
@@ -46,22 +48,44 @@ Model = str | Path | nn.Module | Classifier | Source
 
 
 def open_model(
-    model: Model, *, weights: str | Path | None = None, head: str | None = None, num_classes: int | None = None
+    model: Model,
+    *,
+    weights: str | Path | None = None,
+    head: str | None = None,
+    num_classes: int | None = None,
+    device: str | None = None,
+    precision: Precision | None = None,
 ) -> Source:
     """The network that a spec names, with the weights of a file: `FORMS` lists the specs.
 
     The number of classes is taken from the weights where a library can build the network for any. A torch network
-    or a Classifier is taken as it is.
+    or a Classifier is taken as it is, with another `head` where one is named. `device` (auto, cpu, cuda, cuda:N, mps,
+    xpu) moves the network there, None leaves it where it is; a `precision` other than float32 runs it under autocast.
 
     >>> open_model("zoo:digits-vit").native
     Preprocessing(mean=(0.303,), std=(0.32,), resize=None, crop=None, interpolation='bilinear')
     """
-    if isinstance(model, Source):
-        return model
+    if device is not None:
+        device_named(device)  # refused before anything is loaded
+    source = _source(model, weights, head, num_classes)
+    found = source.classifier
+    wanted = precision or found.precision
+    if (head is not None and head != found.head_name) or wanted != found.precision:
+        source = replace(source, classifier=Classifier(found.net, head or found.head_name, precision=wanted))
+    if device is not None:
+        source.classifier.to(device)
+    return source
+
+
+def _source(model: Model, weights: str | Path | None, head: str | None, num_classes: int | None) -> Source:
     if isinstance(model, (str, Path)):
         return _opened(str(model), None if weights is None else Path(weights), head, num_classes)
     if weights is not None or num_classes is not None:
         raise InputError("a network that is made takes no weights and no num_classes: load them into it")
+    if isinstance(model, Source):
+        return model
+    if not isinstance(model, (nn.Module, Classifier)):
+        raise InputError(f"a model is {FORMS}; or a torch network; got {type(model).__name__}")
     classifier = model if isinstance(model, Classifier) else Classifier(model, head)
     return Source(classifier, spec=type(classifier.net).__name__)
 
@@ -141,6 +165,11 @@ def _opened(spec: str, weights: Path | None, head: str | None, num_classes: int 
         if weights is not None:
             load_weights(net, weights)
     else:
+        if is_torchscript(Path(spec)):
+            raise InputError(
+                f"{spec} is a TorchScript archive (torch.jit.save): the layers in it cannot be read from Python; give "
+                "the network that it was made from (package.module:function), or a torch.export archive of it (.pt2)"
+            )
         if Path(spec).suffix.lower() in WEIGHTS:
             raise InputError(
                 f"{spec} is a file of weights: give it with --weights (weights=...); --model names the network that "
@@ -210,6 +239,7 @@ _LIBRARIES: dict[str, Callable[[str, Path | None, int | None], Opened]] = {
     "zoo": _from_zoo,
     "timm": _from_timm,
     "torchvision": _from_torchvision,
+    "hf": from_hugging_face,
 }
 
 

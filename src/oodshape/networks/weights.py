@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,11 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_pickle(path: Path) -> Any:
     """The content of a torch file; one that asks for code is refused, and none of it runs."""
+    if is_torchscript(path):
+        raise InputError(
+            f"{path} is a TorchScript archive (torch.jit.save): a compiled program, not weights by name, and none of "
+            "it was run. If you trust its source, torch.save(torch.jit.load(path).state_dict(), ...) gives its weights"
+        )
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -99,6 +105,15 @@ def _read_pickle(path: Path) -> Any:
         ) from None
     except Exception as error:  # damaged bytes fail in whatever way they lead to
         raise InputError(f"{path} is damaged or no torch file ({type(error).__name__})") from None
+
+
+def is_torchscript(path: Path) -> bool:
+    """Whether a file is what torch.jit.save writes: an archive with constants and code."""
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        inside = [name.partition("/")[2] for name in archive.namelist()]
+    return "constants.pkl" in inside and any(name.startswith("code/") for name in inside)
 
 
 def _item(content: Any, key: str) -> Any:

@@ -126,8 +126,7 @@ def from_benchmark(benchmark: Benchmark, options: Options, surrogates: int = 50_
                     model.classifier,
                     NoiseSet(name, surrogates),
                     model.preprocessing,
-                    cache=options.cache,
-                    progress=options.progress,
+                    **options.extraction(),
                 )
         methods = methods_of(benchmark, options.methods)
         panel = tuple(model.panel)

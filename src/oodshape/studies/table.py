@@ -198,15 +198,19 @@ def networks(
     cache: Path | None = None,
     panel: Path | None = None,
     weights: Path | None = None,
+    **how: Any,
 ) -> list[Network]:
-    """The networks that studies look at: from folders of feature files where any is given, else from a benchmark."""
+    """The networks that studies look at: from folders of feature files where any is given, else from a benchmark.
+
+    `how` are more of the `Options` that a benchmark runs with.
+    """
     if features:
         found = [from_folder(folder, panel) for folder in folders_in(features)]
         missing = set(models) - {network.name for network in found}
         if missing:
             raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")
         return [network for network in found if not models or network.name in models]
-    options = Options(models=models, limit=limit, data=data, weights=weights, cache=cache or default_cache())
+    options = Options(models=models, limit=limit, data=data, weights=weights, cache=cache or default_cache(), **how)
     return list(from_benchmark(Benchmark.load(benchmark), options, surrogates))
 
 

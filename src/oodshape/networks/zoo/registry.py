@@ -93,13 +93,20 @@ def weights_needed(name: str, folder: Path | None) -> str:
     return f"needs weights ({model_entry(name).weights}); {where}"
 
 
-def library(name: str) -> Any:
+def library(name: str, extra: str = "timm") -> Any:
     """A library's module, imported when the first of its networks is asked for."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise InputError(f"this network needs the extra: pip install 'oodshape[timm]' ({error})") from None
-    except (ImportError, RuntimeError) as error:
+        raise InputError(f"this network needs the extra: pip install 'oodshape[{extra}]' ({error})") from None
+    except (ImportError, RuntimeError, AttributeError) as error:
+        if "torchvision" in f"{name} {error}":  # timm and transformers import it, and fail with it
+            raise InputError(
+                f"the compiled operators of torchvision do not load beside torch {torch.__version__} ({error}): the "
+                "two are not of one build, such as a CPU torch beside a CUDA torchvision. Install them together, from "
+                "one place: pip install --force-reinstall torch torchvision (for the CPU: --index-url "
+                "https://download.pytorch.org/whl/cpu)"
+            ) from None
         raise InputError(f"{name} does not load: {error}; install the version that fits your torch") from None
 
 

@@ -1,0 +1,75 @@
+"""Where a network runs, and in which precision: what --device and --precision name."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal, get_args
+
+import torch
+
+from oodshape.core.errors import InputError
+
+Precision = Literal["float32", "bfloat16", "float16"]
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+ACCELERATORS = ("cuda", "xpu", "mps")  # in the order in which `auto` looks for them
+DEVICES = "auto, cpu, cuda, cuda:N, mps or xpu"
+
+
+def device_named(name: str) -> torch.device:
+    """The device of a name; `auto` is the accelerator that is here, else the CPU.
+
+    >>> device_named("cpu")
+    device(type='cpu')
+    """
+    if name == "auto":
+        here = next((kind for kind in ACCELERATORS if _count(kind)), "cpu")
+        return torch.device(here) if here in ("cpu", "mps") else torch.device(here, 0)
+    if name == "cpu":
+        return torch.device("cpu")
+    found = re.fullmatch(r"(cuda|xpu|mps)(?::(\d+))?", name)
+    if found is None:
+        raise InputError(f"device must be {DEVICES}, got {name!r}")
+    kind, count, number = found[1], _count(found[1]), int(found[2] or 0)
+    if count == 0:
+        raise InputError(f"torch {torch.__version__} sees no {kind} device here, but got {name!r}; use auto or cpu")
+    if number >= count:
+        raise InputError(f"there are {count} {kind} devices, {kind}:0 to {kind}:{count - 1}, but got {name!r}")
+    return torch.device(kind) if kind == "mps" else torch.device(kind, number)
+
+
+def described(device: torch.device) -> str:
+    """A device with the name that its driver gives it."""
+    if device.type in ("cuda", "xpu"):
+        return f"{device} ({getattr(torch, device.type).get_device_name(device)})"
+    return str(device)
+
+
+def checked_precision(name: str) -> Precision:
+    """The precision itself, or an error that lists them."""
+    for known in get_args(Precision):
+        if name == known:
+            return known  # type: ignore[no-any-return]
+    raise InputError(f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, got {name!r}")
+
+
+def casting(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
+    """The layers that bear it run in the precision; nothing changes for float32."""
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=getattr(torch, precision))
+
+
+def copied(images: torch.Tensor, device: torch.device, dtype: torch.dtype | None) -> torch.Tensor:
+    """The images on the device; from pinned memory, and without waiting, where the device can copy by itself."""
+    if device.type == "cuda" and images.device.type == "cpu" and not images.requires_grad:
+        return images.pin_memory().to(device, dtype, non_blocking=True)
+    return images.to(device, dtype)
+
+
+def _count(kind: str) -> int:
+    """How many devices of a kind torch sees."""
+    if kind == "mps":
+        return int(torch.backends.mps.is_available())
+    library = getattr(torch, kind, None)
+    return int(library.device_count()) if library is not None and library.is_available() else 0

@@ -1,0 +1,134 @@
+"""Which linear map of a network gives its logits: found by value, and held to that."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from oodshape.core.errors import HeadError, InputError
+from oodshape.networks.head import Head
+from oodshape.networks.linear_maps import Call
+from oodshape.networks.reading import finite_rows, outputs_of, read_layers, read_maps
+
+WAY_OUT = (
+    'name the right layer with head="..." (`oodshape fit --head ...`), or wrap the network so that it returns that '
+    "layer's output"
+)
+LENGTH = 1e-3  # how far the lengths of rows that were made equal may differ
+
+
+def find(net: nn.Module, images: Tensor) -> str:
+    """The name of the one nn.Linear whose output is the logits, or of the module in which a linear map gives them."""
+    layers = linears(net)
+    output, calls = read_layers(net, images, list(layers.values()))
+    logits = _only(output, len(images))
+    reasons = {name: why_not(calls[layer], logits) for name, layer in layers.items()}
+    found = [name for name, reason in reasons.items() if reason is None]
+    if len(found) == 1:
+        giving(calls[layers[found[0]]], logits)
+        return found[0]
+    if not found:
+        _, maps = read_maps(net, images)
+        several = {name for name, layer in layers.items() if len(calls[layer]) > 1}
+        given = giving([call for call in maps if call.where not in several], logits)
+        if given is not None:
+            return given.where
+    count = f"{len(found)} nn.Linear layers give" if found else "no nn.Linear layer gives"
+    notes = {name: reason or "gives the logits" for name, reason in reasons.items()}
+    wide_first = sorted(layers, key=lambda name: layers[name].out_features != logits.shape[1])
+    other = "" if found else ", and no other linear map in it does"
+    raise HeadError(
+        f"{count} the logits {list(logits.shape)} of {type(net).__name__}{other}; {WAY_OUT}. "
+        + listing({name: layers[name] for name in wide_first}, notes)
+    )
+
+
+def giving(maps: list[Call], logits: Tensor) -> Call | None:
+    """The last of some linear maps that gives the logits; a cosine head is refused."""
+    call = next((call for call in reversed(maps) if why_not([call], logits) is None), None)
+    if call is not None and is_cosine(call):
+        where = f" in {call.where!r}" if call.where else ""
+        raise HeadError(
+            f"the logits come from a cosine head{where}: it brings the features and the rows of its weights to equal "
+            "lengths, so that the logits are cosines, and how long a feature vector is, which shaping and energies "
+            "read, never reaches them; train a linear head (nn.Linear) on the same features, or give features and "
+            "such a head as arrays: Features.from_arrays"
+        )
+    return call
+
+
+def is_cosine(call: Call) -> bool:
+    """Whether features and weights come in equal lengths, one of them in length 1 or both known from several rows."""
+    rows, columns = call.features.float().norm(dim=1), call.weight.float().norm(dim=1)
+    if not (_all_equal(rows) and _all_equal(columns)):
+        return False
+    ones = [bool(((lengths - 1).abs() <= LENGTH).all()) for lengths in (rows, columns)]
+    return any(ones) if len(rows) > 1 else all(ones)
+
+
+def _all_equal(lengths: Tensor) -> bool:
+    return bool(lengths.max() - lengths.min() <= LENGTH * lengths.max())
+
+
+def _only(output: object, n: int) -> Tensor:
+    """The logits, where the network gives one tensor; several are an error that asks which."""
+    found = outputs_of(output)
+    if len(found) > 1:
+        shapes = " and ".join(str(list(each.shape)) for each in found)
+        raise InputError(
+            f"the network returns {len(found)} tensors, {shapes}: which one are the logits? Name the layer that gives "
+            'them with head="..." (`oodshape fit --head ...`), or wrap the network so that it returns them alone'
+        )
+    return finite_rows(found[0], n)
+
+
+def why_not(calls: list[Call], logits: Tensor) -> str | None:
+    """The reason why a layer's output is not the logits; None when it is."""
+    if len(calls) != 1:
+        return f"ran {len(calls)} times in one pass" if calls else "did not run"
+    call = calls[0]
+    if call.logits.shape != logits.shape:
+        return f"gives shape {call.shape}, the logits have {list(logits.shape)}"
+    if logits.is_meta:  # has no values to look at
+        return None
+    eps = max(torch.finfo(t.dtype).eps for t in (call.weight, call.logits, logits) if t.is_floating_point())
+    if not _close(call.logits, logits, 4 * eps):
+        return "gives other values than the logits (a softmax, a scale or an average follows it?)"
+    # Loose enough for TF32 and half precision; a cosine head or a hook that rewrites is off by far more.
+    if not _close(head_of(call).logits(call.features.float()), logits, max(2e-3, 8 * eps)):
+        return "does not compute input @ weight.T + bias (a subclass, or a hook that changes its output?)"
+    return None
+
+
+def head_of(call: Call) -> Head:
+    """The weights of a map; may share their memory."""
+    return Head.of((call.weight, call.bias))
+
+
+def linears(net: nn.Module) -> dict[str, nn.Linear]:
+    """The nn.Linear layers of a network by dotted name, each once; the last, likely the head, first."""
+    return {name: layer for name, layer in [*net.named_modules()][::-1] if isinstance(layer, nn.Linear)}
+
+
+def module_named(net: nn.Module, name: str) -> nn.Module:
+    """The module of this name, or an error that lists the linear layers."""
+    try:
+        return net.get_submodule(name)
+    except AttributeError:
+        raise InputError(f"head={name!r} is not in {type(net).__name__}. " + listing(linears(net), {})) from None
+
+
+def listing(layers: dict[str, nn.Linear], notes: dict[str, str]) -> str:
+    """The first dozen layers, one per line with its shape and note."""
+    lines = [
+        f"  {name!r} ({layer.in_features} -> {layer.out_features}) {notes.get(name, '')}".rstrip()
+        for name, layer in layers.items()
+    ]
+    more = [f"  and {len(lines) - 12} more"] if len(lines) > 12 else []
+    return "\n".join(["Its nn.Linear layers:", *(lines[:12] or ["  none"]), *more])
+
+
+def _close(left: Tensor, right: Tensor, tolerance: float) -> bool:
+    """Equal up to a fraction of the largest value, so that the scale of the logits does not matter."""
+    left, right = left.float(), right.float()
+    return bool((left - right).abs().max() <= tolerance * right.abs().max())

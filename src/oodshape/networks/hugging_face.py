@@ -1,0 +1,91 @@
+"""Image classifiers of Hugging Face's transformers, with the preprocessing of their own processor."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+from torch import nn
+
+from oodshape.core.errors import InputError
+from oodshape.images.preprocessing import FILTERS, Preprocessing
+from oodshape.networks.weights import load_weights
+from oodshape.networks.zoo import library
+
+FAR = 0.05  # how far prepared pixels may be from the processor's on average: its resizing may round otherwise
+
+
+def from_hugging_face(
+    name: str, weights: Path | None, num_classes: int | None
+) -> tuple[nn.Module, Preprocessing | None, tuple[str, ...]]:
+    """The network of a name or a folder, its processor's preprocessing, and the names of its classes.
+
+    Code that comes with a model is not run.
+    """
+    if num_classes is not None:
+        raise InputError(f"hf:{name} decides the number of classes itself: leave num_classes out")
+    if find_spec("torchvision") is not None:
+        library("torchvision")  # transformers would fail with it, and say less
+    transformers = library("transformers", "hf")
+    try:
+        net: nn.Module = transformers.AutoModelForImageClassification.from_pretrained(name)
+        processor = transformers.AutoImageProcessor.from_pretrained(name)
+    except (OSError, ValueError, ImportError) as error:
+        first = " ".join(str(error).split())
+        raise InputError(f"transformers cannot open hf:{name}: {first}") from None
+    if weights is not None:
+        load_weights(net, weights)
+    return net.eval(), preprocessing_of(processor), _names(net)
+
+
+def preprocessing_of(processor: Any) -> Preprocessing:
+    """The processor's steps as a Preprocessing, held to what the processor gives for a picture."""
+    said = {name: getattr(processor, name, None) for name in ("resample", "rescale_factor", "crop_pct")}
+    size, crop = (dict(getattr(processor, each, None) or {}) for each in ("size", "crop_size"))
+    normal = getattr(processor, "do_normalize", True)
+    mean, std = (
+        tuple(getattr(processor, each, None) or ()) if normal else (other,) * 3
+        for each, other in (("image_mean", 0.0), ("image_std", 1.0))
+    )
+    resize: int | tuple[int, int] | None = None
+    if getattr(processor, "do_resize", True) and size:
+        resize = size["shortest_edge"] if "shortest_edge" in size else (size.get("height", 0), size.get("width", 0))
+    side = None
+    if getattr(processor, "do_center_crop", False) and crop:
+        side = crop.get("height")
+    elif isinstance(resize, int) and said["crop_pct"]:  # ConvNeXt: a larger resize, then a crop of that size
+        resize, side = (resize, resize) if resize >= 384 else int(resize / said["crop_pct"]), resize
+        side = None if isinstance(resize, tuple) else side
+    filters = {int(value): name for name, value in FILTERS.items()}
+    how = filters.get(int(said["resample"] if said["resample"] is not None else 2), "bilinear")
+    try:
+        made = Preprocessing(mean, std, resize, side, how)  # type: ignore[arg-type]
+    except InputError as error:
+        raise InputError(f"the processor {type(processor).__name__} cannot be followed: {error}") from None
+    _hold(made, processor)
+    return made
+
+
+def _hold(made: Preprocessing, processor: Any) -> None:
+    """Refuse a processor that gives other pixels for a smooth picture."""
+    across, down = np.meshgrid(np.linspace(0, 6, 320), np.linspace(0, 4, 240))
+    waves = np.stack([np.sin(across), np.cos(down), np.sin(across + down)], axis=2)
+    picture = PIL.Image.fromarray(np.uint8(127.5 + 127 * waves))
+    theirs = processor(images=picture, return_tensors="pt")["pixel_values"][0]
+    ours = made(picture)
+    if theirs.shape != ours.shape or not float((theirs - ours).abs().mean()) <= FAR:
+        raise InputError(
+            f"the processor {type(processor).__name__} does more than resize, crop and normalise: it gives "
+            f"{list(theirs.shape)} where {made} gives {list(ours.shape)}, or other pixels; prepare the images with it "
+            "yourself, and give the network as a torch module"
+        )
+
+
+def _names(net: nn.Module) -> tuple[str, ...]:
+    """The names of the classes, where somebody gave them any."""
+    config: Any = net.config
+    names = tuple(str(config.id2label[number]) for number in sorted(config.id2label))
+    return () if names == tuple(f"LABEL_{number}" for number in range(len(names))) else names

@@ -1,0 +1,145 @@
+"""The linear maps of a forward pass, whatever they are called: seen as they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+
+@dataclass(frozen=True)
+class Call:
+    """A linear map that ran once: its weights, the shape it gave; input and output if there is a row per image."""
+
+    shape: list[int]
+    weight: Tensor  # [C, M]
+    bias: Tensor | None  # [C]
+    features: Tensor  # [N, M], else empty
+    logits: Tensor  # [N, C], else empty
+    where: str = ""  # the module in whose forward it ran
+    places: int = -1  # where the channels are in a map that runs at many places of an image
+
+
+class Reader(TorchFunctionMode):
+    """Sees the linear maps that run, and a number or a vector that is applied to what they gave."""
+
+    def __init__(self, n: int) -> None:
+        """Of a batch of n images."""
+        super().__init__()
+        self.n, self.where = n, ""
+        self.calls: list[Call] = []
+        self._outputs: dict[int, tuple[Tensor, Call]] = {}  # the tensor too, so that its id stays its own
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The function's own result, looked at."""
+        kwargs = kwargs or {}
+        seen = _MAPS[function](*args, **kwargs) if function in _MAPS else None
+        before = None
+        if function in _CHANGES and len(args) == 2 and not kwargs:
+            before = self._changed(_CHANGES[function], *args)
+        output = function(*args, **kwargs)
+        if isinstance(output, Tensor) and (seen is not None or before is not None):
+            call = self._again(before, output) if seen is None else self._call(output, *seen)
+            if call is not None:
+                self.calls.append(call)
+                self._outputs[id(output)] = output, call
+        return output
+
+    def _call(self, output: Tensor, inputs: Tensor, weight: Tensor, bias: Tensor | None, places: int) -> Call | None:
+        """The map as one of an image's features: of their average, where it runs at many places of an image."""
+        if weight.ndim != 2 or inputs.ndim < 2 or len(inputs) != self.n or len(output) != self.n:
+            return None
+        features, logits = (_averaged(each.detach(), places) for each in (inputs, output))
+        if features.shape != (self.n, weight.shape[1]) or logits.shape != (self.n, weight.shape[0]):
+            return None
+        held = None if bias is None else bias.detach()
+        return Call(list(output.shape), weight.detach(), held, features.clone(), logits.clone(), self.where, places)
+
+    def _changed(self, change: Callable[..., Any], left: Any, right: Any) -> Call | None:
+        for one, other in ((left, right), (right, left)):
+            known = self._outputs.get(id(one))
+            if known is not None and known[0] is one:
+                changed: Call | None = change(known[1], other, one is left)
+                return changed
+        return None
+
+    def _again(self, changed: Call | None, output: Tensor) -> Call | None:
+        if changed is None or list(output.shape) != changed.shape:
+            return None
+        return replace(changed, logits=_averaged(output.detach(), changed.places).clone(), where=self.where)
+
+
+def _averaged(values: Tensor, places: int) -> Tensor:
+    """[N, M]: the mean over the places of an image, which lie behind the channels (1) or before them (-1)."""
+    if values.ndim == 2:
+        return values
+    return values.flatten(2).mean(2) if places == 1 else values.flatten(1, -2).mean(1)
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Any, ...]:
+    return input, weight, bias, -1
+
+
+def _product(input: Tensor, other: Tensor) -> tuple[Any, ...] | None:
+    return (input, other.T, None, -1) if isinstance(other, Tensor) and other.ndim == 2 else None
+
+
+def _sum(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> tuple[Any, ...] | None:
+    return (mat1, mat2.T, input, -1) if beta == alpha == 1 and input.ndim == 1 else None
+
+
+def _convolution(input: Tensor, weight: Tensor, bias: Tensor | None = None, *more: Any, **named: Any) -> Any:
+    """A map at every place: a kernel of one pixel, a stride of one, no groups."""
+    given = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
+    said = given | dict(zip(given, more, strict=False)) | named
+    unmoved = _all(said["stride"], 1) and (said["padding"] == "valid" or _all(said["padding"], 0))
+    plain = set(weight.shape[2:]) == {1} and said["groups"] == 1 and unmoved
+    return (input, weight.flatten(1), bias, 1) if plain else None
+
+
+def _all(value: Any, wanted: int) -> bool:
+    return all(each == wanted for each in (value if isinstance(value, (tuple, list)) else (value,)))
+
+
+def _scaled(call: Call, by: Any, first: bool) -> Call | None:
+    by = _number(by)
+    return None if by is None else replace(call, weight=call.weight * by, bias=_times(call.bias, by))
+
+
+def _divided(call: Call, by: Any, first: bool) -> Call | None:
+    by = _number(by)
+    return None if by is None or not first else replace(call, weight=call.weight / by, bias=_times(call.bias, 1 / by))
+
+
+def _moved(call: Call, by: Any, first: bool) -> Call | None:
+    """With a vector added; one of an image's own would have a row per image."""
+    if not isinstance(by, Tensor) or by.shape != call.weight.shape[:1] or len(call.shape) != 2:
+        return None
+    return replace(call, bias=by.detach() if call.bias is None else call.bias + by.detach())
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().reshape(()) if value.numel() == 1 and value.ndim < 2 else None
+    return value if isinstance(value, (int, float)) else None
+
+
+def _times(bias: Tensor | None, by: Any) -> Tensor | None:
+    return None if bias is None else bias * by
+
+
+_MAPS: dict[Any, Callable[..., Any]] = {
+    nn.functional.linear: _linear,
+    torch.addmm: _sum,
+    **dict.fromkeys((torch.conv1d, torch.conv2d), _convolution),
+    **dict.fromkeys((torch.matmul, torch.mm, Tensor.matmul, Tensor.mm), _product),
+}
+_CHANGES: dict[Any, Callable[[Call, Any, bool], Call | None]] = {
+    **dict.fromkeys((torch.mul, Tensor.mul, Tensor.mul_), _scaled),  # torch's names for the operators, too
+    **dict.fromkeys((torch.div, Tensor.div, Tensor.div_), _divided),
+    **dict.fromkeys((torch.add, Tensor.add, Tensor.add_), _moved),
+}
