@@ -55,6 +55,8 @@ def npz_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
     Not one by one: in a damaged directory an array may have another name, and seem not to be there.
     """
     with reading(path, "it must be an .npz file of numpy"), np.load(path, allow_pickle=False) as file:
+        if any(b"PK\x01\x02" in entry.comment + entry.extra for entry in file.zip.infolist()):
+            raise InputError("its directory is damaged: an entry has swallowed the next")
         return {name: file[name] for name in file.files}
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.reading import one_line
 from oodshape.images import identity
 from oodshape.images.decode import read_image
 from oodshape.images.walking import no_image, walked
@@ -128,8 +129,10 @@ def list_pairs(path: Path) -> Iterator[tuple[str, int]]:
                 yield pair
     except OSError as error:
         raise InputError(f"cannot read the image list {path}: {error.strerror}") from None
-    except csv.Error as error:
-        raise InputError(f"the image list {path} is no CSV: {error}") from None
+    except (csv.Error, ValueError, LookupError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"the image list {path} is damaged ({type(error).__name__}: {one_line(error)})") from None
     if empty:
         raise InputError(f"the image list {path} is empty; it needs one path per line, and a label where known")
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import reading
+from oodshape.core.reading import one_line, reading
 
 PICKLED = (".pth", ".pt", ".tar", ".bin", ".ckpt")
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # the first that is there holds the weights
@@ -43,7 +43,7 @@ def load_weights(net: nn.Module, path: str | Path) -> None:
         )
         found = "; ".join(part for part in lists if part)
         hint = _hint(weights, wanted, wrong, matched=len(weights) - len(unexpected))
-        raise InputError(f"{path} does not fit {type(net).__name__}: {found}. {hint}")
+        raise InputError(f"{path} does not fit {type(net).__name__}: {one_line(found, 1000)}. {hint}")
     kept = {name: value for name, value in wanted.items() if name not in weights}
     net.load_state_dict({**weights, **kept})
 
