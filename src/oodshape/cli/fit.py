@@ -92,6 +92,7 @@ def fit(
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
     from oodshape.guard.fit import read_names
     from oodshape.guard.guard import Guard
+    from oodshape.networks.device import AUTO
     from oodshape.networks.opening import open_model, prepared
 
     use_limits(max_pixels, max_aspect, max_inflated)
@@ -140,5 +141,5 @@ def fit(
     given = ["--detector", str(out), "--model", model]
     given += [] if weights is None else ["--weights", str(weights)]
     given += [] if num_classes is None else ["--num-classes", str(num_classes)]
-    given += [] if device == "auto" else ["--device", device]
+    given += [] if device == AUTO else ["--device", device]
     typer.echo(f"next: oodshape score {shlex.join(given)} --images FOLDER --out scores.csv")

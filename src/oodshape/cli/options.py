@@ -168,10 +168,10 @@ def source(
 
 def chosen_device(name: str) -> str:
     """The device of a name; one that `auto` chose, and that is no CPU, is said on stderr."""
-    from oodshape.networks.device import described, device_named
+    from oodshape.networks.device import AUTO, described, device_named
 
     device = device_named(name)
-    if name == "auto" and device.type != "cpu":
+    if name == AUTO and device.type != "cpu":
         sys.stderr.write(f"device: {described(device)}\n")
     return str(device)
 

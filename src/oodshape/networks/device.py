@@ -13,6 +13,7 @@ from oodshape.core.errors import InputError
 Precision = Literal["float32", "bfloat16", "float16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 ACCELERATORS = ("cuda", "xpu", "mps")  # in the order in which `auto` looks for them
+AUTO = "auto"
 DEVICES = "auto, cpu, cuda, cuda:N, mps or xpu"
 
 
@@ -22,7 +23,7 @@ def device_named(name: str) -> torch.device:
     >>> device_named("cpu")
     device(type='cpu')
     """
-    if name == "auto":
+    if name == AUTO:
         here = next((kind for kind in ACCELERATORS if _count(kind)), "cpu")
         return torch.device(here) if here in ("cpu", "mps") else torch.device(here, 0)
     if name == "cpu":
