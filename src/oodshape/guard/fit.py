@@ -15,20 +15,21 @@ from oodshape.core.errors import InputError
 from oodshape.features.extraction import Extraction
 from oodshape.features.features import Features
 from oodshape.features.panel import panel_features
-from oodshape.features.statistics import FeatureStats
+from oodshape.features.statistics import NEGATIVE, FeatureStats
+from oodshape.guard import selection
 from oodshape.guard.fitted import About, Fitted
 from oodshape.images import identity
 from oodshape.images.image_set import ImageSet, Subset, identities_of, limited
 from oodshape.images.listing import Given, GivenImages
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.methods.auto import Auto, Fusion
+from oodshape.methods.auto import Auto
 from oodshape.methods.detector import Method
+from oodshape.methods.fusion import Fusion
 from oodshape.methods.table import METHODS, named
 from oodshape.metrics.conformal import check_enough, images_needed
 from oodshape.networks.opening import Source, prepared
 
 HELD_OUT = 0.2  # the share of the training images that sets the threshold where there are no others
-NEGATIVE = 0.01  # the share of negative values from which features count as signed
 WEAK = 0.8  # the AUROC against the panel below which no choice is a good one
 SHOWN = 3  # unreadable files named in a warning
 
@@ -68,12 +69,15 @@ def fit_guard(
     )
     check_enough(len(held_out.features), alpha)
     _warn_if_unsuitable(method, recipe, train.features.stats)
-    panel = []
+    panel, choosing, deciding = [], None, held_out.features
     if recipe.wants_panel:
         panel = panel_features(source.classifier, train.images, preprocessing, cache=cache, progress=progress)
-    detector = recipe.fit(train.features, panel=panel).calibrate(held_out.features, alpha, per_class=per_class)
+    if recipe.wants_panel and calibrate is not None:
+        choosing, deciding = selection.parts(train.features, deciding, alpha, per_class=per_class)
+    detector = recipe.fit(train.features, panel=panel, held_out=choosing)
+    detector = detector.calibrate(deciding, alpha, per_class=per_class)
     _warn_if_weak(detector.scorer)
-    baseline = METHODS["msp"].fit(train.features).calibrate(held_out.features, alpha)
+    baseline = METHODS["msp"].fit(train.features).calibrate(deciding, alpha)
     about = About(
         preprocessing=preprocessing,
         network=source.classifier.fingerprint,
@@ -154,7 +158,7 @@ def _reason(images: ImageSet, row: int) -> str:
 
 
 def _warn_if_unsuitable(name: str | Method, method: Method, stats: FeatureStats) -> None:
-    if method.for_nonnegative and stats.quantile(NEGATIVE) < 0:
+    if method.for_nonnegative and stats.signed:
         warnings.warn(
             f"{name if isinstance(name, str) else 'this method'} is made for features that are never negative (after "
             f"a ReLU), but more than {100 * NEGATIVE:g} % of this network's are: it may do worse than a threshold on "
@@ -165,9 +169,10 @@ def _warn_if_unsuitable(name: str | Method, method: Method, stats: FeatureStats)
 
 def _warn_if_weak(scorer: object) -> None:
     """A warning where even the best candidate hardly tells ID images from the panel."""
-    if isinstance(scorer, Fusion) and scorer.ranking and scorer.ranking[0][1] < WEAK:
+    best = scorer.against_scrambled if isinstance(scorer, Fusion) else None
+    if best is not None and best < WEAK:
         warnings.warn(
-            f"no method tells these images well from scrambled ones (best AUROC {100 * scorer.ranking[0][1]:.1f} %); "
+            f"no method tells these images well from scrambled ones (best AUROC {100 * best:.1f} %); "
             "the guard may let much through: run `oodshape check` with strange images",
             stacklevel=4,
         )
