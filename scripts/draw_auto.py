@@ -34,7 +34,7 @@ def main() -> None:
     train = digits_sets()["train"]
     network = next(iter(from_benchmark(Benchmark.load("digits"), Options(models=("ViT",)), surrogates=400)))
     frame = analysis.choice(network.train, network.inside, network.ood, network.chosen_by())
-    keys = ["method", "panel_auroc", "chosen"]
+    keys = ["method", "scrambled_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
     with look():
         figure = Figure(figsize=(6.2, 2.7), layout="constrained")

@@ -64,6 +64,7 @@ def main() -> None:
     """Draw and measure everything."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--features", type=Path, nargs="*", default=[], help="folders of feature files to measure too")
+    parser.add_argument("--panel", type=Path, help="a folder with NETWORK/scrambled.npz")
     parser.add_argument("--docs", type=Path, default=DOCS, help="where the docs are")
     arguments = parser.parse_args()
     digits = list(from_benchmark(Benchmark.load("digits"), Options(cache=None, progress=False)))
@@ -72,7 +73,8 @@ def main() -> None:
         write(arguments.docs / "img" / f"{name}.svg", picture)
     draw_methods(drawn, arguments.docs / "img" / "methods")
     path = arguments.docs / "methods" / "measured.json"
-    rows = measure(digits, real=False) + measure(map(from_folder, folders_in(arguments.features)), real=True)
+    real = [from_folder(folder, arguments.panel) for folder in folders_in(arguments.features)]
+    rows = measure(digits, real=False) + measure(real, real=True)
     if not arguments.features and path.is_file():
         rows += [row for row in json.loads(path.read_text(encoding="utf-8")) if row["real"]]
     lines = ",\n".join(json.dumps(row) for row in rows)

@@ -10,7 +10,7 @@ import numpy as np
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.results import Results, Row, flat, provenance
 from oodshape.methods.shapes.clipping import Band, Clip, SoftClip
-from oodshape.methods.shapes.optfs import PiecewiseConstant
+from oodshape.methods.shapes.pieces import PiecewiseConstant
 
 MODELS, METHODS, SETS = ("convnet", "vit"), ("msp", "energy", "react", "optfs-e"), ("letters", "noise")
 

@@ -16,7 +16,7 @@ import torch
 
 import oodshape
 from oodshape.features import kernels
-from oodshape.methods.shapes.optfs import Grid, PiecewiseConstant
+from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
 
 FILE = Path(kernels.__file__)
 PACKAGE = Path(oodshape.__file__).parent
@@ -106,7 +106,7 @@ def test_a_value_that_is_not_finite_reaches_the_sum(value: float, place: int) ->
 OTHER = """
 import sys, numpy as np, torch
 from oodshape import Features, FeatureStats
-from oodshape.methods.shapes.optfs import Grid, PiecewiseConstant
+from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
 rng = np.random.default_rng(0)
 z = rng.normal(size=(64, 300)).astype(np.float32)
 weight = rng.normal(size=(4, 300)).astype(np.float32)

@@ -28,7 +28,7 @@ def same(a: FeatureStats, b: FeatureStats) -> None:
     assert (a.head, a.bits, a.n, a.minimum, a.maximum) == (b.head, b.bits, b.n, b.minimum, b.maximum)
     assert np.array_equal(a.keys, b.keys)
     assert np.array_equal(a.counts, b.counts)
-    for column in ("sums", "impacts", "weights", "squares"):
+    for column in ("sums", "impacts", "weights", "weight_squares"):
         mine, theirs = getattr(a, column), getattr(b, column)
         assert mine.shape == theirs.shape
         np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-12 * np.abs(theirs).max(initial=0.0))
@@ -57,7 +57,7 @@ def test_counts_sums_and_limits_are_those_of_the_values(half: bool) -> None:
     np.testing.assert_allclose(stats.mean(), z.astype(np.float64).mean(axis=0), rtol=1e-12)
     w = head[0].astype(np.float64)[data.predictions.numpy()]
     np.testing.assert_allclose(stats.weights.sum(), w.sum(), rtol=1e-9)
-    np.testing.assert_allclose(stats.squares.sum(), (w**2).sum(), rtol=1e-12)
+    np.testing.assert_allclose(stats.weight_squares.sum(), (w**2).sum(), rtol=1e-12)
     np.testing.assert_allclose(stats.impacts.sum(), (w * z.astype(np.float64)).sum(), rtol=1e-12)
     left, right = stats.limits()
     zero = np.flatnonzero((left <= 0) & (right >= 0) & (left >= -1e-30))

@@ -17,7 +17,7 @@ from oodshape import METHODS, Classifier, Detector, Features, Method, Preprocess
 from oodshape.guard import onnx as export
 from oodshape.guard.onnx import export_onnx
 from oodshape.methods.auto import Auto
-from oodshape.methods.shapes.optfs import PiecewiseConstant
+from oodshape.methods.shapes.pieces import PiecewiseConstant
 from oodshape.networks.zoo import MODELS
 
 onnx = pytest.importorskip("onnx")

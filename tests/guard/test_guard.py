@@ -21,7 +21,7 @@ from oodshape.guard.fit import _warn_if_weak
 from oodshape.guard.fitted import NO_GUARANTEE
 from oodshape.images.listing import GivenImages
 from oodshape.images.preprocessing import DIGITS
-from oodshape.methods.auto import Fusion, Member
+from oodshape.methods.fusion import Fusion, Member
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"

@@ -1,4 +1,4 @@
-"""Auto: the choice by a panel, p-values, the fallback, files."""
+"""Auto: the choice by panels, p-values, the fallback, files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import torch
 from data import arrays, features, panel
 from oodshape import METHODS, Detector, Features, InputError, Method, auroc
 from oodshape.methods import auto
-from oodshape.methods.auto import CANDIDATES, Auto, Fusion, Member, split
+from oodshape.methods.auto import CANDIDATES, Auto, split
+from oodshape.methods.class_panel import ClassPanel
+from oodshape.methods.fusion import Fusion, Member
 from oodshape.methods.heads import Linear
 from oodshape.methods.scores.logits import Energy
 from oodshape.methods.shapes.clipping import ReAct
@@ -123,13 +125,15 @@ def test_the_best_candidates_are_chosen_and_the_fusion_is_fisher_s() -> None:
     assert isinstance(fusion, Fusion)
     fitting, selection = split(train, 0.25)
     values, wanted = {}, {}
+    near = ClassPanel.of(fitting, selection)
     for name in CANDIDATES:
         single = METHODS[name].fit(fitting)
         inside = single.score(selection).numpy()
-        values[name] = auroc(inside, single.score(images))
+        values[name] = (auroc(inside, single.score(images)) + near.auroc(METHODS[name])) / 2
         wanted[name] = [naive_log_p(inside, float(score)) for score in single.score(test)]
     assert dict(fusion.ranking) == pytest.approx(values)
-    best = sorted(values, key=lambda name: -values[name])[:7]
+    ranked = sorted(values, key=lambda name: -values[name])
+    best = [name for place, name in enumerate(ranked) if place < 7 or name == "gen"]
     assert [part.name for part in fusion.members] == best
     summed = np.sum([wanted[name] for name in best], axis=0)
     np.testing.assert_allclose(detector.score(test).numpy(), summed, rtol=1e-3, atol=1e-3)
@@ -143,6 +147,18 @@ def test_a_file_loads_where_nothing_else_is_imported(tmp_path) -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.startswith("chosen: ")
 
 
+def test_what_is_always_fused_is_so_whatever_its_worth() -> None:
+    train, images = features(400), [panel()]
+    ranking = [name for name, _ in AUTO.fit(train, panel=images).scorer.ranking]
+    last = ranking[-1]
+    chosen = Method(score=Auto(fuse=2, always=(last,))).fit(train, panel=images).scorer
+    assert [part.name for part in chosen.members] == [*ranking[:2], last]
+    first = Method(score=Auto(fuse=2, always=(ranking[0],))).fit(train, panel=images).scorer
+    assert [part.name for part in first.members] == ranking[:2]
+    others = Method(score=Auto(candidates=("energy", "msp", "knn"), fuse=2)).fit(train, panel=images).scorer
+    assert len(others.members) == 2  # gen is no candidate here
+
+
 def test_one_is_the_plain_method() -> None:
     train, test = features(400), features(50, seed=1)
     detector = Method(score=Auto(candidates=("energy", "msp"), fuse=1)).fit(train, panel=[panel()])
@@ -154,15 +170,18 @@ def test_one_is_the_plain_method() -> None:
 
 @pytest.mark.parametrize(
     ("n", "images", "why"),
-    [(400, [], "no panel"), (39, [panel()], "at least 10 there, got 9 of 39")],
+    [
+        (60, [], "no panel of scrambled images.* and no class was left out: . images to select by lie on one side"),
+        (39, [panel()], "at least 10 there, got 9 of 39"),
+    ],
     ids=["no panel", "too few images"],
 )
 def test_where_it_cannot_choose_it_is_optfs_and_says_so(n: int, images: list[Features], why: str) -> None:
     train, test = features(n), features(50, seed=1)
-    with pytest.warns(UserWarning, match=rf"{why}.* falls back to OptFS \(E\)"):
+    with pytest.warns(UserWarning, match=f"{why}.* falls back to optfs"):
         detector = AUTO.fit(train, panel=images)
-    torch.testing.assert_close(detector.score(test), METHODS["optfs-e"].fit(train).score(test))
-    assert str(detector.scorer) == "chosen: optfs-e"
+    torch.testing.assert_close(detector.score(test), METHODS["optfs"].fit(train).score(test))
+    assert str(detector.scorer).startswith("chosen: optfs\nnote: auto ")
 
 
 def test_a_candidate_that_refuses_the_features_is_left_out() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from data import features
 from oodshape import METHODS
 from oodshape.features.kernels import places_torch
-from oodshape.methods.shapes.optfs import PiecewiseConstant
+from oodshape.methods.shapes.pieces import PiecewiseConstant
 
 ANY_BATCH = ({0: torch.export.Dim("n")},)
 

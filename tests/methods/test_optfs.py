@@ -12,7 +12,8 @@ from data import arrays, features
 from oodshape import METHODS, Features, InputError, auroc
 from oodshape.features import kernels
 from oodshape.methods.detector import Method
-from oodshape.methods.shapes.optfs import Grid, OptFS, PiecewiseConstant
+from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
 from oracle.shaping import naive_optfs, naive_shape
 
 FLOATS = st.floats(-1e4, 1e4, width=32)

@@ -13,7 +13,8 @@ from oodshape.methods.odin import AUTHORS_STD, Odin
 from oodshape.methods.scores.logits import Energy, MaxLogit, MaxSoftmax
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS, uniform
 from oodshape.methods.shapes.clipping import Band, BFAct, Clip, Product, ProductShape, ReAct, SoftClip, VraP
-from oodshape.methods.shapes.optfs import OptFS, PiecewiseConstant
+from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.shapes.pieces import PiecewiseConstant
 from oodshape.methods.slots import Shape
 from oodshape.methods.training import Training
 

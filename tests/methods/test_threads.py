@@ -10,7 +10,7 @@ import torch
 
 from data import arrays
 from oodshape import METHODS, Features
-from oodshape.methods.auto import Fusion
+from oodshape.methods.fusion import Fusion
 
 BOUND = 1e-5  # of the largest score
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
-from oracle.shaping import kept
+from oracle.shaping import kept, naive_energies, naive_optfs, naive_shape
 
 
 def _logits(row: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> list[float]:
@@ -205,7 +206,30 @@ def naive_nnguide(train, z, weight, bias):
     return scores
 
 
+def naive_optfs_f(
+    train: np.ndarray, z: np.ndarray, weight: np.ndarray, bias: np.ndarray, *, by_sign: bool = False
+) -> list[float]:
+    """Energy with theta ~ impact / energy of each interval, the energy of the features kept.
+
+    With `by_sign`, theta is that of the paper where features are not signed.
+    """
+    alpha, beta = np.quantile(train, [0.001, 0.999])
+    edges = alpha + (beta - alpha) / 100 * np.arange(101)
+    theta = naive_optfs(train, (train @ weight.T + bias).argmax(axis=1), weight, edges, 10.0)
+    signed = (train < 0).mean() > 0.01
+    if signed or not by_sign:
+        energy = naive_energies(train, edges)
+        theta = np.array([i / e if e > 0 else 0.0 for i, e in zip(theta, energy, strict=True)])
+        theta *= math.sqrt(energy.sum() / sum(t * t * e for t, e in zip(theta, energy, strict=True)))
+    shaped = naive_shape(z, edges, theta)
+    if signed:
+        shaped += np.where(z < edges[0], theta[0] * z, 0.0) + np.where(z >= edges[-1], theta[-1] * z, 0.0)
+    return [_energy(_logits(row, weight, bias)) for row in shaped]
+
+
 NEWER = {
+    "optfs-f": naive_optfs_f,
+    "optfs": partial(naive_optfs_f, by_sign=True),
     "gen": naive_gen,
     "scale": naive_scale,
     "lts": naive_lts,

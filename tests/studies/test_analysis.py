@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 
 from oodshape import METHODS, Features, InputError, auroc, fpr_at_tpr
 from oodshape.images.identity import numbered, smallest
-from oodshape.methods.shapes.optfs import OptFS, PiecewiseConstant
+from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.shapes.pieces import PiecewiseConstant
 from oodshape.studies import (
     changed_ratio,
     impact_vectors,

@@ -11,8 +11,9 @@ from scipy.stats import spearmanr
 
 from data import arrays, features, panel
 from oodshape import METHODS, Auto, Classifier, Features, Method, auroc, panel_features
-from oodshape.images.identity import held_out, numbered
 from oodshape.images.readers.cifar import cifar
+from oodshape.methods.auto import split
+from oodshape.methods.class_panel import ClassPanel
 from oodshape.methods.table import NEWER
 from oodshape.networks import zoo
 from oodshape.studies import choice, regret
@@ -44,14 +45,15 @@ def frame(sets: dict[str, Features]) -> pd.DataFrame:
 
 def test_rows_are_those_of_the_pieces(frame: pd.DataFrame, sets: dict[str, Features]) -> None:
     assert len(frame) == (len(NAMES) + 2) * 2
-    z, head = arrays(400)
-    held = held_out(numbered(400), 0.25, purpose="selection", fewest=1)
-    parts = [Features.from_arrays(z[~held], head), Features.from_arrays(z[held], head)]
-    seen = {}
+    parts = split(sets["train"], SETTINGS.share)
+    left_out, seen = ClassPanel.of(*parts), {}
     for name in NAMES:
         rows = frame[frame["method"] == name].set_index("ood")
         detector = METHODS[name].fit(parts[0])
-        seen[name] = auroc(detector.score(parts[1]), detector.score(panel()))
+        far, near = auroc(detector.score(parts[1]), detector.score(panel())), left_out.auroc(METHODS[name])
+        seen[name] = (far + near) / 2
+        assert rows["scrambled_auroc"].tolist() == pytest.approx([far] * 2)
+        assert rows["near_auroc"].tolist() == pytest.approx([near] * 2)
         assert rows["panel_auroc"].tolist() == pytest.approx([seen[name]] * 2)
         assert set(rows["group"]) == {"newer" if name in NEWER else "paper"}
         whole = METHODS[name].fit(sets["train"])

@@ -164,6 +164,12 @@ class Features:
         """[N] uint64: which image each row is of; row numbers where none were given."""
         return identity.numbered(len(self)) if self._identities is None else self._identities
 
+    def with_head(self, head: Head) -> Features:
+        """The same features behind another head of their width, which predicts anew; labels stay behind."""
+        if head.width != self.width:
+            raise InputError(f"features have {self.width} columns, but the head reads {head.width}")
+        return Features(self._values, head, None, None, self._identities)
+
     @property
     def width(self) -> int:
         """The number of features M."""

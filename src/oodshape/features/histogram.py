@@ -79,7 +79,7 @@ class Tally32:
             "counts": columns[:, 0].astype(np.int64),
             "impacts": columns[:, 1].copy(),
             "weights": columns[:, 2].copy() if columns.shape[1] == 4 else np.zeros(0),
-            "squares": columns[:, 3].copy() if columns.shape[1] == 4 else np.zeros(0),
+            "weight_squares": columns[:, 3].copy() if columns.shape[1] == 4 else np.zeros(0),
         }
 
 
@@ -122,5 +122,5 @@ class Tally16:
             "counts": columns[:, 0].astype(np.int64),
             "impacts": columns[:, 1] * values,
             "weights": columns[:, 1].copy() if self.asked else np.zeros(0),
-            "squares": columns[:, 2].copy() if self.asked else np.zeros(0),
+            "weight_squares": columns[:, 2].copy() if self.asked else np.zeros(0),
         }

@@ -20,7 +20,9 @@ from oodshape.features.kernels import FINE
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
-COLUMNS = ("counts", "impacts", "weights", "squares")
+COLUMNS = ("counts", "impacts", "weights", "weight_squares")
+OLD_NAMES = {"weight_squares": "squares"}  # in files of 0.1.0
+NEGATIVE = 0.01  # the share of negative values from which features count as signed
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +45,12 @@ class FeatureStats:
     counts: Annotated[NDArray[np.int64], Sizes("B"), AtLeast(1)]
     impacts: Annotated[Float64, Sizes("B")]  # sum of w_max z
     weights: Float64  # [B], sum of w_max; empty unless asked for
-    squares: Annotated[Float64, AtLeast(0)]  # [B], sum of w_max^2; empty unless asked for
+    weight_squares: Annotated[Float64, AtLeast(0)]  # [B], sum of w_max^2; empty unless asked for
 
     def __post_init__(self) -> None:
         """Refuse sums and counts that no features give."""
         check_fields(self)
-        for name in ("weights", "squares"):
+        for name in ("weights", "weight_squares"):
             if getattr(self, name).shape not in ((0,), self.keys.shape):
                 raise InputError(f"{name} has the shape {list(getattr(self, name).shape)} for {len(self.keys)} bins")
         reach = np.abs(self.keys.astype(np.float64)).max() * 2.0 ** min(self.shift, 64)
@@ -120,8 +122,8 @@ class FeatureStats:
 
     @property
     def signed(self) -> bool:
-        """Whether any feature value is negative."""
-        return self.minimum < 0
+        """Whether more than a hundredth of the values are negative; a few may be, after a ReLU, by rounding."""
+        return self.quantile(NEGATIVE) < 0
 
     def mean(self) -> Array:
         """[M] float64: the mean of each feature."""
@@ -167,6 +169,9 @@ class FeatureStats:
         values = getattr(self, column)
         if len(values) == 0:
             raise InputError(f"these statistics hold no {column}; collect them with weights=True")
+        return self._over(values, edges)
+
+    def _over(self, values: Array, edges: Array) -> Array:
         edges = np.asarray(edges, np.float64)
         left, right = self.limits()
         if self.bits == 16:
@@ -184,6 +189,14 @@ class FeatureStats:
         """[K] float64: the mean interval-specific feature impact E[I] over the intervals between edges."""
         return self.over("impacts", edges) / self.n
 
+    def energy(self, edges: Array) -> Array:
+        """[K] float64: E[sum of z^2 over the values in each interval], from the values of the bins and their counts.
+
+        Exact on float16 features; a float32 bin stands for its middle, within 2^-12 of any value in it.
+        """
+        left, right = self.limits()
+        return self._over(self.counts * ((left + right) / 2) ** 2, edges) / self.n
+
     def save(self, path: str | Path) -> None:
         """Write the statistics to one safetensors file."""
         items = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -194,7 +207,9 @@ class FeatureStats:
     def load(cls, path: str | Path) -> FeatureStats:
         """The statistics that `save` wrote."""
         header, arrays = files.load(path, "statistics")
-        items: dict[str, Any] = {field.name: header.get(field.name, arrays.get(field.name)) for field in fields(cls)}
+        held: dict[str, Any] = {**header, **arrays}
+        names = [field.name for field in fields(cls)]
+        items: dict[str, Any] = {name: held.get(name, held.get(OLD_NAMES.get(name, name))) for name in names}
         with reading(path, files.WAY_OUT["statistics"]):
             return cls(**items)
 

@@ -6,25 +6,35 @@ from typing import Any
 
 from oodshape.guard.fitted import EXIF, Fitted
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.methods.auto import Fusion
+from oodshape.methods.fusion import SCRAMBLED, Fusion
 
 
 def chosen_lines(guard: Fitted) -> list[str]:
-    """Two lines on what was chosen and why, for a method that chooses; none for any other."""
+    """What was chosen and why, in a few lines, for a method that chooses; none for any other."""
     fusion = guard.detector.scorer
     if not isinstance(fusion, Fusion):
         return []
     names = ", ".join(member.name for member in fusion.members)
     if not fusion.ranking:
-        return [f"{guard.about.method} took {names}", "why: it had no panel of images to choose by"]
+        why = "; ".join(fusion.notes) or "it had no panel of images to choose by"
+        return [f"{guard.about.method} took {names}", f"why: {why}"]
     values = dict(fusion.ranking)
     best, least = (100 * values[member.name] for member in (fusion.members[0], fusion.members[-1]))
+    panels = " and ".join(fusion.panels or (SCRAMBLED,))
     fused = ", fused by their p-values" if len(fusion.members) > 1 else ""
     return [
         f"{guard.about.method} chose {names}{fused}",
-        f"why: of {len(values)} methods they best tell training images kept aside from scrambled ones without content "
+        f"why: of {len(values)} methods they best tell ID images kept aside from {panels} "
         f"(AUROC {best:.1f} to {least:.1f} %; the last of all {100 * min(values.values()):.1f} %)",
+        *(f"note: {note}" for note in fusion.notes),
     ]
+
+
+def _by_panel(fusion: Fusion) -> dict[str, dict[str, float]]:
+    """For each panel, the AUROC of every candidate against it."""
+    names = [name for name, _ in fusion.ranking]
+    columns = zip(*fusion.values, strict=True)
+    return {panel: dict(zip(names, column, strict=True)) for panel, column in zip(fusion.panels, columns, strict=True)}
 
 
 def facts(guard: Fitted) -> dict[str, Any]:
@@ -37,6 +47,7 @@ def facts(guard: Fitted) -> dict[str, Any]:
         "recipe": repr(detector.method),
         "chosen": [member.name for member in fusion.members] if isinstance(fusion, Fusion) else None,
         "ranking": dict(fusion.ranking) if isinstance(fusion, Fusion) else None,
+        "panels": _by_panel(fusion) if isinstance(fusion, Fusion) else None,
         "threshold": detector.threshold,
         "thresholds_per_class": None if detector.groups is None else detector.thresholds.tolist(),
         "classes_with_own_threshold": None if detector.groups is None else len(own),

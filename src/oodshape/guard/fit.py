@@ -10,18 +10,19 @@ from pathlib import Path
 import oodshape
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.statistics import FeatureStats
+from oodshape.features.statistics import NEGATIVE, FeatureStats
+from oodshape.guard import selection
 from oodshape.guard.fitted import About, Fitted
 from oodshape.guard.parts import Way, of_images, of_tensors
 from oodshape.images.listing import Given
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.methods.auto import Auto, Fusion
+from oodshape.methods.auto import Auto
 from oodshape.methods.detector import Method
+from oodshape.methods.fusion import Fusion
 from oodshape.methods.table import METHODS, named
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.opening import Source, prepared
 
-NEGATIVE = 0.01  # the share of negative values from which features count as signed
 WEAK = 0.8  # the AUROC against the panel below which no choice is a good one
 
 
@@ -54,10 +55,15 @@ def fit_guard(
         parts = of_images(way, images, calibrate, alpha, limit)
     check_enough(len(parts.held_out), alpha)
     _warn_if_unsuitable(method, recipe, parts.train.stats)
-    panel = parts.panel() if recipe.wants_panel else []
-    detector = recipe.fit(parts.train, panel=panel).calibrate(parts.held_out, alpha, per_class=per_class)
+    panel, choosing, deciding = [], None, parts.held_out
+    if recipe.wants_panel:
+        panel = parts.panel()
+    if recipe.wants_panel and calibrate is not None:
+        choosing, deciding = selection.parts(parts.train, deciding, alpha, per_class=per_class)
+    detector = recipe.fit(parts.train, panel=panel, held_out=choosing)
+    detector = detector.calibrate(deciding, alpha, per_class=per_class)
     _warn_if_weak(detector.scorer)
-    baseline = METHODS["msp"].fit(parts.train).calibrate(parts.held_out, alpha)
+    baseline = METHODS["msp"].fit(parts.train).calibrate(deciding, alpha)
     about = About(
         preprocessing=preprocessing,
         network=source.classifier.fingerprint,
@@ -90,7 +96,7 @@ def _recipe(method: str | Method, exportable: bool) -> Method:
 
 
 def _warn_if_unsuitable(name: str | Method, method: Method, stats: FeatureStats) -> None:
-    if method.for_nonnegative and stats.quantile(NEGATIVE) < 0:
+    if method.for_nonnegative and stats.signed:
         warnings.warn(
             f"{name if isinstance(name, str) else 'this method'} is made for features that are never negative (after "
             f"a ReLU), but more than {100 * NEGATIVE:g} % of this network's are: it may do worse than a threshold on "
@@ -101,9 +107,10 @@ def _warn_if_unsuitable(name: str | Method, method: Method, stats: FeatureStats)
 
 def _warn_if_weak(scorer: object) -> None:
     """A warning where even the best candidate hardly tells ID images from the panel."""
-    if isinstance(scorer, Fusion) and scorer.ranking and scorer.ranking[0][1] < WEAK:
+    best = scorer.against_scrambled if isinstance(scorer, Fusion) else None
+    if best is not None and best < WEAK:
         warnings.warn(
-            f"no method tells these images well from scrambled ones (best AUROC {100 * scorer.ranking[0][1]:.1f} %); "
+            f"no method tells these images well from scrambled ones (best AUROC {100 * best:.1f} %); "
             "the guard may let much through: run `oodshape check` with strange images",
             stacklevel=4,
         )

@@ -82,13 +82,15 @@ class Method(Recipe):
         head: Head | tuple[Any, Any] | None = None,
         moments: Moments | None = None,
         panel: Sequence[Features] = (),
+        held_out: Features | None = None,
     ) -> Detector:
         """The detector that this recipe gives on ID training data.
 
         Statistics alone may need the head too, and some methods the `Moments` of the same features. A `panel` of
-        images that no classifier should trust (`surrogates`) is for recipes that choose by it.
+        images that no classifier should trust (`panel_features`) is for recipes that choose by it; `held_out` are ID
+        images for them to choose by in place of a part of `train`, and must not be those that set the threshold.
         """
-        training = Training.of(train, None if head is None else Head.of(head), moments, panel)
+        training = Training.of(train, None if head is None else Head.of(head), moments, panel, held_out)
         if training.maybe_features is not None:
             training.moments(self.needs)  # one pass for all three slots
         return Detector(

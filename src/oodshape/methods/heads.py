@@ -14,7 +14,7 @@ from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.fields import Sizes
 from oodshape.core.values import ArrayValue
 from oodshape.features.chunks import check_finite
-from oodshape.methods.shapes.optfs import PiecewiseConstant
+from oodshape.methods.shapes.pieces import PiecewiseConstant
 from oodshape.methods.slots import Batch, FittedHead, HeadRecipe, Shape
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head

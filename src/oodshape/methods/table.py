@@ -11,7 +11,7 @@ from oodshape.core.errors import InputError
 from oodshape.methods.detector import Method
 from oodshape.methods.odin import AUTHORS_STD, Odin
 from oodshape.methods.paper_rows import paper_rows
-from oodshape.methods.row import BANK, CONFIDENT, HENDRYCKS, IMAGES, NOTHING, PER_CLASS, SIGNED, Row
+from oodshape.methods.row import BANK, CONFIDENT, FAR, HENDRYCKS, IMAGES, NOTHING, OWN, PER_CLASS, SIGNED, Row
 from oodshape.methods.scores.boundaries import Fdbd, Gen, GradNorm, Nci
 from oodshape.methods.scores.class_means import CadRef, CaRef, KlMatching, She
 from oodshape.methods.scores.logits import MaxSoftmax
@@ -19,11 +19,26 @@ from oodshape.methods.scores.mahalanobis import MdsPlus, RmdsPlus
 from oodshape.methods.scores.neighbours import Knn, NnGuide
 from oodshape.methods.scores.vim import Vim
 from oodshape.methods.shapes.clipping import VraP
+from oodshape.methods.shapes.optfs import BySign, OptFS
 from oodshape.methods.shapes.per_feature import Bats, Ras
 from oodshape.methods.shapes.scaling import Lts, Scale
 
 # what came after the paper, with general settings whatever the ID set
 NEWER_ROWS: dict[str, Row] = {
+    "optfs-f": Row(
+        Method(shape=OptFS(k=100, bound="features")),
+        "energy of features shaped as well as those of the same energy can be",
+        IMAGES,
+        "after a ReLU, now and then below optfs-e",
+        OWN,
+    ),
+    "optfs": Row(
+        Method(shape=BySign(signed=OptFS(k=100, bound="features"), plain=OptFS(k=100))),
+        "optfs-f where features may be negative, optfs-e after a ReLU",
+        IMAGES,
+        FAR,
+        OWN,
+    ),
     "gen": Row(
         Method(score=Gen(gamma=0.1, top=100)),
         "minus the generalised entropy of the top probabilities",

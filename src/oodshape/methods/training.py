@@ -22,6 +22,7 @@ class Training:
     maybe_features: Features | None = None
     maybe_moments: Moments | None = None
     panel: tuple[Features, ...] = ()  # images that no classifier should trust, to choose by
+    held_out: Features | None = None  # ID images that the network was not trained on, to choose by
 
     @classmethod
     def of(
@@ -30,10 +31,11 @@ class Training:
         head: Head | None = None,
         moments: Moments | None = None,
         panel: Sequence[Features] = (),
+        held_out: Features | None = None,
     ) -> Training:
         """A training set from its features, or from its statistics and the head they belong to."""
         if isinstance(train, Features):
-            return cls(train.stats, train.head, train, panel=tuple(panel))
+            return cls(train.stats, train.head, train, panel=tuple(panel), held_out=held_out)
         if not isinstance(train, FeatureStats):
             raise InputError(f"fit takes Features or FeatureStats, got {type(train).__name__}")
         if head is not None and head.fingerprint != train.head:
@@ -43,7 +45,7 @@ class Training:
                 f"the moments are of {moments.n} images and head {moments.head}, "
                 f"the statistics of {train.n} and {train.head}; collect both over the same features"
             )
-        return cls(train, head, None, moments, tuple(panel))
+        return cls(train, head, None, moments, tuple(panel), held_out)
 
     @property
     def head(self) -> Head:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.methods.auto import Auto, Fusion, split
+from oodshape.methods.auto import Auto, split
+from oodshape.methods.class_panel import ClassPanel
 from oodshape.methods.detector import Method, fit_all
+from oodshape.methods.fusion import Fusion
 from oodshape.methods.table import METHODS, NEWER
 from oodshape.metrics.separation import auroc
 from oodshape.studies.comparison import measured
@@ -32,18 +36,26 @@ def choice(
 ) -> DataFrame:
     """method, group, panel_auroc, chosen, ood, fpr95, auroc of every method that works on features, and of `auto`.
 
-    `panel_auroc` is what `auto` sees: fitted on its fitting part, the selection part against the panel. The other
-    figures are those of the method fitted on the whole training set, and of `auto` with its fusion (group auto) and
-    with the best-ranked candidate alone.
+    `panel_auroc` is what `auto` sees: fitted on its fitting part, the mean of `scrambled_auroc`, the selection part
+    against the panel, and `near_auroc`, that against classes left out (NaN where none can be). The other figures are
+    those of the method fitted on the whole training set, and of `auto` with its fusion (group auto) and with the
+    best-ranked candidate alone.
     """
     from pandas import DataFrame
 
     single = {name: method for name, method in methods.items() if method.perturb.eps == 0 and not method.wants_panel}
     fitting, selection = split(train, auto.share)
-    seen = {}
+    seen: dict[str, dict[str, float]] = {}
     for name, detector in fit_all(single, fitting).items():
         scores = detector.score(selection)
-        seen[name] = float(np.mean([auroc(scores, detector.score(images)) for images in panel]))
+        far = float(np.mean([auroc(scores, detector.score(images)) for images in panel]))
+        seen[name] = {"panel_auroc": far, "scrambled_auroc": far, "near_auroc": np.nan}
+    with contextlib.suppress(InputError):  # no class can be left out: scrambled images decide alone
+        near = ClassPanel.of(fitting, selection)
+        near.collect(single)
+        for name, value in seen.items():
+            value["near_auroc"] = near.auroc(single[name])
+            value["panel_auroc"] = (1 - auto.near) * value["scrambled_auroc"] + auto.near * value["near_auroc"]
     fused = Method(score=auto).fit(train, panel=panel)
     best = Method(score=replace(auto, fuse=1)).fit(train, panel=panel)
     assert isinstance(fused.scorer, Fusion)
@@ -51,7 +63,7 @@ def choice(
     rows: list[dict[str, Any]] = []
     for name, detector in fit_all(single, train).items():
         group = LATER if name in NEWER else PAPER
-        said = {"method": name, "group": group, "panel_auroc": seen[name], "chosen": name in chosen}
+        said = {"method": name, "group": group, **seen[name], "chosen": name in chosen}
         rows += measured(detector, inside, ood, **said)
     for name, detector in ((AUTO, fused), (ONE, best)):
         rows += measured(detector, inside, ood, method=name, group=name, panel_auroc=np.nan, chosen=False)

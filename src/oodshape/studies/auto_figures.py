@@ -39,7 +39,7 @@ def print_choice(frame: DataFrame) -> DataFrame:
 
 
 def draw_choice(frame: DataFrame) -> Figure:
-    """A point per method: AUROC against the panel, mean AUROC against real OOD sets; chosen ones have a ring."""
+    """A point per method: mean AUROC against the panels, and against real OOD sets; chosen ones have a ring."""
     keys = ["method", "group", "panel_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
     figure, (axes,) = panels(5.0)
@@ -54,7 +54,7 @@ def draw_choice(frame: DataFrame) -> Figure:
     axes.set(xscale="log", ylabel="real OOD sets: mean AUROC (%)")
     axes.invert_xaxis()
     axes.xaxis.set_major_formatter(lambda value, place: f"{100 - value:g}")
-    axes.set_xlabel("scrambled ID images: AUROC (%)\nrings: fused in auto; dashed: auto")
+    axes.set_xlabel("scrambled ID images and classes left out:\nmean AUROC (%); rings: fused in auto; dashed: auto")
     below(figure, 3)
     return figure
 

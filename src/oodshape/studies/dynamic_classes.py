@@ -11,7 +11,8 @@ from torch import Tensor
 from oodshape.features import kernels
 from oodshape.features.features import Features
 from oodshape.images.identity import smallest
-from oodshape.methods.shapes.optfs import OptFS, PiecewiseConstant
+from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.shapes.pieces import PiecewiseConstant
 from oodshape.methods.slots import Shape
 from oodshape.methods.training import Training
 

@@ -19,6 +19,7 @@ from oodshape.networks.zoo import MODELS
 
 SURROGATES = ("gaussian", "uniform")
 PANEL = "scrambled"
+HELD_OUT = "calibration"  # ID images that are neither fitted on nor tested
 LAYOUT = "head.npz (weight, bias), train.npz, val.npz or test.npz, and a .npz per OOD set (features, labels)"
 
 
@@ -34,6 +35,7 @@ class Network:
     surrogates: dict[str, Features]
     methods: dict[str, Method]
     panel: tuple[Features, ...] = ()  # scrambled ID images, to choose methods by
+    held_out: Features | None = None  # further ID images
 
     @property
     def real(self) -> str:
@@ -96,12 +98,12 @@ def from_folder(folder: Path, panels: Path | None = None) -> Network:
     except KeyError as error:
         raise InputError(f"{folder} lacks {error}; a network's folder has {LAYOUT}") from None
     surrogates = {name: sets.pop(name) for name in SURROGATES if name in sets}
-    panel = (sets.pop(PANEL),) if PANEL in sets else ()
+    panel, held_out = (sets.pop(PANEL),) if PANEL in sets else (), sets.pop(HELD_OUT, None)
     if not sets:
         raise InputError(f"{folder} holds no OOD set; a network's folder has {LAYOUT}")
     family, id_set = _known(folder.name)
     methods = paper_methods(id_set) if id_set in ("imagenet", "cifar10", "cifar100") else METHODS
-    return Network(folder.name, family, train, inside, sets, surrogates, dict(methods), panel)
+    return Network(folder.name, family, train, inside, sets, surrogates, dict(methods), panel, held_out)
 
 
 def _known(name: str) -> tuple[str, str]:

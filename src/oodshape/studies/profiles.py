@@ -104,7 +104,7 @@ def weights_by_value(train: Features, sets: Mapping[str, Features], optfs: OptFS
     parts = []
     for name, features in sets.items():
         stats = FeatureStats.of(features, weights=True)
-        count, total, squares = (stats.over(column, edges) for column in ("counts", "weights", "squares"))
+        count, total, squares = (stats.over(column, edges) for column in ("counts", "weights", "weight_squares"))
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = total / count
             std = np.sqrt(np.maximum(squares / count - mean**2, 0.0))

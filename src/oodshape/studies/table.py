@@ -19,6 +19,7 @@ from oodshape.report.render import frame_latex, frame_markdown
 from oodshape.studies import drawing
 from oodshape.studies import figures as draw
 from oodshape.studies.auto_figures import draw_choice, draw_regret, print_choice
+from oodshape.studies.bounds import bounds, draw_bounds, print_bounds
 from oodshape.studies.network import Network, folders_in, from_benchmark, from_folder
 from oodshape.studies.page import study_page
 from oodshape.studies.tables import (
@@ -114,6 +115,12 @@ STUDIES: dict[str, Study] = {
         lambda frame: by_network(_v_first(frame), ["method", "k"]),
         draw.draw_intervals,
     ),
+    "bounds": Study(
+        "OptFS with the bound on theta (optfs-e) and on the features (optfs-f): mean AUROC / FPR95; at other K, AUROC",
+        lambda network: bounds(*_sets(network)),
+        print_bounds,
+        draw_bounds,
+    ),
     "limits": Study(
         "Limits of the intervals at the p and 100 - p percentiles; means over OOD sets",
         lambda network: analysis.limits_sweep(*_sets(network)),
@@ -164,7 +171,7 @@ STUDIES: dict[str, Study] = {
         draw.draw_tuning,
     ),
     "auto": Study(
-        "The choice of auto: AUROC against scrambled ID images beside AUROC against real OOD data",
+        "The choice of auto: AUROC against scrambled ID images and classes left out beside AUROC against real OOD data",
         lambda network: analysis.choice(*_sets(network), network.chosen_by(), network.methods),
         print_choice,
         draw_choice,

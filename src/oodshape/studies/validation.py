@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oodshape.features.features import Features
-from oodshape.methods.shapes.optfs import PiecewiseConstant
+from oodshape.methods.shapes.pieces import PiecewiseConstant
 from oodshape.methods.table import METHODS
 from oodshape.metrics.separation import auroc
 from oodshape.studies.with_ood import with_ood

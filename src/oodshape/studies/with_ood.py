@@ -13,7 +13,8 @@ from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.statistics import FeatureStats
 from oodshape.images.identity import smallest
-from oodshape.methods.shapes.optfs import OptFS, PiecewiseConstant
+from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.shapes.pieces import PiecewiseConstant
 from oodshape.methods.training import Training
 
 Array = NDArray[Any]

@@ -4,168 +4,45 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.fields import Sizes
-from oodshape.core.values import frozen_array
 from oodshape.features import kernels
 from oodshape.features.statistics import between
+from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
 from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
 
 Array = NDArray[Any]
+Bound = Literal["theta", "features"]
+NO_IMPACT = "every interval has impact 0: the features or the head's weights are all zero"
 MOST_FROM_HISTOGRAM = 200  # with more intervals than this, cut bins would show in theta
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Grid:
-    """K equal intervals as arithmetic: z lies in interval k when floor((z - origin) * scale) = k, from 1 on.
-
-    All in float32. The edges are the exact floats at which this number changes, so that a compiled loop that
-    multiplies and a graph that compares with the edges never disagree.
-    """
-
-    origin: float
-    scale: float
-    k: int
-
-    @classmethod
-    def between(cls, alpha: float, beta: float, k: int) -> Grid:
-        """The grid whose first interval begins at alpha and whose last one ends before beta."""
-        low, high, infinity = np.float32(alpha), np.float32(beta), np.float32(np.inf)
-        step = (np.float64(beta) - np.float64(alpha)) / k
-        if not low + np.float32(step) > low or not high - np.float32(step) < high:
-            raise InputError(f"{k} intervals between {alpha:g} and {beta:g} are finer than float32; use fewer")
-        # rounding must not push alpha out or let beta in: many features may sit exactly there
-        origin, scale = np.float32(alpha - step), np.float32(1.0 / step)
-        slack = step * 2.0**-24
-        while (low - origin) * scale < 1:
-            slack *= 2
-            origin = np.float32(alpha - step - slack)
-        scale = max(scale, np.float32((k + 1) / (np.float64(high) - np.float64(origin))))
-        while (high - origin) * scale < k + 1:
-            scale = np.nextafter(scale, infinity)
-        return cls(float(origin), float(scale), k)
-
-    def edges(self) -> NDArray[np.float32]:
-        """[K + 1] float32: the smallest value in each interval, and the smallest above the last."""
-        origin, scale = np.float32(self.origin), np.float32(self.scale)
-        wanted = np.arange(1, self.k + 2, dtype=np.float32)
-        low = np.full(self.k + 1, _ordered(np.float32(-np.finfo(np.float32).max)), np.int64)
-        high = np.full(self.k + 1, _ordered(np.float32(np.finfo(np.float32).max)), np.int64)
-        with np.errstate(over="ignore"):
-            while (high - low > 1).any():  # bisection over the floats in their order
-                middle = (low + high) // 2
-                reached = (_unordered(middle) - origin) * scale >= wanted
-                high, low = np.where(reached, middle, high), np.where(reached, low, middle)
-        return _unordered(high)
-
-
-def _ordered(value: np.float32) -> int:
-    bits = int(np.array(value, np.float32).view(np.int32))
-    return bits if bits >= 0 else -(bits & kernels.MAGNITUDE32)
-
-
-def _unordered(order: Array) -> NDArray[np.float32]:
-    values = np.abs(order).astype(np.int32).view(np.float32)
-    return np.where(order < 0, -values, values).astype(np.float32)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PiecewiseConstant(Shape):
-    """f(z) = theta_k z for edges[k] <= z < edges[k+1], and 0 outside.
-
-    `grid` is the (origin, scale) of equal intervals; compiled loops need it, and without it intervals may have
-    any width.
-
-    >>> shape = PiecewiseConstant(edges=[0.0, 1.0, 2.0], theta=[3.0, 0.5])
-    >>> shape(torch.tensor([[-1.0, 0.5, 1.0, 2.0]]))
-    tensor([[-0.0000, 1.5000, 0.5000, 0.0000]])
-    """
-
-    edges: Annotated[NDArray[np.float32], Sizes("E")]  # E = K + 1
-    theta: Annotated[NDArray[np.float32], Sizes("K")]
-    grid: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        """Freeze the arrays and refuse edges that do not fit theta or the grid."""
-        object.__setattr__(self, "edges", frozen_array(self.edges, np.float32))
-        object.__setattr__(self, "theta", frozen_array(self.theta, np.float32))
-        k = len(self.theta)
-        if k < 1 or len(self.edges) != k + 1:
-            raise InputError(f"{k} values of theta need {k + 1} edges, got {len(self.edges)}")
-        if (np.diff(self.edges) < 0).any():
-            raise InputError("the edges must ascend")
-        if self.grid is not None and not np.array_equal(Grid(*self.grid, k).edges(), self.edges):
-            raise InputError("the edges are not those of the grid")
-
-    def traced(self) -> PiecewiseConstant:
-        """The same intervals, never by compiled loops."""
-        return PlainPieces(self.edges, self.theta, self.grid)
-
-    @cached_property
-    def _padded(self) -> Tensor:
-        """[K + 2]: theta with zeros on either side, for values outside the limits."""
-        return torch.tensor(np.pad(self.theta, 1))
-
-    @cached_property
-    def _edges(self) -> Tensor:
-        return torch.tensor(self.edges)
-
-    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """Features times the theta of their interval."""
-        return self.scale(z, z, out)
-
-    def scale(self, z: Tensor, values: Tensor, out: Tensor | None = None) -> Tensor:
-        """[N, M]: theta(z) times `values`."""
-        if self.compiled(z):
-            assert self.grid is not None
-            return kernels.scale_by_theta(z.contiguous(), values.contiguous(), self.grid, self._padded, out)
-        edges, padded = self._edges.to(z.device), self._padded.to(z.device)
-        return kernels.scale_by_theta_torch(z, values, edges, padded, self.grid)
-
-    def compiled(self, z: Tensor) -> bool:
-        """Whether the compiled loops serve this tensor."""
-        return self.grid is not None and z.device.type == "cpu"
-
-    def frozen_logits(self, z: Tensor, classes: Tensor, weight: Tensor) -> Tensor:
-        """[N]: weight[class] . f(z) for each row."""
-        if self.compiled(z):
-            assert self.grid is not None
-            return kernels.frozen_logits(z.contiguous(), classes, weight, self.grid, self._padded)
-        edges, padded = self._edges.to(z.device), self._padded.to(z.device)
-        return kernels.frozen_logits_torch(z, classes, weight, edges, padded, self.grid)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PlainPieces(PiecewiseConstant):
-    """The same function in plain torch on every device, for graphs."""
-
-    def compiled(self, z: Tensor) -> bool:
-        """Never."""
-        return False
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class OptFS(Shaper):
-    """theta ~ E[I(z)], the mean impact on the max logit of the features in each of k equal intervals.
+    """theta of k equal intervals that makes the mean max logit of shaped training features largest.
 
-    The intervals lie between the `tail` and 1 - `tail` quantiles of all training features; theta has norm
-    sqrt(k), or `norm` (the authors' code uses 1000). `exact` goes over the features again, so that no
-    histogram bin is cut; it is implied by more than 200 intervals.
+    The intervals lie between the `tail` and 1 - `tail` quantiles of all training features. With n_k = E[I_k(z)],
+    the mean impact on the max logit of the features in interval k, there are two bounds:
+
+    - `theta` (the paper): ||theta||^2 = k gives theta_k ~ n_k; `norm` is another length (the authors' code: 1000).
+    - `features`: sum_k theta_k^2 S_k = sum_k S_k, with S_k = E[sum of z^2 in interval k], gives theta_k ~ n_k / S_k:
+      shaped features keep their energy, and how many values an interval holds no longer matters. Signed features
+      outside the limits take theta of the end interval; otherwise they become 0, as in the paper.
+
+    `exact` goes over the features again, so that no histogram bin is cut; it is implied by more than 200 intervals.
     """
 
     k: int = 100
     tail: float = 0.001
     norm: float | None = None
     exact: bool = False
+    bound: Bound = "theta"
 
     def __post_init__(self) -> None:
         """Refuse settings that have no meaning."""
@@ -176,6 +53,10 @@ class OptFS(Shaper):
             raise InputError(f"tail must lie in [0, 0.5), got {self.tail:g}{hint}")
         if self.norm is not None and not 0 < self.norm < math.inf:
             raise InputError(f"norm must be positive, got {self.norm:g}")
+        if self.bound not in get_args(Bound):
+            raise InputError(f"bound must be one of {', '.join(get_args(Bound))}, got {self.bound!r}")
+        if self.bound == "features" and self.norm is not None:
+            raise InputError(f"norm is the length of theta, which bound='features' leaves free; got {self.norm:g}")
 
     def fit(self, train: Training) -> PiecewiseConstant:
         """The optimal shaping function, from statistics alone unless `exact`."""
@@ -183,13 +64,17 @@ class OptFS(Shaper):
         grid = Grid.between(*self.limits(train, exact), self.k)
         edges = grid.edges()
         impact = _exact_impact(train, grid) if exact else train.stats.impact(edges)
-        return PiecewiseConstant(edges, self.solve(impact), (grid.origin, grid.scale))
+        pair = (grid.origin, grid.scale)
+        if self.bound == "theta":
+            return PiecewiseConstant(edges, self.solve(impact), pair)
+        energy = _exact_energy(train, edges, pair) if exact else train.stats.energy(edges)
+        return PiecewiseConstant(edges, within_energy(impact, energy), pair, ends=train.stats.signed)
 
     def solve(self, direction: Array) -> NDArray[np.float32]:
         """[K] float32: the given direction with norm sqrt(k), or the norm asked for."""
         length = float(np.linalg.norm(direction))
         if length == 0:
-            raise InputError("every interval has impact 0: the features or the head's weights are all zero")
+            raise InputError(NO_IMPACT)
         norm = math.sqrt(self.k) if self.norm is None else self.norm
         return np.asarray(direction / length * norm).astype(np.float32)
 
@@ -204,6 +89,34 @@ class OptFS(Shaper):
         if self.tail == 0:
             beta = float(np.nextafter(np.float32(beta), np.float32(np.inf)))
         return alpha, beta
+
+
+def within_energy(impact: Array, energy: Array) -> NDArray[np.float32]:
+    """[K] float32: theta_k ~ impact_k / energy_k with sum theta^2 energy = sum energy; 0 where there is no energy.
+
+    >>> within_energy(np.array([2.0, 0.0, 3.0]), np.array([1.0, 0.0, 9.0])).round(3).tolist()
+    [2.828, 0.0, 0.471]
+    """
+    # an energy that float32 could not tell from 0 beside the others would make theta overflow
+    some = energy > np.finfo(np.float32).tiny * energy.sum()
+    theta = np.divide(impact, energy, out=np.zeros_like(impact), where=some)
+    length = float((theta**2 * energy).sum())
+    if length == 0:
+        raise InputError(NO_IMPACT)
+    # positive whatever the sign of the impacts: a network may lower its max logit on the whole
+    return np.asarray(theta * math.sqrt(energy.sum() / length)).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BySign(Shaper):
+    """One recipe for signed features (`FeatureStats.signed`), another for those after a ReLU."""
+
+    signed: Shaper = OptFS(bound="features")
+    plain: Shaper = OptFS()
+
+    def fit(self, train: Training) -> Shape:
+        """The shape of the recipe that suits the features."""
+        return (self.signed if train.stats.signed else self.plain).fit(train)
 
 
 def _exact_quantile(train: Training, q: float) -> float:
@@ -235,4 +148,14 @@ def _exact_impact(train: Training, grid: Grid) -> Array:
         total += kernels.interval_impacts(
             z, classes[first : first + len(z)], weight, (grid.origin, grid.scale), grid.k + 2
         )
+    return total[1:-1] / len(train.features)
+
+
+def _exact_energy(train: Training, edges: NDArray[np.float32], grid: tuple[float, float]) -> Array:
+    """[K] float64: the mean energy per interval, summed value by value."""
+    total, bounds = np.zeros(len(edges) + 1), torch.from_numpy(edges)
+    for _, raw in train.features.chunks():
+        z = raw.float().cpu()
+        cells = kernels.cells_torch(z, bounds, grid).flatten().numpy()
+        total += np.bincount(cells, z.double().square().flatten().numpy(), len(total))
     return total[1:-1] / len(train.features)

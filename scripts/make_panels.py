@@ -1,0 +1,60 @@
+"""The panels of networks whose features lie in folders: scrambled ID images, through the network itself.
+
+    python scripts/make_panels.py --features FEATURES --data DATA --weights WEIGHTS --out PANELS
+
+FEATURES holds a folder per network, named ID-SET_NETWORK as the networks of the zoo are (imagenet_deit_tiny). DATA
+holds imagenet/train and cifar10, and WEIGHTS the files that `oodshape bench --weights` looks for. Writes
+PANELS/NETWORK/scrambled.npz, which `auto_evidence.py --panel` and `oodshape study auto --panel` read.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from oodshape import Classifier, ImageFolder
+from oodshape.features.panel import panel_features
+from oodshape.images.image_set import ImageSet
+from oodshape.images.preprocessing import Preprocessing
+from oodshape.images.readers.cifar import cifar
+from oodshape.networks.zoo import build, find_weights, model_entry
+from oodshape.studies.network import folders_in
+
+
+def name_of(folder: str) -> str:
+    """The zoo's name of the network that a folder is named after.
+
+    >>> name_of("imagenet_deit_tiny"), name_of("cifar10_densenet101")
+    ('deit_tiny', 'cifar10-densenet101')
+    """
+    id_set, _, name = folder.partition("_")
+    return name if id_set == "imagenet" else f"{id_set}-{name}"
+
+
+def images_of(id_set: str, data: Path) -> ImageSet:
+    """The training images at hand."""
+    return ImageFolder(data / "imagenet" / "train") if id_set == "imagenet" else cifar(data / id_set, train=True)
+
+
+def main() -> None:
+    """Write a panel per network."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("features", "data", "weights", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    given = parser.parse_args()
+    for folder in folders_in([given.features]):
+        entry = model_entry(name_of(folder.name))
+        classifier = Classifier(build(entry.name, find_weights(entry.name, given.weights)))
+        # images at hand have their final size already
+        preprocessing = Preprocessing(mean=entry.native.mean, std=entry.native.std)
+        (panel,) = panel_features(classifier, images_of(entry.id_set, given.data), preprocessing)
+        target = given.out / folder.name
+        target.mkdir(parents=True, exist_ok=True)
+        values = np.concatenate([raw.numpy() for _, raw in panel.chunks()])
+        np.savez(target / "scrambled.npz", features=values.astype(np.float16))
+
+
+if __name__ == "__main__":
+    main()

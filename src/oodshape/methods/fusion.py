@@ -1,0 +1,123 @@
+"""Fusion: several fitted methods as one score, each through its p-values among ID images."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core.errors import InputError
+from oodshape.core.fields import Ascending, Sizes
+from oodshape.features.kernels import places_torch, taken
+from oodshape.methods.detector import Detector
+from oodshape.methods.slots import Evidence, FittedHead, FittedScore, Shape
+
+TAIL = 0.1  # the lowest share of ID scores, below which p-values fall exponentially
+SCRAMBLED = "scrambled ID images"
+ROUNDING = 1e-4  # relative: what float32 may make of one image in batches of other sizes, with room to spare
+SMALL = 0.01  # what counts for smaller scores: they are differences of larger ones
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Member(FittedScore):
+    """A fitted method inside a fusion, with the ID scores that turn its own into p-values."""
+
+    name: str
+    shape: Shape
+    head: FittedHead
+    scorer: FittedScore
+    reference: Annotated[NDArray[np.float32], Sizes("N"), Ascending()]  # scores of the selection part
+    rounded: bool = False  # whether scores within rounding of one another are one; in old files they are not
+
+    @classmethod
+    def of_detector(cls, name: str, detector: Detector, id_scores: Tensor) -> Member:
+        """The member that a detector becomes."""
+        assert detector.scorer is not None
+        reference = np.sort(id_scores.cpu().numpy())
+        return cls(name, detector.shape, detector.head, detector.scorer, reference, True)
+
+    def of(self, seen: Evidence) -> Tensor:
+        """[n]: the method's own scores."""
+        return self.scorer.of(Evidence(seen.batch, self.shape, self.head, self.head.bind(seen.head)))
+
+    def log_p(self, scores: Tensor) -> Tensor:
+        """[n]: log of the smoothed share of ID images with a score as low.
+
+        The share is (1 + #{< score}) / (n + 1), linear between neighbours; below the lowest tenth it falls
+        exponentially with the mean distance there, so that scores lower than any ID score stay in their order. It is
+        the mean of those just below and just above the score, so that equal ID scores, which differ in their last
+        bits from batch to batch, get one value.
+        """
+        ordered, n = self.tensor("reference", scores), len(self.reference)
+        k = int(TAIL * n)
+        near = self._rounding(ordered[k])
+        limit, reach = ordered[k] - near, (ordered[k] - ordered[:k]).mean().clamp_min(1e-12).maximum(near)
+        start = self._body(limit.reshape(1)) if self.rounded else math.log((k + 1) / (n + 1))
+        return torch.where(scores < limit, start - (limit - scores) / reach, self._body(scores))
+
+    def _body(self, scores: Tensor) -> Tensor:
+        """[n]: the log of the share, without the tail."""
+        around = self._rounding(scores)
+        places = (self._place(scores - around) + self._place(scores + around)) / 2
+        return (places / (len(self.reference) + 1)).log()
+
+    def _rounding(self, scores: Tensor) -> Tensor:
+        """[n]: how much rounding may have changed them; 0 where that is not looked at."""
+        return ROUNDING * self.rounded * scores.abs().clamp_min(SMALL)
+
+    def _place(self, scores: Tensor) -> Tensor:
+        """[n]: 1 + the number of ID scores below, linear between neighbours; n above the highest."""
+        ordered, n = self.tensor("reference", scores), len(self.reference)
+        place = places_torch(scores.contiguous(), ordered, right=False)
+        low, high = taken(ordered, (place - 1).clamp_min(0)), taken(ordered, place.clamp_max(n - 1))
+        between = torch.where(high > low, (scores - low) / (high - low).clamp_min(1e-30), 0.0).clamp(0, 1)
+        return (place + between).clamp(1, n)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fusion(FittedScore):
+    """The summed log p-values of its members (Fisher); the plain score where there is one member only."""
+
+    members: tuple[Member, ...]
+    ranking: tuple[tuple[str, float], ...]  # every candidate with its worth, best first
+    panels: tuple[str, ...] = ()  # what the candidates were tried on, in words; none in old files: scrambled images
+    values: tuple[tuple[float, ...], ...] = ()  # for every candidate of the ranking, its AUROC against each panel
+    notes: tuple[str, ...] = ()  # what could not be done, and why
+
+    def __post_init__(self) -> None:
+        """Refuse a record whose parts do not fit each other."""
+        rows = len(self.ranking) if self.panels else 0
+        if [len(row) for row in self.values] != [len(self.panels)] * rows:
+            raise InputError(f"{len(self.values)} rows of values for {rows} candidates and {len(self.panels)} panels")
+
+    def of(self, seen: Evidence) -> Tensor:
+        """[n] fused scores."""
+        if len(self.members) == 1:
+            return self.members[0].of(seen)
+        return torch.stack([member.log_p(member.of(seen)) for member in self.members]).sum(dim=0)
+
+    @property
+    def against_scrambled(self) -> float | None:
+        """The best AUROC of a candidate against scrambled images, or None where none were looked at."""
+        if not self.ranking or (self.panels and SCRAMBLED not in self.panels):
+            return None
+        place = self.panels.index(SCRAMBLED) if self.panels else 0
+        return max(row[place] for row in self.values) if self.panels else self.ranking[0][1]
+
+    def __str__(self) -> str:
+        """The choice, how every candidate did against the panels, and what could not be done."""
+        lines = [f"chosen: {', '.join(member.name for member in self.members)}"]
+        if self.ranking:
+            lines.append("AUROC (%) of held-out ID images against:")
+            lines += [f"  {place + 1}: {panel}" for place, panel in enumerate(self.panels or (SCRAMBLED,))]
+            values = self.values or tuple((value,) for _, value in self.ranking)
+            columns = range(1, len(values[0]) + 1)
+            lines.append(" " * 16 + "".join(f"{column:>7}" for column in columns) + "   worth")
+            for (name, worth), row in zip(self.ranking, values, strict=True):
+                lines.append(f"{name:<16}" + "".join(f" {100 * value:6.2f}" for value in row) + f"  {100 * worth:6.2f}")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])

@@ -1,0 +1,181 @@
+"""The second panel of auto: classes left out of the head, its limits, what the record says, held-out images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from data import arrays, features, panel
+from oodshape import METHODS, Features, InputError, Method, auroc
+from oodshape.methods.auto import CANDIDATES, Auto, split
+from oodshape.methods.class_panel import ClassPanel
+from oodshape.methods.detector import Detector
+from oodshape.methods.fusion import SCRAMBLED, Fusion
+
+AUTO = Method(score=Auto())
+
+
+def values_of(data: Features) -> np.ndarray:
+    return torch.cat([raw for _, raw in data.chunks()]).numpy()
+
+
+def test_the_classes_left_out_are_those_of_the_whole_head() -> None:
+    fitting, selection = features(300), features(200, seed=1)
+    near = ClassPanel.of(fitting, selection)
+    assert (near.left_out, near.classes, near.fitting.head.classes) == (1, 7, 6)
+    # the row of the head that is missing says which class was left out
+    rows = [row.tolist() for row in near.inside.head.weight]
+    (gone,) = [place for place, row in enumerate(fitting.head.weight) if row.tolist() not in rows]
+    predicted = selection.predictions.numpy()
+    np.testing.assert_array_equal(values_of(near.outside), values_of(selection)[predicted == gone])
+    np.testing.assert_array_equal(values_of(near.inside), values_of(selection)[predicted != gone])
+    np.testing.assert_array_equal(values_of(near.fitting), values_of(fitting)[fitting.predictions.numpy() != gone])
+    # an image of a class that stays keeps its class; one of the class left out gets another
+    stays = [place for place in range(7) if place != gone]
+    assert [stays[c] for c in near.inside.predictions] == predicted[predicted != gone].tolist()
+    assert str(near) == f"{len(near.outside)} images of 1 of 7 classes, left out"
+
+
+def test_the_worth_is_the_auroc_of_the_smaller_network() -> None:
+    fitting, selection = features(300), features(200, seed=1)
+    near = ClassPanel.of(fitting, selection)
+    detector = METHODS["energy"].fit(near.fitting)
+    assert near.auroc(METHODS["energy"]) == auroc(detector.score(near.inside), detector.score(near.outside))
+    assert near.auroc(METHODS["energy"]) > 0.55  # the class is told from the others
+    z, head = arrays(300)
+    classes = np.arange(300) % 7
+    negative = Features.from_arrays(-z - 1, head, predictions=classes)
+    assert ClassPanel.of(negative, negative).auroc(METHODS["bfact"]) == 0.5  # it refuses
+
+
+def test_the_choice_of_classes_is_seeded() -> None:
+    fitting, selection = features(400), features(300, seed=1)
+    sizes = {seed: len(ClassPanel.of(fitting, selection, seed).outside) for seed in range(8)}
+    assert sizes[0] == len(ClassPanel.of(fitting, selection).outside)
+    assert len(set(sizes.values())) > 1
+
+
+@pytest.mark.parametrize(
+    ("classes", "n", "why"),
+    [
+        (2, 200, "the network has 2 classes, and 2 must stay"),
+        (7, 40, "images to select by lie on one side, and 10 are needed"),
+    ],
+)
+def test_too_little_is_refused(classes: int, n: int, why: str) -> None:
+    z, head = arrays(n, classes=classes)
+    data = Features.from_arrays(z, head)
+    with pytest.raises(InputError, match=why):
+        ClassPanel.of(data, data)
+
+
+def test_most_images_in_the_classes_left_out_are_refused() -> None:
+    z, (weight, bias) = arrays(400)
+    data = Features.from_arrays(z, (weight, bias))
+    near = ClassPanel.of(data, data)
+    rows = [row.tolist() for row in near.inside.head.weight]
+    (gone,) = [place for place, row in enumerate(data.head.weight) if row.tolist() not in rows]
+    rare = np.where(np.arange(400) % 5 < 3, gone, (gone + 1) % 7)
+    crowded = Features.from_arrays(z, (weight, bias), predictions=rare)
+    with pytest.raises(InputError, match="240 of 400 images belong to the classes left out, more than half"):
+        ClassPanel.of(crowded, crowded)
+
+
+def test_the_record_says_which_panel_gave_what(tmp_path) -> None:
+    detector = AUTO.fit(features(400), panel=[panel()])
+    fusion = detector.scorer
+    assert isinstance(fusion, Fusion)
+    assert fusion.panels[0] == SCRAMBLED
+    assert "of 1 of 7 classes, left out" in fusion.panels[1]
+    for (_, worth), (far, near) in zip(fusion.ranking, fusion.values, strict=True):
+        assert worth == pytest.approx((far + near) / 2)
+    assert fusion.against_scrambled == max(far for far, _ in fusion.values)
+    lines = str(fusion).splitlines()
+    assert lines[2] == f"  1: {SCRAMBLED}"
+    assert len(lines) == 5 + len(CANDIDATES)
+    detector.save(tmp_path / "auto.safetensors")
+    assert str(Detector.load(tmp_path / "auto.safetensors").scorer) == str(fusion)
+
+
+def test_a_record_of_old_files_reads_as_before() -> None:
+    old = Fusion(AUTO.fit(features(400), panel=[panel()]).scorer.members, (("energy", 0.9), ("msp", 0.8)))
+    assert old.against_scrambled == 0.9
+    assert str(old).splitlines()[-1].split() == ["msp", "80.00", "80.00"]
+    with pytest.raises(InputError, match="1 rows of values for 2 candidates and 1 panels"):
+        Fusion(old.members, old.ranking, (SCRAMBLED,), ((0.9,),))
+
+
+def test_without_classes_to_leave_out_the_scrambled_panel_decides_and_it_says_so() -> None:
+    z, head = arrays(400, classes=2)
+    weight, bias = head
+    images = Features.from_arrays(np.random.default_rng(0).permuted(arrays(100, classes=2, seed=9)[0], axis=1), head)
+    fusion = AUTO.fit(Features.from_arrays(z, (weight, bias)), panel=[images]).scorer
+    assert fusion.panels == (SCRAMBLED,)
+    assert all(worth == value for (_, worth), (value,) in zip(fusion.ranking, fusion.values, strict=True))
+    assert fusion.notes == ("no class was left out: the network has 2 classes, and 2 must stay",)
+    alone = Method(score=Auto(near=0.0)).fit(features(400), panel=[panel()]).scorer
+    assert (alone.panels, alone.notes) == ((SCRAMBLED,), ())
+
+
+def test_feature_arrays_alone_are_enough() -> None:
+    train, test = features(400), features(60, seed=2)
+    with pytest.warns(UserWarning, match="no panel of scrambled images.*classes left out alone"):
+        detector = AUTO.fit(train)
+    fusion = detector.scorer
+    assert len(fusion.panels) == 1
+    assert fusion.against_scrambled is None
+    assert "no panel of scrambled images" in fusion.notes[0]
+    near = ClassPanel.of(*split(train, 0.25))
+    assert dict(fusion.ranking) == pytest.approx({name: near.auroc(METHODS[name]) for name in CANDIDATES})
+    assert torch.isfinite(detector.score(test)).all()
+
+
+def test_held_out_images_choose_where_they_are_given() -> None:
+    train, held, images = features(300), features(200, seed=5), panel()
+    fusion = Method(score=Auto(candidates=("energy", "msp"))).fit(train, panel=[images], held_out=held).scorer
+    near = ClassPanel.of(train, held)
+    for name, (far, value) in zip(dict(fusion.ranking), fusion.values, strict=True):
+        fitted = METHODS[name].fit(train)
+        assert far == auroc(fitted.score(held), fitted.score(images))
+        assert value == near.auroc(METHODS[name])
+    assert len(fusion.members[0].reference) == 200
+    z, (weight, bias) = arrays(50)
+    other = Features.from_arrays(z, (weight + 1, bias))
+    with pytest.raises(InputError, match="the held-out part comes from head"):
+        AUTO.fit(train, panel=[images], held_out=other)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_network_that_knows_its_images_by_heart_is_named(known: bool) -> None:
+    z, head = arrays(400)
+    plain = Features.from_arrays(z, head)
+    labels = plain.predictions.numpy() if known else np.full(400, 3)
+    train = Features.from_arrays(z, head, labels=labels)
+    notes = AUTO.fit(train, panel=[panel()]).scorer.notes
+    assert [("by heart (accuracy 100.0 %)" in note) for note in notes] == [True] * known
+    assert AUTO.fit(train, panel=[panel()], held_out=features(200, seed=5)).scorer.notes == ()
+
+
+def test_the_second_panel_looks_at_no_more_images_than_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cost in images that are fitted on and scored, which other work on the machine does not change."""
+    seen = {"fit": 0, "score": 0}
+    fit, score = Method.fit, Detector.score
+
+    def counted_fit(self: Method, train: Features, *more, **others):
+        seen["fit"] += len(train)
+        return fit(self, train, *more, **others)
+
+    def counted_score(self: Detector, data: Features, *more):
+        seen["score"] += len(data)
+        return score(self, data, *more)
+
+    monkeypatch.setattr(Method, "fit", counted_fit)
+    monkeypatch.setattr(Detector, "score", counted_score)
+    counts = []
+    for near in (0.0, 0.5):
+        seen.update(fit=0, score=0)
+        Method(score=Auto(near=near)).fit(features(400), panel=[panel()])
+        counts.append(dict(seen))
+    assert counts[1]["fit"] <= 2 * counts[0]["fit"]
+    assert counts[1]["score"] <= 2 * counts[0]["score"]
