@@ -9,7 +9,7 @@ detector.decide(Features.from_arrays(new_features, head=(weight, bias)))
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from oodshape.benchmark.results import Results as Results
