@@ -116,7 +116,7 @@ data = Features.from_arrays(z, (weight, np.zeros(4)), predictions=rng.integers(4
 stats = FeatureStats.of(data, weights=True)
 v = shape.frozen_logits(torch.from_numpy(z), data.predictions, data.head.weight)
 np.savez(sys.argv[1], shaped=shape(torch.from_numpy(z)), v=v, **{
-    name: getattr(stats, name) for name in ("keys", "counts", "impacts", "weights", "squares", "sums")})
+    name: getattr(stats, name) for name in ("keys", "counts", "impacts", "weights", "weight_squares", "sums")})
 """
 
 

@@ -156,7 +156,7 @@ def test_what_is_damaged_is_reported_with_the_reason(tmp_path: Path) -> None:
     cut = {
         "CIFAR-10": ("cifar10/cifar-10-batches-bin/test_batch.bin", "records of 3073 bytes"),
         "CIFAR-100 train": ("cifar100/cifar-100-binary/train.bin", "records of 3074 bytes"),
-        "MNIST": ("mnist/t10k-images-idx3-ubyte.gz", "cannot be read"),
+        "MNIST": ("mnist/t10k-images-idx3-ubyte.gz", "is damaged"),
         "SVHN": ("svhn/test_32x32.mat", "is damaged or no SVHN file"),
     }
     for path, _ in cut.values():

@@ -143,10 +143,10 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch: pytest.MonkeyP
     ENERGY.save(path)
     before = path.read_bytes()
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(safetensors.numpy, "save_file", fail)
+    monkeypatch.setattr(safetensors.numpy, "save", fail)
     with pytest.raises(OSError, match="disk full"):
         METHODS["optfs-e"].fit(features()).save(path)
     assert path.read_bytes() == before

@@ -201,7 +201,10 @@ def test_names_that_are_not_there() -> None:
     ("error", "message"),
     [
         (ModuleNotFoundError("No module named 'timm'"), r"needs the extra: pip install 'oodshape\[timm\]'"),
-        (RuntimeError("operator torchvision::nms does not exist"), "timm does not load: operator .* fits your torch"),
+        (
+            RuntimeError("operator torchvision::nms does not exist"),
+            "compiled operators of torchvision do not load beside torch .* are not of one build",
+        ),
     ],
 )
 def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch, error: Exception, message: str) -> None:

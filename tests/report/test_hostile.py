@@ -55,8 +55,8 @@ def spoiled(evil: str) -> Results:
     rows = tuple(replace(row, benchmark=evil, family=evil, group=evil) for row in made.rows)
     origin = made.provenance
     origin |= {"settings": {"limit": evil, evil: evil, "settings": evil}, evil: {evil: evil}, "methods": {evil: evil}}
-    names = {"model": evil, "method": evil, "ood": evil, "predicted": (evil,), "labels": (evil,)}
-    pick = Pick(images=(0,), scores=(0.5,), shares=(0.1,), **names)  # type: ignore[arg-type]
+    names = {"model": evil, "method": evil, "ood": evil, "predicted": (0,), "labels": (1,)}
+    pick = Pick(images=(0,), scores=(0.5,), shares=(0.1,), **names)
     return replace(made, rows=rows, provenance=origin, samples=Samples((f"data:,{evil}",), (pick,)))
 
 

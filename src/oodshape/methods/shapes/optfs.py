@@ -94,8 +94,8 @@ class OptFS(Shaper):
 def within_energy(impact: Array, energy: Array) -> NDArray[np.float32]:
     """[K] float32: theta_k ~ impact_k / energy_k with sum theta^2 energy = sum energy; 0 where there is no energy.
 
-    >>> within_energy(np.array([2.0, 0.0, 3.0]), np.array([1.0, 0.0, 9.0])).round(3).tolist()
-    [2.828, 0.0, 0.471]
+    >>> [f"{theta:.3f}" for theta in within_energy(np.array([2.0, 0.0, 3.0]), np.array([1.0, 0.0, 9.0]))]
+    ['2.828', '0.000', '0.471']
     """
     # an energy that float32 could not tell from 0 beside the others would make theta overflow
     some = energy > np.finfo(np.float32).tiny * energy.sum()
