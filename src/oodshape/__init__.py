@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from oodshape.images.preprocessing import Preprocessing as Preprocessing
     from oodshape.images.scrambled import Scrambled as Scrambled
     from oodshape.methods.auto import Auto as Auto
-    from oodshape.methods.detector import Decision as Decision
+    from oodshape.methods.decision import Decision as Decision
     from oodshape.methods.detector import Detector as Detector
     from oodshape.methods.detector import Method as Method
     from oodshape.methods.detector import fit_all as fit_all
@@ -78,7 +78,7 @@ _HOMES = {
     "Outputs": "networks.head",
     "Method": "methods.detector",
     "Detector": "methods.detector",
-    "Decision": "methods.detector",
+    "Decision": "methods.decision",
     "METHODS": "methods.table",
     "paper_methods": "methods.table",
     "fit_all": "methods.detector",

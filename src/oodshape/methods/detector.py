@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from oodshape.features.features import Features
 from oodshape.features.moments import Moments
 from oodshape.features.parts import Part
 from oodshape.features.statistics import FeatureStats
+from oodshape.methods.decision import Decision, predicted
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.methods.heads import Linear
 from oodshape.methods.odin import Odin
@@ -43,15 +44,6 @@ from oodshape.metrics import conformal
 from oodshape.metrics.separation import as_scores
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head, Outputs
-
-
-class Decision(NamedTuple):
-    """For each image: the predicted class, the score, its p-value among ID images, and whether to trust it."""
-
-    classes: Tensor  # [N] int64
-    scores: Tensor  # [N] float32
-    p_values: Tensor  # [N] float64
-    accepted: Tensor  # [N] bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -302,11 +294,6 @@ class Detector(Value):
         if not isinstance(value, cls):
             raise InputError(f"{path} holds a {type(value).__name__}, not a detector; {files.WAY_OUT['detector']}")
         return value
-
-
-def predicted(data: Features | Outputs) -> Tensor:
-    """[N] int64: the class that the network itself predicts."""
-    return data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)
 
 
 def _needed(images: Tensor | None) -> Tensor:
