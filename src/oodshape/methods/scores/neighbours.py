@@ -16,7 +16,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.fields import AtLeast, Sizes
 from oodshape.features.parts import Part
-from oodshape.features.rows import unit
+from oodshape.features.rows import ROUNDING, unit
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
@@ -47,7 +47,9 @@ class NeighbourDistance(FittedScore):
         """Minus the distance: ||a - b||^2 = 2 - 2 a . b for rows of length 1."""
         z = seen.directions
         nearest = best_products(z, self.tensor("bank", z), self.k)[:, -1]
-        return -(z.square().sum(dim=1) + 1 - 2 * nearest).clamp_min(0).sqrt()
+        squares = z.square().sum(dim=1) + 1 - 2 * nearest
+        # rounding of a product, which changes with the batch, is no distance
+        return -torch.where(squares > 2 * ROUNDING, squares, 0.0).sqrt()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
