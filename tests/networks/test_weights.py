@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
-from oodshape.networks.weights import load_weights
+from oodshape.networks.weights import is_torchscript, load_weights, read_weights
 from small_nets import same, values
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -159,3 +159,15 @@ def test_files_without_weights(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").write_bytes(b"")
     with pytest.raises(InputError, match=r"a.onnx has an unknown ending; weights are read from .safetensors, .pth"):
         load_weights(Small(), tmp_path / "a.onnx")
+
+
+def test_a_damaged_archive_is_no_torchscript(tmp_path: Path) -> None:
+    path = tmp_path / "net.pt"
+    torch.save({"a": torch.zeros(3)}, path)
+    content = bytearray(path.read_bytes())
+    place = content.rindex(b"PK\x01\x02")
+    content[place : place + 4] = b"XXXX"  # the directory at the archive's end
+    path.write_bytes(content)
+    assert not is_torchscript(path)
+    with pytest.raises(InputError, match="net.pt is damaged"):
+        read_weights(path)

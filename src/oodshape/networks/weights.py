@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # the first that 
 PREFIXES = ("module.", "model.", "backbone.", "net.", "network.", "encoder.", "_orig_mod.")
 # torchvision's transformers were published with other names for the layers of their MLPs.
 RENAMED = ((".mlp.linear_1.", ".mlp.0."), (".mlp.linear_2.", ".mlp.3."))
+BROKEN = (zipfile.BadZipFile, OSError, ValueError, struct.error, NotImplementedError, EOFError)  # of an archive
 
 
 def load_weights(net: nn.Module, path: str | Path) -> None:
@@ -111,8 +113,11 @@ def is_torchscript(path: Path) -> bool:
     """Whether a file is what torch.jit.save writes: an archive with constants and code."""
     if not path.is_file() or not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as archive:
-        inside = [name.partition("/")[2] for name in archive.namelist()]
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inside = [name.partition("/")[2] for name in archive.namelist()]
+    except BROKEN:  # whoever reads it says so
+        return False
     return "constants.pkl" in inside and any(name.startswith("code/") for name in inside)
 
 
