@@ -109,7 +109,7 @@ def test_paths_among_pictures_keep_their_names_and_identities(tmp_path: Path) ->
     assert [name for name, _ in listing] == [str(path), "image 1"]
     assert images.identities[0] == GivenImages([path]).identities[0]
     assert isinstance(one_by_one([path, str(path)]), Listing)
-    with pytest.raises(InputError, match="paths of image files are needed here, got 2 images in memory"):
+    with pytest.raises(InputError, match="paths of image files are needed here, got 2 images, which are none"):
         Listing.of([path, COLOUR[1]])
 
 

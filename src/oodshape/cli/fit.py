@@ -16,6 +16,7 @@ from oodshape.cli.options import (
     PIXELS,
     BatchOption,
     ClassesOption,
+    ColumnOption,
     CropOption,
     DeviceOption,
     HeadOption,
@@ -47,6 +48,7 @@ def fit(
     calibrate: Annotated[
         str | None, typer.Option(help="Images that the network was NOT trained on: they set the threshold.")
     ] = None,
+    column: ColumnOption = None,
     method: Annotated[str, typer.Option(help="A method of `oodshape methods`; auto chooses and fuses some.")] = "auto",
     alpha: Annotated[float, typer.Option(help="The share of good images that may be rejected.")] = 0.05,
     per_class: Annotated[
@@ -92,6 +94,7 @@ def fit(
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
     from oodshape.guard.fit import read_names
     from oodshape.guard.guard import Guard
+    from oodshape.images.listing import in_column
     from oodshape.networks.device import AUTO
     from oodshape.networks.opening import open_model, prepared
 
@@ -108,8 +111,8 @@ def fit(
         )
         guard = Guard.fit(
             network,
-            images=images,
-            calibrate=calibrate,
+            images=in_column(images, column),
+            calibrate=in_column(calibrate, column),
             method=method,
             alpha=alpha,
             per_class=per_class,

@@ -44,7 +44,13 @@ class Precision(Enum):
     float16 = "float16"
 
 
-IMAGES = "a folder, a text or CSV list, a quoted glob, an image, or - for paths on standard input"
+IMAGES = (
+    "a folder, a text or CSV list, a quoted glob, an image, tar or Parquet files, an address such as "
+    "s3://bucket/folder, or - for paths on standard input"
+)
+ColumnOption = Annotated[
+    str | None, typer.Option(help="The column of a Parquet file that holds the images \\[default: image].")
+]
 ModelOption = Annotated[
     str,
     typer.Option(

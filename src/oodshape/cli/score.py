@@ -17,6 +17,7 @@ from oodshape.cli.options import (
     UNREADABLE,
     BatchOption,
     ClassesOption,
+    ColumnOption,
     CropOption,
     DetectorOption,
     DeviceOption,
@@ -49,6 +50,7 @@ def score(
     out: Annotated[
         Path | None, typer.Option(help="scores.csv, .jsonl or .parquet \\[default: CSV on standard output].")
     ] = None,
+    column: ColumnOption = None,
     gallery: Annotated[Path | None, typer.Option(help="A page with the most and the least trusted images.")] = None,
     num_classes: ClassesOption = None,
     resize: ResizeOption = "",
@@ -77,7 +79,7 @@ def score(
     from oodshape.core.reading import any_names
     from oodshape.guard.guard import Guard
     from oodshape.guard.score_file import score_to_file, score_to_stream
-    from oodshape.images.listing import Listing
+    from oodshape.images.listing import in_column, one_by_one
     from oodshape.report.gallery_page import Extremes, write_gallery
 
     use_limits(max_pixels, max_aspect, max_inflated)
@@ -86,7 +88,7 @@ def score(
     said = flags(resize, crop, mean, std, interpolation)
     with warnings_as_lines():
         network = source(guard, model, weights, num_classes, said, head=head, device=device, precision=precision)
-    listing = Listing.of(images)
+    listing = one_by_one(in_column(images, column))
     extremes = Extremes()
     how: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "watch": extremes.add}
     if out is None:
@@ -95,7 +97,7 @@ def score(
         show = False if json or quiet else None
         tally = score_to_file(guard, network, listing, out, progress=show, **how)
     if gallery is not None:
-        write_gallery(extremes, gallery, listing.file)
+        write_gallery(extremes, gallery, listing.opened)
     if out is not None and json:
         typer.echo(encoder.dumps(vars(tally) | {"out": str(out)}))
     elif not quiet:
@@ -147,14 +149,14 @@ def check(
 
     from oodshape.guard.check import check_guard
     from oodshape.guard.guard import Guard
-    from oodshape.images.listing import Listing
+    from oodshape.images.listing import one_by_one
     from oodshape.report.check_page import HEAD, NOTE, check_rows, verdict, write_check
     from oodshape.report.columns import show_columns
 
     use_limits(max_pixels, max_aspect, max_inflated)
     check_out(out)
     guard = Guard.load(detector)
-    names = [Listing.of(each).name for each in ood]
+    names = [one_by_one(each).name for each in ood]
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
     show = False if json or quiet else None
     with warnings_as_lines():

@@ -26,6 +26,7 @@ from oodshape.core.progress import progress_bar
 from oodshape.core.values import encode
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import Scored, rows_of, score_images, see
+from oodshape.images.in_memory import PictureListing
 from oodshape.images.limits import Limits
 from oodshape.images.listing import Listing
 from oodshape.networks.opening import Source
@@ -67,7 +68,7 @@ class Tally:
 def score_to_file(
     guard: Fitted,
     source: Source,
-    listing: Listing,
+    listing: Listing | PictureListing,
     out: Path,
     *,
     batch_size: int = 32,
@@ -112,7 +113,7 @@ def score_to_file(
 def score_to_stream(
     guard: Fitted,
     source: Source,
-    listing: Listing,
+    listing: Listing | PictureListing,
     file: TextIO,
     *,
     json_lines: bool = False,

@@ -16,6 +16,7 @@ from oodshape.images.folders import ImageFiles
 from oodshape.images.image_set import ImageSet
 from oodshape.images.in_memory import Pictures, pixel_key
 from oodshape.images.prefetch import MOST
+from oodshape.images.stored import Stored
 
 END = 4096  # bytes at a file's end that tell files of equal size apart
 
@@ -25,7 +26,7 @@ def copies(images: ImageSet, of: ImageSet) -> list[str]:
     if isinstance(images, ImageFiles) and isinstance(of, ImageFiles):
         return _same_files(_paths(images), _paths(of))
     known = set(_pixel_keys(of)) - {None}
-    called = images.called if isinstance(images, Pictures) else "image {}".format
+    called = images.called if isinstance(images, (Pictures, Stored)) else "image {}".format
     return [called(row) for row, key in enumerate(_pixel_keys(images)) if key in known]
 
 

@@ -13,6 +13,7 @@ import PIL.ImageOps
 
 from oodshape.core.errors import InputError
 from oodshape.images.limits import TURNS, Limits
+from oodshape.images.places import readable
 
 # An EXIF block that cannot be read says nothing about the pixels. Kept for good, and not for the length of a read:
 # filters belong to the whole process, and a thread that puts back what it found undoes what others did meanwhile.
@@ -37,7 +38,7 @@ def read_image(path: str | Path, *, upright: bool = True) -> PIL.Image.Image:
     if _QUIET not in warnings.filters:
         warnings.filterwarnings("ignore", module=_QUIET[3].pattern)
     try:
-        with PIL.Image.open(path) as image:
+        with PIL.Image.open(readable(path) if isinstance(path, str) else path) as image:
             too_large = Limits.now().refusal(*image.size)  # known from the file's first bytes
             if too_large:
                 raise Unreadable(path, too_large)

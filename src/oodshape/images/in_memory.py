@@ -24,6 +24,7 @@ from oodshape.images.image_set import Image
 from oodshape.images.one_image import as_image, parted
 from oodshape.images.prefetch import MOST
 from oodshape.images.preprocessing import picture
+from oodshape.images.stored import Stored
 
 
 class Pictures:
@@ -122,9 +123,9 @@ class Pictures:
 
 @dataclass(frozen=True)
 class PictureListing:
-    """Pictures one by one, as a `Listing` gives files: (what it is called, its number)."""
+    """Pictures, or stored images, one by one, as a `Listing` gives files: (what it is called, its number)."""
 
-    pictures: Pictures
+    pictures: Pictures | Stored
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         """(name, number) one by one."""
@@ -139,9 +140,9 @@ class PictureListing:
         """The number of images."""
         return len(self.pictures)
 
-    def file(self, path: str) -> str:
-        """Where an image lies, for those that are files."""
-        return path
+    def opened(self, path: str) -> Any:
+        """What a decoder can open of an image that was called so: its file, or its bytes."""
+        return self.pictures.opened(self.pictures.number(path)) if isinstance(self.pictures, Stored) else path
 
     def read(self, pair: tuple[str, int], *, upright: bool) -> Image:
         """The image of that number."""

@@ -1,14 +1,14 @@
 """Images as users have them, in order, read when needed: what a thing is, is decided here and nowhere else.
 
-Folders, lists, globs, standard input and files are a `Listing`; pictures, arrays, tensors, encoded bytes and data sets
-of them are `Pictures`. `image_set` gives either as a data set, `one_by_one` for a single pass.
+Folders, lists, globs, standard input and files are a `Listing`; what lies behind an address, in tar files or in a
+Parquet column is `Stored`; pictures, arrays, tensors, encoded bytes and data sets of them are `Pictures`. `image_set`
+gives any as a data set, `one_by_one` for a single pass.
 """
 
 from __future__ import annotations
 
 import glob
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,12 +31,18 @@ from oodshape.images.image_set import ImageSet
 from oodshape.images.in_memory import PictureListing, Pictures
 from oodshape.images.limits import Limits
 from oodshape.images.one_image import as_bytes, as_image, is_image, parted
+from oodshape.images.parquet_rows import ParquetImages
+from oodshape.images.places import is_remote, readable, root_of, stamp
+from oodshape.images.stored import RemoteImages, Stored
+from oodshape.images.tar_shards import PACKED, TarImages
 from oodshape.images.walking import no_image, walked
 
 LISTS = (".txt", ".lst", ".list", ".csv")
+PARQUET = (".parquet", ".pq")
 Given = Any  # whatever ACCEPTED says
 ACCEPTED = (
-    "images are a folder, a list, a glob, - for standard input; a path, a PIL image, encoded bytes, or a list of them; "
+    "images are a folder, a list, a glob, - for standard input, tar files, Parquet files, an address such as "
+    "s3://bucket/folder; a path, a PIL image, encoded bytes, or a list of them; "
     "uint8 arrays [H, W], [H, W, C] or [N, H, W, C]; tensors [N, C, H, W], uint8 or float in 0..1; a data set that "
     'gives an image, (image, label) or a dictionary with "image" or "pixel_values"; with prepared=True a DataLoader, '
     "or any batches of tensors that the network takes as they are"
@@ -58,7 +64,7 @@ class Listing:
         """The listing of files that a user gave; images in memory are refused."""
         found = one_by_one(images)
         if not isinstance(found, Listing):
-            raise InputError(f"paths of image files are needed here, got {found.name} in memory")
+            raise InputError(f"paths of image files are needed here, got {found.name}, which are none")
         return found
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
@@ -91,7 +97,11 @@ class Listing:
         """Where a listed path lies."""
         given = self.given
         is_list = isinstance(given, str) and given.lower().endswith(LISTS) and os.path.isfile(given)
-        return os.path.join(os.path.dirname(str(given)), path) if is_list else path
+        return os.path.join(os.path.dirname(str(given)), path) if is_list and not is_remote(path) else path
+
+    def opened(self, path: str) -> Any:
+        """What a decoder can open of a listed path."""
+        return readable(self.file(path))
 
     def read(self, pair: tuple[str, int], *, upright: bool) -> PIL.Image.Image:
         """The image that a listed path stands for."""
@@ -101,7 +111,7 @@ class Listing:
         """A listed path from the given root: that of a glob is the folder before its first sign; else as listed."""
         if not isinstance(self.given, str) or os.path.isfile(self.given) or not glob.has_magic(self.given):
             return path
-        fixed = os.path.dirname(re.split(r"[*?[]", self.given, maxsplit=1)[0])
+        fixed = root_of(self.given)
         return os.path.relpath(path, fixed) if fixed else path
 
 
@@ -114,7 +124,7 @@ def one_by_one(images: Given) -> Listing | PictureListing:
         return found
     if isinstance(found, ImageFiles):
         return Listing(tuple(os.fspath(found.path(row)) for row in range(len(found))))
-    return PictureListing(found if isinstance(found, Pictures) else Pictures(found, found.name))
+    return PictureListing(found if isinstance(found, (Pictures, Stored)) else Pictures(found, found.name))
 
 
 def image_set(images: Given, *, upright: bool | None = None) -> ImageSet:
@@ -127,7 +137,18 @@ def image_set(images: Given, *, upright: bool | None = None) -> ImageSet:
         return GivenImages(found, upright=bool(upright))
     if isinstance(found, ImageFiles) and upright not in (None, found.upright):
         return GivenImages.of_files(found, upright=bool(upright))
+    if isinstance(found, Stored) and upright not in (None, found.upright):
+        return found.turned(bool(upright))
     return found
+
+
+def in_column(images: str | None, column: str | None) -> Given:
+    """What a user named, with the column of a Parquet file that holds the images."""
+    if images is None or column is None:
+        return images
+    if not images.lower().endswith(PARQUET):
+        raise InputError(f"a column is for Parquet files (.parquet), got the images {images}")
+    return ParquetImages(images, column)
 
 
 def classes_of(images: ImageSet) -> tuple[str, ...]:
@@ -136,12 +157,12 @@ def classes_of(images: ImageSet) -> tuple[str, ...]:
     return names
 
 
-def _decided(images: Given, *, upright: bool = False) -> Listing | Pictures | ImageSet:
+def _decided(images: Given, *, upright: bool = False) -> Listing | Pictures | Stored | ImageSet:
     """The one decision."""
-    if isinstance(images, (Listing, Pictures)):
+    if isinstance(images, (Listing, Pictures, Stored)):
         return images
     if isinstance(images, (str, os.PathLike)):
-        return Listing(os.fspath(images))
+        return _of_path(os.fspath(images), upright)
     if is_image(images):
         return Pictures(*_stacked(images), upright=upright)
     if all(hasattr(images, name) for name in ("name", "labels", "fingerprint", "__len__", "__getitem__")):
@@ -153,6 +174,15 @@ def _decided(images: Given, *, upright: bool = False) -> Listing | Pictures | Im
     if not isinstance(images, Iterable) or isinstance(images, Mapping):
         raise InputError(f"{ACCEPTED}; got {type(images).__name__}")
     return _of_items(images, upright)
+
+
+def _of_path(given: str, upright: bool) -> Listing | Stored:
+    """By the ending: archives and tables, wherever they lie; else an address, or files of this machine."""
+    if not os.path.isdir(given) and given.lower().endswith((".tar", *PACKED)):
+        return TarImages(given, upright=upright)
+    if not os.path.isdir(given) and given.lower().endswith(PARQUET):
+        return ParquetImages(given, upright=upright)
+    return RemoteImages(given, upright=upright) if is_remote(given) else Listing(given)
 
 
 def _of_items(images: Iterable[Any], upright: bool) -> Listing | Pictures:
@@ -231,7 +261,12 @@ class GivenImages(ImageFiles):
         """A hash of paths, sizes, times of the last change, labels, the way they are turned, and own limits."""
         stamps = np.array([_stamp(file) for file in self.files], np.int64)
         names = "\0".join(self.files).encode(errors="surrogateescape")
-        return fingerprint_of(names, stamps, self.labels, f"upright={self.upright}", *Limits.now().words)
+        remote = [stamp(file) for file in self.files if is_remote(file)]
+        return fingerprint_of(names, stamps, self.labels, f"upright={self.upright}", *remote, *Limits.now().words)
+
+    def __getitem__(self, index: int) -> PIL.Image.Image:
+        """The image as RGB."""
+        return read_image(self.files[index], upright=self.upright)  # as it is: a `Path` would spoil an address
 
 
 def chunks(listing: Iterator[tuple[str, int]], size: int) -> Iterator[list[tuple[str, int]]]:

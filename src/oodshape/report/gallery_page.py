@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.guard.score import Scored
@@ -46,32 +47,32 @@ class Extremes:
         return [row for _, _, row in sorted(self._low, reverse=True)]
 
 
-def write_gallery(extremes: Extremes, path: str | Path, locate: Callable[[str], str]) -> None:
-    """Write the page; `locate` says where the file of a row lies."""
+def write_gallery(extremes: Extremes, path: str | Path, opened: Callable[[str], Any]) -> None:
+    """Write the page; `opened` gives what the decoder can open of a row's image."""
     body = [
         f"<p>{extremes.seen:,} images were scored.</p>",
-        f"<h2>Least trusted</h2>\n{_figures(extremes.least, locate)}",
-        f"<h2>Most trusted</h2>\n{_figures(extremes.most, locate)}",
+        f"<h2>Least trusted</h2>\n{_figures(extremes.least, opened)}",
+        f"<h2>Most trusted</h2>\n{_figures(extremes.most, opened)}",
     ]
     write_html(path, plain_page("The most and the least trusted images", "\n".join(body)))
 
 
-def _figures(rows: Iterable[Scored], locate: Callable[[str], str]) -> str:
-    return '<div class="gallery">' + "\n".join(_figure(row, locate(row.path)) for row in rows) + "</div>"
+def _figures(rows: Iterable[Scored], opened: Callable[[str], Any]) -> str:
+    return '<div class="gallery">' + "\n".join(_figure(row, opened) for row in rows) + "</div>"
 
 
-def _figure(row: Scored, file: str) -> str:
+def _figure(row: Scored, opened: Callable[[str], Any]) -> str:
     verdict = '<span class="yes">accepted</span>' if row.accepted else '<span class="no">rejected</span>'
     return (
-        f'<figure><img src="{_thumbnail(file)}" alt="{escape(str(row.label))}" title="{escape(row.path)}">'
+        f'<figure><img src="{_thumbnail(row.path, opened)}" alt="{escape(str(row.label))}" title="{escape(row.path)}">'
         f"<figcaption>{verdict} as {escape(str(row.label))}<br>score {row.score:.4g}, p {row.p_value:.3g}<br>"
         f"{escape(Path(row.path).name)}</figcaption></figure>"
     )
 
 
-def _thumbnail(file: str) -> str:
+def _thumbnail(path: str, opened: Callable[[str], Any]) -> str:
     """The image as a data address; empty where it has gone since."""
     try:
-        return thumbnail(read_image(file), SIDE)
-    except InputError:
+        return thumbnail(read_image(opened(path)), SIDE)
+    except (InputError, OSError):
         return "data:,"

@@ -1,0 +1,243 @@
+"""Images in tar files, Parquet columns and behind addresses are those of a folder, read as they are asked for."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from oodshape.core.errors import InputError
+from oodshape.images.copies import copies
+from oodshape.images.decode import Unreadable
+from oodshape.images.listing import image_set, in_column, one_by_one
+from oodshape.images.parquet_rows import ParquetImages
+from oodshape.images.stored import RemoteImages
+from oodshape.images.tar_shards import TarImages
+
+pa = pytest.importorskip("pyarrow", reason="Parquet is read by pyarrow")
+pq = pytest.importorskip("pyarrow.parquet", reason="Parquet is read by pyarrow")
+fsspec = pytest.importorskip("fsspec", reason="addresses are read by fsspec")
+
+
+def encoded(number: int) -> bytes:
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(np.full((4, 4, 3), number, np.uint8)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def shade(image: Any) -> int:
+    return int(np.asarray(image)[0, 0, 0])
+
+
+def write_tar(path: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w") as tar:
+        for name, data in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+
+
+def write_folder(root: Path) -> None:
+    for name in ("cats/a.png", "cats/b.png", "cats/more/c.png", "dogs/a.png", ".hidden/x.png", "cats/.x.png"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(encoded(len(name)))
+    (root / "dogs/notes.txt").write_text("no image")
+
+
+def test_tars_give_their_images_in_order_with_labels(tmp_path: Path) -> None:
+    write_tar(tmp_path / "01.tar", {"b.png": encoded(3), "b.cls": b"7"})
+    write_tar(tmp_path / "00.tar", {"x.cls": b"1", "x.jpg": encoded(1), "d/y.PNG": encoded(2), "x.json": b"{}"})
+    images = image_set(f"{tmp_path}/*.tar")
+    assert isinstance(images, TarImages)
+    assert [shade(images[row]) for row in range(3)] == [1, 2, 3]
+    assert images.labels.tolist() == [1, -1, 7]
+    assert [pair[0] for pair in one_by_one(f"{tmp_path}/*.tar")] == [
+        f"{tmp_path}/{name}" for name in ("00.tar/x.jpg", "00.tar/d/y.PNG", "01.tar/b.png")
+    ]
+
+
+def test_an_archive_may_lie_elsewhere(tmp_path: Path) -> None:
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        write_tar(tmp_path / folder / "00.tar", {"x.png": encoded(1), "y.png": encoded(2)})
+    here, there = (image_set(f"{tmp_path}/{folder}/*.tar").identities for folder in ("here", "there"))
+    assert here.tolist() == there.tolist()
+    assert len(set(here.tolist())) == 2
+
+
+def test_many_members_are_all_found(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", {f"{number:04}.png": encoded(number % 256) for number in range(700)})
+    images = image_set(tmp_path / "a.tar")
+    assert len(images) == 700
+    assert [shade(images[row]) for row in (0, 255, 256, 257, 699)] == [0, 255, 0, 1, 699 % 256]
+
+
+@pytest.mark.parametrize("cut", [100, 511, 700, 1536])
+def test_a_tar_that_ends_early_is_one_line_or_an_unreadable_image(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "a.tar"
+    write_tar(path, {"x.png": encoded(1), "y.png": encoded(2)})
+    whole = image_set(path)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(Unreadable, match="a.tar/y.png cannot be read"):
+        whole[1]
+    with pytest.raises(InputError, match="a.tar is no tar file, or ends early"):
+        image_set(path)
+
+
+@pytest.mark.parametrize("place", [1024 + 148, 1024, 2048])
+def test_a_damaged_header_does_not_hide_the_images_after_it(tmp_path: Path, place: int) -> None:
+    path = tmp_path / "a.tar"
+    write_tar(path, {f"{name}.png": encoded(1) for name in "abcd"})
+    data = bytearray(path.read_bytes())
+    data[place : place + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="a.tar is no tar file, or ends early .after"):
+        image_set(path)
+
+
+def test_a_tar_that_vanishes_is_an_unreadable_image(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", {"x.png": encoded(1)})
+    images = image_set(tmp_path / "a.tar")
+    (tmp_path / "a.tar").unlink()
+    with pytest.raises(Unreadable, match="a.tar/x.png cannot be read .No such file"):
+        images[0]
+
+
+def test_wrong_archives_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.tar").write_bytes(b"no tar file" * 100)
+    (tmp_path / "c.tgz").write_bytes(b"")
+    write_tar(tmp_path / "d.tar", {"notes.txt": b"nothing"})
+    with pytest.raises(InputError, match="b.tar is no tar file"):
+        image_set(tmp_path / "b.tar")
+    with pytest.raises(InputError, match="c.tgz is compressed.*unpack it"):
+        image_set(tmp_path / "c.tgz")
+    with pytest.raises(InputError, match="no image lies in .*d.tar"):
+        image_set(tmp_path / "d.tar")
+    with pytest.raises(InputError, match="there is no file .*e.tar"):
+        image_set(tmp_path / "e.tar")
+    with pytest.raises(InputError, match="no file matches"):
+        image_set(f"{tmp_path}/none-*.tar")
+
+
+def test_a_parquet_column_by_row(tmp_path: Path) -> None:
+    for name, numbers in (("0", range(50)), ("1", range(50, 190))):
+        cells = [encoded(number) for number in numbers]
+        table = pa.table({"label": list(numbers), "picture": cells})
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=45)
+    images = in_column(f"{tmp_path}/*.parquet", "picture")
+    assert isinstance(images, ParquetImages)
+    assert [shade(images[row]) for row in range(190)] == list(range(190))
+    order = np.random.default_rng(0).permutation(190).tolist()
+    assert [shade(images[row]) for row in order] == order
+    assert images.labels.tolist() == list(range(190))
+    assert images.called(51) == f"{tmp_path}/1.parquet/1"
+    assert [images.number(images.called(row)) for row in range(190)] == list(range(190))
+
+
+def test_cells_as_hugging_face_has_them(tmp_path: Path) -> None:
+    cells = [{"bytes": encoded(9), "path": "a.png"}, None, {"bytes": b"no image", "path": None}]
+    pq.write_table(pa.table({"image": cells, "label": ["cat", None, "dog"]}), tmp_path / "a.parquet")
+    images = image_set(tmp_path / "a.parquet")
+    assert shade(images[0]) == 9
+    assert images.labels.tolist() == [-1, -1, -1]
+    with pytest.raises(Unreadable, match="a.parquet/1 has no image in the column image"):
+        images[1]
+    with pytest.raises(Unreadable, match="a.parquet/2 is no image that Pillow can read"):
+        images[2]
+
+
+def test_wrong_tables_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"image": ["text"], "other": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"image": pa.array([], pa.binary())}), tmp_path / "b.parquet")
+    (tmp_path / "c.parquet").write_bytes(b"no table")
+    with pytest.raises(InputError, match="has no column picture; there are image, other"):
+        in_column(str(tmp_path / "a.parquet"), "picture")
+    with pytest.raises(InputError, match="the column image of .*a.parquet holds string"):
+        image_set(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="b.parquet has no row"):
+        image_set(tmp_path / "b.parquet")
+    with pytest.raises(InputError, match="c.parquet is damaged"):
+        image_set(tmp_path / "c.parquet")
+    with pytest.raises(InputError, match="a column is for Parquet files"):
+        in_column(str(tmp_path), "image")
+
+
+def addresses(root: Path) -> dict[str, str]:
+    """The folder behind two kinds of address."""
+    store = fsspec.filesystem("memory")
+    store.rm("/images", recursive=True) if store.exists("/images") else None
+    store.put(f"{root}/", "/images/", recursive=True)
+    return {"file": f"file://{root}", "memory": "memory://images"}
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_an_address_gives_what_the_folder_gives(tmp_path: Path, kind: str) -> None:
+    write_folder(tmp_path / "images")
+    folder, remote = image_set(tmp_path / "images"), image_set(addresses(tmp_path / "images")[kind])
+    assert isinstance(remote, RemoteImages)
+    assert [shade(remote[row]) for row in range(len(remote))] == [shade(folder[row]) for row in range(len(folder))]
+    assert remote.labels.tolist() == folder.labels.tolist()
+    assert remote.classes == ("cats", "dogs")
+    assert remote.identities.tolist() == folder.identities.tolist()
+    assert copies(remote, folder) == [remote.called(row) for row in range(len(remote))]
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_archives_tables_globs_and_single_images_behind_an_address(tmp_path: Path, kind: str) -> None:
+    root = tmp_path / "images"
+    write_folder(root)
+    write_tar(root / "a.tar", {"x.png": encoded(1), "y.png": encoded(2)})
+    pq.write_table(pa.table({"image": [encoded(5), encoded(6)]}), root / "a.parquet")
+    address = addresses(root)[kind]
+    for given, shades in {
+        "*.tar": [1, 2],
+        "a.parquet": [5, 6],
+        "cats/*.png": [10, 10],
+        "cats/more/c.png": [15],
+    }.items():
+        images = image_set(f"{address}/{given}")
+        assert [shade(images[row]) for row in range(len(images))] == shades, given
+
+
+def test_what_is_not_behind_an_address_is_one_line() -> None:
+    with pytest.raises(InputError, match="no image lies in memory://nowhere"):
+        image_set("memory://nowhere")
+    with pytest.raises(InputError, match="there is no file memory://nowhere.tar"):
+        image_set("memory://nowhere.tar")
+    with pytest.raises(InputError, match="nosuch://x cannot be opened"):
+        image_set("nosuch://x")
+
+
+def test_a_remote_image_that_vanishes_is_unreadable(tmp_path: Path) -> None:
+    write_folder(tmp_path / "images")
+    images = image_set(addresses(tmp_path / "images")["memory"])
+    fsspec.filesystem("memory").rm("/images/cats/b.png")
+    assert shade(images[0]) == len("cats/a.png")
+    with pytest.raises(Unreadable, match="memory://.*cats/b.png cannot be read"):
+        images[1]
+
+
+def test_a_list_may_hold_addresses(tmp_path: Path) -> None:
+    write_folder(tmp_path / "images")
+    address = addresses(tmp_path / "images")["memory"]
+    (tmp_path / "list.txt").write_text(f"{address}/dogs/a.png 3\nimages/cats/a.png\n{address}/gone.png\n")
+    images = image_set(tmp_path / "list.txt")
+    assert [shade(images[row]) for row in (0, 1)] == [10, 10]
+    assert images.labels.tolist() == [3, -1, -1]
+    with pytest.raises(Unreadable, match="memory://images/gone.png cannot be read"):
+        images[2]
+
+
+def test_a_changed_file_changes_the_fingerprint(tmp_path: Path) -> None:
+    write_folder(tmp_path / "images")
+    address = addresses(tmp_path / "images")["memory"]
+    before = image_set(address).fingerprint
+    assert image_set(address).fingerprint == before
+    fsspec.filesystem("memory").pipe("/images/dogs/a.png", encoded(77))
+    assert image_set(address).fingerprint != before
+    assert image_set(address, upright=True).fingerprint != image_set(address).fingerprint
