@@ -18,7 +18,7 @@ from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.images.digits import digits_sets
-from oodshape.report.styles import TEXT
+from oodshape.report.palette import TEXT
 from oodshape.studies.drawing import line_style, look, marker
 from oodshape.studies.network import from_benchmark
 

@@ -15,8 +15,9 @@ from mkdocs.structure.files import File
 
 import pages
 from oodshape.methods.table import METHODS
+from oodshape.report.palette import inline, site_css
 
-FIGURE = re.compile(r"!\[([^\]]*)\]\(([^)]+\.svg)\)")
+FIGURE = re.compile(r'(<p>)?<img alt="([^"]*)" src="([^"]+\.svg)" ?/?>(?(1)</p>)?')
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', flags=re.DOTALL)
 
 
@@ -53,6 +54,7 @@ def on_files(files: Any, config: Any) -> Any:
         uri = f"methods/{pages.page_name(name)}.md"
         if files.get_file_from_path(uri) is None:
             files.append(File.generated(config, uri, content=""))
+    files.append(File.generated(config, "css/palette.css", content=site_css()))
     return files
 
 
@@ -63,20 +65,19 @@ def on_nav(nav: Any, config: Any, files: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """The page with its generated parts, and figures that follow the colour of the text written into it."""
-    docs = Path(config.docs_dir)
-    text = pages.complete(page.file.src_uri, markdown, docs)
-    folder = docs / PurePosixPath(page.file.src_uri).parent
-
-    def inlined(found: re.Match[str]) -> str:
-        drawn = (folder / found[2]).read_text(encoding="utf-8")
-        return f'<figure class="drawn">{drawn.strip()}</figure>' if "currentColor" in drawn else found[0]
-
-    return FIGURE.sub(inlined, text)
+    """The page with its generated parts."""
+    return pages.complete(page.file.src_uri, markdown, Path(config.docs_dir))
 
 
 def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
-    """The page's HTML with formulas as MathML, which browsers show without any script."""
+    """The page's HTML with formulas as MathML, and its figures written into it: there they follow light and dark."""
+    folder = Path(config.docs_dir) / PurePosixPath(page.file.src_uri).parent
+
+    def drawn(found: re.Match[str]) -> str:
+        path = folder / found[3]
+        tag = "figure" if found[1] else "span"
+        figure = inline(path.read_text(encoding="utf-8"), html.unescape(found[2]), path.stem)
+        return f'<{tag} class="drawn">{figure}</{tag}>'
 
     def shown(found: re.Match[str]) -> str:
         formula = html.unescape(found[2]).strip()
@@ -84,4 +85,4 @@ def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
             return convert(formula)
         return f'<div class="formula">{convert(formula, display="block")}</div>'
 
-    return FORMULA.sub(shown, content)
+    return FIGURE.sub(drawn, FORMULA.sub(shown, content))

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from oodshape.studies.drawing import TEXT, look
+from oodshape.report.palette import PAPER, PRINT, TEXT
+from oodshape.studies.drawing import look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,9 +49,8 @@ def svg(size: tuple[float, float], label: str, *paints: Callable[[Axes], None], 
 def on_paper(drawn: str) -> str:
     """The figure with dark words on a white ground, for places that give it no colour."""
     start = drawn.index(">") + 1
-    return (drawn[:start] + '<rect width="100%" height="100%" fill="#fff"/>' + drawn[start:]).replace(
-        "currentColor", "#222"
-    )
+    ground = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
+    return (drawn[:start] + ground + drawn[start:]).replace("currentColor", PRINT)
 
 
 def lean(drawn: str, label: str) -> str:

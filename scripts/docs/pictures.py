@@ -20,7 +20,9 @@ from oodshape.methods.slots import Shape
 from oodshape.methods.table import METHODS
 from oodshape.methods.training import Training
 from oodshape.metrics.separation import auroc
-from oodshape.studies.drawing import ID_COLOR, OOD_COLOR, TEXT, line_style
+from oodshape.report.method_kinds import family
+from oodshape.report.palette import ID_COLOR, OOD_COLOR, TEXT
+from oodshape.studies.drawing import line_style
 from oodshape.studies.profiles import per_interval
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from oodshape.studies.network import Network
 
 FEWEST = 20  # values in an interval that give a mean
-APART = ("#E69F00", "#56B4E9", "#009E73", "#D55E00")  # colours of curves in one picture
 
 
 def outside(network: Network) -> dict[str, Features]:
@@ -97,9 +98,11 @@ def shaping(curves: Sequence[Theta]) -> str:
 def _shaping(axes: Axes, curves: Sequence[Theta]) -> None:
     axes.axhline(1.0, color=TEXT, linewidth=0.8, linestyle=":")
     axes.axhline(0.0, color=TEXT, linewidth=0.5)
-    for curve, color in zip(curves, APART, strict=False):
-        look = line_style(curve.method)["color"] if len(curves) == 1 else color
-        axes.plot(curve.z, curve.theta, label=curve.method, color=look)
+    for curve in curves:
+        look = line_style(curve.method) | (
+            {"linestyle": "-"} if len(curves) == 1 or family(curve.method) == "optfs" else {}
+        )
+        axes.plot(curve.z, curve.theta, label=curve.method, **look)
     axes.set(xlabel="feature value z", ylabel="θ(z) = f(z) / z")
     axes.margins(x=0)
     if len(curves) > 1:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oodshape.guard.check import SAME, Check, SetCheck
 from oodshape.metrics.separation import Estimate
-from oodshape.report.html import ID_COLOR, OOD_COLOR, html_table, plain_page, write_html
+from oodshape.report.html import html_table, plain_page, write_html
 from oodshape.report.measures import SHOWN
 
 HEAD = ["set", "detector", "images", "accepted", *(measure.title for measure in SHOWN)]
@@ -78,7 +78,7 @@ def _histogram(check: Check, outside: SetCheck) -> str:
     edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
     counts = [np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0] / len(values) for values in (inside, other)]
     top = max(float(np.max(part)) for part in counts)
-    bars = "".join(_bars(part / top, color) for part, color in zip(counts, (ID_COLOR, OOD_COLOR), strict=True))
+    bars = "".join(_bars(part / top, color) for part, color in zip(counts, ("var(--id)", "var(--ood)"), strict=True))
     place = WIDTH * (limit - edges[0]) / (edges[-1] - edges[0])
     foot = HEIGHT + 0.75 * FOOT
     return (
@@ -89,8 +89,8 @@ def _histogram(check: Check, outside: SetCheck) -> str:
         f'<text x="0" y="{foot}" font-size="12" fill="currentColor">{edges[0]:.3g}</text>'
         f'<text x="{WIDTH}" y="{foot}" font-size="12" text-anchor="end" fill="currentColor">{edges[-1]:.3g}</text>'
         "</svg>"
-        f'<figcaption>Scores of <b style="color:{ID_COLOR}">{escape(check.inside.name)}</b> (ID) and '
-        f'<b style="color:{OOD_COLOR}">{escape(outside.name)}</b> (OOD), as shares of each set; images left of the '
+        f'<figcaption>Scores of <b style="color:var(--id)">{escape(check.inside.name)}</b> (ID) and '
+        f'<b style="color:var(--ood)">{escape(outside.name)}</b> (OOD), as shares of each set; images left of the '
         "dashed line are rejected.</figcaption></figure>"
     )
 

@@ -10,8 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from oodshape.core.files import replacing
-
-ID_COLOR, OOD_COLOR = "#0072b2", "#d55e00"
+from oodshape.report.palette import page_css
 
 
 def web_file(name: str) -> str:
@@ -29,7 +28,7 @@ def document(title: str, body: str, script: str = "") -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{web_file('page.css')}</style>\n</head>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{page_css()}{web_file('page.css')}</style>\n</head>\n"
         f"<body>\n{body}\n{end}</body>\n</html>\n"
     )
 

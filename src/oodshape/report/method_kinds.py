@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from oodshape.methods.shapes.clipping import Product
+from oodshape.methods.heads import Linear
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.methods.slots import Identity, Shaper
+from oodshape.methods.slots import Identity, Recipe
 from oodshape.methods.table import METHODS, NEWER
 
 PLAIN, SHAPED, OPTFS, SINCE, OWN = range(5)  # the paper's three blocks, those since the paper, one's own
@@ -36,6 +36,36 @@ def kind(name: str) -> str:
     return (words | {OPTFS: "OptFS", SINCE: "since the paper", OWN: "your own"})[block(name)]
 
 
-def by_optfs(shape: Shaper) -> bool:
-    """Whether OptFS is the shaping function or one of its factors."""
-    return any(by_optfs(part) for part in shape.shapers) if isinstance(shape, Product) else isinstance(shape, OptFS)
+CHOICE = "choice"
+# what a method of each family looks at, as a legend says it
+FAMILIES = {
+    "logits": "logits alone",
+    "shaping": "shaped features or weights",
+    "optfs": "OptFS",
+    "distance": "distances among features",
+    CHOICE: "chooses among them",
+    "own": "your own",
+}
+
+
+def family(name: str) -> str:
+    """What a method works on: logits, shaped features or weights (OptFS apart), distances; or it chooses.
+
+    >>> [family(name) for name in ("msp", "dice", "optfs-e+react", "optfs", "vim", "auto", "mine")]
+    ['logits', 'shaping', 'optfs', 'optfs', 'distance', 'choice', 'own']
+    """
+    if name not in METHODS:
+        return "own"
+    method = METHODS[name]
+    if method.wants_panel:
+        return CHOICE
+    if by_optfs(method.shape):
+        return "optfs"
+    if not isinstance(method.shape, Identity) or not isinstance(method.head, Linear):
+        return "shaping"
+    return "distance" if method.score.reads_features else "logits"
+
+
+def by_optfs(recipe: Recipe) -> bool:
+    """Whether OptFS is the shaping function, or a part of it."""
+    return isinstance(recipe, OptFS) or any(by_optfs(part) for part in recipe.inside())

@@ -1,4 +1,4 @@
-"""The colour and the dashes of a method: the same in every figure and on the page, and told apart by all readers."""
+"""The colour and the dashes of a method: the same in every figure and on the page."""
 
 from __future__ import annotations
 
@@ -8,46 +8,62 @@ from typing import Any
 from zlib import crc32
 
 from oodshape.methods.table import METHODS
+from oodshape.report.method_kinds import CHOICE, family
+from oodshape.report.palette import INKS, TEXT
 
-TEXT = "#010203"  # stands for the colour of the text, which depends on the page
-# Okabe and Ito's colours for all readers; black is the text's colour, and gray replaces yellow, too pale on white.
-PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", TEXT, "#888888")
+# of a family's members, one after the other: they have one colour
 DASHES: tuple[Any, ...] = (
     "-",
     (0, (4, 1.5)),
     (0, (1, 1)),
     (0, (8, 1.5)),
+    (0, (4, 1, 1, 1)),
     (0, (4, 1, 1, 1, 1, 1)),
-    (0, (5, 1.5, 1, 1.5)),  # methods of one's own
+    (0, (8, 1, 2, 1)),
+    (0, (2, 2)),
+    (0, (8, 1, 1, 1, 1, 1)),
+    (0, (3, 3)),
+    (0, (6, 3)),
+    (0, (2, 1, 1, 3)),
+    (0, (10, 3)),
+    (0, (1, 3)),
 )
+OWN_DASHES = ((0, (5, 1.5, 1, 1.5)), (0, (5, 2.5, 1, 2.5)), (0, (7, 1.5, 1, 1.5)), (0, (7, 2.5, 1, 2.5)))
 
 
 @dataclass(frozen=True)
 class Style:
-    """How the lines of a method look, in matplotlib's terms."""
+    """How the lines of a method look, in matplotlib's terms; its family gives the colour."""
 
-    color: str
+    family: str
     dashes: Any
+
+    @property
+    def color(self) -> str:
+        """The colour on paper; the text's own for the method that chooses."""
+        return TEXT if self.family == CHOICE else INKS[self.family].light
 
     @property
     def web(self) -> tuple[str, str]:
         """The same in SVG's terms: colour, and dashes in pixels.
 
-        >>> style("msp").web, style("dice").web, style("optfs-msp").web
-        (('#E69F00', ''), ('#D55E00', ''), ('currentColor', '6 2.25'))
+        >>> style("msp").web, style("optfs-e").web, style("auto").web
+        (('var(--logits)', ''), ('var(--optfs)', '6 2.25'), ('var(--text)', ''))
         """
         dashes = () if self.dashes == "-" else self.dashes[1]
-        return self.color.replace(TEXT, "currentColor"), " ".join(f"{1.5 * length:g}" for length in dashes)
+        name = "text" if self.family == CHOICE else self.family
+        return f"var(--{name})", " ".join(f"{1.5 * length:g}" for length in dashes)
 
 
 @cache
 def style(method: str) -> Style:
-    """The style of a method: by its place in the table of methods, or by its name for a method of one's own.
+    """The style of a method: by its family and its place in it, or by its name for a method of one's own.
 
-    >>> style("msp").color, style("optfs-e").color
-    ('#E69F00', '#CC79A7')
+    >>> style("knn").family, style("knn").color == INKS["distance"].light
+    ('distance', True)
     """
     if method not in METHODS:
-        return Style(PALETTE[crc32(method.encode()) % len(PALETTE)], DASHES[-1])
-    turn, place = divmod(list(METHODS).index(method), len(PALETTE))
-    return Style(PALETTE[place], DASHES[turn % (len(DASHES) - 1)])
+        return Style(family(method), OWN_DASHES[crc32(method.encode()) % len(OWN_DASHES)])
+    own = family(method)
+    members = [name for name in METHODS if family(name) == own]
+    return Style(own, DASHES[members.index(method) % len(DASHES)])

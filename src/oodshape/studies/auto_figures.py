@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oodshape.report.styles import TEXT
+from oodshape.report.palette import PALE, TEXT
 from oodshape.studies.auto_choice import AUTO, LATER, ONE, PAPER, regret
-from oodshape.studies.drawing import PALE, below, line_style, marker, panels
+from oodshape.studies.drawing import below, line_style, marker, panels
 from oodshape.studies.tables import number, percent
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from oodshape.features.features import Features
 from oodshape.methods.detector import Method
 from oodshape.methods.shapes.optfs import Bound, OptFS
 from oodshape.methods.shapes.pieces import PiecewiseConstant
-from oodshape.report.styles import TEXT
+from oodshape.report.palette import TEXT, WASH
 from oodshape.studies.comparison import measured
 from oodshape.studies.drawing import below, line_style, panels
 from oodshape.studies.tables import percent
@@ -86,7 +86,7 @@ def draw_bounds(frame: DataFrame) -> Figure:
     profiles = frame.dropna(subset=["left"])
     one = profiles[profiles["bound"] == "theta"]
     z = (one["left"] + one["right"]) / 2
-    density.fill_between(z, one["density"], color="#BBBBBB", step="mid")
+    density.fill_between(z, one["density"], color=WASH, step="mid")
     density.set(ylabel="density")
     impact.plot(z, one["impact"], color=TEXT)
     impact.set(ylabel="impact\nper unit of z")

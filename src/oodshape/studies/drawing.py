@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodshape.core.files import replacing
-from oodshape.methods.table import METHODS
-from oodshape.report.styles import PALETTE, TEXT, style
+from oodshape.report.method_kinds import FAMILIES, family
+from oodshape.report.palette import INKS, OOD_COLOR, PALE, TEXT
+from oodshape.report.styles import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 WIDTH = 3.3  # inches: one column of a paper
 FORMATS = ("svg", "pdf", "png")
-MARKERS = ("o", "s", "^", "D", "v", "P")
-ID_COLOR, OOD_COLOR = "#0072B2", "#D55E00"
-PALE = "#888888"
+MARKERS = dict(zip(FAMILIES, ("o", "s", "D", "^", "*", "P"), strict=True))
 _LOOK: Any = {
     "font.size": 7.5,
     "axes.titlesize": 7.5,
@@ -50,15 +49,16 @@ _LOOK: Any = {
     "lines.markersize": 3.5,
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), TEXT),
 }
-# names in figures that are no methods: variants of OptFS (V) have its colour, where both are drawn one of their own
+# names in figures that are no methods: variants of OptFS (V) have its colour, what saw OOD images that of these
+_OPTFS = INKS["optfs"].light
 _VARIANTS: dict[str, tuple[str, Any]] = {
-    "optfs with OOD": ("#882255", "-"),
-    **dict.fromkeys(("real", "gaussian", "uniform", "mean-gap"), (style("optfs-v").color, "-")),
-    "logistic": ("#0072B2", "-"),
-    "hinge": ("#009E73", "-"),
-    "ours (V)": (style("optfs-v").color, style("optfs-v").dashes),
-    "ours (E)": (style("optfs-e").color, style("optfs-e").dashes),
-    "dynamic": ("#009E73", (0, (1, 1))),
+    "optfs with OOD": (OOD_COLOR, "-"),
+    **dict.fromkeys(("real", "gaussian", "uniform", "mean-gap"), (_OPTFS, "-")),
+    "logistic": (INKS["logits"].light, "-"),
+    "hinge": (INKS["distance"].light, "-"),
+    "ours (V)": (_OPTFS, style("optfs-v").dashes),
+    "ours (E)": (_OPTFS, style("optfs-e").dashes),
+    "dynamic": (INKS["own"].light, (0, (1, 1))),
 }
 
 
@@ -91,9 +91,8 @@ def line_style(name: str) -> dict[str, Any]:
 
 
 def marker(name: str) -> str:
-    """A marker that tells methods of the same colour apart."""
-    names = list(METHODS)
-    return MARKERS[names.index(name) // len(PALETTE) % len(MARKERS)] if name in names else MARKERS[-1]
+    """The marker of a method's family."""
+    return MARKERS[family(name)]
 
 
 def dots(axes: Axes, labels: Sequence[str], values: Sequence[float], each: Sequence[Sequence[float]]) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oodshape.report.headline import OURS
-from oodshape.report.styles import TEXT
-from oodshape.studies.drawing import ID_COLOR, OOD_COLOR, PALE, below, dots, line_style, marker, panels
+from oodshape.report.palette import ID_COLOR, OOD_COLOR, PALE, TEXT, WASH
+from oodshape.studies.drawing import below, dots, line_style, marker, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,7 +106,7 @@ def draw_compatibility(frame: DataFrame) -> Figure:
     for axes, metric, name in zip(pair, ("auroc", "fpr95"), (AUROC, FPR), strict=True):
         for shaped, shift in ((False, -0.2), (True, 0.2)):
             heights = [100 * means.loc[(base, shaped), metric] for base in bases]
-            color = line_style(OURS)["color"] if shaped else "#BBBBBB"
+            color = line_style(OURS)["color"] if shaped else WASH
             bars = axes.bar(np.arange(len(bases)) + shift, heights, 0.38, color=color)
             bars.set_label("+ OptFS" if shaped else "base")
             axes.bar_label(bars, fmt="%.0f", fontsize=6, padding=1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oodshape.report.html import html_table, plain_page
+from oodshape.report.palette import inline
 from oodshape.report.render import cells_of
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def study_page(frame: DataFrame, title: str, notes: Sequence[str], figures: Sequence[Path]) -> str:
     """The page of a study: the frame as a table, and the SVG files as pictures."""
     pictures = [
-        f'<figure><img alt="{escape(path.stem)}" src="data:image/svg+xml;base64,'
-        f'{b64encode(path.read_bytes()).decode()}"><figcaption>{escape(path.stem)}</figcaption></figure>'
+        f"<figure>{inline(path.read_text(encoding='utf-8'), path.stem, path.stem)}"
+        f"<figcaption>{escape(path.stem)}</figcaption></figure>"
         for path in figures
     ]
     parts = [

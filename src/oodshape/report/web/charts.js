@@ -66,7 +66,7 @@ function histogram([low, high, inside, outside], method, ood) {
   const edge = (i) => low + ((high - low) * i) / inside.length;
   const stairs = (part) => part.flatMap((share, i) => [[X(edge(i)), Y(share)], [X(edge(i + 1)), Y(share)]]);
   svg.append(sketch("path", { class: "id", d: `${path([[X(low), Y(0)], ...stairs(parts[0]), [X(high), Y(0)]])}Z` }),
-    line(stairs(parts[1]), { color: method.color, dashes: "" }, 1.8));
+    line(stairs(parts[1]), { color: "var(--ood)", dashes: "" }, 1.8));
   let sum = 0;
   const bin = parts[0].findIndex((share) => (sum += share) >= 0.05);
   const cut = X(edge(bin + 1 - (sum - 0.05) / parts[0][bin]));

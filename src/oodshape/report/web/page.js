@@ -64,7 +64,7 @@ function drawScatter() {
 // The picked method and the one it is compared with as they are drawn here: never in one colour.
 function compared() {
   const own = DATA.methods[chosen.method], other = DATA.methods[chosen.beside];
-  const color = own.color === "currentColor" ? "#D55E00" : "currentColor";
+  const color = own.color === "var(--text)" ? "var(--soft)" : "var(--text)";
   return new Map([[chosen.method, { ...own, dashes: "" }],
     ...(other && chosen.beside !== chosen.method ? [[chosen.beside, { ...other, color, dashes: "5 3" }]] : [])]);
 }
@@ -123,7 +123,7 @@ function drawDetail() {
   if (networks.length && !networks.some((box) => box.open)) networks[0].open = true;
   const legend = make("div", { class: "legend" }, ...[...styles].map(([index, style]) => keyed(index, style)),
     make("span", { class: "soft" },
-      "Histograms: gray is ID, the line OOD; what lies left of the dotted line is rejected when 95 % of ID pass."));
+      "Histograms: blue is ID, the orange line OOD; what lies left of the dotted line is rejected when 95 % of ID pass."));
   document.getElementById("detail").replaceChildren(
     make("p", {}, make("b", {}, method.name), method.sentence ? `: ${method.sentence}.` : ""),
     method.recipe ? make("details", { class: "notes" }, make("summary", {}, "In code"),

@@ -1,0 +1,88 @@
+"""One palette: every colour is read well in light and dark, each means one thing, and no other file has colours."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from oodshape import METHODS
+from oodshape.report import palette
+from oodshape.report.method_kinds import FAMILIES, family
+from oodshape.report.styles import style
+
+ROOT = Path(__file__).parents[2]
+SLATE = "#1e2129"  # the ground of the documentation in the dark: Material's hsl(232, 15%, 14%)
+HEX = re.compile(r"#(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{6}|[0-9a-fA-F]{3})\b(?![-\w])")
+
+
+def luminance(color: str) -> float:
+    """WCAG 2.2: relative luminance of an sRGB colour."""
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    r, g, b = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_contrast_by_hand() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)  # the well-known gray that just fails
+
+
+@pytest.mark.parametrize("name", palette.INKS)
+def test_every_ink_is_read_on_every_ground(name: str) -> None:
+    ink = palette.INKS[name]
+    for ground in palette.GROUNDS.values():
+        assert contrast(ink.light, ground.light) >= 4.5
+        assert contrast(ink.dark, ground.dark) >= 4.5
+    assert contrast(ink.dark, SLATE) >= 4.5
+    assert contrast(palette.INKS["text"].light, palette.QUIET["best"].light) >= 4.5
+    assert contrast(palette.INKS["text"].dark, palette.QUIET["best"].dark) >= 4.5
+
+
+def test_no_method_has_the_colour_of_id_or_ood_images() -> None:
+    assert len({ink.light for ink in palette.ALL.values()}) == len({ink.dark for ink in palette.ALL.values()})
+    assert len({ink.light for ink in palette.ALL.values()}) == len(palette.ALL)
+    for name in METHODS:
+        assert style(name).color not in (palette.ID_COLOR, palette.OOD_COLOR)
+        assert style(name).family == family(name)
+    assert {family(name) for name in METHODS} | {"own"} == set(FAMILIES)
+
+
+def test_no_other_file_names_a_colour() -> None:
+    places = [
+        *(ROOT / "src").rglob("*.py"),
+        *(ROOT / "src" / "oodshape" / "report" / "web").iterdir(),
+        *(ROOT / "scripts").rglob("*.py"),
+        *(ROOT / "docs" / "css").iterdir(),
+    ]
+    assert len(places) > 100
+    found = {
+        path.name: HEX.findall(path.read_text(encoding="utf-8")) for path in places if path.suffix != ".safetensors"
+    }
+    assert [name for name, colors in found.items() if colors] == ["palette.py"]
+
+
+def test_scripts_and_styles_name_only_colours_that_there_are() -> None:
+    web = ROOT / "src" / "oodshape" / "report" / "web"
+    used = {name for path in web.iterdir() for name in re.findall(r"var\(--([\w-]+)", path.read_text("utf-8"))}
+    assert {"id", "ood", "text"} <= used <= set(palette.ALL)
+    assert all(
+        f"--{name}: light-dark({ink.light}, {ink.dark});" in palette.page_css() for name, ink in palette.ALL.items()
+    )
+
+
+def test_an_inlined_figure_brings_nothing_that_reaches_beyond_it() -> None:
+    drawn = (
+        '<?xml version="1.0"?>\n<svg width="3"><metadata>\n<a/></metadata><defs><style type="text/css">*{x:y}</style>'
+        f'</defs><g id="a_1" style="fill: {palette.PAPER}"/>\n <use xlink:href="#a_1" clip-path="url(#c)"/></svg>'
+    )
+    assert palette.inline(drawn, 'a "name"', "net 1") == (
+        '<svg aria-label="a &quot;name&quot;" role="img" width="3"><defs></defs><g id="net-1-a_1" style="fill: none"/>'
+        '<use xlink:href="#net-1-a_1" clip-path="url(#net-1-c)"/></svg>'
+    )
