@@ -15,8 +15,8 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.features.chunks import Picked, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
-from oodshape.features.moments import Moments
-from oodshape.features.statistics import FeatureStats
+from oodshape.features.moments import Moments, RunningMoments
+from oodshape.features.statistics import FeatureStats, RunningStatistics
 from oodshape.features.tensors import SeenTensors, check_unkept, tensors_through
 from oodshape.images import identity
 from oodshape.images.identity import Keys
@@ -213,16 +213,22 @@ class Features:
 
         Not checked for NaN. A `whole` run is given where the predictions are known: they need a chunk's room.
         """
+        for first, raw, classes, _ in self.looked_at(whole=whole):
+            yield first, raw, classes
+
+    def looked_at(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor, Tensor | None]]:
+        """As `classified`, and the logits where the classes had to be read off them."""
         if self._predictions is not None:
             for first, raw in self.chunks(whole=whole):
-                yield first, raw, self._predictions[first : first + len(raw)]
+                yield first, raw, self._predictions[first : first + len(raw)], None
             return
         # one tensor for all: small ones kept between large ones would scatter the heap
         predictions = torch.empty(len(self), dtype=torch.int64, device=self.head.weight.device)
         for first, raw in self.chunks():
             classes = predictions[first : first + len(raw)]
-            classes[:] = self.head.logits(raw.float()).argmax(dim=1)
-            yield first, raw, classes
+            logits = self.head.logits(raw.float())
+            classes[:] = logits.argmax(dim=1)
+            yield first, raw, classes, logits
         self._predictions = predictions
 
     @cached_property
@@ -250,9 +256,20 @@ class Features:
         """The sums that some methods need beside `stats`: one pass for those not yet known; kept afterwards."""
         known = frozenset() if self._moments is None else frozenset(self._moments.parts)
         if self._moments is None or needs - known:
-            more = Moments.of(self, needs - known)
+            more = self._collected(needs - known)
             self._moments = more if self._moments is None else self._moments.beside(more)
         return self._moments
+
+    def _collected(self, needs: frozenset[str]) -> Moments:
+        """Moments of the features; where the statistics are not known they are collected on the way."""
+        if self._stats is not None or not needs:
+            return Moments.of(self, needs)
+        statistics, moments = RunningStatistics(self), RunningMoments(self, needs)
+        for first, raw, classes, logits in self.looked_at():
+            moments.add(first, raw, classes, logits)
+            statistics.add(raw, classes)
+        self._stats = statistics.result()
+        return moments.result()
 
     @property
     def accuracy(self) -> float | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,56 +17,13 @@ from oodshape.core.fields import AtLeast, check_fields
 from oodshape.core.reading import reading
 from oodshape.features.bank import Bank
 from oodshape.features.chunks import Chunked, check_finite
-from oodshape.features.rows import unit
+from oodshape.features.running_sums import NAMES as SUMS
+from oodshape.features.running_sums import RunningSums
 from oodshape.images import identity
-from oodshape.networks.head import Head
 
 Array = NDArray[Any]
 SEED = 0
-ROWS = 512  # rows that are summed at once, in float64
-
-
-class _Rows:
-    """Some rows in float64, with what the head says about them."""
-
-    def __init__(self, z: Tensor, classes: Tensor, head: Head) -> None:
-        self.z, self.classes, self.head = z, classes, head
-
-    @cached_property
-    def double(self) -> Tensor:
-        return self.z.double()
-
-    @cached_property
-    def unit(self) -> Tensor:
-        return unit(self.double)
-
-    @cached_property
-    def logits(self) -> Tensor:
-        return self.head.logits(self.z).double()
-
-
-def _by_class(rows: _Rows, values: Tensor, total: Tensor) -> None:
-    """Add the rows of each predicted class to its row of the total [C, ...]."""
-    total.index_add_(0, rows.classes, values)
-
-
-def _ones(rows: _Rows) -> Tensor:
-    return torch.ones(len(rows.z), dtype=torch.float64)
-
-
-# name -> (its size for C classes and M features, how a run of rows is added in place); classes are the predicted ones
-SUMS: dict[str, tuple[Callable[[int, int], tuple[int, ...]], Callable[[_Rows, Tensor], object]]] = {
-    "counts": (lambda c, m: (c,), lambda rows, total: _by_class(rows, _ones(rows), total)),
-    "class_sums": (lambda c, m: (c, m), lambda rows, total: _by_class(rows, rows.double, total)),
-    "unit_class_sums": (lambda c, m: (c, m), lambda rows, total: _by_class(rows, rows.unit, total)),
-    "softmax_sums": (lambda c, m: (c, c), lambda rows, total: _by_class(rows, rows.logits.softmax(dim=1), total)),
-    "squares": (lambda c, m: (m,), lambda rows, total: total.add_(rows.double.square().sum(dim=0))),
-    "second": (lambda c, m: (m, m), lambda rows, total: total.addmm_(rows.double.T, rows.double)),
-    "unit_second": (lambda c, m: (m, m), lambda rows, total: total.addmm_(rows.unit.T, rows.unit)),
-    "profile": (lambda c, m: (m,), lambda rows, total: total.add_(rows.z.sort(dim=1).values.double().sum(dim=0))),
-    "energy": (lambda c, m: (1,), lambda rows, total: total.add_(torch.logsumexp(rows.logits, dim=1).sum())),
-}
-NAMES = frozenset([*SUMS, "bank"])
+NAMES = SUMS | {"bank"}
 # name -> (the letters of its axes: C classes, M features, B images of the bank, 1; its type)
 FORMS = {
     **dict.fromkeys(("class_sums", "unit_class_sums"), ("CM", "float64")),
@@ -86,8 +41,9 @@ FORMS = {
 class Moments:
     """Sums over features by name, and a bank of at most 5,000 of them; two of them add up.
 
-    Sums are float64. The bank holds the images with the smallest keys, and a key is a seeded hash of which image it
-    is (`Features.identities`): a random sample without replacement, the same in whatever order parts are added.
+    Sums are float64; products of pairs of many features over many images are made in float32 (`sum_kernels.Products`).
+    The bank holds the images with the smallest keys, and a key is a seeded hash of which image it is
+    (`Features.identities`): a random sample without replacement, the same in whatever order parts are added.
 
     >>> from oodshape.features.features import Features
     >>> features = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
@@ -121,31 +77,20 @@ class Moments:
     @classmethod
     def of(cls, features: Chunked, needs: frozenset[str]) -> Moments:
         """The parts asked for, in one pass."""
-        if needs - NAMES:
-            raise InputError(f"no part is called {min(needs - NAMES)!r}; there are {', '.join(sorted(NAMES))}")
-        head = features.head.to("cpu")
-        asked = sorted(needs & SUMS.keys())
-        totals = {name: torch.zeros(SUMS[name][0](head.classes, head.width), dtype=torch.float64) for name in asked}
-        bank, keys = Bank(head.width), identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
+        running = RunningMoments(features, needs)
         for first, raw, predicted in features.classified() if needs else ():
-            check_finite(raw, first)
-            z, classes = raw.float().cpu(), predicted.cpu()
-            if keys is not None:
-                bank.add(keys[first : first + len(z)], z.numpy())
-            for start in range(0, len(z), ROWS):
-                rows = _Rows(z[start : start + ROWS], classes[start : start + ROWS], head)
-                for name, total in totals.items():
-                    SUMS[name][1](rows, total)
-        parts: dict[str, Array] = {name: total.numpy() for name, total in totals.items()}
-        if keys is not None:
-            parts["bank_keys"], parts["bank"] = bank.result()
-        return cls(head.fingerprint, len(features), parts)
+            running.add(first, raw, predicted)
+        return running.result()
 
     def __add__(self, other: Moments) -> Moments:
         """The moments of both data sets together; only parts that both hold, refused across heads."""
         if self.head != other.head:
             raise InputError(f"moments of different heads do not add up: {self.head} and {other.head}")
-        parts = {name: self.parts[name] + other.parts[name] for name in SUMS if name in self.parts.keys() & other.parts}
+        parts = {
+            name: self.parts[name] + other.parts[name]
+            for name in sorted(SUMS)
+            if name in self.parts.keys() & other.parts
+        }
         if "bank" in self.parts.keys() & other.parts:
             bank = Bank(self.parts["bank"].shape[1])
             for moments in (self, other):
@@ -183,3 +128,31 @@ class Moments:
         seen = counts > 0
         means = np.where(seen[:, None], total / np.maximum(counts, 1)[:, None], total.sum(axis=0) / self.n)
         return means, seen
+
+
+class RunningMoments:
+    """Moments on their way through the features they are of."""
+
+    def __init__(self, features: Chunked, needs: frozenset[str]) -> None:
+        """Nothing yet of all that is asked for."""
+        if needs - NAMES:
+            raise InputError(f"no part is called {min(needs - NAMES)!r}; there are {', '.join(sorted(NAMES))}")
+        self.head, self.n = features.head.to("cpu"), len(features)
+        self.sums = RunningSums(needs & SUMS, self.head, self.n)
+        self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
+        self.bank = Bank(self.head.width) if "bank" in needs else None
+
+    def add(self, first: int, raw: Tensor, classes: Tensor, logits: Tensor | None = None) -> None:
+        """Add the rows from number `first` on, as stored, and where they are known their logits."""
+        check_finite(raw, first)
+        z = raw.float().cpu()
+        if self.bank is not None and self.keys is not None:
+            self.bank.add(self.keys[first : first + len(z)], z.numpy())
+        self.sums.add(z, classes.cpu(), None if logits is None else logits.cpu())
+
+    def result(self) -> Moments:
+        """The moments of all rows."""
+        parts = self.sums.parts()
+        if self.bank is not None:
+            parts["bank_keys"], parts["bank"] = self.bank.result()
+        return Moments(self.head.fingerprint, self.n, parts)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
@@ -64,16 +65,13 @@ class FeatureStats:
     @classmethod
     def of(cls, features: Chunked, *, weights: bool = False) -> FeatureStats:
         """The statistics of a data set in one pass (with `weights`, also the sums of w_max and w_max^2)."""
-        head = features.head
-        tally = tally_for(len(features), head.width, half=features.half, weights=weights)
-        weight = head.weight.cpu()
+        running = RunningStatistics(features, weights=weights)
         for _, raw, classes in features.classified(whole=True):
-            tally.add(raw.cpu(), classes.cpu(), weight)
-        found = tally.result()
-        if not np.isfinite(found["sums"]).all():  # NaN and infinity always reach the sums
+            running.add(raw, classes)
+        if not running.finite:
             for first, raw, _ in features.classified():
                 check_finite(raw, first)
-        return cls(head=head.fingerprint, n=len(features), **found)
+        return running.result()
 
     def __add__(self, other: FeatureStats) -> FeatureStats:
         """The statistics of both data sets together; refused across heads."""
@@ -212,6 +210,29 @@ class FeatureStats:
         items: dict[str, Any] = {name: held.get(name, held.get(OLD_NAMES.get(name, name))) for name in names}
         with reading(path, files.WAY_OUT["statistics"]):
             return cls(**items)
+
+
+class RunningStatistics:
+    """Statistics on their way through the features they are of."""
+
+    def __init__(self, features: Chunked, *, weights: bool = False) -> None:
+        """Empty tables."""
+        self.head, self.n = features.head, len(features)
+        self.weight = self.head.weight.cpu()
+        self.tally = tally_for(self.n, self.head.width, half=features.half, weights=weights)
+
+    def add(self, raw: Tensor, classes: Tensor) -> None:
+        """Count in some rows, as stored, of the predicted classes."""
+        self.tally.add(raw.cpu(), classes.cpu(), self.weight)
+
+    @property
+    def finite(self) -> bool:
+        """Whether all values were: NaN and infinity always reach the sums."""
+        return all(bool(np.isfinite(sums).all()) for sums in self.tally.sums)
+
+    def result(self) -> FeatureStats:
+        """The statistics of all rows."""
+        return FeatureStats(head=self.head.fingerprint, n=self.n, **self.tally.result())
 
 
 def between(a: float, b: float, share: float) -> float:

@@ -89,8 +89,8 @@ class Method(Recipe):
             method=self,
             shape=self.shape.fit(training),
             head=self.head.fit(training),
-            fingerprint=training.stats.head,
-            n_train=training.stats.n,
+            fingerprint=training.fingerprint,
+            n_train=training.n,
             scorer=self.score.fit(training),
             classes=None if training.maybe_head is None else training.maybe_head.classes,
         )

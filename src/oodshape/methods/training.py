@@ -17,7 +17,7 @@ from oodshape.networks.head import Head
 class Training:
     """The statistics of the training set, and where they are at hand its head and its features."""
 
-    stats: FeatureStats
+    maybe_stats: FeatureStats | None = None
     maybe_head: Head | None = None
     maybe_features: Features | None = None
     maybe_moments: Moments | None = None
@@ -35,7 +35,7 @@ class Training:
     ) -> Training:
         """A training set from its features, or from its statistics and the head they belong to."""
         if isinstance(train, Features):
-            return cls(train.stats, train.head, train, panel=tuple(panel), held_out=held_out)
+            return cls(None, train.head, train, panel=tuple(panel), held_out=held_out)
         if not isinstance(train, FeatureStats):
             raise InputError(f"fit takes Features or FeatureStats, got {type(train).__name__}")
         if head is not None and head.fingerprint != train.head:
@@ -46,6 +46,23 @@ class Training:
                 f"the statistics of {train.n} and {train.head}; collect both over the same features"
             )
         return cls(train, head, None, moments, tuple(panel), held_out)
+
+    @property
+    def stats(self) -> FeatureStats:
+        """The statistics: of the features, where they are at hand, made when they are first asked for."""
+        if self.maybe_stats is not None:
+            return self.maybe_stats
+        return self.features.stats
+
+    @property
+    def n(self) -> int:
+        """The number of images."""
+        return self.stats.n if self.maybe_features is None else len(self.maybe_features)
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the head which the images were seen by."""
+        return self.stats.head if self.maybe_features is None else self.maybe_features.head.fingerprint
 
     @property
     def head(self) -> Head:

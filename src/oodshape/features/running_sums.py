@@ -1,0 +1,97 @@
+"""RunningSums: the sums that become `Moments`, filled chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core.once import once
+from oodshape.features.rows import TINY
+from oodshape.features.sum_kernels import Products, add_by_class, add_sorted, add_squares
+from oodshape.networks.head import Head
+
+Array = NDArray[Any]
+PRODUCTS = {"second": False, "unit_second": True}  # name -> whether of rows of length 1
+
+
+class Rows:
+    """Some rows of features, with what the head says about them: computed once, and only when asked for."""
+
+    def __init__(self, z: Tensor, classes: Tensor, head: Head, logits: Tensor | None = None) -> None:
+        """The rows [n, M] float32, their predicted classes [n], and where they are known their logits [n, C]."""
+        self.z, self.classes, self.head, self.given_logits = z, classes, head, logits
+
+    @once
+    def logits(self) -> Tensor:
+        """[n, C]."""
+        return self.head.logits(self.z) if self.given_logits is None else self.given_logits
+
+    @once
+    def probabilities(self) -> Tensor:
+        """[n, C]."""
+        return self.logits.softmax(dim=1)
+
+    @once
+    def inverse_lengths(self) -> Tensor:
+        """[n] float64: what makes each row one of length 1."""
+        length: Tensor = torch.linalg.vector_norm(self.z, dim=1, dtype=torch.float64)
+        return length.clamp_min(TINY).reciprocal()
+
+    def energy(self) -> float:
+        """The summed log of the summed exponentials, read off the largest logit and its probability."""
+        logs = self.logits.amax(dim=1) - self.probabilities.amax(dim=1).log()
+        return float(logs.double().sum())
+
+
+def _add_counts(rows: Rows, total: Array) -> None:
+    total += np.bincount(rows.classes.numpy(), minlength=len(total))
+
+
+def _add_energy(rows: Rows, total: Array) -> None:
+    total += rows.energy()
+
+
+# name -> (its size for C classes and M features, how rows are added in place); classes are the predicted ones
+SUMS: dict[str, tuple[Callable[[int, int], tuple[int, ...]], Callable[[Rows, Array], None]]] = {
+    "counts": (lambda c, m: (c,), _add_counts),
+    "class_sums": (lambda c, m: (c, m), lambda rows, total: add_by_class(rows.z, rows.classes, total)),
+    "unit_class_sums": (
+        lambda c, m: (c, m),
+        lambda rows, total: add_by_class(rows.z, rows.classes, total, rows.inverse_lengths),
+    ),
+    "softmax_sums": (lambda c, m: (c, c), lambda rows, total: add_by_class(rows.probabilities, rows.classes, total)),
+    "squares": (lambda c, m: (m,), lambda rows, total: add_squares(rows.z, total)),
+    "profile": (lambda c, m: (m,), lambda rows, total: add_sorted(rows.z, total)),
+    "energy": (lambda c, m: (1,), _add_energy),
+}
+NAMES = frozenset([*SUMS, *PRODUCTS])
+
+
+class RunningSums:
+    """The sums of some names over all rows that were added."""
+
+    def __init__(self, names: frozenset[str], head: Head, images: int) -> None:
+        """Zeros; `images` says how many rows will come."""
+        self.head = head
+        sizes = head.classes, head.width
+        self.totals = {name: np.zeros(SUMS[name][0](*sizes)) for name in sorted(names & SUMS.keys())}
+        self.products = {
+            name: Products(head.width, images, directions=PRODUCTS[name]) for name in sorted(names & PRODUCTS.keys())
+        }
+
+    def add(self, z: Tensor, classes: Tensor, logits: Tensor | None = None) -> None:
+        """Add rows [n, M] float32 of the predicted classes [n]; their logits [n, C], where they are known."""
+        rows = Rows(z, classes, self.head, logits)
+        for name, total in self.totals.items():
+            SUMS[name][1](rows, total)
+        for products in self.products.values():
+            products.add(z)
+
+    def parts(self) -> dict[str, Array]:
+        """The sums by name, no copies."""
+        return {**self.totals, **{name: products.result() for name, products in self.products.items()}}

@@ -1,0 +1,149 @@
+"""The loops of sums over rows: of classes, of squares, of sorted rows, and products of all pairs of features.
+
+Rows are float32 and sums float64; no float64 copy of the rows is made. As in `kernels`, all that a compiled loop calls
+stands in this file.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from scipy.linalg.blas import ssyrk
+from threadpoolctl import ThreadpoolController
+from torch import Tensor
+
+from oodshape.features.kernels import over_rows
+from oodshape.features.rows import unit
+
+Array = NDArray[Any]
+SUMS = {"reassoc", "nsz", "contract"}  # as in kernels: numba would not see a change there
+SORTED = 256  # rows that are sorted at once: a copy that stays in the cache
+DOUBLE_ROWS = 512  # rows that are multiplied at once in float64
+SINGLE_ROWS = 4096  # rows whose products are added in float32, before they join the others in float64
+FEW = 10  # images for each feature, below which products are float64: a rank may hang on them
+NARROW = 512  # features, below which they are float64 too: they cost little beside the rest
+# Of the largest eigenvalue: below it another is rounding. Products in float32 leave 4e-9 where there is nothing, in
+# float64 1e-15.
+SINGLE_NOISE, DOUBLE_NOISE = 3e-8, 1e-9
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _class_columns(rows, factors, classes, total, first, last):  # type: ignore[no-untyped-def]
+    for i in range(rows.shape[0]):
+        target, factor = total[classes[i]], factors[i]
+        for j in range(first, last):
+            target[j] += np.float64(rows[i, j]) * factor
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _square_columns(rows, total, first, last):  # type: ignore[no-untyped-def]
+    for i in range(rows.shape[0]):
+        for j in range(first, last):
+            value = np.float64(rows[i, j])
+            total[j] += value * value
+
+
+@njit(nogil=True, cache=True)
+def _add_triangle(products, total, first, last):  # type: ignore[no-untyped-def]
+    for i in range(first, last):
+        for j in range(i + 1):
+            total[i, j] += products[i, j]
+
+
+@njit(nogil=True, cache=True)
+def _mirror(total):  # type: ignore[no-untyped-def]
+    for i in range(len(total)):
+        for j in range(i):
+            total[j, i] = total[i, j]
+
+
+def add_by_class(rows: Tensor, classes: Tensor, total: Array, factors: Tensor | None = None) -> None:
+    """Add each row, times its factor, to the row of its class in the total [C, ...]; threads share the columns."""
+    scale = np.ones(len(rows)) if factors is None else factors.double().numpy()
+    arrays = rows.contiguous().numpy(), scale, classes.numpy(), total
+    over_rows(lambda _, a, b: _class_columns(*arrays, a, b), rows.shape[1], len(rows))
+
+
+def add_squares(rows: Tensor, total: Array) -> None:
+    """Add the squares of each column to the total [M]."""
+    values = rows.contiguous().numpy()
+    over_rows(lambda _, a, b: _square_columns(values, total, a, b), rows.shape[1], len(rows))
+
+
+def add_sorted(rows: Tensor, total: Array) -> None:
+    """Add the rows, each sorted, to the total [M]; numpy sorts values alone, and with wide instructions."""
+    values = rows.numpy()
+
+    def part(_: int, first: int, last: int) -> Array:
+        summed = np.zeros(rows.shape[1])
+        for start in range(first, last, SORTED):
+            summed += np.sort(values[start : min(start + SORTED, last)], axis=1).sum(axis=0, dtype=np.float64)
+        return summed
+
+    for summed in over_rows(part, *rows.shape):
+        total += summed
+
+
+def exact(images: int, width: int) -> bool:
+    """Whether the products of so many images and features are made in float64."""
+    return width < NARROW or images < FEW * width
+
+
+def noise(images: int, width: int) -> float:
+    """The share of the largest eigenvalue of the summed products, below which another is rounding."""
+    return DOUBLE_NOISE if exact(images, width) else SINGLE_NOISE
+
+
+class Products:
+    """The summed products of all pairs of features, Z'Z; `directions`: of rows of length 1.
+
+    Half of them are computed, since they are the same on both sides of the diagonal. For many images they are made in
+    float32 (`exact`), a few thousand rows at once, and added up in float64.
+    """
+
+    def __init__(self, width: int, images: int, *, directions: bool = False) -> None:
+        """No products yet; `images` says how many will come."""
+        self.total = np.zeros((width, width))  # the lower triangle
+        self.double, self.directions = exact(images, width), directions
+
+    def add(self, rows: Tensor) -> None:
+        """Add some rows."""
+        for part in torch.split(rows, DOUBLE_ROWS if self.double else SINGLE_ROWS):
+            if self.double:
+                wide = unit(part.double()) if self.directions else part.double()
+                torch.from_numpy(self.total).addmm_(wide.T, wide)
+            else:
+                self._add_single(unit(part) if self.directions else part)
+
+    def _add_single(self, rows: Tensor) -> None:
+        with torchs_threads():
+            products = ssyrk(1.0, rows.contiguous().numpy().T).T  # the upper triangle by columns, the lower by rows
+        over_triangle(products, self.total)
+
+    def result(self) -> Array:
+        """[M, M] float64, both sides of the diagonal. It is no copy: what is added later is in it, on one side."""
+        _mirror(self.total)
+        return self.total
+
+
+@cache
+def _openblas() -> Any:
+    return ThreadpoolController().select(internal_api="openblas")
+
+
+def torchs_threads() -> Any:
+    """As a context: scipy takes as many threads as torch was told to take."""
+    return _openblas().limit(limits=torch.get_num_threads())
+
+
+def over_triangle(products: Array, total: Array) -> None:
+    """Add the lower triangle of the products to that of the total; threads take parts of equal size."""
+    width = len(total)
+    # rows up to width * sqrt(share) hold that share of a triangle
+    cuts = [int(width * np.sqrt(part / 8)) for part in range(9)]
+    over_rows(lambda _, a, b: [_add_triangle(products, total, cuts[i], cuts[i + 1]) for i in range(a, b)], 8, width**2)
