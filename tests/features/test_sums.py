@@ -110,7 +110,7 @@ def test_statistics_are_collected_with_the_sums_and_the_head_is_multiplied_once(
 def test_real_scores_with_products_in_float32_are_those_in_float64(
     real_features: list[dict], network: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stated error: 1e-4 of the usual score, 0.01 points of AUROC; both networks have ten images for each feature."""
+    """The stated error: 1e-4 of the usual score, 0.01 points of AUROC; both have ten images for each feature."""
     (net,) = [entry for entry in real_features if entry["name"] == network]
     sets = {"id": net["id"][:1000], **{key: values[:500] for key, values in net["ood"].items()}}
     found = []
