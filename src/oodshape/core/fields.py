@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import types
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 from weakref import WeakKeyDictionary
@@ -52,14 +53,19 @@ def check_fields(value: Any) -> None:
                 _hold(item, rule, where, letters)
 
 
-def sizes_of(value: Any) -> dict[str, int]:
-    """The size behind each letter of the arrays of a value, those of the values inside it not counted."""
-    found: dict[str, int] = {}
+def sizes_inside(value: Any) -> Iterator[tuple[str, str, int]]:
+    """(type, letter, size) for the arrays of a value, and of all values inside it, in its tuples too."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from sizes_inside(item)
+        return
     for name, (_, rules) in rules_of(type(value)).items():
+        item = getattr(value, name)
         for rule in rules:
-            if isinstance(rule, Sizes) and getattr(value, name) is not None:
-                found.update(zip(rule.letters.split(), getattr(value, name).shape, strict=True))
-    return found
+            if isinstance(rule, Sizes) and item is not None:
+                sizes = zip(rule.letters.split(), item.shape, strict=True)
+                yield from ((type(value).__name__, letter, size) for letter, size in sizes)
+        yield from sizes_inside(item)
 
 
 Rules = dict[str, tuple[Any, tuple[Any, ...]]]

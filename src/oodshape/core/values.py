@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
@@ -16,7 +16,7 @@ import torch
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.fields import check_fields, sizes_of
+from oodshape.core.fields import check_fields
 from oodshape.core.reading import reading
 
 V = TypeVar("V", bound="Value")
@@ -85,17 +85,6 @@ def _then_checked(cls: type[Value], own: Callable[[Value], None]) -> Callable[[V
             check_fields(self)
 
     return post_init
-
-
-def sizes_inside(value: Any) -> Iterator[tuple[str, str, int]]:
-    """(type, letter, size) for the arrays of a value and of all values inside it (`fields.Sizes`)."""
-    if isinstance(value, tuple):
-        for item in value:
-            yield from sizes_inside(item)
-    elif isinstance(value, Value):
-        yield from ((type(value).__name__, letter, size) for letter, size in sizes_of(value).items())
-        for _, item in value._items():
-            yield from sizes_inside(item)
 
 
 # Old name -> new name, for types of the package that were renamed: their files are read for ever.

@@ -63,7 +63,9 @@ def fit_guard(
     detector = recipe.fit(parts.train, panel=panel, held_out=choosing)
     detector = detector.calibrate(deciding, alpha, per_class=per_class)
     _warn_if_weak(detector.scorer)
-    baseline = METHODS["msp"].fit(parts.train).calibrate(deciding, alpha)
+    softmax = METHODS["msp"]
+    same = recipe == softmax and not per_class
+    baseline = detector if same else softmax.fit(parts.train).calibrate(deciding, alpha)
     about = About(
         preprocessing=preprocessing,
         network=source.classifier.fingerprint,

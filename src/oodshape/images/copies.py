@@ -24,14 +24,10 @@ END = 4096  # bytes at a file's end that tell files of equal size apart
 def copies(images: ImageSet, of: ImageSet) -> list[str]:
     """The names of the images that are among those of another set, in their order."""
     if isinstance(images, ImageFiles) and isinstance(of, ImageFiles):
-        return _same_files(_paths(images), _paths(of))
+        return _same_files(images.paths(), of.paths())
     known = set(_pixel_keys(of)) - {None}
     called = images.called if isinstance(images, (Pictures, Stored)) else "image {}".format
     return [called(row) for row, key in enumerate(_pixel_keys(images)) if key in known]
-
-
-def _paths(images: ImageFiles) -> list[str]:
-    return [os.fspath(images.path(row)) for row in range(len(images))]
 
 
 def _same_files(files: list[str], others: list[str]) -> list[str]:

@@ -51,6 +51,10 @@ class ImageFiles:
         """Where an image lies."""
         return self.root / self.files[index]
 
+    def paths(self) -> list[str]:
+        """Where the images lie."""
+        return [os.path.join(self.root, file) for file in self.files]
+
     @property
     def fingerprint(self) -> str:
         """A hash of the names, sizes, times of the last change and labels; read from the disk every time."""
@@ -85,7 +89,7 @@ class ImageFolder(ImageFiles):
         files: list[str] = []
         labels: list[int] = []
         number: dict[str, int] = {}
-        for folder, folders, found in walked(root):
+        for folder, folders, found in list(walked(root)):
             if not folder and not found:
                 self.classes = tuple(folders)
                 number = {name: label for label, name in enumerate(folders)}

@@ -123,7 +123,7 @@ def one_by_one(images: Given) -> Listing | PictureListing:
     if isinstance(found, Listing):
         return found
     if isinstance(found, ImageFiles):
-        return Listing(tuple(os.fspath(found.path(row)) for row in range(len(found))))
+        return Listing(tuple(found.paths()))
     return PictureListing(found if isinstance(found, (Pictures, Stored)) else Pictures(found, found.name))
 
 
@@ -233,7 +233,7 @@ class GivenImages(ImageFiles):
         if isinstance(listing.given, str) and os.path.isdir(listing.given):
             folder = ImageFolder(listing.given)
             self.classes = folder.classes
-            files, labels = [str(folder.path(row)) for row in range(len(folder))], folder.labels
+            files, labels = folder.paths(), folder.labels
             self._names: Sequence[str] = folder.files
         else:
             pairs = list(listing)
@@ -247,7 +247,7 @@ class GivenImages(ImageFiles):
     @classmethod
     def of_files(cls, images: ImageFiles, *, upright: bool) -> GivenImages:
         """The files of another set, turned in this way."""
-        made = cls([images.path(row) for row in range(len(images))], upright=upright)
+        made = cls(images.paths(), upright=upright)
         made.name, made.labels, made.classes, made._names = images.name, images.labels, images.classes, images.files
         return made
 

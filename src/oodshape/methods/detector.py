@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.fields import Ascending, AtLeast, Sizes
-from oodshape.core.values import Value, encode, frozen_array, load_values, sizes_inside
+from oodshape.core.fields import Ascending, AtLeast, Sizes, sizes_inside
+from oodshape.core.values import Value, encode, frozen_array, load_values
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
 from oodshape.features.parts import Part
@@ -83,8 +83,9 @@ class Method(Recipe):
         images for them to choose by in place of a part of `train`, and must not be those that set the threshold.
         """
         training = Training.of(train, None if head is None else Head.of(head), moments, panel, held_out)
-        if training.maybe_features is not None:
-            training.moments(self.needs)  # one pass for all three slots
+        needs = self.needs
+        if needs and training.maybe_features is not None:
+            training.moments(needs)  # one pass for all three slots
         return Detector(
             method=self,
             shape=self.shape.fit(training),
@@ -212,7 +213,6 @@ class Detector(Value):
         check_fraction("alpha", alpha)
         data = held_out if isinstance(held_out, (Features, Outputs)) else None
         scores = as_scores(held_out if data is None else self.score(data), "calibration scores").astype(np.float32)
-        conformal.check_enough(len(scores), alpha)
         order, groups = np.argsort(scores, kind="stable"), None
         if per_class:
             if data is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from weakref import WeakKeyDictionary
 
 import torch
@@ -9,12 +10,12 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.networks.alone import alone
-from oodshape.networks.device import Precision, casting, checked_precision, copied, device_named
-from oodshape.networks.finding import WAY_OUT, find, giving, head_of, module_named, why_not
+from oodshape.networks.device import Precision, checked_precision, device_named
+from oodshape.networks.finding import WAY_OUT, find, giving, module_named, why_not
 from oodshape.networks.fingerprint import network_fingerprint
 from oodshape.networks.head import Head, Outputs
 from oodshape.networks.linear_maps import Call
-from oodshape.networks.reading import eval_mode, finite_rows, outputs_of, read_layers, read_maps
+from oodshape.networks.reading import candidates, eval_mode, finite_rows, outputs_of, read_layers, read_maps
 
 # The head of a network, kept for the next classifier around it: its fingerprint need not be hashed again.
 _HEADS: WeakKeyDictionary[nn.Module, dict[str, Head]] = WeakKeyDictionary()
@@ -68,12 +69,12 @@ class Classifier:
         """[N, ...] images -> features [N, M] and logits [N, C] in float32, without gradients."""
         with alone(self.net), torch.inference_mode(False), torch.no_grad():
             images = self._ready(images)
-            with casting(self.device, self.precision):
+            with self._casting():
                 if self._name is None:
                     self._name = find(self.net, images[:2])
                 call, logits = self._read(images)
             features = call.features.float()
-            head = self._kept(head_of(call))
+            head = self._kept(call.head)
             # Logits of low precision have ties, and differ from those of features that are kept.
             exact = logits.float() if self.precision == "float32" else head.logits(features)
             return Outputs(features, exact, head)
@@ -85,7 +86,7 @@ class Classifier:
         if isinstance(layer, nn.Linear) and self._plain:
             output, calls = read_layers(self.net, images, [layer])
             times = len(calls[layer])
-            for place, logits in self._candidates(output, len(images)):
+            for place, logits in candidates(output, len(images)):
                 said = why_not(calls[layer], logits)
                 if said is None:
                     self._place = place
@@ -93,19 +94,12 @@ class Classifier:
                 reason = said if place == 0 else reason
         if times == 1:
             output, maps = read_maps(self.net, images, self._name)
-            for place, logits in self._candidates(output, len(images)):
+            for place, logits in candidates(output, len(images)):
                 call = giving(maps, logits)
                 if call is not None:
                     self._place, self._plain = place, False
                     return call, logits
         raise HeadError(f"head={self._name!r} does not give the logits of this batch: it {reason}; {WAY_OUT}")
-
-    @staticmethod
-    def _candidates(output: object, n: int) -> list[tuple[int, Tensor]]:
-        """What may be the logits in a network's output; the first has to be whole, others may be anything."""
-        first, *others = outputs_of(output)
-        rows = [(place, each) for place, each in enumerate(others, 1) if each.shape[:1] == (n,) and each.ndim > 1]
-        return [(0, finite_rows(first, n)), *((place, each.reshape(n, -1)) for place, each in rows)]
 
     def logits(self, images: Tensor) -> Tensor:
         """[N, ...] images -> [N, C] logits that can be differentiated with respect to the images only."""
@@ -113,7 +107,7 @@ class Classifier:
             images = self._ready(images)
             # Detached weights: a backward pass reaches the images and leaves no .grad on the network.
             weights = {name: weight.detach() for name, weight in self.net.named_parameters()}
-            with casting(self.device, self.precision):
+            with self._casting():
                 output = torch.func.functional_call(self.net, weights, (images.clone(),))
             return finite_rows(outputs_of(output)[self._place], len(images)).float()
 
@@ -152,7 +146,7 @@ class Classifier:
 
     def _named(self) -> nn.Module:
         assert self._name is not None
-        return module_named(self.net, self._name)
+        return self.net.get_submodule(self._name)
 
     def _kept(self, now: Head) -> Head:
         """A copy of the head, the same object while its weights stay equal."""
@@ -180,8 +174,18 @@ class Classifier:
             raise InputError(f"images must be a batch [N, ...] with N > 0, got shape {list(images.shape)}")
         for weight in self.net.parameters():
             if weight.is_floating_point():
-                return copied(images, weight.device, weight.dtype if images.is_floating_point() else None)
+                dtype = weight.dtype if images.is_floating_point() else None
+                if weight.device.type == "cuda" and images.device.type == "cpu" and not images.requires_grad:
+                    # from pinned memory the device copies by itself
+                    return images.pin_memory().to(weight.device, dtype, non_blocking=True)
+                return images.to(weight.device, dtype)
         return images
+
+    def _casting(self) -> AbstractContextManager[object]:
+        """The layers that bear it run in the precision; nothing changes for float32."""
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=getattr(torch, self.precision))
 
 
 def _equal(left: Tensor, right: Tensor) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, get_args
 
 import torch
@@ -52,20 +51,6 @@ def checked_precision(name: str) -> Precision:
         if name == known:
             return known  # type: ignore[no-any-return]
     raise InputError(f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, got {name!r}")
-
-
-def casting(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """The layers that bear it run in the precision; nothing changes for float32."""
-    if precision == "float32":
-        return nullcontext()
-    return torch.autocast(device.type, dtype=getattr(torch, precision))
-
-
-def copied(images: torch.Tensor, device: torch.device, dtype: torch.dtype | None) -> torch.Tensor:
-    """The images on the device; from pinned memory, and without waiting, where the device can copy by itself."""
-    if device.type == "cuda" and images.device.type == "cpu" and not images.requires_grad:
-        return images.pin_memory().to(device, dtype, non_blocking=True)
-    return images.to(device, dtype)
 
 
 def _count(kind: str) -> int:

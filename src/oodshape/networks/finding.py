@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
-from oodshape.networks.head import Head
 from oodshape.networks.linear_maps import Call
 from oodshape.networks.reading import finite_rows, outputs_of, read_layers, read_maps
 
@@ -95,14 +94,9 @@ def why_not(calls: list[Call], logits: Tensor) -> str | None:
     if not _close(call.logits, logits, 4 * eps):
         return "gives other values than the logits (a softmax, a scale or an average follows it?)"
     # Loose enough for TF32 and half precision; a cosine head or a hook that rewrites is off by far more.
-    if not _close(head_of(call).logits(call.features.float()), logits, max(2e-3, 8 * eps)):
+    if not _close(call.head.logits(call.features.float()), logits, max(2e-3, 8 * eps)):
         return "does not compute input @ weight.T + bias (a subclass, or a hook that changes its output?)"
     return None
-
-
-def head_of(call: Call) -> Head:
-    """The weights of a map; may share their memory."""
-    return Head.of((call.weight, call.bias))
 
 
 def linears(net: nn.Module) -> dict[str, nn.Linear]:

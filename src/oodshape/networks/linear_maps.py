@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+
+from oodshape.networks.head import Head
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,11 @@ class Call:
     logits: Tensor  # [N, C], else empty
     where: str = ""  # the module in whose forward it ran
     places: int = -1  # where the channels are in a map that runs at many places of an image
+
+    @cached_property
+    def head(self) -> Head:
+        """The weights; may share their memory."""
+        return Head.of((self.weight, self.bias))
 
 
 class Reader(TorchFunctionMode):

@@ -93,6 +93,13 @@ def outputs_of(output: Any) -> list[Tensor]:
     return [output]
 
 
+def candidates(output: Any, n: int) -> list[tuple[int, Tensor]]:
+    """What may be the logits in a network's output; the first has to be whole, others may be anything."""
+    first, *others = outputs_of(output)
+    rows = [(place, each) for place, each in enumerate(others, 1) if each.shape[:1] == (n,) and each.ndim > 1]
+    return [(0, finite_rows(first, n)), *((place, each.reshape(n, -1)) for place, each in rows)]
+
+
 def logits_of(output: Any) -> Tensor:
     """The tensor of logits in a network's output: the first that it may be."""
     return outputs_of(output)[0]
