@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
+from oodshape.images.limits import Limits
 from oodshape.networks.weights import is_torchscript, load_weights, read_weights
 from small_nets import same, values
 
@@ -171,3 +174,30 @@ def test_a_damaged_archive_is_no_torchscript(tmp_path: Path) -> None:
     assert not is_torchscript(path)
     with pytest.raises(InputError, match="net.pt is damaged"):
         read_weights(path)
+
+
+def test_an_archive_that_says_it_lies_on_several_disks_is_left_to_torch(tmp_path: Path) -> None:
+    path = tmp_path / "net.pt"
+    torch.save({"a": torch.zeros(3)}, path)
+    content = path.read_bytes()
+    place = content.rindex(b"PK\x05\x06")
+    locator = b"PK\x06\x07" + struct.pack("<LQL", 0, 0, 7)  # 7 disks: Python's own reader raises
+    path.write_bytes(content[:place] + locator + content[place:])
+    assert not is_torchscript(path)
+    assert read_weights(path)["a"].tolist() == [0, 0, 0]
+
+
+def test_a_packed_checkpoint_is_not_inflated(tmp_path: Path) -> None:
+    whole, packed = tmp_path / "whole.pt", tmp_path / "packed.pt"
+    torch.save({"a": torch.zeros(1 << 20)}, whole)
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as made:
+        for name in source.namelist():
+            made.writestr(name, source.read(name))
+    assert read_weights(packed)["a"].shape == (1 << 20,)  # torch reads it, and so it may be meant
+    usual = Limits(inflated=1 << 20).use()
+    try:
+        assert read_weights(whole)["a"].shape == (1 << 20,)  # 4 MB that take 4 MB
+        with pytest.raises(InputError, match=r"packed\.pt has .* inflates to 4,19\d,\d{3} or more, over the limit"):
+            read_weights(packed)
+    finally:
+        usual.use()

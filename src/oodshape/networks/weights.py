@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line, reading
+from oodshape.images.limits import Limits
 
 PICKLED = (".pth", ".pt", ".tar", ".bin", ".ckpt")
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # the first that is there holds the weights
@@ -95,6 +96,7 @@ def _read_pickle(path: Path) -> Any:
             f"{path} is a TorchScript archive (torch.jit.save): a compiled program, not weights by name, and none of "
             "it was run. If you trust its source, torch.save(torch.jit.load(path).state_dict(), ...) gives its weights"
         )
+    Limits.now().check_inflated(path, sum(entry.file_size for entry in _entries(path)), path.stat().st_size)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -111,14 +113,17 @@ def _read_pickle(path: Path) -> Any:
 
 def is_torchscript(path: Path) -> bool:
     """Whether a file is what torch.jit.save writes: an archive with constants and code."""
-    if not path.is_file() or not zipfile.is_zipfile(path):
-        return False
+    inside = [entry.filename.partition("/")[2] for entry in _entries(path)]
+    return "constants.pkl" in inside and any(name.startswith("code/") for name in inside)
+
+
+def _entries(path: Path) -> list[zipfile.ZipInfo]:
+    """What an archive holds; nothing where it is none or a broken one: whoever reads it says so."""
     try:
         with zipfile.ZipFile(path) as archive:
-            inside = [name.partition("/")[2] for name in archive.namelist()]
-    except BROKEN:  # whoever reads it says so
-        return False
-    return "constants.pkl" in inside and any(name.startswith("code/") for name in inside)
+            return archive.infolist()
+    except BROKEN:
+        return []
 
 
 def _item(content: Any, key: str) -> Any:
