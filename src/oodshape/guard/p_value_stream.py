@@ -9,11 +9,14 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import any_names, one_line, reading
+from oodshape.core.reading import any_names, one_line
+from oodshape.guard import score_parquet
+from oodshape.guard.score_rows import OURS, P_VALUE, RowCheck
 
-COLUMNS = ("p_value", "p-value", "p")
+LONGEST = 1 << 16  # characters of a row
 
 
 def p_values(lines: Iterable[str], where: str = "the scores") -> Iterator[float | None]:
@@ -22,23 +25,25 @@ def p_values(lines: Iterable[str], where: str = "the scores") -> Iterator[float 
     >>> list(p_values(["path,p_value", "a.png,0.25", "broken.png,", "b.png,1.0"]))
     [0.25, None, 1.0]
     """
-    place: int | None = None
-    width = 0
-    for number, line in enumerate(lines, 1):
+    check, names, left = RowCheck(), list[str](), iter(lines)
+    number = 0
+    for line in left:
+        number += 1
+        place = f"line {number} of {where}"
         if not line.strip():
             continue
         if line.lstrip().startswith("{"):
-            value = _from_json(line, f"line {number} of {where}")
-        elif place is None:
-            names = _cells(line, f"line {number} of {where}")
-            place, width = _column(names, where), len(names)
+            yield check(_from_json(line, place), place)
             continue
+        while line.count('"') % 2 and len(line) <= LONGEST and (more := next(left, "")):
+            line, number = line + more, number + 1  # a file's name may hold the end of a line
+        cells = _cells(line, place)
+        if not names:
+            names = _columns(cells, where)
+        elif len(cells) != len(names):
+            raise InputError(f"{place} has {len(cells)} columns, the first line {len(names)}")
         else:
-            row = _cells(line, f"line {number} of {where}")
-            if len(row) != width:
-                raise InputError(f"line {number} of {where} has {len(row)} columns, the first line {width}")
-            value = row[place]
-        yield None if value in (None, "") else _number(value, f"line {number} of {where}")
+            yield check(dict(zip(names, cells, strict=True)), place)
 
 
 def lines_of(path: str, *, follow: bool = False, pause: float = 0.5) -> Iterator[str]:
@@ -69,30 +74,39 @@ def lines_of(path: str, *, follow: bool = False, pause: float = 0.5) -> Iterator
 
 
 def _parquet_lines(path: str) -> Iterator[str]:
-    import pandas
-
-    with reading(path, "give the file that `oodshape score --out` wrote"):
-        frame = pandas.read_parquet(path, page_checksum_verification=True)
-        name = frame.columns[_column(list(map(str, frame.columns)), path)]
-        values = [None if value is None else float(value) for value in frame[name]]
+    """The p-values as CSV; those of the whole file are looked at before the first is given."""
+    check, name = RowCheck(), P_VALUE[0]
+    values = []
+    for number, row in enumerate(score_parquet.read(path, (*P_VALUE, *OURS)), 1):
+        name = _column(list(row), path) if number == 1 else name
+        values.append(check(row, f"row {number} of {path}"))
     yield f"{name}\n"
     for value in values:
         yield '""\n' if value is None or math.isnan(value) else f"{value!r}\n"  # an empty line would be no row
 
 
-def _column(names: list[str], where: str) -> int:
-    for name in COLUMNS:
+def _columns(names: list[str], where: str) -> list[str]:
+    """The names of a table's columns, one of them that of p-values, none twice."""
+    _column(names, where)
+    twice = next((name for name in names if name in (*P_VALUE, *OURS) and names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{where} has the column {twice} twice; keep one")
+    return names
+
+
+def _column(names: list[str], where: str) -> str:
+    for name in P_VALUE:
         if name in names:
-            return names.index(name)
-    raise InputError(f"{where} has no column {COLUMNS[0]}; there are {one_line(', '.join(names))}")
+            return name
+    raise InputError(f"{where} has no column {P_VALUE[0]}; there are {one_line(', '.join(names))}")
 
 
-def _from_json(line: str, where: str) -> object:
+def _from_json(line: str, where: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row: dict[str, Any] = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is no JSON: {one_line(error)}") from None
-    return next((row[name] for name in COLUMNS if name in row), None)
+    return row
 
 
 def _cells(line: str, where: str) -> list[str]:
@@ -100,13 +114,3 @@ def _cells(line: str, where: str) -> list[str]:
         return next(csv.reader([line]))
     except csv.Error as error:
         raise InputError(f"{where} is no CSV: {one_line(error)}") from None
-
-
-def _number(value: object, where: str) -> float:
-    try:
-        number = float(str(value))
-    except ValueError:
-        number = -1.0
-    if number <= 0 or number > 1 or isinstance(value, bool):  # NaN is an image that could not be read
-        raise InputError(f"{where}: {one_line(repr(value), 40)} is no p-value, which lies in (0, 1]")
-    return number

@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -24,6 +23,7 @@ from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.machine import lock_file
 from oodshape.core.progress import progress_bar
 from oodshape.core.values import encode
+from oodshape.guard import score_parquet
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import Scored, rows_of, score_images, see
 from oodshape.images.in_memory import PictureListing
@@ -265,17 +265,8 @@ def _json_lines(path: Path, rows: Iterable[Scored], named: bool) -> None:
 
 
 def _parquet(path: Path, rows: Iterable[Scored], named: bool) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise InputError("Parquet needs pyarrow: pip install 'oodshape[parquet]', or write .csv or .jsonl") from None
-    types = (pa.string(), pa.string() if named else pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.string())
-    schema = pa.schema(list(zip(COLUMNS, types, strict=True)))
-    left = iter(rows)
-    with pq.ParquetWriter(path, schema, write_page_checksum=True) as file:
-        while part := list(islice(left, 1 << 16)):
-            columns = {name: [as_dict(row)[name] for row in part] for name in COLUMNS}
-            # a name that is no UTF-8 keeps what can be read of it
-            columns["path"] = [os.fsencode(name).decode("utf-8", "replace") for name in columns["path"]]
-            file.write_table(pa.table(columns, schema=schema))
+    def types(pa: Any) -> dict[str, Any]:
+        kinds = (pa.string(), pa.string() if named else pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.string())
+        return dict(zip(COLUMNS, kinds, strict=True))
+
+    score_parquet.write(path, map(as_dict, rows), types)
