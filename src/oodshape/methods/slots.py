@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from oodshape.core.once import once
 from oodshape.core.values import ArrayValue, Value
 from oodshape.features.chunks import check_finite
 from oodshape.features.parts import Part
 from oodshape.features.rows import unit
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
-
-T = TypeVar("T")
 
 
 class Recipe(Value):
@@ -46,33 +44,6 @@ class Recipe(Value):
     def exportable(self) -> bool:
         """Whether what fitting gives can be traced into a graph (`Detector.wrap`, ONNX)."""
         return all(recipe.exportable for recipe in self.inside())
-
-
-class once(Generic[T]):  # used as a decorator
-    """functools.cached_property without its lock, which no tracer can enter (Python 3.11 still has it).
-
-    >>> class Sum:
-    ...     @once
-    ...     def total(self) -> int:
-    ...         print("adding")
-    ...         return 1 + 2
-    >>> one = Sum()
-    >>> one.total + one.total
-    adding
-    6
-    """
-
-    def __init__(self, make: Callable[[Any], T]) -> None:
-        """Remember how it is made."""
-        self.make = make
-        self.name = make.__name__
-        self.__doc__ = make.__doc__
-
-    def __get__(self, instance: Any, owner: type) -> T:
-        """The value, which the instance keeps in the property's place."""
-        value = self.make(instance)
-        setattr(instance, self.name, value)
-        return value
 
 
 @dataclass(eq=False)
