@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.once import once
 from oodshape.features.rows import TINY
 from oodshape.features.sum_kernels import Products, add_by_class, add_sorted, add_squares
 from oodshape.networks.head import Head
@@ -26,17 +26,17 @@ class Rows:
         """The rows [n, M] float32, their predicted classes [n], and where they are known their logits [n, C]."""
         self.z, self.classes, self.head, self.given_logits = z, classes, head, logits
 
-    @once
+    @cached_property
     def logits(self) -> Tensor:
         """[n, C]."""
         return self.head.logits(self.z) if self.given_logits is None else self.given_logits
 
-    @once
+    @cached_property
     def probabilities(self) -> Tensor:
         """[n, C]."""
         return self.logits.softmax(dim=1)
 
-    @once
+    @cached_property
     def inverse_lengths(self) -> Tensor:
         """[n] float64: what makes each row one of length 1."""
         length: Tensor = torch.linalg.vector_norm(self.z, dim=1, dtype=torch.float64)
