@@ -43,6 +43,7 @@ class Options:
     progress: bool | None = None
     device: str | None = None  # None: where a network is made
     precision: Precision = "float32"
+    head: str | None = None  # the layer that gives the logits, in every network; None: as each says, or found
     batch_size: int = 64
     workers: int | None = None  # threads that decode
 
@@ -125,15 +126,19 @@ class Prepared:
                 raise InputError(f"{spec.name}() must return (network, Preprocessing), got {type(net).__name__}")
             if weights is not None:
                 load_weights(net, weights)
-            return Model(spec, spec.family or "ConvNet", self._classifier(net), own, dict(self.sets))
+            return Model(spec, spec.family or "ConvNet", self._classifier(net, spec), own, dict(self.sets))
         entry = zoo.model_entry(spec.name)
         way = spec.preprocessing or self.benchmark.preprocessing
         preprocessing = entry.paper if way == "paper" else entry.native
-        classifier = self._classifier(zoo.build(spec.name, weights))
+        classifier = self._classifier(zoo.build(spec.name, weights), spec)
         return Model(spec, spec.family or entry.family, classifier, preprocessing, dict(self.sets))
 
-    def _classifier(self, net: nn.Module) -> Classifier:
-        classifier = Classifier(net, precision=self.options.precision)
+    def _classifier(self, net: nn.Module, spec: ModelSpec) -> Classifier:
+        head = self.options.head or spec.head or None
+        try:
+            classifier = Classifier(net, head, precision=self.options.precision)
+        except InputError as error:
+            raise InputError(f"{spec.title}: {error}") from None
         return classifier if self.options.device is None else classifier.to(self.options.device)
 
 

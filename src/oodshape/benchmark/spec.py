@@ -34,13 +34,14 @@ class OodSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """A network: a zoo name or `package.module:function`, and its name in tables, weights, family."""
+    """A network: a zoo name or `package.module:function`, and its name in tables, weights, family, head."""
 
     name: str
     label: str = ""
     weights: str = ""
     family: str = ""
     preprocessing: str = ""
+    head: str = ""  # the layer that gives the logits, where it is not found
 
     @property
     def title(self) -> str:

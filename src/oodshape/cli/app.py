@@ -8,19 +8,23 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.bench import bench
+from oodshape.cli.bundles import Command, Group, flat
 from oodshape.cli.calibrate import calibrate
+from oodshape.cli.check import check
 from oodshape.cli.data import data
 from oodshape.cli.export import export
 from oodshape.cli.fit import fit
+from oodshape.cli.inspect import inspect
 from oodshape.cli.methods import methods
 from oodshape.cli.models import models
 from oodshape.cli.report import report
-from oodshape.cli.score import check, inspect, score
+from oodshape.cli.score import score
 from oodshape.cli.study import study
 from oodshape.cli.watch import watch
 
 app = typer.Typer(
     name="oodshape",
+    cls=Group,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -33,7 +37,7 @@ app = typer.Typer(
 STOPPED = 130  # the exit status after Ctrl-C
 
 for command in (fit, calibrate, score, inspect, check, export, watch, bench, report, study, methods, models, data):
-    app.command()(command)
+    app.command(cls=Command)(flat(command))
 
 
 def main() -> None:

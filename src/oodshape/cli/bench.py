@@ -9,27 +9,8 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import (
-    ASPECT,
-    INFLATED,
-    PIXELS,
-    BatchOption,
-    CacheOption,
-    DataOption,
-    DeviceOption,
-    LimitOption,
-    MaxAspectOption,
-    MaxInflatedOption,
-    MaxPixelsOption,
-    OnlyNetworksOption,
-    PrecisionOption,
-    WeightsFolderOption,
-    WorkersOption,
-    chosen_device,
-    console,
-    use_limits,
-    words,
-)
+from oodshape.cli.options import Compared, Costs, Keeping, Running, words
+from oodshape.cli.terminal import console
 
 
 class Table(Enum):
@@ -49,17 +30,15 @@ class Positive(Enum):
 
 
 def bench(
+    *,
     benchmark: Annotated[
         str, typer.Argument(metavar="[NAME|FILE]", help="A benchmark that comes with oodshape, or a TOML file.")
     ] = "digits",
-    models: OnlyNetworksOption = "",
+    compared: Compared,
     methods: Annotated[str, typer.Option(help="Only these methods, separated by commas.")] = "",
-    limit: LimitOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
-    data: DataOption = None,
-    weights: WeightsFolderOption = None,
     table: Annotated[
         Table, typer.Option(help="By model, by OOD set, by model on the standard four sets, or by family of models.")
     ] = Table.model,
@@ -69,18 +48,12 @@ def bench(
     positive: Annotated[
         Positive, typer.Option(help="Which side FPR95 takes as positive: id (the paper) or ood (OpenOOD).")
     ] = Positive.id,
-    cache: CacheOption = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing between runs.")] = False,
+    keeping: Keeping,
     samples: Annotated[
         int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
     ] = 6,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = None,
-    batch_size: BatchOption = 64,
-    workers: WorkersOption = None,
-    max_pixels: MaxPixelsOption = PIXELS,
-    max_aspect: MaxAspectOption = ASPECT,
-    max_inflated: MaxInflatedOption = INFLATED,
+    running: Running,
+    costs: Costs,
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the results are.")] = False,
 ) -> None:
@@ -92,26 +65,20 @@ def bench(
     """
     from oodshape.benchmark.prepared import Options
     from oodshape.benchmark.spec import Benchmark
-    from oodshape.core.machine import default_cache
     from oodshape.report import show, tables_of
     from oodshape.report.benchmark_files import bench_files
 
-    use_limits(max_pixels, max_aspect, max_inflated)
+    costs.hold()
     chosen = Benchmark.load(benchmark)
     options = Options(
-        models=words(models),
+        **compared.said(),
         methods=words(methods),
-        limit=limit,
-        cache=None if no_cache else (cache or default_cache()),
-        data=data,
-        weights=weights,
+        cache=keeping.folder,
         positive=positive.value,
         samples=samples,
         progress=False if json or quiet else None,
-        device=chosen_device(device),
-        precision="float32" if precision is None else precision.value,
-        batch_size=batch_size,
-        workers=workers,
+        **running.place("float32"),
+        **running.feeding(),
     )
     folder = out or Path("oodshape-results") / chosen.name
     results = bench_files(chosen, options, folder, table.value, paper=compare_paper)

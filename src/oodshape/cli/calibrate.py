@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import IMAGES, ClassesOption, QuietOption, WeightsOption, check_out, warnings_as_lines
+from oodshape.cli.options import IMAGES, Costs, QuietOption, Running, Weights
+from oodshape.cli.terminal import check_out, warnings_as_lines
 
 UNKNOWN = "whether the network was trained on these images cannot be seen: the promise holds only if it was not"
 
 
 def calibrate(
+    *,
     detector: Annotated[Path, typer.Argument(metavar="FILE", help="The file that fit wrote.")],
     images: Annotated[
         str | None,
@@ -29,9 +31,10 @@ def calibrate(
     model: Annotated[
         str | None, typer.Option(help="The guard's network, as given to fit; not needed for zoo:NAME.")
     ] = None,
-    weights: WeightsOption = None,
-    num_classes: ClassesOption = None,
+    network: Weights,
     out: Annotated[Path | None, typer.Option(help="The file to write \\[default: the same file].")] = None,
+    running: Running,
+    costs: Costs,
     json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON and nothing else.")] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -43,6 +46,7 @@ def calibrate(
     from oodshape.guard.describe import facts, per_class_line
     from oodshape.guard.guard import Guard
 
+    costs.hold()
     out = detector if out is None else out
     check_out(out)
     before = Guard.load(detector)
@@ -52,9 +56,10 @@ def calibrate(
             model,
             alpha=alpha,
             per_class=per_class,
-            weights=weights,
-            num_classes=num_classes,
             progress=False if json or quiet else None,
+            **network.said(),
+            **(running.place() if images is not None else {}),
+            **running.feeding(),
         )
     after.save(out)
     if json:

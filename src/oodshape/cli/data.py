@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import DataOption, console
+from oodshape.cli.options import DataOption
+from oodshape.cli.terminal import console
 
 
 def data(

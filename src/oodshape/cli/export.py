@@ -8,36 +8,17 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import (
-    ASPECT,
-    IMAGES,
-    INFLATED,
-    PIXELS,
-    ClassesOption,
-    DetectorOption,
-    HeadOption,
-    MaxAspectOption,
-    MaxInflatedOption,
-    MaxPixelsOption,
-    ModelOption,
-    QuietOption,
-    WeightsOption,
-    check_out,
-    use_limits,
-)
+from oodshape.cli.options import IMAGES, Costs, DetectorOption, Network, QuietOption
+from oodshape.cli.terminal import check_out
 
 
 def export(
+    *,
     detector: DetectorOption,
-    model: ModelOption,
+    network: Network,
     out: Annotated[Path, typer.Option(help="The file to write, such as guarded.onnx.")],
-    weights: WeightsOption = None,
     images: Annotated[str | None, typer.Option(help=f"Compared on these \\[default: made-up ones]: {IMAGES}.")] = None,
-    num_classes: ClassesOption = None,
-    head: HeadOption = None,
-    max_pixels: MaxPixelsOption = PIXELS,
-    max_aspect: MaxAspectOption = ASPECT,
-    max_inflated: MaxInflatedOption = INFLATED,
+    costs: Costs,
     json: Annotated[bool, typer.Option("--json", help="Print how it compares as JSON and nothing else.")] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -48,10 +29,10 @@ def export(
     """
     from oodshape.guard.guard import Guard
 
-    use_limits(max_pixels, max_aspect, max_inflated)
+    costs.hold()
     check_out(out)
     guard = Guard.load(detector)
-    report = guard.export(out, model, weights=weights, num_classes=num_classes, head=head, images=images)
+    report = guard.export(out, network.model, images=images, **network.said())
     if json:
         typer.echo(
             encoder.dumps({name: str(value) if name == "path" else value for name, value in vars(report).items()})

@@ -10,41 +10,24 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.options import (
-    ASPECT,
     IMAGES,
-    INFLATED,
-    PIXELS,
-    BatchOption,
-    ClassesOption,
     ColumnOption,
-    CropOption,
-    DeviceOption,
-    HeadOption,
-    InterpolationOption,
-    MaxAspectOption,
-    MaxInflatedOption,
-    MaxPixelsOption,
-    MeanOption,
-    ModelOption,
-    PrecisionOption,
+    Costs,
+    Keeping,
+    LimitOption,
+    Network,
+    Preparing,
     QuietOption,
-    ResizeOption,
-    StdOption,
-    WeightsOption,
-    WorkersOption,
-    check_out,
-    chosen_device,
-    flags,
-    use_limits,
-    warnings_as_lines,
+    Running,
 )
+from oodshape.cli.terminal import check_out, warnings_as_lines
 
 
 def fit(
-    model: ModelOption,
+    *,
+    network: Network,
     images: Annotated[str, typer.Option(help=f"Images like those it was trained on: {IMAGES}.")],
     out: Annotated[Path, typer.Option(help="The file to write, such as guard.safetensors.")],
-    weights: WeightsOption = None,
     calibrate: Annotated[
         str | None, typer.Option(help="Images that the network was NOT trained on: they set the threshold.")
     ] = None,
@@ -60,29 +43,15 @@ def fit(
     classes: Annotated[
         Path | None, typer.Option(help="Class names, one a line \\[default: the class folders' names, if they fit].")
     ] = None,
-    head: HeadOption = None,
-    num_classes: ClassesOption = None,
-    resize: ResizeOption = "",
-    crop: CropOption = None,
-    mean: MeanOption = "",
-    std: StdOption = "",
-    interpolation: InterpolationOption = None,
+    preparing: Preparing,
     upright: Annotated[
         bool,
         typer.Option("--upright", help="Turn images as EXIF says; torchvision's and timm's loaders do not."),
     ] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most N images of each set, fixed seed.")] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Where features are kept between runs \\[default: the user's cache folder].")
-    ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing between runs.")] = False,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = None,
-    batch_size: BatchOption = 64,
-    workers: WorkersOption = None,
-    max_pixels: MaxPixelsOption = PIXELS,
-    max_aspect: MaxAspectOption = ASPECT,
-    max_inflated: MaxInflatedOption = INFLATED,
+    limit: LimitOption = None,
+    keeping: Keeping,
+    running: Running,
+    costs: Costs,
     json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON and nothing else.")] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -90,7 +59,6 @@ def fit(
 
     With --calibrate the threshold is a promise: on images like these, at most the share --alpha is rejected.
     """
-    from oodshape.core.machine import default_cache
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
     from oodshape.guard.fit import read_names
     from oodshape.guard.guard import Guard
@@ -98,33 +66,25 @@ def fit(
     from oodshape.networks.device import AUTO
     from oodshape.networks.opening import open_model, prepared
 
-    use_limits(max_pixels, max_aspect, max_inflated)
+    costs.hold()
     check_out(out)
     with warnings_as_lines():
-        network = open_model(
-            model,
-            weights=weights,
-            head=head,
-            num_classes=num_classes,
-            device=chosen_device(device),
-            precision=None if precision is None else precision.value,
-        )
+        source = open_model(network.model, **network.said(), **running.place())
         guard = Guard.fit(
-            network,
+            source,
             images=in_column(images, column),
             calibrate=in_column(calibrate, column),
             method=method,
             alpha=alpha,
             per_class=per_class,
-            preprocessing=prepared(network.native, **flags(resize, crop, mean, std, interpolation)),
+            preprocessing=prepared(source.native, **preparing.said()),
             names=() if classes is None else read_names(classes),
             upright=upright,
             exportable=exportable,
             limit=limit,
-            cache=None if no_cache else (cache or default_cache()),
+            cache=keeping.folder,
             progress=False if json or quiet else None,
-            batch_size=batch_size,
-            workers=workers,
+            **running.feeding(),
         )
     guard.save(out)
     if json:
@@ -141,8 +101,6 @@ def fit(
     if calibrate is None:
         typer.echo("give --calibrate images that the network was not trained on, and it becomes a promise")
     typer.echo(f"guard: {out}")
-    given = ["--detector", str(out), "--model", model]
-    given += [] if weights is None else ["--weights", str(weights)]
-    given += [] if num_classes is None else ["--num-classes", str(num_classes)]
-    given += [] if device == AUTO else ["--device", device]
+    given = ["--detector", str(out), *network.words()]
+    given += [] if running.device == AUTO else ["--device", running.device]
     typer.echo(f"next: oodshape score {shlex.join(given)} --images FOLDER --out scores.csv")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oodshape.cli.options import console
+from oodshape.cli.terminal import console
 
 
 def models() -> None:

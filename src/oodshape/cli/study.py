@@ -7,22 +7,11 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import (
-    BatchOption,
-    CacheOption,
-    DataOption,
-    DeviceOption,
-    LimitOption,
-    OnlyNetworksOption,
-    PrecisionOption,
-    WeightsFolderOption,
-    WorkersOption,
-    chosen_device,
-    words,
-)
+from oodshape.cli.options import Compared, Costs, Keeping, Running
 
 
 def study(
+    *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A study, or `all`; an unknown name lists them.")],
     benchmark: Annotated[
         str, typer.Option(metavar="NAME|FILE", help="A benchmark that comes with oodshape, or a TOML file.")
@@ -35,19 +24,14 @@ def study(
         Path | None,
         typer.Option(help="With --features: a folder with NETWORK/scrambled.npz, where they are not beside the rest."),
     ] = None,
-    models: OnlyNetworksOption = "",
-    limit: LimitOption = None,
+    compared: Compared,
     surrogates: Annotated[
         int, typer.Option(min=1, help="How many noise images of a kind to make where the benchmark has none.")
     ] = 50_000,
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("oodshape-results/studies"),
-    data: DataOption = None,
-    weights: WeightsFolderOption = None,
-    cache: CacheOption = None,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = None,
-    batch_size: BatchOption = 64,
-    workers: WorkersOption = None,
+    keeping: Keeping,
+    running: Running,
+    costs: Costs,
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
 
@@ -57,14 +41,10 @@ def study(
     """
     from oodshape.studies.table import chosen, networks, possible, write
 
+    costs.hold()
     names = chosen(name)
-    how = {
-        "device": chosen_device(device),
-        "precision": "float32" if precision is None else precision.value,
-        "batch_size": batch_size,
-        "workers": workers,
-    }
-    found = networks(benchmark, features or [], words(models), limit, surrogates, data, cache, panel, weights, **how)
+    how = compared.said() | running.place("float32") | running.feeding()
+    found = networks(benchmark, features or [], surrogates=surrogates, panel=panel, cache=keeping.folder, **how)
     for network in found:
         typer.echo(network.describe())
     can = possible(names, found) if name == "all" else names

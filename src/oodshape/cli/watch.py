@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import check_out
+from oodshape.cli.terminal import check_out
 
 ALARM_STATUS = 3
 BLOCK = 1000  # rows between two looks at a file that is read at once

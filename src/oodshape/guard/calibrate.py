@@ -44,6 +44,8 @@ def calibrate_guard(
     per_class: bool | None = None,
     cache: Path | None = None,
     progress: bool | None = None,
+    batch_size: int = 64,
+    workers: int | None = None,
 ) -> Fitted:
     """The guard with the threshold of new images, on its open network; what is not given stays as it was.
 
@@ -54,7 +56,9 @@ def calibrate_guard(
     assert alpha is not None
     held = image_set(images, upright=about.upright)
     check_enough(len(held), alpha)
-    _, features = Way(source.classifier, guard.preparation, about.upright, cache, progress).extracted(held)
+    _, features = Way(
+        source.classifier, guard.preparation, about.upright, cache, progress, batch_size, workers
+    ).extracted(held)
     grouped = detector.groups is not None if per_class is None else per_class
     baseline = None if about.baseline is None else about.baseline.calibrate(features, alpha)
     return Fitted(

@@ -104,6 +104,11 @@ class Guard(Fitted):
         num_classes: int | None = None,
         cache: str | Path | None = None,
         progress: bool | None = None,
+        head: str | None = None,
+        device: str | None = None,
+        precision: Precision | None = None,
+        batch_size: int = 64,
+        workers: int | None = None,
     ) -> Guard:
         """The same guard with a new threshold, without a new fit; what is not given stays as it was.
 
@@ -119,7 +124,8 @@ class Guard(Fitted):
         if model is None:
             model, own = own_model(self)
             weights = own if weights is None else weights
-        source = self.opened(model, weights=weights, num_classes=num_classes)
+        how: dict[str, Any] = {"head": head, "device": device, "precision": precision}
+        source = self.opened(model, weights=weights, num_classes=num_classes, **how)
         made = calibrate_guard(
             self,
             source,
@@ -128,6 +134,8 @@ class Guard(Fitted):
             per_class=per_class,
             cache=None if cache is None else Path(cache),
             progress=progress,
+            batch_size=batch_size,
+            workers=workers,
         )
         return type(self)(made.detector, made.about)
 

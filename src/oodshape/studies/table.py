@@ -14,7 +14,6 @@ from oodshape.benchmark.results import convention
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
-from oodshape.core.machine import default_cache
 from oodshape.report.render import frame_latex, frame_markdown
 from oodshape.studies import drawing
 from oodshape.studies import figures as draw
@@ -217,7 +216,7 @@ def networks(
         if missing:
             raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")
         return [network for network in found if not models or network.name in models]
-    options = Options(models=models, limit=limit, data=data, weights=weights, cache=cache or default_cache(), **how)
+    options = Options(models=models, limit=limit, data=data, weights=weights, cache=cache, **how)
     return list(from_benchmark(Benchmark.load(benchmark), options, surrogates))
 
 

@@ -1,0 +1,58 @@
+"""oodshape check: parses, calls, prints."""
+
+from __future__ import annotations
+
+import json as encoder
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oodshape.cli.options import IMAGES, SCORING, Costs, DetectorOption, Network, QuietOption, Running, opened
+from oodshape.cli.terminal import UNREADABLE, check_out, warnings_as_lines
+
+
+def check(
+    *,
+    detector: DetectorOption,
+    network: Network,
+    id: Annotated[str, typer.Option(help=f"Images that the network should accept: {IMAGES}.")],
+    ood: Annotated[list[str], typer.Option(help="Images that it should reject; may be given several times.")],
+    out: Annotated[Path | None, typer.Option(help="The page to write, such as check.html.")] = None,
+    running: Running = SCORING,
+    costs: Costs,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Check a guard on images of your own: how many of each set it accepts, beside a threshold on the softmax."""
+    from rich.console import Console
+
+    from oodshape.guard.check import check_guard
+    from oodshape.guard.guard import Guard
+    from oodshape.images.listing import one_by_one
+    from oodshape.report.check_page import HEAD, NOTE, check_rows, verdict, write_check
+    from oodshape.report.columns import show_columns
+
+    costs.hold()
+    check_out(out)
+    guard = Guard.load(detector)
+    names = [one_by_one(each).name for each in ood]
+    sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
+    show = False if json or quiet else None
+    with warnings_as_lines():
+        found = check_guard(guard, opened(guard, network, running), id, sets, progress=show, **running.feeding())
+    if out is not None:
+        write_check(found, out)
+    if json:
+        said = {"rejected_id": found.rejected, "promised": found.promised, "sets": found.rows()}
+        typer.echo(encoder.dumps(said | {"unreadable": found.unreadable}))
+    elif not quiet:
+        show_columns(HEAD, check_rows(found), Console(highlight=False))
+        typer.echo(NOTE)
+        typer.echo(verdict(found))
+        for path, why in list(found.unreadable.items())[:1]:
+            typer.echo(f"{len(found.unreadable):,} could not be read; {path}: {why}")
+        if out is not None:
+            typer.echo(f"page: {out}")
+    if found.unreadable:
+        raise typer.Exit(UNREADABLE)

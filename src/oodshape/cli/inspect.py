@@ -1,0 +1,27 @@
+"""oodshape inspect: parses, calls, prints."""
+
+from __future__ import annotations
+
+import json as encoder
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def inspect(
+    detector: Annotated[Path, typer.Argument(metavar="FILE", help="The file that fit wrote.")],
+    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Show what a guard is: method, threshold, promise, preprocessing, network, classes."""
+    from oodshape.core.files import is_verified
+    from oodshape.guard.describe import facts, lines
+    from oodshape.guard.guard import Guard
+
+    guard, verified = Guard.load(detector), is_verified(detector)
+    if json:
+        typer.echo(encoder.dumps(facts(guard) | {"verified": verified}))
+        return
+    checked = "verified: its checksum is right" if verified else "unverified (written by 0.1.0)"
+    for what, value in [*lines(guard), ("file", checked)]:
+        typer.echo(f"{what:<14} {value}")

@@ -1,0 +1,131 @@
+"""Bundles of options, and what every command that runs a network takes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from commands import call
+from oodshape.cli.app import app
+from oodshape.cli.bundles import Command, flat
+from oodshape.cli.options import Costs
+from oodshape.images.limits import Limits
+
+COMMANDS = typer.main.get_command(app).commands
+SPEC = """name = "own"
+[id]
+train = "digits:train"
+test = "digits:test"
+[[ood]]
+name = "letters"
+group = "near"
+images = "digits:letters"
+[[ood]]
+name = "gaussian"
+group = "far"
+images = "digits:gaussian"
+[[ood]]
+name = "uniform"
+group = "far"
+images = "digits:uniform"
+[[models]]
+name = "own_models:two_outputs"
+label = "two"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two options, the second of which has to be given."""
+
+    left: Annotated[int, typer.Option(help="left")] = 1
+    right: Annotated[str, typer.Option(help="right")]
+
+
+def test_a_bundle_comes_whole_and_what_must_be_given_stands_first() -> None:
+    seen: list[tuple[Pair, bool]] = []
+
+    def command(*, loud: bool = False, pair: Pair) -> None:
+        seen.append((pair, loud))
+
+    assert list(inspect.signature(flat(command)).parameters) == ["right", "loud", "left"]
+    one = typer.Typer()
+    one.command(cls=Command)(flat(command))
+    assert CliRunner().invoke(one, ["--right", "a", "--loud"]).exit_code == 0
+    assert CliRunner().invoke(one, ["--left", "7", "--right", "b"]).exit_code == 0
+    assert CliRunner().invoke(one, ["--left", "7"]).exit_code == 2
+    assert seen == [(Pair(right="a"), True), (Pair(left=7, right="b"), False)]
+
+
+def test_a_commands_own_bundle_gives_the_defaults_and_names_stand_once() -> None:
+    own = Pair(left=5, right="here")
+
+    def command(pair: Pair = own) -> None: ...
+
+    assert {name: each.default for name, each in inspect.signature(flat(command)).parameters.items()} == vars(own)
+
+    def twice(*, left: int, pair: Pair) -> None: ...
+
+    with pytest.raises(ValueError, match="duplicate parameter name: 'left'"):
+        flat(twice)
+
+
+def test_the_costs_are_those_of_the_library() -> None:
+    said, own = Costs(), Limits()
+    assert (said.max_pixels, said.max_aspect, said.max_inflated) == (own.pixels, own.aspect, own.inflated)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_commands_with_a_network_take_its_options_and_flags_show_no_type(name: str) -> None:
+    known = {flag for option in COMMANDS[name].params for flag in option.opts}
+    if known & {"--model", "--models"}:
+        assert "--head" in known
+    if known & {"--model", "--models"} and name != "export":  # whose graph is made on the CPU
+        assert {"--device", "--precision", "--batch-size", "--workers", "--max-pixels"} <= known
+    said = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "100"}).output
+    assert "--help" in said
+    assert "bool" not in said.lower()
+
+
+def test_the_front_page_shows_no_type_for_flags() -> None:
+    said = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100"}).output
+    assert "--version" in said
+    assert "bool" not in said.lower()
+
+
+FEW = ("--limit", "20", "--no-cache", "--device", "cpu", "--out", "here")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("bench", "own.toml", "--methods", "msp", "--samples", "0", "--quiet"),
+        ("study", "shaping", "--benchmark", "own.toml"),
+    ],
+)
+def test_the_head_is_named_where_it_is_not_found(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(SPEC)
+    done = call(*command, *FEW, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "which one are the logits?" in done.stderr
+    done = call(*command, *FEW, "--head", "net.nothing", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: two: head='net.nothing' is not in ")
+    assert call(*command, *FEW, "--head", "net.head", cwd=tmp_path).returncode == 0
+
+
+def test_a_benchmark_names_the_head_of_a_network(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(SPEC + 'head = "net.head"\n')
+    done = call("bench", "own.toml", "--methods", "msp", "--samples", "0", "--json", *FEW, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    (tmp_path / "own.toml").write_text(SPEC.replace("two_outputs", "own_net"))
+    done = call("bench", "own.toml", "--methods", "msp", "--samples", "0", "--json", *FEW, cwd=tmp_path)
+    assert [row["auroc"] for row in rows] == [row["auroc"] for row in json.loads(done.stdout)]
