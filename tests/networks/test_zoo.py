@@ -120,14 +120,18 @@ PARAMETERS = {  # as published, in millions
     "deit_tiny": 5.717416,
     "efficientnet_lite0": 4.652008,
     "cifar10-densenet101": 0.769162,
+    "swin_t": 28.288354,
+    "regnet_y_16gf": 83.590140,
+    "cifar10-resnet18": 11.173962,
 }
+OPENOOD = ("swin_t", "regnet_y_16gf", "cifar10-resnet18", "cifar100-resnet18", "imagenet200-resnet18")
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_network_can_be_made(name: str, torchvision_ops: object) -> None:
     pytest.importorskip("timm")
     entry = MODELS[name]
-    if entry.id_set == "digits":
+    if entry.id_set == "digits" or name == "regnet_y_16gf":  # which computes its widths with tensors
         net = entry.make(entry.classes)
     else:
         with torch.device("meta"):
@@ -141,23 +145,32 @@ def test_every_network_can_be_made(name: str, torchvision_ops: object) -> None:
 
 
 def test_the_papers_preprocessing() -> None:
-    resizes = {name: entry.paper.resize for name, entry in MODELS.items() if entry.id_set == "imagenet"}
+    papers = {name: entry for name, entry in MODELS.items() if name not in OPENOOD}
+    resizes = {name: entry.paper.resize for name, entry in papers.items() if entry.id_set == "imagenet"}
     assert resizes == dict.fromkeys(resizes, 256) | {"swin_s": 246} | dict.fromkeys(
         ("swin_b", "mixer_b_16", "mixer_l_16"), 238
     )
     assert {entry.paper.interpolation for entry in MODELS.values()} == {"bilinear"}
-    crops = {(entry.id_set, entry.paper.crop) for entry in MODELS.values()}
+    crops = {(entry.id_set, entry.paper.crop) for entry in papers.values()}
     assert crops == {
         ("digits", None),
         ("imagenet", 224),
         *((f"cifar{n}", side) for n in (10, 100) for side in (32, 224)),
     }
-    for name, entry in MODELS.items():
+    for name, entry in papers.items():
         if name.startswith("cifar"):
             assert entry.paper.mean == (0.4914, 0.4822, 0.4465)
 
 
-@pytest.mark.parametrize("name", ["resnet50", "deit_tiny", "swin_s"])
+def test_openoods_preprocessing() -> None:
+    ways = {name: MODELS[name].native for name in OPENOOD}
+    small = {name: (way.resize, way.crop, way.interpolation, way.mean, way.std) for name, way in ways.items()}
+    assert small["cifar10-resnet18"] == (32, 32, "bilinear", (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+    assert small["cifar100-resnet18"] == (32, 32, "bilinear", (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+    assert small["imagenet200-resnet18"][:3] == (256, 224, "bilinear")
+
+
+@pytest.mark.parametrize("name", ["resnet50", "deit_tiny", "swin_s", "swin_t", "vit_b_16", "regnet_y_16gf"])
 def test_the_native_preprocessing_is_the_librarys(name: str, torchvision_ops: object) -> None:
     native = MODELS[name].native
     if name == "deit_tiny":
@@ -165,7 +178,7 @@ def test_the_native_preprocessing_is_the_librarys(name: str, torchvision_ops: ob
         assert native == type(native).from_timm(timm.get_pretrained_cfg("deit_tiny_patch16_224").to_dict())
         return
     models = pytest.importorskip("torchvision.models")
-    theirs = models.get_model_weights(name)["IMAGENET1K_V1"]
+    theirs = models.get_model_weights(name)["IMAGENET1K_SWAG_E2E_V1" if "regnet" in name else "IMAGENET1K_V1"]
     own = theirs.transforms()
     assert MODELS[name].weights == theirs.url
     assert (native.resize, native.crop, native.interpolation) == (

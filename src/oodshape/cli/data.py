@@ -13,14 +13,17 @@ from oodshape.cli.terminal import console
 
 
 def data(
+    benchmark: Annotated[
+        str | None, typer.Argument(metavar="[BENCHMARK]", help="Only the sets of this benchmark \\[default: all].")
+    ] = None,
     data: DataOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """List the data sets of the paper's benchmarks: what is there, where to get the rest, where to put it."""
+    """List the data sets of the paper's benchmarks and of OpenOOD's: what is there, where to get and put the rest."""
     from oodshape.cli.data_sets import data_facts, data_lines
     from oodshape.report.columns import show_columns
 
-    facts = data_facts(data)
+    facts = data_facts(data, benchmark)
     if json:
         typer.echo(encoder.dumps(facts))
         return

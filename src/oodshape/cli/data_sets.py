@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.core.errors import InputError
-from oodshape.images.catalog import CATALOG, Status, status
+from oodshape.images.catalog import CATALOG, Status, chosen_benchmarks, status
 
 
-def data_facts(root: Path | None) -> list[dict[str, Any]]:
-    """Every set of the catalog: its state below a data root, its images, where to get it and where to put it."""
+def data_facts(root: Path | None, benchmark: str | None = None) -> list[dict[str, Any]]:
+    """Every set of a benchmark, or of all: its state below a data root, its images, where to get and put it."""
     if root is not None and not root.is_dir():
         raise InputError(f"there is no folder {root}; --data names the folder that holds the data sets")
     if root is None:
-        rows = [Status(name, role, entry, "missing") for name, sets in CATALOG.items() for role, entry in sets]
+        chosen = {name: CATALOG[name] for name in chosen_benchmarks(benchmark)}
+        rows = [Status(name, role, entry, "missing") for name, sets in chosen.items() for role, entry in sets]
     else:
-        rows = status(root)
+        rows = status(root, benchmark)
     return [
         {
             "set": f"{row.benchmark}/{row.entry.name}",
@@ -42,7 +43,7 @@ def data_lines(facts: list[dict[str, Any]]) -> list[tuple[str, ...]]:
         (
             fact["set"],
             fact["role"],
-            f"damaged: {fact['reason']}" if fact["reason"] else fact["state"],
+            f"{fact['state']}: {fact['reason']}" if fact["reason"] else fact["state"],
             f"{number(fact['images'] or 0)} of {number(fact['expected'])}",
             fact["get"],
             fact["put"],

@@ -21,8 +21,11 @@ class Missing(InputError):
     """A data set that is not on this machine; the message says where to get it and where to put it."""
 
 
-def open_source(source: str, base: Path, data: Path | None = None) -> ImageSet:
-    """The data set that a source names; paths are relative to `base`, catalogued sets lie below `data`."""
+def open_source(source: str, base: Path, data: Path | None = None, *, any_list: bool = False) -> ImageSet:
+    """The data set that a source names; paths are relative to `base`, catalogued sets lie below `data`.
+
+    A list that is not the published one is refused, unless `any_list` will do.
+    """
     kind, colon, rest = source.partition(":")
     if not colon or not rest:
         raise InputError(f"a data source has one of the forms {FORMS}; got {source!r}")
@@ -30,7 +33,7 @@ def open_source(source: str, base: Path, data: Path | None = None) -> ImageSet:
     if kind == "digits":
         return _digits(rest)
     if kind == "catalog":
-        return _catalogued(rest, data)
+        return _catalogued(rest, data, any_list)
     if kind not in ("folder", "list", "array"):
         raise InputError(f"{kind!r} is no kind of data source; the forms are {FORMS}")
     if not path.exists():
@@ -51,11 +54,11 @@ def _digits(name: str) -> ArraySet:
     return _all_digits()[name]
 
 
-def _catalogued(rest: str, data: Path | None) -> ImageSet:
+def _catalogued(rest: str, data: Path | None, any_list: bool) -> ImageSet:
     benchmark, _, name = rest.partition("/")
     if benchmark not in CATALOG:
         raise InputError(f"the catalog has no benchmark {benchmark!r}; there are {', '.join(CATALOG)}")
-    rows = {role if role in ("train", "test") else entry.name: entry for role, entry in CATALOG[benchmark]}
+    rows = CATALOG[benchmark].named()
     if name not in rows:
         raise InputError(f"{benchmark} has no set {name!r}; there are {', '.join(rows)}")
     if data is None:
@@ -64,7 +67,11 @@ def _catalogued(rest: str, data: Path | None) -> ImageSet:
         raise Missing(
             f"{rows[name].name}: not below {data}; get {rows[name].get}, and put it at {data / rows[name].put}"
         )
-    return rows[name].open(data)
+    images = rows[name].open(data)
+    other = "" if any_list else rows[name].differs(data, len(images))
+    if other:
+        raise InputError(f"{other}; get the published lists, or take these as they are with --other-lists")
+    return images
 
 
 def _array(path: Path) -> ArraySet:

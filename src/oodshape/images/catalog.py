@@ -1,103 +1,46 @@
-"""THE TABLE of the paper's data: what each benchmark needs, where to get it, where to put it, what is there."""
+"""THE TABLE of the benchmarks' data: what each needs, where to get it, where to put it, what is there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from oodshape.core.errors import InputError
+from oodshape.images.entries import Collection, Entry, Layout, Role
 from oodshape.images.folders import ImageFolder
-from oodshape.images.image_set import ImageSet
+from oodshape.images.openood_sets import openood_collections
 from oodshape.images.readers.cifar import cifar
 from oodshape.images.readers.imagenet import LABELS, imagenet_val
 from oodshape.images.readers.mnist import mnist
 from oodshape.images.readers.svhn import svhn
 
-Role = Literal["train", "test", "near", "far"]
-
-
-class Reader(Protocol):
-    """Opens a folder as a set of a given name."""
-
-    def __call__(self, root: Path, /, *, name: str) -> ImageSet:
-        """The set."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A way in which a set may lie below the data root: the folder, its reader, and a pattern that shows it."""
-
-    folder: str
-    read: Reader = field(repr=False)
-    marker: str = ""
-
-    def lies_below(self, root: Path) -> bool:
-        """Whether the folder is there, and something in it that fits the pattern."""
-        folder = root / self.folder
-        return any(folder.glob(self.marker)) if self.marker else folder.is_dir()
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A data set: its images (None: the paper gives no number), where to get and put it, its layouts."""
-
-    name: str
-    images: int | None
-    get: str
-    put: str
-    layouts: tuple[Layout, ...]
-
-    def find(self, root: str | Path) -> Layout | None:
-        """The first layout that is there, the official one before folders of images."""
-        return next((layout for layout in self.layouts if layout.lies_below(Path(root))), None)
-
-    def open(self, root: str | Path) -> ImageSet:
-        """The set below a data root, under its name here."""
-        layout = self.find(root)
-        if layout is None:
-            raise InputError(f"no {self.name} below {root}: get {self.get}, and put it at {Path(root) / self.put}")
-        return layout.read(Path(root) / layout.folder, name=self.name)
-
-
-@dataclass(frozen=True)
-class Collection:
-    """The data of one benchmark. All OOD sets count equally in an average; near and far are only labels."""
-
-    train: Entry
-    test: Entry
-    near: tuple[Entry, ...]
-    far: tuple[Entry, ...]
-
-    def __iter__(self) -> Iterator[tuple[Role, Entry]]:
-        """Every set with its role."""
-        yield "train", self.train
-        yield "test", self.test
-        yield from (("near", entry) for entry in self.near)
-        yield from (("far", entry) for entry in self.far)
-
 
 @dataclass(frozen=True)
 class Status:
-    """One row of what is there: a set is found, missing, or damaged for a reason."""
+    """One row of what is there: a set is found, missing, or for a reason damaged or not the published one."""
 
     benchmark: str
     role: Role
     entry: Entry
-    state: Literal["found", "missing", "damaged"]
+    state: Literal["found", "missing", "damaged", "differs"]
     images: int | None = None
     reason: str = ""
 
 
-def status(root: str | Path, benchmark: str | None = None) -> list[Status]:
-    """What lies below a data root: one row per set of one benchmark, or of all."""
+def chosen_benchmarks(benchmark: str | None) -> list[str]:
+    """The benchmark of this name, or all that there are."""
     if benchmark is not None and benchmark not in CATALOG:
         raise InputError(f"no benchmark {benchmark!r}; there are {', '.join(CATALOG)}")
+    return [benchmark] if benchmark else list(CATALOG)
+
+
+def status(root: str | Path, benchmark: str | None = None) -> list[Status]:
+    """What lies below a data root: one row per set of one benchmark, or of all."""
     seen: dict[Entry, Status] = {}  # benchmarks share sets: each is read once
     rows = []
-    for name in [benchmark] if benchmark else CATALOG:
+    for name in chosen_benchmarks(benchmark):
         for role, entry in CATALOG[name]:
             if entry not in seen:
                 seen[entry] = _status(name, role, entry, root)
@@ -110,7 +53,9 @@ def _status(benchmark: str, role: Role, entry: Entry, root: str | Path) -> Statu
     try:
         if entry.find(root) is None:
             return Status(benchmark, role, entry, "missing")
-        return Status(benchmark, role, entry, "found", len(entry.open(root)))
+        images = len(entry.open(root))
+        other = entry.differs(root, images)
+        return Status(benchmark, role, entry, "differs" if other else "found", images, other)
     except (InputError, OSError) as error:
         return Status(benchmark, role, entry, "damaged", reason=str(error))
 
@@ -196,4 +141,5 @@ CATALOG: dict[str, Collection] = {
     ),
     "cifar10": Collection(_cifar(10, train=True), _CIFAR10, (_CIFAR100, _SMALL_NEAR), _SMALL_FAR),
     "cifar100": Collection(_cifar(100, train=True), _CIFAR100, (_CIFAR10, _SMALL_NEAR), _SMALL_FAR),
+    **openood_collections(),
 }

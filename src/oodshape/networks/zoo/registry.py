@@ -22,6 +22,7 @@ from oodshape.networks.zoo.densenet import DenseNet
 from oodshape.networks.zoo.digits_nets import SmallConvNet, SmallMixer, SmallNet, SmallViT, small_net
 from oodshape.networks.zoo.efficientnet_lite import EfficientNetLite0
 from oodshape.networks.zoo.mixer_nano import MixerNano
+from oodshape.networks.zoo.resnet_small import SmallResNet18
 
 Family = Literal["ConvNet", "transformer", "MLP"]
 Make = Callable[[int], nn.Module]  # number of classes -> network
@@ -137,7 +138,7 @@ def _digits(name: str, family: Family, untrained: Callable[..., SmallNet]) -> Mo
 
 
 def _torchvision(name: str, family: Family, file: str, resize: int, native: Preprocessing) -> ModelEntry:
-    make, paper = _made_by_torchvision(name), replace(IMAGENET, resize=resize)
+    make, paper = _made_by_torchvision(name), replace(native, resize=resize, interpolation="bilinear")
     hint = f"https://download.pytorch.org/models/{file}.pth"
     return ModelEntry(name, family, "imagenet", 1000, make, paper, native, hint)
 
@@ -169,6 +170,41 @@ def _lite(name: str) -> ModelEntry:
     return ModelEntry(name, "ConvNet", "imagenet", 1000, EfficientNetLite0, paper, native, hint)
 
 
+def _openood() -> list[ModelEntry]:
+    """OpenOOD's own checkpoints, which no table of the paper has: both preprocessings are theirs."""
+    wide = replace(CIFAR, resize=32, crop=32)
+    rows: list[tuple[str, int, Make, Preprocessing, str]] = [
+        (
+            "cifar10",
+            10,
+            SmallResNet18,
+            replace(wide, std=(0.2470, 0.2435, 0.2616)),
+            "1byGeYxM_PlLjT72wZsMQvP6popJeWBgt",
+        ),
+        (
+            "cifar100",
+            100,
+            SmallResNet18,
+            replace(wide, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
+            "1s-1oNrRtmA0pGefxXJOUVRYpaoAML0C-",
+        ),
+        ("imagenet200", 200, _made_by_torchvision("resnet18"), IMAGENET, "1ddVmwc8zmzSjdLUO84EuV4Gz1c7vhIAs"),
+    ]
+    return [
+        ModelEntry(
+            f"{of}-resnet18",
+            "ConvNet",
+            of,
+            classes,
+            make,
+            way,
+            way,
+            f"https://drive.google.com/file/d/{zipped}, unpacked",
+        )
+        for of, classes, make, way, zipped in rows
+    ]
+
+
 _HUB = "https://huggingface.co"
 _BICUBIC = replace(IMAGENET, interpolation="bicubic")
 _HALVES = replace(_BICUBIC, mean=(0.5,) * 3, std=(0.5,) * 3)
@@ -181,13 +217,18 @@ _ENTRIES = [
     _torchvision("mobilenet_v2", "ConvNet", "mobilenet_v2-b0353104", 256, IMAGENET),
     _torchvision("vit_b_16", "transformer", "vit_b_16-c867db91", 256, IMAGENET),
     _torchvision("vit_l_16", "transformer", "vit_l_16-852ce7e3", 256, replace(IMAGENET, resize=242)),
+    _torchvision("swin_t", "transformer", "swin_t-704ceda3", 232, replace(_BICUBIC, resize=232)),
     _torchvision("swin_s", "transformer", "swin_s-5e29d889", 246, replace(_BICUBIC, resize=246)),
     _torchvision("swin_b", "transformer", "swin_b-68c6b09e", 238, replace(_BICUBIC, resize=238)),
+    _torchvision(
+        "regnet_y_16gf", "ConvNet", "regnet_y_16gf_swag-43afe44d", 384, replace(_BICUBIC, resize=384, crop=384)
+    ),
     _timm("mixer_b_16", "MLP", "mixer_b16_224.goog_in21k_ft_in1k", 238, _HALVES),
     _timm("mixer_l_16", "MLP", "mixer_l16_224.goog_in21k_ft_in1k", 238, _HALVES),
     _timm("deit_tiny", "transformer", "deit_tiny_patch16_224.fb_in1k", 256, replace(_BICUBIC, resize=248)),
     _lite("efficientnet_lite0"),
     *_cifar(10),
     *_cifar(100),
+    *_openood(),
 ]
 MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}

@@ -1,0 +1,119 @@
+"""OpenOOD's sets where its users have them, held to what was published."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from oodshape import InputError
+from oodshape.cli.data_sets import data_facts, data_lines
+from oodshape.images.by_name import open_source
+from oodshape.images.catalog import CATALOG, status
+from oodshape.images.image_set import limited
+from openood_files import write_openood
+
+NAMES = ["openood-cifar10", "openood-cifar100", "openood-imagenet200", "openood-imagenet"]
+
+
+def counts(benchmark: str, role: str) -> dict[str, int | None]:
+    return {entry.name: entry.images for what, entry in CATALOG[benchmark] if what == role}
+
+
+def test_the_table_says_what_openood_says() -> None:
+    assert counts("openood-cifar10", "near") == {"cifar100": 9_000, "tin": 7_793}
+    assert counts("openood-cifar100", "near") == {"cifar10": 10_000, "tin": 6_526}
+    far = {"mnist": 70_000, "svhn": 26_032, "texture": 5_640}
+    assert counts("openood-cifar10", "far") == {**far, "places365": 35_195}
+    assert counts("openood-cifar100", "far") == {**far, "places365": 33_773}
+    assert counts("openood-cifar10", "shifted") == {"cifar10c": 10_000}
+    assert counts("openood-cifar100", "shifted") == {}
+    for name, shifted, more in (("imagenet200", 2_000, {}), ("imagenet", 10_000, {"imagenet_es": None})):
+        assert counts(f"openood-{name}", "near") == {"ssb_hard": 49_000, "ninco": 5_879}
+        assert counts(f"openood-{name}", "far") == {"inaturalist": 10_000, "textures": 5_160, "openimage_o": 15_869}
+        seen = {"imagenet_v2": shifted, "imagenet_c": shifted, "imagenet_r": 30_000}
+        assert counts(f"openood-{name}", "shifted") == {**seen, **more}
+    single = {name: [counts(name, role).popitem()[1] for role in ("train", "val", "test", "ood-val")] for name in NAMES}
+    assert single == {
+        "openood-cifar10": [50_000, 1_000, 9_000, 1_000],
+        "openood-cifar100": [50_000, 1_000, 9_000, 972],
+        "openood-imagenet200": [None, 1_000, 9_000, 1_763],
+        "openood-imagenet": [1_281_167, 5_000, 45_000, 1_763],
+    }
+    lists = [entry.listed.removeprefix("benchmark_imglist/") for _, entry in CATALOG["openood-imagenet200"]]
+    assert lists[-3:] == [f"imagenet200/test_imagenet200_{kind}.txt" for kind in ("v2", "c", "r")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_list_is_read_where_it_lies(name: str, tmp_path: Path) -> None:
+    assert {row.state for row in status(tmp_path, name)} == {"missing"}
+    write_openood(tmp_path, name, count=2, side=8)
+    rows = status(tmp_path, name)
+    assert {(row.state, row.images) for row in rows} <= {("differs", 2), ("found", 2)}  # found: no count is known
+    assert all(f"lists 2 images, the published list {row.entry.images:,}" in row.reason for row in rows if row.reason)
+    for role, entry in CATALOG[name]:
+        images = entry.open(tmp_path)
+        inside = role in ("train", "val", "test", "shifted")
+        assert images.labels.tolist() == ([0, 1] if inside else [-1, -1])
+        assert np.asarray(images[1]).shape[2] == 3
+    kind = "classic" if "cifar" in name else "largescale"
+    assert {entry.put.split("/")[0] for _, entry in CATALOG[name]} <= {f"images_{kind}", "images_classic"}
+
+
+def test_a_list_that_is_not_the_published_one_is_refused_by_name(tmp_path: Path) -> None:
+    write_openood(tmp_path, "openood-cifar10", count=3, side=8)
+    source = "catalog:openood-cifar10/mnist"
+    with pytest.raises(InputError, match=r"test_mnist\.txt lists 3 images, the published list 70,000; .*--other-lists"):
+        open_source(source, tmp_path, tmp_path)
+    assert len(open_source(source, tmp_path, tmp_path, any_list=True)) == 3
+
+
+def test_a_checksum_sees_other_images_but_no_line_ends(tmp_path: Path) -> None:
+    write_openood(tmp_path, "openood-cifar10", count=3, side=8)
+    entry = CATALOG["openood-cifar10"].test
+    file = tmp_path / entry.listed
+    text = file.read_bytes()
+    known = replace(entry, images=3, md5=hashlib.md5(text).hexdigest())
+    assert known.differs(tmp_path, 3) == ""
+    for same in (text.replace(b"\n", b"\r\n"), text.rstrip(b"\n")):
+        file.write_bytes(same)
+        assert known.differs(tmp_path, 3) == ""
+    file.write_bytes(text.replace(b" 2\n", b" 1\n"))
+    assert "lists other images, or in another order, than the published list" in known.differs(tmp_path, 3)
+
+
+def test_lists_without_their_images_are_missing_and_said_to_be(tmp_path: Path) -> None:
+    write_openood(tmp_path, "openood-cifar100", count=2, side=8)
+    (tmp_path / "images_classic" / "svhn").rename(tmp_path / "elsewhere")
+    lines = {line[0]: line for line in data_lines(data_facts(tmp_path, "openood-cifar100"))}
+    assert lines["openood-cifar100/svhn"][1:4] == ("far", "missing", "0 of 26,032")
+    assert lines["openood-cifar100/svhn"][5] == str(tmp_path / "images_classic" / "svhn")
+    assert lines["openood-cifar100/tin"][2].startswith("differs: ")
+    assert len(lines) == 10
+    (tmp_path / "images_classic" / "mnist" / "test" / "8_1.jpg").unlink()
+    reason = {row.entry.name: row.reason for row in status(tmp_path, "openood-cifar100")}["mnist"]
+    assert "1 of the 2 files in" in reason
+    assert "mnist/test/8_1.jpg" in reason
+
+
+def test_training_images_of_imagenet_need_no_list(tmp_path: Path) -> None:
+    for wnid in ("n01440764", "n01443537"):
+        file = tmp_path / "images_largescale" / "imagenet_1k" / "train" / wnid / f"{wnid}_1.JPEG"
+        file.parent.mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(file)
+    assert CATALOG["openood-imagenet"].train.open(tmp_path).labels.tolist() == [0, 1]
+    assert open_source("catalog:openood-imagenet/train", tmp_path, tmp_path).name == "train"
+
+
+def test_images_are_not_turned(tmp_path: Path) -> None:
+    write_openood(tmp_path, "openood-cifar10", count=1, side=8)
+    file = tmp_path / "images_classic" / "svhn" / "test" / "000000_2.jpg"
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a quarter turn
+    Image.new("RGB", (20, 10)).save(file, exif=exif)
+    images = CATALOG["openood-cifar10"].far[1].open(tmp_path)
+    assert images[0].size == limited(images, 1)[0].size == (20, 10)
