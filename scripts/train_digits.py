@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -43,10 +44,10 @@ def jitter(images: Tensor) -> Tensor:
     return functional.grid_sample(images, grid, align_corners=False)
 
 
-def train(name: str, data: ArraySet, epochs: int) -> SmallNet:
+def train(name: str, data: ArraySet, epochs: int, made: Callable[..., SmallNet] = small_net) -> SmallNet:
     """A trained network: AdamW, linear warm-up, cosine decay, the last step's weights."""
     torch.manual_seed(0)
-    net = small_net(name, pretrained=False).train()
+    net = made(name, pretrained=False).train()
     pixels, labels = torch.tensor(data.images, dtype=torch.float32)[:, None], torch.tensor(data.labels)
     mean, std = 255 * DIGITS.mean[0], 255 * DIGITS.std[0]
     steps = epochs * (len(data) // BATCH)

@@ -89,6 +89,10 @@ def test_lists_are_plain_when_piped() -> None:
     assert all(line.count("\t") == 4 for line in methods)
     assert all(all(cell for cell in line.split("\t")) for line in methods)
     assert any("OptFS(" in line for line in methods)
+    one = dict(line.split("\t") for line in call("methods", "react").stdout.splitlines())
+    assert one["method"] == "react"
+    assert "ReAct(q=0.9)" in one["recipe"]
+    assert call("methods", "raect").stderr.startswith("error: no method is called 'raect'; did you mean react?")
     models = call("models").stdout
     assert "digits-convnet\tConvNet\tdigits\t8" in models
     assert "resnet50" in models

@@ -76,7 +76,7 @@ def test_it_composes() -> None:
 
 def test_refusals_name_the_way_out() -> None:
     z, head = arrays(60)
-    with pytest.raises(InputError, match="no method is called 'magic'; there are msp"):
+    with pytest.raises(InputError, match="no method is called 'magic'; `oodshape methods` lists them"):
         OODEstimator("magic").fit(z)
     with pytest.raises(InputError, match=r"did you mean 0.05"):
         OODEstimator(alpha=5).fit(z)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from oodshape.cli.terminal import console
 
 
-def methods() -> None:
-    """List the methods: what each does, what it needs, when it fails, and its settings."""
-    from oodshape.methods.describe import method_lines
-    from oodshape.report.columns import show_columns
+def methods(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this method, at length.")] = None,
+) -> None:
+    """List the methods, or tell all about one: what it does, what it needs, when it fails, and its settings."""
+    from oodshape.methods.describe import method_lines, told
+    from oodshape.report.columns import show_columns, show_facts
 
-    show_columns(("method", "what it does", "needs", "fails", "settings"), method_lines(), console())
+    out = console()
+    if name is not None:
+        show_facts(told(name), out)
+    elif out.is_terminal:
+        show_columns(("method", "what it does"), [line[:2] for line in method_lines()], out)
+        out.print("\n`oodshape methods NAME` tells what one needs, when it fails, and its settings.")
+    else:
+        show_columns(("method", "what it does", "needs", "fails", "settings"), method_lines(), out)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class InputError(ValueError):
     """A value that a user gave cannot be used; the message names it and the way out."""
@@ -24,3 +27,17 @@ def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = F
     hint = f"; did you mean {value / 100:g}?" if 1 <= value <= 100 else ""
     interval = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
     raise InputError(f"{name} must lie in {interval}, got {value:g}{hint}")
+
+
+def no_such(what: str, name: str, known: Iterable[str], listed: str = "") -> InputError:
+    """A name that is not known: the nearest one, or where they are `listed`; all of them where that is nowhere.
+
+    >>> raise no_such("method", "raect", ["react", "ash-s"], "`oodshape methods` lists them")
+    Traceback (most recent call last):
+    oodshape.core.errors.InputError: no method is called 'raect'; did you mean react? `oodshape methods` lists them
+    """
+    every = list(known)
+    lower = {each.lower().replace("_", "-"): each for each in every}
+    near = get_close_matches(name.lower().replace("_", "-"), lower, n=1)
+    hint = f"did you mean {lower[near[0]]}? " if near else ""
+    return InputError(f"no {what} is called {name!r}; {hint}{listed or 'there are ' + ', '.join(every)}")

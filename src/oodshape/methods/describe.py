@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from oodshape.core.values import Value
 from oodshape.methods.detector import Method
-from oodshape.methods.table import ROWS
+from oodshape.methods.table import ROWS, named
 
 
 def method_lines() -> list[tuple[str, ...]]:
     """(name, what it does, what it needs, when it fails, settings) of every method of the table."""
     return [(name, row.what, row.needs, row.fails, _settings(row.method)) for name, row in ROWS.items()]
+
+
+def told(name: str) -> list[tuple[str, str]]:
+    """One method at length, in lines of (what is said, the text)."""
+    named(name)
+    row = ROWS[name]
+    return [
+        ("method", name),
+        ("does", row.what),
+        ("needs", row.needs),
+        ("fails", row.fails),
+        ("recipe", short_recipe(row.method)),
+        ("export", "ONNX and torch.export" if row.method.exportable else "cannot be exported"),
+        ("paper", row.paper.replace("*", "")),
+    ]
 
 
 def _settings(method: Value) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, no_such
 from oodshape.methods.detector import Method
 from oodshape.methods.odin import AUTHORS_STD, Odin
 from oodshape.methods.paper_rows import paper_rows
@@ -193,14 +193,14 @@ def paper_methods(id_set: str) -> dict[str, Method]:
 
 
 def named(name: str, table: Mapping[str, Method] = METHODS) -> Method:
-    """The method of that name, or an error that lists those there are.
+    """The method of that name, or an error that names the nearest.
 
     >>> named("react").shape
     ReAct(q=0.9)
     >>> named("raect", {"react": named("react")})
     Traceback (most recent call last):
-    oodshape.core.errors.InputError: no method is called 'raect'; there are react
+    oodshape.core.errors.InputError: no method is called 'raect'; did you mean react? there are react
     """
     if name not in table:
-        raise InputError(f"no method is called {name!r}; there are {', '.join(table)}")
+        raise no_such("method", name, table, "`oodshape methods` lists them" if table is METHODS else "")
     return table[name]

@@ -12,7 +12,7 @@ from oodshape import studies as analysis
 from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.results import convention
 from oodshape.benchmark.spec import Benchmark
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, no_such
 from oodshape.core.files import replacing
 from oodshape.report.render import frame_latex, frame_markdown
 from oodshape.studies import drawing
@@ -185,7 +185,7 @@ def chosen(name: str) -> list[str]:
     if name == "all":
         return list(STUDIES)
     if name not in STUDIES:
-        raise InputError(f"no study is called {name!r}; there are {', '.join(STUDIES)}, and all")
+        raise no_such("study", name, (*STUDIES, "all"))
     return [name]
 
 
