@@ -59,7 +59,10 @@ def test_the_shipped_ones_are_found() -> None:
         (GOOD.replace("[[models]]\nname", "[models]\nname"), r"at least one \[\[models\]\]"),
         (GOOD.replace('[[models]]\nname = "digits-convnet"', ""), r"at least one \[\[models\]\]"),
         (GOOD + '[[models]]\nname = "digits-convnet"', "two entries for the model 'digits-convnet'"),
-        ('settings = "mnist"' + GOOD, "settings must be one of general, imagenet, cifar10, cifar100, got 'mnist'"),
+        (
+            'settings = "mnist"' + GOOD,
+            "settings must be one of general, imagenet, cifar10, cifar100, openood, got 'mnist'",
+        ),
         ("name = ", "b.toml is not TOML"),
         (GOOD.replace("[id]", "[idd]"), r"\[id\] must be a table"),
     ],

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from oodshape.benchmark.spec import Benchmark, ModelSpec
+from oodshape.benchmark import openood
+from oodshape.benchmark.spec import UNCROPPED, Benchmark, ModelSpec
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.images.by_name import Missing, open_source
@@ -46,6 +48,8 @@ class Options:
     head: str | None = None  # the layer that gives the logits, in every network; None: as each says, or found
     batch_size: int = 64
     workers: int | None = None  # threads that decode
+    tuned: bool = False  # whether settings are chosen on OOD validation images
+    any_list: bool = False  # whether lists of images need not be the published ones
 
     def extraction(self) -> dict[str, Any]:
         """What it says about how features are extracted."""
@@ -64,11 +68,19 @@ class Model:
     sets: dict[str, ImageSet]
     features: dict[str, Features] = field(default_factory=dict)
     panel: list[Features] = field(default_factory=list)  # only where a method wants one
+    uncropped: frozenset[str] = frozenset()  # the sets whose images have their final size
+
+    def prepares(self, name: str) -> Preprocessing:
+        """How the images of a set are prepared."""
+        return replace(self.preprocessing, resize=None, crop=None) if name in self.uncropped else self.preprocessing
 
 
 def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, Method]:
     """The methods of a run, with the hyperparameters that the benchmark asks for."""
-    table = METHODS if benchmark.settings == "general" else paper_methods(benchmark.settings)
+    if benchmark.settings == openood.NAME:
+        table = openood.Protocol.of(benchmark, tuned=False).methods
+    else:
+        table = METHODS if benchmark.settings == "general" else paper_methods(benchmark.settings)
     for name in names:
         named(name, table)
     return {name: method for name, method in table.items() if not names or name in names}
@@ -84,16 +96,21 @@ class Prepared:
     networks: dict[str, tuple[ModelSpec, Path | None]]  # by title, each with its file of weights
     sets: dict[str, ImageSet]
     skipped: list[tuple[str, str]]  # (network or OOD set, why)
+    protocol: openood.Protocol
+    runs: dict[str, str] = field(default_factory=dict)  # the networks of which a title is one training run of several
     _opened: dict[str, Model] = field(default_factory=dict)
 
     @classmethod
     def of(cls, benchmark: Benchmark, options: Options) -> Prepared:
         """Look at what is here; nothing is opened yet."""
         methods = methods_of(benchmark, options.methods)
-        networks, gone = _networks(benchmark, options)
-        sets, skipped = _sets(benchmark, options)
+        protocol = openood.Protocol.of(benchmark, tuned=options.tuned)
+        specs = {spec: _training_runs(spec, options.weights) for spec in benchmark.chosen(list(options.models))}
+        runs = {run.title: spec.title for spec, found in specs.items() for run in found if run is not spec}
+        networks, gone = _networks(benchmark, options, [run for found in specs.values() for run in found])
+        sets, skipped = _sets(benchmark, options, protocol, methods)
         titled = {spec.title: (spec, file) for spec, file in networks}
-        return cls(benchmark, options, methods, titled, sets, [*gone, *skipped])
+        return cls(benchmark, options, methods, titled, sets, [*gone, *skipped], protocol, runs)
 
     def model(self, title: str) -> Model:
         """The network of this title, opened; it is handed over, so that not all of them stay in memory."""
@@ -126,12 +143,15 @@ class Prepared:
                 raise InputError(f"{spec.name}() must return (network, Preprocessing), got {type(net).__name__}")
             if weights is not None:
                 load_weights(net, weights)
-            return Model(spec, spec.family or "ConvNet", self._classifier(net, spec), own, dict(self.sets))
+            return self._model(spec, spec.family or "ConvNet", net, own)
         entry = zoo.model_entry(spec.name)
         way = spec.preprocessing or self.benchmark.preprocessing
         preprocessing = entry.paper if way == "paper" else entry.native
-        classifier = self._classifier(zoo.build(spec.name, weights), spec)
-        return Model(spec, spec.family or entry.family, classifier, preprocessing, dict(self.sets))
+        return self._model(spec, spec.family or entry.family, zoo.build(spec.name, weights), preprocessing)
+
+    def _model(self, spec: ModelSpec, family: str, net: nn.Module, preprocessing: Preprocessing) -> Model:
+        whole = frozenset(look.name for look in self.benchmark.pooled if look.preprocessing == UNCROPPED)
+        return Model(spec, family, self._classifier(net, spec), preprocessing, dict(self.sets), uncropped=whole)
 
     def _classifier(self, net: nn.Module, spec: ModelSpec) -> Classifier:
         head = self.options.head or spec.head or None
@@ -143,17 +163,18 @@ class Prepared:
 
 
 def _networks(
-    benchmark: Benchmark, options: Options
+    benchmark: Benchmark, options: Options, specs: list[ModelSpec]
 ) -> tuple[list[tuple[ModelSpec, Path | None]], list[tuple[str, str]]]:
     """The models that can run, each with its file of weights, and those without one, with the reason."""
     found: list[tuple[ModelSpec, Path | None]] = []
     skipped: list[tuple[str, str]] = []
-    for spec in benchmark.chosen(list(options.models)):
+    for spec in specs:
         file = benchmark.base / Path(spec.weights).expanduser() if spec.weights else None
         if file is None and ":" not in spec.name:
             file = zoo.find_weights(spec.name, options.weights)
             if file is None and zoo.model_entry(spec.name).id_set != "digits":
-                skipped.append((spec.title, zoo.weights_needed(spec.name, options.weights)))
+                more = f", or name a folder that holds {spec.checkpoints}" if spec.checkpoints else ""
+                skipped.append((spec.title, zoo.weights_needed(spec.name, options.weights) + more))
                 continue
         found.append((spec, file))
     if not found:
@@ -161,19 +182,37 @@ def _networks(
     return found, skipped
 
 
-def _sets(benchmark: Benchmark, options: Options) -> tuple[dict[str, ImageSet], list[tuple[str, str]]]:
+def _training_runs(spec: ModelSpec, folder: Path | None) -> list[ModelSpec]:
+    """The network itself, or its training runs below a folder of weights: there, in `results`, or in the run's own."""
+    if not spec.checkpoints or folder is None:
+        return [spec]
+    run, _, inside = spec.checkpoints.partition("/")
+    for place, pattern in ((folder, spec.checkpoints), (folder / "results", spec.checkpoints), (folder, inside)):
+        files = sorted(place.glob(pattern))
+        if files and (pattern != inside or folder.resolve().name == run):
+            return [
+                replace(spec, label=f"{spec.title} {file.parent.name}", weights=str(file.resolve())) for file in files
+            ]
+    return [spec]
+
+
+def _sets(
+    benchmark: Benchmark, options: Options, protocol: openood.Protocol, methods: Iterable[str]
+) -> tuple[dict[str, ImageSet], list[tuple[str, str]]]:
     """Every set that is on this machine, by its role or name, and the OOD sets that are not, with the reason."""
-    sets: dict[str, ImageSet] = {}
+    inside = (("train", benchmark.train), ("test", benchmark.test), *protocol.sets(benchmark, methods))
+    sets = {name: _opened(source, benchmark, options) for name, source in inside}
     skipped: list[tuple[str, str]] = []
-    for name, source in (("train", benchmark.train), ("test", benchmark.test)):
-        sets[name] = limited(open_source(source, benchmark.base, options.data), options.limit, options.seed)
     for ood in benchmark.ood:
         try:
-            images = open_source(ood.images, benchmark.base, options.data)
+            sets[ood.name] = _opened(ood.images, benchmark, options)
         except Missing as error:
             skipped.append((ood.name, str(error).removeprefix(f"{ood.name}: ")))
-            continue
-        sets[ood.name] = limited(images, options.limit, options.seed)
-    if len(sets) == 2:
+    if len(sets) == len(inside):
         raise InputError(f"none of the OOD sets of {benchmark.name} is here; {skipped[0][1]}")
     return sets, skipped
+
+
+def _opened(source: str, benchmark: Benchmark, options: Options) -> ImageSet:
+    images = open_source(source, benchmark.base, options.data, any_list=options.any_list)
+    return limited(images, options.limit, options.seed)

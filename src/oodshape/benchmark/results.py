@@ -61,6 +61,7 @@ class Row:
     seconds: float  # to fit the method and score this set
     limit: int = 0  # at most so many images of each set were used; 0 = all
     positive: Positive = "id"  # the positive side of FPR95
+    fpr95_other: float | None = None  # FPR95 with the other side as positive; None in files of before
 
     def __post_init__(self) -> None:
         """Make every number a plain one, and refuse metrics outside 0..1."""
@@ -72,8 +73,12 @@ class Row:
         check_fields(self)
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name.startswith(METRICS) or (field.name == "id_accuracy" and value is not None):
+            if value is not None and field.name.startswith((*METRICS, "id_accuracy")):
                 check_fraction(field.name, value, zero=True, one=True)
+
+    def fpr(self, positive: Positive) -> float | None:
+        """FPR95 with this side as positive."""
+        return self.fpr95 if positive == self.positive else self.fpr95_other
 
 
 def flat(summary: Summary) -> dict[str, float]:

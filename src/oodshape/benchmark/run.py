@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.hardest_images import Gallery
+from oodshape.benchmark.openood import OOD_VAL, pooled_accuracy
 from oodshape.benchmark.perturbed_scores import perturbed_scores
 from oodshape.benchmark.prepared import Model, Options, Prepared
 from oodshape.benchmark.results import Results, Row, flat, provenance
@@ -18,7 +21,7 @@ from oodshape.core.progress import tracked
 from oodshape.features.features import Features
 from oodshape.features.panel import panel_features
 from oodshape.methods.detector import Detector, Method, collect
-from oodshape.metrics.separation import summary
+from oodshape.metrics.separation import fpr_at_tpr, summary
 
 
 def run(benchmark: Benchmark, options: Options = Options()) -> Results:
@@ -33,16 +36,20 @@ def run_prepared(prepared: Prepared) -> Results:
     curves: list[Curve] = []
     shapes: list[Theta] = []
     weights: dict[str, str] = {}
+    protocol = prepared.protocol
     gallery = Gallery(sets, options.samples)
     for title in prepared.networks:
         model = _extracted(prepared, title, panel=wants_panel(methods))
         weights[title] = model.classifier.fingerprint
         train = model.features["train"]
         low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
-        collect(methods, train)
+        for fitted, here in protocol.by_set(methods).items():
+            collect(here, model.features[fitted])
         for name, method in tracked(methods.items(), title, options.progress, "methods"):
             start = time.perf_counter()
-            detector = method.fit(train, panel=model.panel)
+            images = model.features[protocol.fitted_on(name)]
+            scores = partial(_scores, model=model, options=options)
+            detector = protocol.choose(title, name, method, images, scores).fit(images, panel=model.panel)
             fitting = time.perf_counter() - start
             rows_of_method, curves_of_method = _compared(benchmark, model, name, detector, fitting, options, gallery)
             rows += rows_of_method
@@ -56,10 +63,27 @@ def run_prepared(prepared: Prepared) -> Results:
         "resamples": options.resamples,
         "data": {name: images.fingerprint for name, images in sets.items()},
     }
+    settings |= _departures(prepared)
     said = provenance(
         benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings, positive=options.positive
     )
     return Results(tuple(rows), said, tuple(prepared.skipped), tuple(curves), tuple(shapes), gallery.samples(rows))
+
+
+def _departures(prepared: Prepared) -> dict[str, Any]:
+    """What a reader must know where a run is not the plain one."""
+    benchmark, options, sets = prepared.benchmark, prepared.options, prepared.sets
+    said: dict[str, Any] = {}
+    if prepared.runs:
+        said["runs"] = prepared.runs
+    if benchmark.spectrum:
+        said |= {"spectrum": benchmark.spectrum, "shifted": [look.name for look in benchmark.pooled]}
+    if options.tuned:
+        images = sets[OOD_VAL]
+        said |= {"tuned": prepared.protocol.chosen, "tuned_on": f"{images.name}, {len(images):,} images"}
+    if options.any_list:
+        said["lists"] = "as they are, not held to the published ones"
+    return said
 
 
 def wants_panel(methods: Mapping[str, Method]) -> bool:
@@ -79,7 +103,7 @@ def _extracted(prepared: Prepared, title: str, *, panel: bool) -> Model:
     model, options = prepared.model(title), prepared.options
     for name, images in tracked(model.sets.items(), title, options.progress, "sets"):
         how = options.extraction()
-        model.features[name] = Features.extract(model.classifier, images, model.preprocessing, **how)
+        model.features[name] = Features.extract(model.classifier, images, model.prepares(name), **how)
     if panel:
         model.panel = panel_features(
             model.classifier,
@@ -101,9 +125,11 @@ def _compared(
     gallery: Gallery,
 ) -> tuple[list[Row], list[Curve]]:
     """The rows and curves of one fitted method on one network."""
-    inside, seconds = _scored(detector, model, "test", options)
-    rows, curves, scores = [], [], {"test": inside}
-    train, test = model.features["train"], model.features["test"]
+    counted = ["test", *(look.name for look in benchmark.pooled)]
+    parts = [_scored(detector, model, name, options) for name in counted]
+    inside, seconds = torch.cat([part for part, _ in parts]), sum(spent for _, spent in parts)
+    rows, curves, scores = [], [], {"test": parts[0][0]}
+    accuracy = pooled_accuracy([model.features[name] for name in counted])
     for ood in benchmark.ood:
         if ood.name not in model.features:
             continue
@@ -119,10 +145,11 @@ def _compared(
                 ood=ood.name,
                 group=ood.group,
                 **flat(measured),
-                n_train=len(train),
+                fpr95_other=fpr_at_tpr(inside, outside, positive="id" if options.positive == "ood" else "ood"),
+                n_train=detector.n_train,
                 n_id=len(inside),
                 n_ood=len(outside),
-                id_accuracy=test.accuracy,
+                id_accuracy=accuracy,
                 seconds=fitting + seconds + more,
                 limit=options.limit or 0,
                 positive=options.positive,
@@ -131,6 +158,10 @@ def _compared(
         curves.append(Curve.of(model.spec.title, name, ood.name, inside, outside))
     gallery.add(model.spec.title, name, scores, model.features)
     return rows, curves
+
+
+def _scores(detector: Detector, name: str, *, model: Model, options: Options) -> Tensor:
+    return _scored(detector, model, name, options)[0]
 
 
 def _scored(detector: Detector, model: Model, name: str, options: Options) -> tuple[Tensor, float]:
@@ -142,7 +173,7 @@ def _scored(detector: Detector, model: Model, name: str, options: Options) -> tu
         detector,
         model.classifier,
         model.sets[name],
-        model.preprocessing,
+        model.prepares(name),
         cache=options.cache,
         progress=options.progress,
         workers=options.workers,

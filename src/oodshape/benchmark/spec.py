@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import sys
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETTINGS = ("general", "imagenet", "cifar10", "cifar100")
+SETTINGS = ("general", "imagenet", "cifar10", "cifar100", "openood")
 PREPROCESSING = ("native", "paper")
+UNCROPPED = "uncropped"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +34,30 @@ class OodSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShiftedSpec:
+    """ID images of another look, which a full spectrum counts as ID.
+
+    `preprocessing = "uncropped"`: they have their final size already. Those with an `only_with` are only in the
+    spectrum that names it.
+    """
+
+    name: str
+    images: str
+    preprocessing: str = ""
+    only_with: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """A network: a zoo name or `package.module:function`, and its name in tables, weights, family, head."""
+    """A network: a zoo name or `package.module:function`, and its name in tables, weights, family, head.
+
+    `checkpoints` is a pattern of files below the folder of weights, each a training run of the same network.
+    """
 
     name: str
     label: str = ""
     weights: str = ""
+    checkpoints: str = ""
     family: str = ""
     preprocessing: str = ""
     head: str = ""  # the layer that gives the logits, where it is not found
@@ -61,6 +80,10 @@ class Benchmark:
     test: str
     ood: tuple[OodSpec, ...]
     models: tuple[ModelSpec, ...]
+    val: str = ""  # ID images that are neither trained nor tested on
+    ood_val: str = ""  # OOD images that settings may be chosen by, where that is asked for
+    shifted: tuple[ShiftedSpec, ...] = ()
+    spectrum: str = ""  # which of the shifted sets are ID: none, those of `fs`, or those of `fs+` a word too
     base: Path = Path()  # paths in the file are relative to this folder
     hash: str = ""
 
@@ -90,10 +113,13 @@ class Benchmark:
             data = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where} is not TOML: {one_line(error)}") from None
-        inside = _table(data.pop("id", None), f"{where}: [id]", ("train", "test"), ("train", "test"))
+        id_sets = ("train", "test", "val", "ood_val")
+        inside = _table(data.pop("id", None), f"{where}: [id]", id_sets, ("train", "test"))
+        shifted = _list(data, "shifted", where) if "shifted" in data else []
         items: dict[str, Any] = {
             "ood": tuple(_made(OodSpec, item, f"{where}: [[ood]]") for item in _list(data, "ood", where)),
             "models": tuple(_made(ModelSpec, item, f"{where}: [[models]]") for item in _list(data, "models", where)),
+            "shifted": tuple(_made(ShiftedSpec, item, f"{where}: [[shifted]]") for item in shifted),
         }
         top = ("name", "title", "settings", "preprocessing")
         _table(data, where, top, ("name",))
@@ -101,15 +127,36 @@ class Benchmark:
         _one_of(made.settings, SETTINGS, f"{where}: settings")
         for way, place in ((made.preprocessing, "preprocessing"), *((m.preprocessing, m.name) for m in made.models)):
             _one_of(way or "native", PREPROCESSING, f"{where}: {place}")
+        for look in made.shifted:
+            _one_of(look.preprocessing or UNCROPPED, (UNCROPPED,), f"{where}: preprocessing of {look.name}")
         for ood in made.ood:
             _one_of(ood.group, ("near", "far"), f"{where}: group of {ood.name}")
-        for kind, names in (("OOD set", [o.name for o in made.ood]), ("model", [m.title for m in made.models])):
+        for kind, names in (
+            ("OOD set", [o.name for o in made.ood] + [look.name for look in made.shifted]),
+            ("model", [m.title for m in made.models]),
+        ):
             double = {name for name in names if names.count(name) > 1}
             if double:
                 raise InputError(
                     f"{where}: two entries for the {kind} {sorted(double)[0]!r}; give each a name of its own"
                 )
         return made
+
+    def full_spectrum(self, with_: str = "") -> Benchmark:
+        """The same benchmark with the shifted images counted as ID, those of a word too: another one by name."""
+        words = sorted({look.only_with for look in self.shifted} - {""})
+        if not self.shifted:
+            raise InputError(f"{self.name} has no shifted ID images, and so no full spectrum")
+        if with_ and with_ not in words:
+            raise InputError(f"{self.name} has no shifted images {with_!r}; there are {', '.join(words) or 'none'}")
+        kind = f"fs+{with_}" if with_ else "fs"
+        return replace(self, name=f"{self.name}-{kind}", title=f"{self.title}, full spectrum ({kind})", spectrum=kind)
+
+    @property
+    def pooled(self) -> tuple[ShiftedSpec, ...]:
+        """The shifted sets that count as ID."""
+        kind, _, word = self.spectrum.partition("+")
+        return tuple(look for look in self.shifted if kind and look.only_with in ("", word))
 
     def chosen(self, models: list[str]) -> tuple[ModelSpec, ...]:
         """The models with these names or labels, all of them for an empty list."""

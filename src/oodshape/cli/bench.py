@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from oodshape.cli.openood import OpenOod
 from oodshape.cli.options import Compared, Costs, Keeping, Running, words
 from oodshape.cli.terminal import console
 
@@ -48,6 +49,7 @@ def bench(
     positive: Annotated[
         Positive, typer.Option(help="Which side FPR95 takes as positive: id (the paper) or ood (OpenOOD).")
     ] = Positive.id,
+    openood: OpenOod,
     keeping: Keeping,
     samples: Annotated[
         int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
@@ -67,15 +69,18 @@ def bench(
     from oodshape.benchmark.spec import Benchmark
     from oodshape.report import show, tables_of
     from oodshape.report.benchmark_files import bench_files
+    from oodshape.report.openood_files import show_openood
 
     costs.hold()
-    chosen = Benchmark.load(benchmark)
+    chosen = openood.of(Benchmark.load(benchmark))
     options = Options(
         **compared.said(),
         methods=words(methods),
         cache=keeping.folder,
         positive=positive.value,
         samples=samples,
+        tuned=openood.tuned,
+        any_list=openood.other_lists,
         progress=False if json or quiet else None,
         **running.place("float32"),
         **running.feeding(),
@@ -86,6 +91,7 @@ def bench(
         typer.echo(encoder.dumps([vars(row) for row in results.rows]))
         return
     if not quiet:
+        show_openood(results, console())
         for part in tables_of(results, table.value, paper=compare_paper):
             show(part, console())
     typer.echo(f"page: {folder / 'report.html'}")

@@ -13,9 +13,11 @@ from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run_prepared
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
+from oodshape.report.openood import is_openood
+from oodshape.report.openood_files import openood_tables, write_openood
 from oodshape.report.page import write_page
 from oodshape.report.pivot import Table
-from oodshape.report.render import to_latex, to_markdown
+from oodshape.report.render import frame_latex, frame_markdown, to_latex, to_markdown
 from oodshape.report.table_kinds import Kind, by_ood, check, tables_of
 
 KEPT = ("results.csv", "results.json")
@@ -41,7 +43,9 @@ def bench_files(
             temporary.write_bytes((kept / name).read_bytes())
     write_page(results, folder / "report.html")
     more = [] if kind == "ood" else [by_ood(results, model) for model in results.names("model")]
-    _write_tables([*tables_of(results, kind, paper=paper), *more], folder)
+    _write_tables([*tables_of(results, kind, paper=paper), *more], folder, results)
+    if is_openood(results):
+        write_openood(results, folder)
     return results
 
 
@@ -51,10 +55,13 @@ def _made(prepared: Prepared, folder: Path) -> Results:
     return results
 
 
-def _write_tables(tables: Sequence[Table], folder: Path) -> None:
-    for name, render in (("table.md", to_markdown), ("table.tex", to_latex)):
+def _write_tables(tables: Sequence[Table], folder: Path, results: Results) -> None:
+    first = list(openood_tables(results)) if is_openood(results) else []
+    renderers = (("table.md", to_markdown, frame_markdown), ("table.tex", to_latex, frame_latex))
+    for name, render, render_frame in renderers:
+        texts = [*(render_frame(*part) for part in first), *(render(part) for part in tables)]
         with replacing(folder / name) as temporary:
-            temporary.write_text("\n".join(render(part) for part in tables), encoding="utf-8")
+            temporary.write_text("\n".join(texts), encoding="utf-8")
 
 
 def _key(prepared: Prepared) -> str:

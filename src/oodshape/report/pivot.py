@@ -122,7 +122,14 @@ def families(results: Results) -> dict[str, list[str]]:
 def _title(chosen: Results, model: str | None) -> str:
     """What was measured, on what, and the convention where it is not the usual one."""
     other = " (OpenOOD's convention: OOD is positive)" if chosen.provenance.get("positive") == "ood" else ""
-    return f"OOD detection on {', '.join(chosen.names('benchmark'))}" + (f": {model}" if model else "") + other
+    of = f"OOD detection on {', '.join(chosen.names('benchmark'))}" + (f": {model}" if model else "")
+    return of + other + departures(chosen)
+
+
+def departures(results: Results) -> str:
+    """What every head must say: that settings were chosen on OOD images."""
+    on = results.provenance.get("settings", {}).get("tuned_on")
+    return f" (settings chosen on OOD validation images: {on})" if on else ""
 
 
 def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -178,6 +185,11 @@ def caveats(results: Results, incomplete: bool) -> Iterator[str]:
     limit = results.provenance.get("settings", {}).get("limit")
     if limit is not None:
         yield f"Only a subset was used: at most {limit} images per set (limit {limit})."
+    said = results.provenance.get("settings", {})
+    if said.get("spectrum"):
+        yield f"Full spectrum ({said['spectrum']}): images of {', '.join(said['shifted'])} count as ID."
+    if said.get("lists"):
+        yield f"Lists of images: {said['lists']}."
     if incomplete:
         yield "(n/m): the mean over n of m results, not ranked. -: no result."
     yield from skipped_notes(results)

@@ -32,8 +32,8 @@ class Gen(Score):
 
     def __post_init__(self) -> None:
         """Refuse settings that have no meaning."""
-        if not 0 < self.gamma < 1:
-            raise InputError(f"gamma must lie in (0, 1), got {self.gamma:g}")
+        if not self.gamma > 0:
+            raise InputError(f"gamma must be positive (its authors take it from (0, 1)), got {self.gamma:g}")
         if self.top < 1:
             raise InputError(f"top must be at least 1, got {self.top}")
 

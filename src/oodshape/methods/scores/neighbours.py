@@ -21,6 +21,7 @@ from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
 BLOCK = 1 << 22  # products at once
+ROWS = 1 << 16  # of a bank at once: a larger one is gone over in parts, which a block of images shares
 
 
 def best_products(z: Tensor, bank: Tensor, k: int) -> Tensor:
@@ -30,10 +31,15 @@ def best_products(z: Tensor, bank: Tensor, k: int) -> Tensor:
     tensor([[2.],
             [3.]])
     """
-    rows = max(1, BLOCK // len(bank))
+    banks = torch.split(bank, ROWS)
+
+    def best(part: Tensor) -> Tensor:
+        tops = [(part @ rows.T).topk(min(k, len(rows)), dim=1).values for rows in banks]
+        return tops[0] if len(tops) == 1 else torch.cat(tops, dim=1).topk(min(k, len(bank)), dim=1).values
+
+    rows = max(1, BLOCK // min(len(bank), ROWS))
     blocks = (z,) if torch.compiler.is_compiling() else torch.split(z, rows)  # a graph has one form for any batch
-    parts = [(part @ bank.T).topk(min(k, len(bank)), dim=1).values for part in blocks]
-    return torch.cat(parts)
+    return torch.cat([best(part) for part in blocks])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,0 +1,224 @@
+"""OpenOOD's benchmarks on small made-up sets in its own layout: every list, every table, one command."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import auc, precision_recall_curve, roc_auc_score, roc_curve
+
+from commands import call
+from oodshape import Classifier, Features, InputError
+from oodshape.benchmark.openood import Protocol
+from oodshape.benchmark.prepared import Options, Prepared
+from oodshape.benchmark.results import Results
+from oodshape.benchmark.run import run
+from oodshape.benchmark.spec import Benchmark
+from oodshape.images.by_name import open_source
+from oodshape.networks import zoo
+from openood_files import write_openood
+
+RUN = "cifar10_resnet18_32x32_base_e100_lr0.1_default"
+NAMES = ["openood-cifar10", "openood-cifar100", "openood-imagenet200", "openood-imagenet"]
+FEW = ("energy", "react", "ash-b", "vra-p", "klm", "optfs-e")
+EVERY = Options(any_list=True, resamples=5, samples=1, progress=False, batch_size=8)
+
+
+def trained(name: str, data: Path, benchmark: str, seed: int) -> dict[str, torch.Tensor]:
+    """Weights of a network that predicts the labels of the made-up training images: its head solves for them."""
+    torch.manual_seed(seed)
+    net = zoo.build(name)
+    images = open_source(f"catalog:{benchmark}/train", data, data, any_list=True)
+    head = next(module for module in reversed(list(net.modules())) if isinstance(module, torch.nn.Linear))
+    found = Features.extract(Classifier(net), images, zoo.model_entry(name).native, progress=False)
+    z = torch.cat([raw for _, raw in found.chunks()]).double()
+    wanted = torch.nn.functional.one_hot(torch.from_numpy(images.labels), head.out_features).double()
+    ones = torch.ones(len(z), 1, dtype=torch.float64)
+    solved = 10 * torch.linalg.pinv(torch.cat([z, ones], dim=1), rcond=1e-6) @ (wanted - 0.1)
+    with torch.no_grad():
+        head.weight.copy_(solved[:-1].T)
+        head.bias.copy_(solved[-1])
+    return net.state_dict()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """OpenOOD's folders: data, and results with two training runs."""
+    root = tmp_path_factory.mktemp("OpenOOD")
+    write_openood(root / "data", "openood-cifar10", count=6)
+    for seed in (0, 1):
+        file = root / "results" / RUN / f"s{seed}" / "best.ckpt"
+        file.parent.mkdir(parents=True)
+        torch.save(trained("cifar10-resnet18", root / "data", "openood-cifar10", seed), file)
+    return root
+
+
+@pytest.fixture(scope="module")
+def options(place: Path) -> Options:
+    return replace(EVERY, data=place / "data", weights=place / "results", methods=FEW, cache=place / "cache")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_benchmarks_are_the_catalog(name: str) -> None:
+    made = Benchmark.load(name)
+    assert (made.settings, made.preprocessing, made.spectrum) == ("openood", "native", "")
+    sources = [made.train, made.val, made.test, made.ood_val]
+    assert sources == [f"catalog:{name}/{part}" for part in ("train", "val", "test", "ood-val")]
+    from oodshape.images.catalog import CATALOG
+
+    for role, sets in (("near", made.ood), ("far", made.ood), ("shifted", made.shifted)):
+        wanted = [entry.name for kind, entry in CATALOG[name] if kind == role]
+        assert [each.name for each in sets if getattr(each, "group", role) == role] == wanted
+        assert all(each.images == f"catalog:{name}/{each.name}" for each in sets)
+    assert made.pooled == ()
+
+
+def test_full_spectra_have_names(tmp_path: Path) -> None:
+    large = Benchmark.load("openood-imagenet")
+    plain, more = large.full_spectrum(), large.full_spectrum("es")
+    assert (plain.name, more.name) == ("openood-imagenet-fs", "openood-imagenet-fs+es")
+    assert [look.name for look in plain.pooled] == ["imagenet_v2", "imagenet_c", "imagenet_r"]
+    assert [look.name for look in more.pooled] == ["imagenet_v2", "imagenet_c", "imagenet_r", "imagenet_es"]
+    with pytest.raises(InputError, match="openood-cifar100 has no shifted ID images"):
+        Benchmark.load("openood-cifar100").full_spectrum()
+    with pytest.raises(InputError, match="openood-imagenet200 has no shifted images 'es'; there are none"):
+        Benchmark.load("openood-imagenet200").full_spectrum("es")
+
+
+def test_training_runs_are_found_where_openood_puts_them(place: Path, options: Options) -> None:
+    small = Benchmark.load("openood-cifar10")
+    for folder in (place, place / "results", place / "results" / RUN):
+        prepared = Prepared.of(small, replace(options, weights=folder))
+        assert prepared.runs == {"ResNet18 s0": "ResNet18", "ResNet18 s1": "ResNet18"}
+        assert list(prepared.networks) == ["ResNet18 s0", "ResNet18 s1"]
+    with pytest.raises(InputError, match=f"ResNet18 needs weights .*or name a folder that holds {RUN}"):
+        Prepared.of(small, replace(options, weights=place / "data"))
+
+
+def scores_of(place: Path, seed: int, method: str, names: list[str]) -> dict[str, np.ndarray]:
+    """The scores of one method, fitted and computed apart from any run."""
+    entry = zoo.model_entry("cifar10-resnet18")
+    classifier = Classifier(zoo.build(entry.name, place / "results" / RUN / f"s{seed}" / "best.ckpt"))
+    sets = {
+        name: open_source(f"catalog:openood-cifar10/{name}", place, place / "data", any_list=True) for name in names
+    }
+    how = {"cache": place / "cache", "batch_size": 8, "progress": False}
+    data = {name: Features.extract(classifier, part, entry.native, **how) for name, part in sets.items()}
+    setting = Protocol.of(Benchmark.load("openood-cifar10"), tuned=False).settings[method]
+    detector = setting.method.fit(data[setting.fit])
+    return {name: detector.score(part).double().numpy() for name, part in data.items()}
+
+
+def test_both_directions_of_fpr95_are_scikit_learns(place: Path, options: Options) -> None:
+    results = run(Benchmark.load("openood-cifar10"), options)
+    assert len(results.rows) == 2 * len(FEW) * 6
+    for seed, method, ood in ((0, "react", "svhn"), (1, "energy", "tin")):
+        (row,) = (r for r in results.rows if (r.model, r.method, r.ood) == (f"ResNet18 s{seed}", method, ood))
+        scores = scores_of(place, seed, method, ["train", "val", "test", ood])
+        inside, outside = scores["test"], scores[ood]
+        conf, is_ood = np.concatenate([inside, outside]), np.repeat([0, 1], [len(inside), len(outside)])
+        for positive, values in (("ood", -conf), ("id", conf)):
+            fpr, tpr, _ = roc_curve(is_ood if positive == "ood" else 1 - is_ood, values)
+            assert row.fpr(positive) == pytest.approx(fpr[np.argmax(tpr >= 0.95)], abs=1e-12)
+        assert row.auroc == pytest.approx(roc_auc_score(is_ood, -conf), abs=1e-12)
+        precision, recall, _ = precision_recall_curve(is_ood, -conf)
+        assert row.aupr_out == pytest.approx(auc(recall, precision), abs=1e-12)
+        precision, recall, _ = precision_recall_curve(1 - is_ood, conf)
+        assert row.aupr_in == pytest.approx(auc(recall, precision), abs=1e-12)
+    assert {row.n_train for row in results.rows if row.method in ("react", "klm", "vra-p")} == {6}
+    loaded = Results.load(_saved(results, place / "saved"))
+    assert [row.fpr95_other for row in loaded.rows] == [row.fpr95_other for row in results.rows]
+    with pytest.raises(InputError, match="fpr95_other"):
+        replace(results.rows[0], fpr95_other=2.0)
+
+
+def _saved(results: Results, folder: Path) -> Path:
+    results.save(folder)
+    return folder
+
+
+def test_one_command_and_no_renaming(place: Path, tmp_path: Path) -> None:
+    command = f"bench openood-cifar10 --data {place}/data --weights {place}/results --cache {place}/cache"
+    refused = call(*command.split(), "--methods", ",".join(FEW), cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "lists 6 images, the published list 50,000; get the published lists" in refused.stderr
+    done = call(*command.split(), "--methods", ",".join(FEW), "--other-lists", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert table.startswith(
+        "**openood-cifar10 (OpenOOD v1.5): ResNet18, mean ± standard deviation of 2 training runs**"
+    )
+    head = table.splitlines()[2]
+    assert [f"{group} {name}" in head for group in ("near", "far") for name in ("published", "FPR95 (OpenOOD)")]
+    assert "near FPR95 (paper)" in head
+    assert "vra-p: features below the low limit become 0" in table
+    assert "Not comparable with the leaderboard" in table
+    assert "No OOD image was used for any setting" in table
+    line = next(line for line in table.splitlines() if line.startswith("| energy |"))
+    assert [cell.strip() for cell in line.split("|")][3] == "87.58"  # EBO on the leaderboard
+    for text in (done.stdout, table):
+        assert "difference" in text
+    names = {file.name for file in (tmp_path / "out" / "openood").iterdir()}
+    assert names == {"ebo.csv", "react.csv", "ash.csv", "vra-p.csv", "klm.csv", "optfs-e.csv"}
+    lines = list(csv.reader((tmp_path / "out" / "openood" / "ebo.csv").read_text().splitlines()))
+    assert lines[0] == ["", "FPR@95", "AUROC", "AUPR_IN", "AUPR_OUT", "ACC"]
+    wanted = ["cifar100", "tin", "nearood", "mnist", "svhn", "texture", "places365", "farood"]
+    assert [line[0] for line in lines[1:]] == wanted
+    assert all("±" in cell for line in lines[1:] for cell in line[1:])
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_tuned_settings_are_said_in_every_head(place: Path, options: Options, tmp_path: Path) -> None:
+    small = Benchmark.load("openood-cifar10")
+    results = run(small, replace(options, tuned=True))
+    said = results.provenance["settings"]
+    assert said["tuned_on"] == "val_tin, 6 images"
+    assert set(said["tuned"]) == {"ResNet18 s0", "ResNet18 s1"}
+    assert set(said["tuned"]["ResNet18 s0"]) == {"react", "ash-b", "vra-p"}
+    from oodshape.report import tables_of
+    from oodshape.report.openood_files import openood_tables
+
+    titles = [title for _, title, _ in openood_tables(results)]
+    titles += [part.title for kind in ("model", "ood", "groups") for part in tables_of(results, kind)]
+    assert all("settings chosen on OOD validation images: val_tin, 6 images" in title for title in titles)
+    with pytest.raises(InputError, match="leave --tuned out"):
+        Prepared.of(replace(small, settings="general"), replace(options, tuned=True))
+
+
+def test_the_search_takes_the_first_best(place: Path) -> None:
+    """As OpenOOD does: AUROC of ID validation images against OOD validation images, over the grid in its order."""
+    protocol = Protocol.of(Benchmark.load("openood-cifar10"), tuned=True)
+    entry = zoo.model_entry("cifar10-resnet18")
+    classifier = Classifier(zoo.build(entry.name, place / "results" / RUN / "s0" / "best.ckpt"))
+    sources = {name: f"catalog:openood-cifar10/{name}" for name in ("val", "ood-val")}
+    sets = {name: open_source(source, place, place / "data", any_list=True) for name, source in sources.items()}
+    how = {"cache": place / "cache", "batch_size": 8, "progress": False}
+    data = {name: Features.extract(classifier, part, entry.native, **how) for name, part in sets.items()}
+    setting = protocol.settings["react"]
+    values = []
+    for method in setting.grid:
+        detector = method.fit(data["val"])
+        conf = np.concatenate([detector.score(data[name]).numpy() for name in ("val", "ood-val")])
+        values.append(roc_auc_score(np.repeat([1, 0], 6), conf))
+    best = protocol.choose(
+        "net", "react", setting.method, data["val"], lambda detector, name: detector.score(data[name])
+    )
+    assert best == setting.grid[int(np.argmax(values))]
+    assert list(protocol.chosen) == ["net"]
+
+
+def test_shifted_images_count_as_id(place: Path, options: Options) -> None:
+    spectrum = Benchmark.load("openood-cifar10").full_spectrum()
+    results = run(spectrum, replace(options, methods=("energy",)))
+    assert {row.n_id for row in results.rows} == {12}
+    assert {row.benchmark for row in results.rows} == {"openood-cifar10-fs"}
+    scores = scores_of(place, 0, "energy", ["train", "test", "cifar10c", "mnist"])
+    inside = np.concatenate([scores["test"], scores["cifar10c"]])
+    is_id = np.repeat([1, 0], [12, 6])
+    (row,) = (r for r in results.rows if (r.model, r.ood) == ("ResNet18 s0", "mnist"))
+    assert row.auroc == pytest.approx(roc_auc_score(is_id, np.concatenate([inside, scores["mnist"]])), abs=1e-12)
+    assert results.provenance["settings"]["shifted"] == ["cifar10c"]
