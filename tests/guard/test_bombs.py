@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import PIL.Image
 import pytest
 
 from bombs import png
@@ -44,6 +45,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.fixture(scope="module")
+def ordinary(home: Path) -> float:
+    return peak(home, "test", 0)
+
+
 def peak(home: Path, images: str, status: int) -> float:
     """The largest memory of a scoring run in a process of its own, in MB."""
     words = ("score", *GUARD, "--images", images, "--out", f"{images}.csv")
@@ -55,8 +61,8 @@ def peak(home: Path, images: str, status: int) -> float:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
-def test_bombs_are_rows_with_an_error_and_cost_little(home: Path) -> None:
-    more = peak(home, "bombs", 3) - peak(home, "test", 0)
+def test_bombs_are_rows_with_an_error_and_cost_little(home: Path, ordinary: float) -> None:
+    more = peak(home, "bombs", 3) - ordinary
     with (home / "bombs.csv").open() as file:
         rows = {Path(row["path"]).name: row for row in csv.DictReader(file)}
     assert len(rows) == 17
@@ -66,6 +72,22 @@ def test_bombs_are_rows_with_an_error_and_cost_little(home: Path) -> None:
         "is 60000 x 1 pixels",
         "is 13000 x 13000 pixels",
     }
+    assert more < MOST
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
+def test_the_largest_images_cost_no_more_whatever_their_kind(home: Path, ordinary: float) -> None:
+    """Alpha, palettes, 16 bits, CMYK and turned ones took two or three copies of their pixels."""
+    folder, (width, height) = home / "largest", (8192, 6144)
+    for name, (bits, colour) in {"alpha": (8, 6), "gray": (8, 4), "deep": (16, 0), "palette": (8, 3)}.items():
+        png(folder / f"{name}.png", width, height, bits=bits, colour=colour)
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    PIL.Image.new("RGB", (width, height)).save(folder / "turned.jpg", exif=exif)
+    PIL.Image.new("CMYK", (width, height)).save(folder / "cmyk.tif", compression="tiff_lzw")
+    more = peak(home, "largest", 0) - ordinary
+    with (home / "largest.csv").open() as file:
+        assert [row["error"] for row in csv.DictReader(file)] == [""] * 6
     assert more < MOST
 
 

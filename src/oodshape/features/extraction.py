@@ -24,7 +24,7 @@ from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.progress import progress_bar
 from oodshape.features.chunks import check_finite
 from oodshape.features.disk_cache import Entry, locked
-from oodshape.images.image_set import ImageSet
+from oodshape.images.image_set import ImageSet, reader
 from oodshape.images.prefetch import decoded_rows, prepared
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.networks.classifier import Classifier
@@ -152,7 +152,7 @@ class Extraction:
         images go one by one, as sizes may differ, and through the classifier, which holds the head to the logits.
         """
         for row in np.flatnonzero(predictions >= 0)[:PROBED].tolist():
-            pixels = prepared(self.images.__getitem__, self.preprocessing, row)
+            pixels = prepared(reader(self.images), self.preprocessing, row)
             where = f"{self.images.name}, image {row}"
             if isinstance(pixels, InputError):
                 if self.skip:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import PIL.Image
 import PIL.ImageOps
 
 from oodshape.core.errors import InputError
-from oodshape.images.limits import TURNS, Limits
+from oodshape.images.limits import PLAIN, TURNS, Limits
 from oodshape.images.places import readable
 
+Made = TypeVar("Made")
+Mode = Literal["RGB", "L"]  # colour or gray, 8 bits
+DECODERS = {"WEBP": 16, "AVIF": 10, "JPEG2000": 20, "HEIF": 16}  # bytes a pixel; others take PLAIN
 # An EXIF block that cannot be read says nothing about the pixels. Kept for good, and not for the length of a read:
 # filters belong to the whole process, and a thread that puts back what it found undoes what others did meanwhile.
 _QUIET = ("ignore", None, Warning, re.compile(r"PIL\.TiffImagePlugin"), 0)
@@ -35,19 +40,18 @@ def read_image(path: str | Path, *, upright: bool = True) -> PIL.Image.Image:
     upright=False leaves it as the camera held it, as the loaders of torchvision and timm do. An image over the
     `Limits` is not decoded.
     """
+    return decoded(path, lambda image: whole(image, upright=upright))
+
+
+def decoded(path: str | Path, then: Callable[[PIL.Image.Image], Made]) -> Made:
+    """What a function makes of the picture in a file; whatever is wrong with the file is an `Unreadable`."""
     if _QUIET not in warnings.filters:
         warnings.filterwarnings("ignore", module=_QUIET[3].pattern)
     try:
         with PIL.Image.open(readable(path) if isinstance(path, str) else path) as image:
-            too_large = Limits.now().refusal(*image.size)  # known from the file's first bytes
-            if too_large:
-                raise Unreadable(path, too_large)
-            # RGB takes four bytes a pixel, and other kinds are copied
-            TURNS.wait(image.width * image.height * (4 if image.mode == "RGB" else 8))
+            _check(path, image)
             image.load()
-            if upright:
-                PIL.ImageOps.exif_transpose(image, in_place=True)
-            return in_mode(image, "RGB")
+            return then(image)
     except Unreadable:
         raise
     except PIL.UnidentifiedImageError:
@@ -56,7 +60,37 @@ def read_image(path: str | Path, *, upright: bool = True) -> PIL.Image.Image:
         raise Unreadable(path, f"cannot be read as an image ({error})") from None
 
 
-def in_mode(image: PIL.Image.Image, mode: Literal["RGB", "L"]) -> PIL.Image.Image:
+def _check(path: str | Path, image: PIL.Image.Image) -> None:
+    """Refuse what would cost too much or run, as known from the file's first bytes; wait where others decode."""
+    if image.format == "EPS":
+        raise Unreadable(path, "is PostScript, a program that draws: save it as an image")
+    cost = _decoder_cost(image)
+    too_large = Limits.now().refusal(*image.size, image.format or "it", cost)
+    if too_large:
+        raise Unreadable(path, too_large)
+    # beside what the decoder takes, smaller pictures are copied whole
+    TURNS.wait(image.width * image.height * max(cost, 4 if image.mode == "RGB" else 8))
+
+
+def _decoder_cost(image: PIL.Image.Image) -> int:
+    """Bytes of memory for each pixel while a file is decoded: measured at 50 million pixels, rounded up."""
+    if image.format in ("JPEG", "MPO") and image.info.get("progressive"):
+        return 10  # all coefficients wait for the last scan
+    if image.format == "TIFF" and image.info.get("compression", "raw") != "raw":
+        tags = getattr(image, "tag_v2", {})
+        rows = float(tags.get(278) or tags.get(323) or image.height)  # of a strip or a tile, which is inflated at once
+        return PLAIN + math.ceil(PLAIN * min(rows / image.height, 1.0))
+    return DECODERS.get(image.format or "", PLAIN)
+
+
+def whole(image: PIL.Image.Image, *, upright: bool) -> PIL.Image.Image:
+    """A decoded picture in colour, turned or not."""
+    if upright:
+        PIL.ImageOps.exif_transpose(image, in_place=True)
+    return in_mode(image, "RGB")
+
+
+def in_mode(image: PIL.Image.Image, mode: Mode) -> PIL.Image.Image:
     """The picture in colour (RGB) or gray (L), 8 bits: 16 bits are scaled, alpha is dropped as in training.
 
     >>> in_mode(PIL.Image.fromarray(np.array([[0, 32768, 65535]], np.uint16)), "L").tobytes().hex(" ")

@@ -19,6 +19,8 @@ from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.reading import one_line
 from oodshape.images import identity
 from oodshape.images.decode import read_image
+from oodshape.images.image_set import Image
+from oodshape.images.large import open_image
 from oodshape.images.walking import no_image, walked
 
 
@@ -42,6 +44,10 @@ class ImageFiles:
     def __getitem__(self, index: int) -> PIL.Image.Image:
         """The image as RGB."""
         return read_image(self.path(index), upright=self.upright)
+
+    def opened(self, index: int) -> Image:
+        """The image as a preprocessing takes it: a large one as it is stored."""
+        return open_image(self.path(index), upright=self.upright)
 
     def __repr__(self) -> str:
         """The folder and the number of images."""

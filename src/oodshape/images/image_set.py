@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from oodshape.core.fingerprint import fingerprint_of
 from oodshape.images import identity
 from oodshape.images.identity import Keys
 
-Image = Any  # a PIL image, or a uint8 array [H, W] or [H, W, 3]
+Image = Any  # a PIL image, or a uint8 array [H, W] or [H, W, 3]; for a preprocessing also a `Large`
 
 
 class ImageSet(Protocol):
@@ -53,6 +53,12 @@ def identities_of(images: ImageSet) -> Keys:
     """[N]: which image each is: what the set itself says, or its number."""
     own: Keys | None = getattr(images, "identities", None)
     return identity.numbered(len(images)) if own is None else own
+
+
+def reader(images: ImageSet) -> Callable[[int], Image]:
+    """How a set's images are read to be prepared: by `opened` where it has that, as sets of files do."""
+    opened: Callable[[int], Image] = getattr(images, "opened", images.__getitem__)
+    return opened
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +140,10 @@ class Subset:
     def __getitem__(self, index: int) -> Image:
         """An image of the whole set."""
         return self.base[int(self.indices[index])]
+
+    def opened(self, index: int) -> Image:
+        """An image of the whole set as a preprocessing takes it."""
+        return reader(self.base)(int(self.indices[index]))
 
 
 def limited(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:

@@ -17,6 +17,8 @@ import PIL.Image
 from oodshape.core.errors import InputError
 
 RATIO = 8  # times its size on disk that any file may take: real data sets and weights stay below
+PLAIN = 4  # bytes a pixel that most decoders take
+ALLOWED = 5  # of such bytes: a picture whose decoder takes more may have fewer pixels
 BUDGET = 3 << 26  # bytes of large images that are decoded at the same time, where there are several
 
 
@@ -60,8 +62,8 @@ class Limits:
         """What tells results under these limits from others; nothing for the usual ones."""
         return () if self == Limits() else (repr(self),)
 
-    def refusal(self, width: int, height: int) -> str:
-        """Why an image of this size is not decoded; empty where it is.
+    def refusal(self, width: int, height: int, kind: str = "it", cost: int = PLAIN) -> str:
+        """Why an image of this size is not decoded; empty where it is. `cost`: bytes a pixel of its kind's decoder.
 
         >>> Limits().refusal(60_000, 1)
         'is 60000 x 1 pixels, more than 100 times as long as wide (the limit of aspect)'
@@ -69,8 +71,10 @@ class Limits:
         short, long = sorted((width, height))
         if long > self.aspect * short:
             return f"is {width} x {height} pixels, more than {self.aspect} times as long as wide (the limit of aspect)"
-        if width * height > self.pixels:
-            return f"is {width} x {height} pixels, more than {self.pixels:,} (the limit of pixels)"
+        most = min(self.pixels, self.pixels * ALLOWED // cost)
+        if width * height > most:
+            why = "" if most == self.pixels else f" for {kind}, whose decoder takes {cost} bytes for each"
+            return f"is {width} x {height} pixels, more than {most:,} (the limit of pixels{why})"
         return ""
 
     def check_inflated(self, path: object, inflated: int, stored: int) -> None:

@@ -27,8 +27,9 @@ from oodshape.core.reading import any_names
 from oodshape.images import identity
 from oodshape.images.decode import read_image
 from oodshape.images.folders import ImageFiles, ImageFolder, list_pairs
-from oodshape.images.image_set import ImageSet
+from oodshape.images.image_set import Image, ImageSet
 from oodshape.images.in_memory import PictureListing, Pictures
+from oodshape.images.large import open_image
 from oodshape.images.limits import Limits
 from oodshape.images.one_image import as_bytes, as_image, is_image, parted
 from oodshape.images.parquet_rows import ParquetImages
@@ -103,9 +104,9 @@ class Listing:
         """What a decoder can open of a listed path."""
         return readable(self.file(path))
 
-    def read(self, pair: tuple[str, int], *, upright: bool) -> PIL.Image.Image:
-        """The image that a listed path stands for."""
-        return read_image(self.file(pair[0]), upright=upright)
+    def read(self, pair: tuple[str, int], *, upright: bool) -> Image:
+        """The image that a listed path stands for, as a preprocessing takes it."""
+        return open_image(self.file(pair[0]), upright=upright)
 
     def below_root(self, path: str) -> str:
         """A listed path from the given root: that of a glob is the folder before its first sign; else as listed."""
@@ -267,6 +268,10 @@ class GivenImages(ImageFiles):
     def __getitem__(self, index: int) -> PIL.Image.Image:
         """The image as RGB."""
         return read_image(self.files[index], upright=self.upright)  # as it is: a `Path` would spoil an address
+
+    def opened(self, index: int) -> Image:
+        """The image as a preprocessing takes it: a large one as it is stored."""
+        return open_image(self.files[index], upright=self.upright)
 
 
 def chunks(listing: Iterator[tuple[str, int]], size: int) -> Iterator[list[tuple[str, int]]]:

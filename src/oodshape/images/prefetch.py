@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.machine import cores
-from oodshape.images.image_set import Image, ImageSet
+from oodshape.images.image_set import Image, ImageSet, reader
 from oodshape.images.limits import TURNS
 from oodshape.images.preprocessing import Preprocessing, stacked
 
@@ -73,7 +73,7 @@ def decoded_rows(
     """
     n = len(images)
     batches = (range(start, min(start + size, n)) for start in range(first, n, size))
-    with closing(decoded(images.__getitem__, preprocessing, batches, workers)) as decoding:
+    with closing(decoded(reader(images), preprocessing, batches, workers)) as decoding:
         for rows, pixels in decoding:
             assert isinstance(rows, range)
             errors = [each for each in pixels if isinstance(each, InputError)]

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Value
-from oodshape.images.decode import in_mode
+from oodshape.images.decode import Mode, in_mode
 from oodshape.images.image_set import Image
+from oodshape.images.large import Large
 from oodshape.images.limits import Limits
 
 Interpolation = Literal["bilinear", "bicubic", "nearest"]
@@ -97,9 +98,14 @@ class Preprocessing(Value):
 
     def pixels(self, image: Image) -> NDArray[np.uint8]:
         """The image resized and cropped: uint8 [H, W, C], a quarter of what the normalised one takes."""
-        seen = in_mode(picture(image), "L" if self.channels == 1 else "RGB")
-        if self.resize is not None:
-            seen = _resized(seen, self.resize, FILTERS[self.interpolation])
+        mode: Mode = "L" if self.channels == 1 else "RGB"
+        if isinstance(image, Large) and self.resize is not None:
+            seen = image.resized(mode, _target(image.size, self.resize), FILTERS[self.interpolation])
+        else:
+            seen = in_mode(picture(image), mode)
+            if self.resize is not None:
+                target = _target(seen.size, self.resize)
+                seen = seen if target == seen.size else seen.resize(target, FILTERS[self.interpolation])
         if self.crop is not None:
             seen = _cropped(seen, self.crop)
         return np.array(seen).reshape(seen.height, seen.width, self.channels)
@@ -148,6 +154,8 @@ def stacked(pixels: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
 
 def picture(image: Image) -> PIL.Image.Image:
     """The image as PIL has it, whatever it came as; arrays that are no image are refused."""
+    if isinstance(image, Large):
+        return image.whole()
     if isinstance(image, PIL.Image.Image):
         return image
     array = np.asarray(image)
@@ -164,22 +172,24 @@ def picture(image: Image) -> PIL.Image.Image:
     return PIL.Image.fromarray(array)
 
 
-def _resized(picture: PIL.Image.Image, size: Resize, how: PIL.Image.Resampling) -> PIL.Image.Image:
-    """The shorter side becomes `size`, the longer one its share, rounded down as torchvision does; or both as given."""
-    if isinstance(size, tuple):
-        target = size[1], size[0]
-    else:
-        width, height = picture.size
-        short = min(width, height)
-        # int(size * long / short), with the product first: the other order rounds elsewhere
-        target = int(size * width / short), int(size * height / short)
-        most = Limits.now().pixels
-        if target[0] * target[1] > max(most, width * height):
-            raise InputError(
-                f"{width} x {height} pixels with the shorter side made {size} are {target[0]} x {target[1]}, more than "
-                f"{most:,} (the limit of pixels)"
-            )
-    return picture if target == picture.size else picture.resize(target, how)
+def _target(size: tuple[int, int], resize: Resize) -> tuple[int, int]:
+    """(width, height): the shorter side as given, the longer one its share, rounded down as torchvision does; or both.
+
+    What a thin picture would take is held to the limit.
+    """
+    if isinstance(resize, tuple):
+        return resize[1], resize[0]
+    width, height = size
+    short = min(width, height)
+    # int(resize * long / short), with the product first: the other order rounds elsewhere
+    target = int(resize * width / short), int(resize * height / short)
+    most = Limits.now().pixels
+    if target[0] * target[1] > max(most, width * height):
+        raise InputError(
+            f"{width} x {height} pixels with the shorter side made {resize} are {target[0]} x {target[1]}, more than "
+            f"{most:,} (the limit of pixels)"
+        )
+    return target
 
 
 def _cropped(picture: PIL.Image.Image, size: int) -> PIL.Image.Image:
