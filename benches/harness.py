@@ -54,6 +54,9 @@ class Rounds:
         return Ratio(*(float(np.quantile(ratios, share)) for share in (0.5, 0.25, 0.75)))
 
 
+now = time.perf_counter
+
+
 def timed(tasks: Tasks, rounds: int) -> Rounds:
     """All tasks run once per round after one warm-up, every other round in the opposite order."""
     for task in tasks.values():

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from oodshape.features.parts import Part as Part
     from oodshape.features.statistics import FeatureStats as FeatureStats
     from oodshape.guard.guard import Guard as Guard
+    from oodshape.guard.guarded_file import GuardedFile as GuardedFile
     from oodshape.guard.live import Live as Live
-    from oodshape.guard.live import Verdict as Verdict
     from oodshape.guard.onnx import export_onnx as export_onnx
+    from oodshape.guard.verdict import Verdict as Verdict
     from oodshape.guard.watch import Watch as Watch
     from oodshape.images.folders import ImageFolder as ImageFolder
     from oodshape.images.folders import ImageList as ImageList
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from oodshape.methods.table import METHODS as METHODS
     from oodshape.methods.table import paper_methods as paper_methods
     from oodshape.methods.training import Training as Training
+    from oodshape.metrics.discoveries import false_discoveries as false_discoveries
     from oodshape.metrics.separation import aupr_in as aupr_in
     from oodshape.metrics.separation import aupr_out as aupr_out
     from oodshape.metrics.separation import auroc as auroc
@@ -63,7 +65,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Guard": "guard.guard",
     "Live": "guard.live",
-    "Verdict": "guard.live",
+    "GuardedFile": "guard.guarded_file",
+    "Verdict": "guard.verdict",
     "Classifier": "networks.classifier",
     "ImageFolder": "images.folders",
     "ImageList": "images.folders",
@@ -101,6 +104,7 @@ _HOMES = {
     "aupr_out": "metrics.separation",
     "detection_error": "metrics.separation",
     "bootstrap": "metrics.separation",
+    "false_discoveries": "metrics.discoveries",
     "Benchmark": "benchmark.spec",
     "Results": "benchmark.results",
     "OODEstimator": "methods.estimator",

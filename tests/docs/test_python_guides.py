@@ -54,6 +54,9 @@ def test_export(names: dict[str, object], capsys: pytest.CaptureFixture[str]) ->
     run("export.md", names)
     assert "guarded.onnx: 8 images in onnxruntime and torch" in capsys.readouterr().out
     np.testing.assert_array_equal(names["strict"], np.asarray(names["score"]) >= 9.0)
+    run("serve.md", names)
+    assert re.fullmatch(r"(cat|dog) (True|False)\n", capsys.readouterr().out)
+    assert names["pixels"].shape == (2, 3, 224, 224)
 
 
 def test_watch(names: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,8 +71,11 @@ def test_watch(names: dict[str, object], capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_links_between_guides() -> None:
-    for guide in ("python.md", "export.md", "serve.md", "watch.md"):
+    for guide in ("python.md", "export.md", "serve.md", "watch.md", "decide.md"):
         for link in re.findall(r"\]\(([\w.-]+\.md)\)", (GUIDES / guide).read_text()):
             assert (GUIDES / link).is_file(), link
-    lines = len((GUIDES.parents[1] / "examples" / "serve.py").read_text().splitlines())
-    assert abs(lines - 130) < 15
+
+
+def test_decide(names: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
+    run("decide.md", names)
+    assert capsys.readouterr().out == "[True, True, True, False, False]\n"

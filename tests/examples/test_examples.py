@@ -51,7 +51,7 @@ def fake_datasets() -> types.ModuleType:
 
 
 def test_every_example_is_shown() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SHOWN, "serve"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SHOWN}
 
 
 @pytest.mark.parametrize("name", SHOWN)

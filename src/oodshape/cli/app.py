@@ -12,6 +12,7 @@ from oodshape.cli.bundles import Command, Group, flat
 from oodshape.cli.calibrate import calibrate
 from oodshape.cli.check import check
 from oodshape.cli.data import data
+from oodshape.cli.decide import decide
 from oodshape.cli.export import export
 from oodshape.cli.fit import fit
 from oodshape.cli.inspect import inspect
@@ -19,6 +20,7 @@ from oodshape.cli.methods import methods
 from oodshape.cli.models import models
 from oodshape.cli.report import report
 from oodshape.cli.score import score
+from oodshape.cli.serve import serve
 from oodshape.cli.study import study
 from oodshape.cli.watch import watch
 
@@ -36,7 +38,23 @@ app = typer.Typer(
 
 STOPPED = 130  # the exit status after Ctrl-C
 
-for command in (fit, calibrate, score, inspect, check, export, watch, bench, report, study, methods, models, data):
+for command in (
+    fit,
+    calibrate,
+    score,
+    decide,
+    inspect,
+    check,
+    export,
+    serve,
+    watch,
+    bench,
+    report,
+    study,
+    methods,
+    models,
+    data,
+):
     app.command(cls=Command)(flat(command))
 
 

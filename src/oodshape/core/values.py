@@ -9,15 +9,17 @@ import warnings
 from collections.abc import Callable
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
-import torch
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
 from oodshape.core.fields import check_fields
 from oodshape.core.reading import reading
+
+if TYPE_CHECKING:  # a service reads values without it
+    import torch
 
 V = TypeVar("V", bound="Value")
 Json = Any
@@ -137,6 +139,8 @@ class ArrayValue(Value):
 
     @cached_property
     def _tensors(self) -> dict[str, torch.Tensor]:
+        import torch
+
         with warnings.catch_warnings():  # the arrays are frozen, and only ever read
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             return {name: torch.from_numpy(value) for name, value in self._items() if isinstance(value, np.ndarray)}

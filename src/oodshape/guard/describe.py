@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oodshape.guard.fitted import EXIF, Fitted
+from oodshape.guard.fitted import Fitted
+from oodshape.guard.guarded_file import EXIF
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.fusion import SCRAMBLED, Fusion
 

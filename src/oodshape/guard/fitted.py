@@ -14,7 +14,6 @@ from oodshape.metrics.conformal import rejected_share
 from oodshape.networks.device import Precision
 from oodshape.networks.opening import Model, Source, open_model
 
-EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
 NO_GUARANTEE = "no guarantee: calibrated on training images"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.guard.fitted import Fitted
+from oodshape.guard.verdict import Verdict
 from oodshape.images.in_memory import PictureListing
 from oodshape.images.listing import Given, one_by_one
 from oodshape.images.one_image import is_image
@@ -21,17 +22,6 @@ from oodshape.methods.decision import Decision
 from oodshape.methods.guarded_net import GuardedNet
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.fingerprint import stamp
-
-
-class Verdict(NamedTuple):
-    """What the network says about one image, and whether to trust it."""
-
-    label: str | int  # the class: its name where names are known
-    class_index: int
-    score: float  # higher: more like the training images
-    p_value: float  # the share of held-out ID images with a score as low
-    accepted: bool
-    threshold: float  # the smallest score that is accepted for this class
 
 
 class Live:

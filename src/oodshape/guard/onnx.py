@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import oodshape
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
-from oodshape.guard.fitted import EXIF
+from oodshape.guard.guarded_file import EXIF
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.methods.guarded_net import GuardedNet, wrap
@@ -95,6 +95,7 @@ def export_onnx(
     if names is not None and len(names) != guarded.tap.out_features:
         raise InputError(f"{len(names)} class names were given, the network has {guarded.tap.out_features} classes")
     said = _metadata(detector, preprocessing, upright, names)
+    said["threshold"] = base64.b64encode(guarded.threshold.cpu().numpy().astype("<f4").tobytes()).decode()
     model.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in said.items())
     model.graph.initializer.append(onnx.numpy_helper.from_array(guarded.threshold.cpu().numpy(), "threshold"))
     answers = _run(runtime, model, images, [*OUTPUTS, "features"])
@@ -165,7 +166,7 @@ def _stable_sort(self: Any, *, stable: bool | None = None, dim: int = -1, descen
 def _metadata(
     detector: Detector, preprocessing: Preprocessing | None, upright: bool | None, names: list[str] | None
 ) -> dict[str, str]:
-    """What a server needs beside the graph; the calibration scores are little-endian float32 in base64."""
+    """What a server needs beside the graph; scores are little-endian float32 in base64, predicted classes int32."""
     said = {
         "oodshape": oodshape.__version__,
         "method": repr(detector.method),
@@ -175,6 +176,8 @@ def _metadata(
     if detector.calibration is not None:
         said["alpha"] = str(detector.alpha)
         said["calibration"] = base64.b64encode(detector.calibration.astype("<f4").tobytes()).decode()
+        if detector.groups is not None:
+            said["groups"] = base64.b64encode(np.asarray(detector.groups).astype("<i4").tobytes()).decode()
     if preprocessing is not None:
         said["preprocessing"] = json.dumps(asdict(preprocessing))
     if upright is not None:

@@ -22,7 +22,6 @@ from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import Value, encode, load_values
 from oodshape.guard.place import Place, name_of
 from oodshape.guard.unreadable import Unreadable
-from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import allowed_rate, rank
 from oodshape.metrics.rate_test import RateTest
 
@@ -185,6 +184,8 @@ class Watch(Value):
 def begun(detector: str | Path | None, alpha: float | None, n_calibration: int | None, delta: float) -> Watch:
     """A new watch for a calibrated detector file, or for the two numbers that it would know."""
     if detector is not None:
+        from oodshape.methods.detector import Detector  # needs torch, which a service does without
+
         known = Detector.load(detector)
         if known.calibration is None or known.alpha is None:
             raise InputError(f"{detector} promises nothing yet: calibrate it on held-out images")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import PIL.Image
 import PIL.ImageOps
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Value
@@ -20,6 +18,9 @@ from oodshape.images.decode import Mode, in_mode
 from oodshape.images.image_set import Image
 from oodshape.images.large import Large
 from oodshape.images.limits import Limits
+
+if TYPE_CHECKING:  # a service prepares images without it
+    from torch import Tensor
 
 Interpolation = Literal["bilinear", "bicubic", "nearest"]
 Resize = int | tuple[int, int]  # the shorter side, or (height, width)
@@ -112,9 +113,20 @@ class Preprocessing(Value):
 
     def normalize(self, pixels: NDArray[np.uint8]) -> Tensor:
         """uint8 [N, H, W, C] -> float32 [N, C, H, W], normalised."""
+        import torch
+
         mean, std = (torch.tensor(values, dtype=torch.float32)[:, None, None] for values in (self.mean, self.std))
         values = torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous().to(torch.float32)
         return values.div_(255).sub_(mean).div_(std)
+
+    def normalized(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """The same as an array, by the same steps and without torch: what an exported network takes."""
+        mean, std = (np.array(values, np.float32)[:, None, None] for values in (self.mean, self.std))
+        values = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), np.float32)
+        values /= np.float32(255)
+        values -= mean
+        values /= std
+        return values
 
     @classmethod
     def from_timm(cls, net: Any) -> Preprocessing:

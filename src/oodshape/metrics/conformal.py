@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
+
+if TYPE_CHECKING:  # a service counts without it
+    from torch import Tensor
 
 Scores = NDArray[np.float32]
 
@@ -51,6 +52,8 @@ def threshold(ascending: Scores, alpha: float) -> float:
 
 def p_values(ascending: Scores, scores: Tensor) -> Tensor:
     """[N] float64: the share of held-out ID images with a score as low, (1 + #{<= score}) / (n + 1)."""
+    import torch
+
     held_out = torch.tensor(ascending)
     below = torch.searchsorted(held_out, scores.detach().cpu().float().contiguous(), right=True)
     return (1.0 + below.double()) / (len(held_out) + 1)

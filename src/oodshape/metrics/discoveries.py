@@ -17,6 +17,7 @@ from oodshape.core.errors import InputError, check_fraction
 from oodshape.metrics.separation import as_scores
 
 LAMBDA = 0.5  # p-values above it are taken for those of familiar images
+ROUNDING = 1e-9  # of a product or quotient that would be a whole number: no decision hangs on a last bit
 
 
 def false_discoveries(p_values: Any, level: float = 0.1, *, storey: bool = False) -> NDArray[np.bool_]:
@@ -35,12 +36,12 @@ def false_discoveries(p_values: Any, level: float = 0.1, *, storey: bool = False
     m = len(values)
     familiar = (1 + int((values > LAMBDA).sum())) / (1 - LAMBDA) if storey else m
     order = np.sort(values)
-    kept = np.flatnonzero(order * familiar <= level * np.arange(1, m + 1))
+    kept = np.flatnonzero(order * familiar <= level * np.arange(1, m + 1) * (1 + ROUNDING))
     limit = order[kept[-1]] if len(kept) else -1.0
     return np.asarray(values <= limit)
 
 
-def fewest_flagged(m: int, level: float, n_calibration: int) -> int:
+def fewest_flagged(m: int, level: float, n_calibration: float) -> int:
     """How many of m images must be flagged together, if any is: no p-value is below 1 / (n + 1).
 
     >>> fewest_flagged(1000, 0.1, 499)
@@ -48,4 +49,4 @@ def fewest_flagged(m: int, level: float, n_calibration: int) -> int:
     """
     check_fraction("level", level)
     exact = m / (level * (n_calibration + 1))
-    return max(1, math.ceil(exact - 1e-9))  # 1e-9: the rounding of a quotient that is a whole number
+    return max(1, math.ceil(exact * (1 - ROUNDING)))

@@ -1,0 +1,68 @@
+"""oodshape decide: parses, calls, prints."""
+
+from __future__ import annotations
+
+import json as encoder
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oodshape.cli.options import QuietOption
+from oodshape.cli.terminal import check_out
+from oodshape.core.errors import InputError
+
+
+def decide(
+    scores: Annotated[str, typer.Argument(metavar="SCORES", help="The finished CSV, JSON lines or Parquet of score.")],
+    fdr: Annotated[
+        float, typer.Option(help="Of the images flagged, the share that may be familiar, on average.")
+    ] = 0.1,
+    storey: Annotated[
+        bool, typer.Option("--storey", help="Estimate how many images are familiar: flags more where many are not.")
+    ] = False,
+    detector: Annotated[
+        Path | None, typer.Option(help="The guard that scored them: it knows the calibration, and is checked.")
+    ] = None,
+    n_calibration: Annotated[int | None, typer.Option(min=1, help="Or how many images the p-values came from.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="All rows with a column flagged: .csv, .jsonl or .parquet \\[default: those flagged, as CSV]."
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Flag images of a finished set together: of those flagged, at most the share --fdr is familiar, on average.
+
+    A threshold (score, alpha) bounds how many familiar images are rejected; where few images are strange, most of the
+    rejected ones may still be familiar. This bounds that share: Benjamini-Hochberg on the p-values of all images.
+    """
+    from oodshape.core.reading import any_names
+    from oodshape.guard.decide import Calibration, decide_scores, write_csv, write_decisions
+
+    if detector is not None and n_calibration is not None:
+        raise InputError("give --detector or --n-calibration, not both")
+    check_out(out)
+    calibration = Calibration.of(detector) if detector is not None else None
+    calibration = Calibration(n_calibration) if n_calibration is not None else calibration
+    found = decide_scores(scores, fdr, storey=storey, calibration=calibration)
+    if out is not None:
+        write_decisions(found, out)
+    elif not json:
+        write_csv((row for row in found.table() if row["flagged"]), any_names(sys.stdout))
+    if json:
+        said = {
+            "images": int(found.readable.sum()),
+            "unreadable": int((~found.readable).sum()),
+            "flagged": int(found.flagged.sum()),
+            "fdr": fdr,
+            "storey": storey,
+            "fewest": found.fewest,
+        }
+        typer.echo(encoder.dumps(said))
+    elif not quiet:
+        for line in [*found.lines(), *([f"wrote {out}"] if out is not None else [])]:
+            typer.echo(line, err=out is None)
