@@ -13,6 +13,7 @@ from oodshape.cli.terminal import check_out
 
 def serve(
     file: Annotated[Path, typer.Argument(metavar="GUARDED.ONNX", help="The file that export wrote.")],
+    costs: Costs,
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Processes, each with the network in its memory.")] = 1,
@@ -32,7 +33,6 @@ def serve(
     max_requests: Annotated[
         int, typer.Option(min=1, help="At the same time, in each worker; more get a 503.", rich_help_panel=LIMITS)
     ] = 64,
-    costs: Costs = Costs(),
 ) -> None:
     """Serve an exported guard over HTTP: POST /predict, GET /health, /ready, /metrics, /openapi.json.
 

@@ -125,16 +125,14 @@ class GuardedFile:
         return (1 + int(np.searchsorted(held_out, score, side="right"))) / (len(held_out) + 1)
 
     def _read(self, image: str | PathLike[str] | bytes) -> PIL.Image.Image:
-        encoded = isinstance(image, (bytes, bytearray))
-        name = f"an image of {len(image)} bytes" if isinstance(image, (bytes, bytearray)) else fspath(image)
-        if self.exif is None and _asks_to_be_turned(BytesIO(image) if encoded else image):  # type: ignore[arg-type]
+        file: Any = BytesIO(image) if isinstance(image, (bytes, bytearray)) else fspath(image)
+        name = f"an image of {len(image)} bytes" if isinstance(image, (bytes, bytearray)) else str(file)
+        if self.exif is None and _asks_to_be_turned(file):
             raise Unreadable(
                 name, "asks to be turned (EXIF), and the ONNX file does not say whether it may: export it anew"
             )
-        if not encoded:
-            return read_image(fspath(image), upright=self.exif == EXIF[True])
         try:
-            return read_image(BytesIO(image), upright=self.exif == EXIF[True])  # type: ignore[arg-type]
+            return read_image(file, upright=self.exif == EXIF[True])
         except Unreadable as error:
             raise Unreadable(name, error.reason) from None
 
@@ -163,7 +161,7 @@ def _session(path: Path, threads: int | None) -> Any:
         raise InputError(f"{path} is no ONNX file, or a damaged one ({one_line(error)}); {WAY_OUT}") from None
 
 
-def _asks_to_be_turned(file: str | PathLike[str] | BytesIO) -> bool:
+def _asks_to_be_turned(file: Any) -> bool:
     """Whether the EXIF orientation is another than upright; a file that is no image says so later."""
     try:
         with PIL.Image.open(file) as image:
