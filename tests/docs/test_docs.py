@@ -183,7 +183,7 @@ def _extract(cls, classifier, images, preprocessing, **settings):
 
 
 # one after the other in test_guides.py, with loaders in test_python_guides.py
-IN_ORDER = ("guides/fit.md", "guides/score.md", "guides/check.md", "guides/python.md")
+IN_ORDER = ("guides/fit.md", "guides/score.md", "guides/check.md", "guides/python.md", "guides/serve.md")
 ALONE = [page for page in WRITTEN if pages.blocks(text(page), "python") and page not in IN_ORDER]
 
 
