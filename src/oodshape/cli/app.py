@@ -11,6 +11,7 @@ from oodshape.cli.bench import bench
 from oodshape.cli.bundles import Command, Group, flat
 from oodshape.cli.calibrate import calibrate
 from oodshape.cli.check import check
+from oodshape.cli.collect import collect, merge
 from oodshape.cli.data import data
 from oodshape.cli.decide import decide
 from oodshape.cli.export import export
@@ -40,8 +41,10 @@ STOPPED = 130  # the exit status after Ctrl-C
 
 for command in (
     fit,
+    collect,
     calibrate,
     score,
+    merge,
     decide,
     inspect,
     check,

@@ -26,7 +26,11 @@ from oodshape.cli.terminal import check_out, warnings_as_lines
 def fit(
     *,
     network: Network,
-    images: Annotated[str, typer.Option(help=f"Images like those it was trained on: {IMAGES}.")],
+    images: Annotated[str | None, typer.Option(help=f"Images like those it was trained on: {IMAGES}.")] = None,
+    parts: Annotated[
+        list[str] | None,
+        typer.Option(help="In place of images: the files of `oodshape collect`, as a quoted glob or one by one."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The file to write, such as guard.safetensors.")],
     calibrate: Annotated[
         str | None, typer.Option(help="Images that the network was NOT trained on: they set the threshold.")
@@ -73,11 +77,12 @@ def fit(
         guard = Guard.fit(
             source,
             images=in_column(images, column),
+            parts=parts or None,
             calibrate=in_column(calibrate, column),
             method=method,
             alpha=alpha,
             per_class=per_class,
-            preprocessing=prepared(source.native, **preparing.said()),
+            preprocessing=None if parts and not preparing.said() else prepared(source.native, **preparing.said()),
             names=() if classes is None else read_names(classes),
             upright=upright,
             exportable=exportable,

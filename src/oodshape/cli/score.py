@@ -32,6 +32,9 @@ def score(
     out: Annotated[
         Path | None, typer.Option(help="scores.csv, .jsonl or .parquet \\[default: CSV on standard output].")
     ] = None,
+    shard: Annotated[
+        str, typer.Option(metavar="I/N", help="Only the I-th of N shards, into a .parquet file for `oodshape merge`.")
+    ] = "",
     column: ColumnOption = None,
     gallery: Annotated[Path | None, typer.Option(help="A page with the most and the least trusted images.")] = None,
     preparing: Preparing,
@@ -47,10 +50,12 @@ def score(
     With --out, a run that was stopped goes on where it was. Images that cannot be read have a row with the error,
     and the exit status is 3. The preprocessing comes from the guard; flags that differ from it are an error.
     """
+    from oodshape.core.errors import InputError
     from oodshape.core.reading import any_names
     from oodshape.guard.guard import Guard
     from oodshape.guard.score_file import score_to_file, score_to_stream
     from oodshape.images.listing import in_column, one_by_one
+    from oodshape.images.shards import Shard
     from oodshape.report.gallery_page import Extremes, write_gallery
 
     costs.hold()
@@ -62,10 +67,13 @@ def score(
     extremes = Extremes()
     how: dict[str, Any] = {**running.feeding(), "watch": extremes.add}
     if out is None:
+        if shard:
+            raise InputError("--shard needs --out, such as scores-03.parquet")
         tally = score_to_stream(guard, source, listing, any_names(sys.stdout), json_lines=json, **how)
     else:
         show = False if json or quiet else None
-        tally = score_to_file(guard, source, listing, out, progress=show, **how)
+        mine = Shard.of(shard) if shard else None
+        tally = score_to_file(guard, source, listing, out, progress=show, shard=mine, **how)
     if gallery is not None:
         write_gallery(extremes, gallery, listing.opened)
     if out is not None and json:

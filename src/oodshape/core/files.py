@@ -31,6 +31,7 @@ WAY_OUT = {
     "watch": "give the file that `oodshape watch --state` wrote (or Watch.save)",
     "statistics": "give the file that FeatureStats.save wrote",
     "moments": "give the file that Moments.save wrote",
+    "part": "give the files that `oodshape collect` wrote",
 }  # by the kind of file
 Tensors = dict[str, NDArray[Any]]
 
@@ -91,21 +92,28 @@ def check_sum(said: dict[str, Any], first: int, arrays: Tensors | None = None) -
         raise InputError("the file is damaged: its checksum is wrong; restore it from a copy, or make it anew")
 
 
-def load(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
-    """The header and the tensors of a file of the given kind."""
-    from safetensors import safe_open
-
+def header(path: str | Path, kind: str) -> dict[str, Any]:
+    """The header of a file of the given kind alone; its checksum is looked at by `load`, which reads all of it."""
     way_out = WAY_OUT.get(kind, f"give a file that holds {kind}")
     header = _header(path, way_out)
     if header["kind"] != kind:
         raise InputError(f"{path} is a file of oodshape, but holds {header['kind']}, not {kind}; {way_out}")
     if header["format"] > VERSION:
         raise InputError(f"{path} has format {header['format']}, this oodshape reads up to {VERSION}; upgrade oodshape")
+    return header
+
+
+def load(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
+    """The header and the tensors of a file of the given kind."""
+    from safetensors import safe_open
+
+    way_out = WAY_OUT.get(kind, f"give a file that holds {kind}")
+    said = header(path, kind)
     with reading(path, way_out):
         with safe_open(str(path), framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        check_sum(header, 2, tensors)
-    return header, tensors
+        check_sum(said, 2, tensors)
+    return said, tensors
 
 
 def is_verified(path: str | Path) -> bool:

@@ -37,6 +37,10 @@ DTypeName = Literal["float32", "float16"]
 Batch = tuple[NDArray[Any], NDArray[np.int64]]  # features [n, M], predictions [n]
 
 
+class NoneReadable(InputError):
+    """Not one image of a set can be read."""
+
+
 @dataclass(frozen=True)
 class Extraction:
     """All that decides which features come out, and how they are computed."""
@@ -77,7 +81,7 @@ class Extraction:
         n, first = len(self.images), 0
         features, predictions = np.empty((0, 0)), np.empty(n, np.int64)
         if self.skip:
-            self._find_head()
+            self.find_head()
         with progress_bar(self.images.name, n, self.progress) as report, closing(self._batches(0)) as batches:
             for part, classes in batches:
                 features = np.empty((n, part.shape[1]), self.dtype) if first == 0 else features
@@ -99,7 +103,7 @@ class Extraction:
         if cache.exists() and not cache.is_dir():
             raise InputError(f"cache must be a folder, but {cache} is a file")
         prints = self._prints
-        self._find_head()
+        self.find_head()
         named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype)
         precision = self.classifier.precision
         other = () if precision == "float32" else (precision,)  # the names of before stay those of float32
@@ -201,7 +205,7 @@ class Extraction:
             raise InputError(f'{where}: features up to {features.abs().max():g} need dtype="float32"')
         return kept.numpy(), outputs.logits.argmax(dim=1).cpu().numpy()
 
-    def _find_head(self) -> None:
+    def find_head(self) -> None:
         """Let the classifier know its head, by running one image."""
         if not self.classifier.head_known:
             self.classifier(self._first_image()[None])
@@ -214,7 +218,7 @@ class Extraction:
             except InputError as error:
                 if not self.skip or row == len(self.images) - 1:
                     none = f"none of the {len(self.images)} images of {self.images.name} can be read: "
-                    raise InputError(f"{none if self.skip else ''}{error}") from None
+                    raise NoneReadable(f"{none if self.skip else ''}{error}") from None
         raise AssertionError("there is at least one image")
 
     def _meta(self, prints: dict[str, str]) -> dict[str, Any]:

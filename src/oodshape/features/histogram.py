@@ -21,7 +21,12 @@ def tally_for(rows: int, width: int, *, half: bool, weights: bool) -> Tally16 | 
     """The tally that suits a data set: exact for float16 values, finer bins where float32 values are few."""
     if half:
         return Tally16(width, weights)
-    return Tally32(width, weights, FINE if rows * width <= FEW_VALUES else COARSE)
+    return Tally32(width, weights, shift_for(rows, width))
+
+
+def shift_for(rows: int, width: int) -> int:
+    """How many low bits of a float32 value share a bin: fewer where there are few values."""
+    return FINE if rows * width <= FEW_VALUES else COARSE
 
 
 def ordered(bits: Array, width: int) -> Array:

@@ -16,7 +16,7 @@ from oodshape.core.fields import Ascending, AtLeast, Sizes, check_fields
 from oodshape.core.reading import reading
 from oodshape.features import kernels
 from oodshape.features.chunks import Chunked, check_finite
-from oodshape.features.histogram import decode, ordered, tally_for
+from oodshape.features.histogram import decode, ordered, shift_for, tally_for
 from oodshape.features.kernels import FINE
 
 Array = NDArray[Any]
@@ -112,6 +112,11 @@ class FeatureStats:
         summed = {name: getattr(self, name) for name in COLUMNS}
         summed = {name: np.add.reduceat(c, starts) if len(c) else c for name, c in summed.items()}
         return replace(self, bits=32, shift=shift, keys=keys, **summed)
+
+    def settled(self) -> FeatureStats:
+        """The same statistics in the bins that one pass over as many values has: parts add up to the whole."""
+        shift = shift_for(self.n, len(self.sums))
+        return self.coarse(shift) if self.bits == 32 and self.shift < shift else self
 
     @property
     def total(self) -> int:

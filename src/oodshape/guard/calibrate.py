@@ -7,7 +7,7 @@ from pathlib import Path
 
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.parts import Way
+from oodshape.guard.way import Way
 from oodshape.images.listing import Given, image_set
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import check_enough
@@ -56,9 +56,9 @@ def calibrate_guard(
     assert alpha is not None
     held = image_set(images, upright=about.upright)
     check_enough(len(held), alpha)
-    _, features = Way(
-        source.classifier, guard.preparation, about.upright, cache, progress, batch_size, workers
-    ).extracted(held)
+    features = Way(source.classifier, guard.preparation, about.upright, cache, progress, batch_size, workers).extracted(
+        held
+    )
     grouped = detector.groups is not None if per_class is None else per_class
     baseline = None if about.baseline is None else about.baseline.calibrate(features, alpha)
     return Fitted(

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import oodshape
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.statistics import NEGATIVE, FeatureStats
+from oodshape.features.sums import Summed
 from oodshape.guard import selection
+from oodshape.guard.collect import PartFiles, part_files, parts_for
 from oodshape.guard.fitted import About, Fitted
-from oodshape.guard.parts import Way, of_images, of_tensors
+from oodshape.guard.parts import of_collected, of_images, of_tensors
+from oodshape.guard.recipe import recipe_of
+from oodshape.guard.way import Way
 from oodshape.images.listing import Given
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.methods.auto import Auto
 from oodshape.methods.detector import Method
 from oodshape.methods.fusion import Fusion
-from oodshape.methods.table import METHODS, named
+from oodshape.methods.table import METHODS
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.opening import Source, prepared
 
@@ -28,9 +30,10 @@ WEAK = 0.8  # the AUROC against the panel below which no choice is a good one
 
 def fit_guard(
     source: Source,
-    images: Given,
+    images: Given | None,
     calibrate: Given | None,
     *,
+    parts: PartFiles | None = None,
     method: str | Method = "auto",
     alpha: float = 0.05,
     per_class: bool = False,
@@ -46,35 +49,42 @@ def fit_guard(
     workers: int | None = None,
 ) -> Fitted:
     """The detector of an open network and what is known about it: see `Guard.fit`."""
-    recipe = _recipe(method, exportable)
+    recipe = recipe_of(method, exportable)
+    if (images is None) == (parts is None):
+        raise InputError("give images to fit on, or parts that were collected of them: one of the two")
     if tensors:
-        parts = of_tensors(source.classifier, images, calibrate, alpha, limit, recipe.wants_panel, cache, progress)
-    else:
+        found = of_tensors(source.classifier, images, calibrate, alpha, limit, recipe.wants_panel, cache, progress)
+    elif parts is None:
         preprocessing = preprocessing or prepared(source.native)
         way = Way(source.classifier, preprocessing, upright, cache, progress, batch_size, workers)
-        parts = of_images(way, images, calibrate, alpha, limit)
-    check_enough(len(parts.held_out), alpha)
-    _warn_if_unsuitable(method, recipe, parts.train.stats)
-    panel, choosing, deciding = [], None, parts.held_out
+        found = of_images(way, images, calibrate, recipe, alpha, limit)
+    else:
+        collected = parts_for(source, part_files(parts), recipe, preprocessing)
+        preprocessing, upright = collected.made.preprocessing, collected.made.upright
+        way = Way(source.classifier, preprocessing, upright, cache, progress, batch_size, workers)
+        found = of_collected(way, collected, calibrate, alpha)
+    check_enough(len(found.held_out), alpha)
+    _warn_if_unsuitable(method, recipe, found.train.stats)
+    panel, choosing, deciding = [], None, found.held_out
     if recipe.wants_panel:
-        panel = parts.panel()
+        panel = found.panel()
     if recipe.wants_panel and calibrate is not None:
-        choosing, deciding = selection.parts(parts.train, deciding, alpha, per_class=per_class)
-    detector = recipe.fit(parts.train, panel=panel, held_out=choosing)
+        choosing, deciding = selection.parts(found.train, deciding, alpha, per_class=per_class)
+    detector = recipe.fit(found.train, panel=panel, held_out=choosing)
     detector = detector.calibrate(deciding, alpha, per_class=per_class)
     _warn_if_weak(detector.scorer)
     softmax = METHODS["msp"]
     same = recipe == softmax and not per_class
-    baseline = detector if same else softmax.fit(parts.train).calibrate(deciding, alpha)
+    baseline = detector if same else softmax.fit(found.train).calibrate(deciding, alpha)
     about = About(
         preprocessing=preprocessing,
         network=source.classifier.fingerprint,
         held_out=calibrate is not None,
-        names=names or _names(source, parts.classes, parts.train),
+        names=names or _names(source, found.classes, found.train),
         method=method if isinstance(method, str) else "",
         model=source.spec,
         weights=source.weights,
-        head=source.classifier.head_name or "",
+        head=source.classifier.head_name or ("" if parts is None else collected.made.head),
         native=source.native,
         upright=upright,
         baseline=baseline,
@@ -82,19 +92,6 @@ def fit_guard(
         precision=source.classifier.precision,
     )
     return Fitted(detector, about)
-
-
-def _recipe(method: str | Method, exportable: bool) -> Method:
-    recipe = named(method) if isinstance(method, str) else method
-    if not exportable:
-        return recipe
-    if isinstance(recipe.score, Auto):
-        names = tuple(name for name, candidate in recipe.score.methods().items() if candidate.exportable)
-        recipe = replace(recipe, score=replace(recipe.score, candidates=names))
-    if not recipe.exportable:
-        those = ", ".join(name for name, each in METHODS.items() if each.exportable)
-        raise InputError(f"{method} cannot be exported; these can: {those}")
-    return recipe
 
 
 def _warn_if_unsuitable(name: str | Method, method: Method, stats: FeatureStats) -> None:
@@ -118,7 +115,7 @@ def _warn_if_weak(scorer: object) -> None:
         )
 
 
-def _names(source: Source, given: tuple[str, ...], train: Features) -> tuple[str, ...]:
+def _names(source: Source, given: tuple[str, ...], train: Features | Summed) -> tuple[str, ...]:
     """The names of the classes: the model's own, or those of the images' labels where they are in its order."""
     classes = train.head.classes
     if len(source.names) == classes:

@@ -13,6 +13,7 @@ from oodshape.core.reading import reading
 from oodshape.core.values import load_values
 from oodshape.guard.calibrate import calibrate_guard, own_model, recalibrated
 from oodshape.guard.check import Check, check_guard
+from oodshape.guard.collect import PartFiles
 from oodshape.guard.export import export_guard
 from oodshape.guard.fit import fit_guard
 from oodshape.guard.fitted import Fitted
@@ -42,7 +43,8 @@ class Guard(Fitted):
         cls,
         model: Model,
         *,
-        images: Given,
+        images: Given | None = None,
+        parts: PartFiles | None = None,
         calibrate: Given | None = None,
         method: str | Method = "auto",
         alpha: float = 0.05,
@@ -67,7 +69,8 @@ class Guard(Fitted):
         At most a share `alpha` of images like the `calibrate` ones is rejected; without these the threshold comes
         from a part of the training images that is kept from fitting, and nothing is promised. Images are a folder, a
         list or a glob, pictures, arrays or tensors in memory, or a data set; with `prepared`, a DataLoader or any
-        batches of tensors that the network takes as they are. `model` is a spec (`opening.FORMS`), a torch network or
+        batches of tensors that the network takes as they are. In place of images, `parts` are files that `oodshape
+        collect` wrote, a glob or a list of them. `model` is a spec (`opening.FORMS`), a torch network or
         a Classifier; `preprocessing` stands in for the model's own; `exportable` keeps to methods that can go into an
         ONNX graph. Images that cannot be read are left out, with a warning. `head` names the layer that gives the
         logits where it is not found; `device` (auto, cpu, cuda, cuda:N, mps, xpu) moves the network there; `precision`
@@ -77,6 +80,7 @@ class Guard(Fitted):
             open_model(model, weights=weights, head=head, device=device, precision=precision),
             images,
             calibrate,
+            parts=parts,
             method=method,
             alpha=alpha,
             per_class=per_class,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,76 +12,92 @@ from typing import Any
 import numpy as np
 
 from oodshape.core.errors import InputError
-from oodshape.features.extraction import Extraction
 from oodshape.features.features import Features
-from oodshape.features.panel import SIZE, panel_features, tensor_panel
+from oodshape.features.panel import SIZE, tensor_panel
+from oodshape.features.sums import Summed
 from oodshape.features.tensors import check_unkept, tensors_through
+from oodshape.guard.collect import collected
+from oodshape.guard.collected import HELD_OUT, Collected
+from oodshape.guard.way import Way, warn_of_lost
 from oodshape.images import identity
 from oodshape.images.copies import copies
-from oodshape.images.image_set import ImageSet, Subset, identities_of, limited
+from oodshape.images.image_set import ImageSet, limited
 from oodshape.images.listing import Given, classes_of, image_set
 from oodshape.images.prepared_batches import check_prepared
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed
 from oodshape.networks.classifier import Classifier
-
-HELD_OUT = 0.2  # the share of the training images that sets the threshold where there are no others
-SHOWN = 3  # unreadable files named in a warning
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Two parts as features, the panel made from the first, and the names of the classes where images bring them."""
+    """Two parts, the panel made from the first, and the names of the classes where images bring them."""
 
-    train: Features
+    train: Features | Summed
     held_out: Features
     panel: Callable[[], list[Features]]
     classes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Way:
-    """How images become features."""
-
-    classifier: Classifier
-    preprocessing: Preprocessing
-    upright: bool
-    cache: Path | None
-    progress: bool | None
-    batch_size: int = 64
-    workers: int | None = None
-
-    @property
-    def how(self) -> dict[str, Any]:
-        """What extraction is told beside the network, the images and the preprocessing."""
-        return {"batch_size": self.batch_size, "workers": self.workers, "progress": self.progress}
-
-    def extracted(self, images: ImageSet) -> tuple[ImageSet, Features]:
-        """The readable images and their features; a warning names those that cannot be read."""
-        extraction = Extraction(self.classifier, images, self.preprocessing, skip=True, **self.how)
-        features, read = Features.extracted(extraction, self.cache)
-        if len(read) == len(images):
-            return images, features
-        lost = np.setdiff1d(np.arange(len(images)), read)
-        reasons = [_reason(images, int(row)) for row in lost[:SHOWN]]
-        more = [f"and {len(lost) - SHOWN} more"] if len(lost) > SHOWN else []
-        warnings.warn(
-            f"{len(lost)} of {len(images)} images of {images.name} cannot be read and are left out: "
-            + "; ".join([*reasons, *more]),
-            stacklevel=5,
-        )
-        return Subset(images, read.tolist()), features
-
-
-def of_images(way: Way, images: Given, calibrate: Given | None, alpha: float, limit: int | None) -> Parts:
-    """The parts of images that have to be prepared."""
+def of_images(
+    way: Way, images: Given, calibrate: Given | None, recipe: Method, alpha: float, limit: int | None
+) -> Parts:
+    """The parts of images that have to be prepared: those of a part that is the whole."""
     given = image_set(images, upright=way.upright)
     held = None if calibrate is None else image_set(calibrate, upright=way.upright)
-    fitting, held = _split(given, held, alpha, limit)
-    readable, train = way.extracted(fitting)
-    _, held_out = way.extracted(held)
-    panel = partial(panel_features, way.classifier, readable, way.preprocessing, cache=way.cache, **way.how)
-    return Parts(train, held_out, panel, classes_of(given))
+    total = len(given)
+    if held is None:
+        _check_enough_to_split(min(total, limit or total), alpha)
+    else:
+        _refuse_copies(copies(held, given), len(held))
+        check_enough(len(held), alpha)
+    found = collected(way, given if limit is None else limited(given, limit), recipe, hold_out=held is None)
+    warn_of_lost(given.name, min(total, limit or total), found.lost, found.reasons)
+    return _divided(way, found, held, alpha, limit, classes_of(given))
+
+
+def of_collected(way: Way, found: Collected, calibrate: Given | None, alpha: float) -> Parts:
+    """The parts of images that were collected before."""
+    warn_of_lost("the parts", found.made.total, found.lost, found.reasons)
+    if calibrate is not None and found.made.held_out:
+        raise InputError(
+            "these parts keep a share of the training images to set the threshold: leave the calibration images out, "
+            "or collect without --hold-out"
+        )
+    if calibrate is None and not found.made.held_out:
+        raise InputError(
+            "nothing would set the threshold: give images that the network was not trained on (--calibrate), or "
+            "collect with --hold-out"
+        )
+    held = None if calibrate is None else image_set(calibrate, upright=way.upright)
+    if held is not None:
+        check_enough(len(held), alpha)
+    return _divided(way, found, held, alpha, None, found.made.classes)
+
+
+def _divided(
+    way: Way, found: Collected, held: ImageSet | None, alpha: float, limit: int | None, classes: tuple[str, ...]
+) -> Parts:
+    """What is fitted on and what sets the threshold: other images, or those held out of the collected ones."""
+    train: Features | Summed | None = found.rows if found.summed is None else found.summed
+    needed = images_needed(alpha)
+    assert train is not None
+    if held is not None:
+        held_out = way.extracted(held if limit is None else limited(held, max(limit, needed)))
+    elif isinstance(train, Features):
+        _check_enough_to_split(len(train), alpha)
+        last = identity.held_out(train.identities, HELD_OUT, purpose="calibration", fewest=needed)
+        train, held_out = train[np.flatnonzero(~last)], train[np.flatnonzero(last)]
+    else:
+        check_enough(0 if found.held_out is None else len(found.held_out), alpha)
+        assert found.held_out is not None
+        held_out = found.held_out
+
+    def panel() -> list[Features]:
+        made = found.panel_of(train.identities if isinstance(train, Features) else None)
+        return [] if made is None else [made]
+
+    return Parts(train, held_out, panel, classes)
 
 
 def of_tensors(
@@ -121,19 +136,6 @@ def of_tensors(
     return Parts(train, held_out, partial(tensor_panel, classifier, base, which, progress=progress))
 
 
-def _split(images: ImageSet, held: ImageSet | None, alpha: float, limit: int | None) -> tuple[ImageSet, ImageSet]:
-    """The images to fit on and those to calibrate on."""
-    needed = images_needed(alpha)
-    if held is not None:
-        _refuse_copies(copies(held, images), len(held))
-        check_enough(len(held), alpha)
-        return limited(images, limit), limited(held, None if limit is None else max(limit, needed))
-    _check_enough_to_split(min(len(images), limit or len(images)), alpha)
-    chosen = limited(images, limit)
-    last = identity.held_out(identities_of(chosen), HELD_OUT, purpose="calibration", fewest=needed)
-    return Subset(chosen, np.flatnonzero(~last).tolist()), Subset(chosen, np.flatnonzero(last).tolist())
-
-
 def _refuse_copies(names: list[str], of: int) -> None:
     if names:
         raise InputError(
@@ -151,11 +153,3 @@ def _check_enough_to_split(n: int, alpha: float) -> None:
             f"{alpha:g} needs {needed} there, so {fewest} in all, got {n}; "
             "give more images, calibration images, or a larger alpha"
         )
-
-
-def _reason(images: ImageSet, row: int) -> str:
-    try:
-        images[row]
-    except InputError as error:
-        return str(error).partition(";")[0]
-    return f"image {row} (now readable)"

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -26,12 +27,13 @@ from oodshape.core.values import encode
 from oodshape.guard import score_parquet
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import Scored, rows_of, score_images, see
+from oodshape.guard.score_shards import COLUMNS, Mine, shard_of
 from oodshape.images.in_memory import PictureListing
 from oodshape.images.limits import Limits
 from oodshape.images.listing import Listing
+from oodshape.images.shards import Shard
 from oodshape.networks.opening import Source
 
-COLUMNS = ("path", "class", "score", "p_value", "accepted", "error")
 FORMAT = 2  # of the .part file; since 2 with checksums
 Watch = Callable[[Scored], None]
 
@@ -75,21 +77,23 @@ def score_to_file(
     workers: int | None = None,
     progress: bool | None = None,
     watch: Watch | None = None,
+    shard: Shard | None = None,
 ) -> Tally:
     """Write the scores of the listed images; a run that was killed before goes on where it was.
 
-    `watch` is called with every row in the end.
+    `watch` is called with every row in the end. A `shard` of the images goes into a Parquet file that says so.
     """
     write = writer(out)
+    who = identity(guard, batch_size, source.classifier.precision)
+    mine = Mine(slice(None)) if shard is None else shard_of(listing, shard, batch_size, who, out)
     part = out.with_name(f"{out.name}.part")
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: the folder {out.parent} does not exist")
     with part.open("a+b") as file:
         lock_file(file.fileno(), lambda: _refuse(part))
-        pairs = iter(listing)
-        who = identity(guard, batch_size, source.classifier.precision)
+        pairs = islice(listing, mine.rows.start, mine.rows.stop)
         kept, mark = _resume(file, part, who, batch_size, pairs)
-        total = listing.count() if progress is not False else None
+        total = mine.total if shard is not None else listing.count() if progress is not False else None
         with progress_bar(listing.name, total, progress) as report:
             done = kept
             report(done)
@@ -104,8 +108,8 @@ def score_to_file(
                 done += len(lines)
                 report(done)
         with replacing(out) as temporary:
-            counter = _Counter(read_part(file), watch)
-            write(temporary, counter, bool(guard.about.names))
+            counter = Counter(read_part(file), watch)
+            write(temporary, counter, bool(guard.about.names), mine.note)
         part.unlink()
     return replace(counter.tally, resumed=kept)
 
@@ -126,7 +130,7 @@ def score_to_stream(
     if not json_lines:
         table.writerow(COLUMNS)
     rows = score_images(guard, source, listing, batch_size=batch_size, workers=workers, progress=False)
-    counter = _Counter(rows, watch)
+    counter = Counter(rows, watch)
     for row in counter:
         if json_lines:
             file.write(json.dumps(as_dict(row)) + "\n")
@@ -137,13 +141,15 @@ def score_to_stream(
     return counter.tally
 
 
-class _Counter:
+class Counter:
     """Rows that are counted, and shown to whoever watches, as they go by."""
 
     def __init__(self, rows: Iterable[Scored], watch: Watch | None) -> None:
+        """Before the first row."""
         self.rows, self.watch, self.tally = rows, watch, Tally()
 
     def __iter__(self) -> Iterator[Scored]:
+        """The rows."""
         for row in self.rows:
             self.tally = self.tally.with_row(row)
             if self.watch is not None:
@@ -226,7 +232,7 @@ def _refuse(part: Path) -> None:
     raise InputError(f"another process writes {part}; wait for it, or choose another file")
 
 
-Write = Callable[[Path, Iterable[Scored], bool], None]
+Write = Callable[[Path, Iterable[Scored], bool, str], None]  # file, rows, whether classes have names, which shard
 
 
 def writer(out: Path) -> Write:
@@ -250,7 +256,7 @@ def as_dict(row: Scored) -> dict[str, Any]:
     return dict(zip(COLUMNS, (*row[:5], row.error or None), strict=True))
 
 
-def _csv(path: Path, rows: Iterable[Scored], named: bool) -> None:
+def _csv(path: Path, rows: Iterable[Scored], named: bool, shard: str) -> None:
     with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(COLUMNS)
@@ -258,15 +264,15 @@ def _csv(path: Path, rows: Iterable[Scored], named: bool) -> None:
             table.writerow(csv_cells(row))
 
 
-def _json_lines(path: Path, rows: Iterable[Scored], named: bool) -> None:
+def _json_lines(path: Path, rows: Iterable[Scored], named: bool, shard: str) -> None:
     with path.open("w", encoding="utf-8") as file:
         for row in rows:
             file.write(json.dumps(as_dict(row)) + "\n")
 
 
-def _parquet(path: Path, rows: Iterable[Scored], named: bool) -> None:
+def _parquet(path: Path, rows: Iterable[Scored], named: bool, shard: str) -> None:
     def types(pa: Any) -> dict[str, Any]:
         kinds = (pa.string(), pa.string() if named else pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.string())
         return dict(zip(COLUMNS, kinds, strict=True))
 
-    score_parquet.write(path, map(as_dict, rows), types)
+    score_parquet.write(path, map(as_dict, rows), types, shard)

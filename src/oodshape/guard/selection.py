@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oodshape.features.features import Features
+from oodshape.features.sums import Summed
 from oodshape.images import identity
 from oodshape.methods.auto import BY_HEART
 from oodshape.metrics.conformal import images_needed
@@ -14,7 +15,7 @@ FEWEST = 40  # images to choose by: a panel of classes left out needs some on ei
 
 
 def parts(
-    train: Features, held_out: Features, alpha: float, *, per_class: bool = False
+    train: Features | Summed, held_out: Features, alpha: float, *, per_class: bool = False
 ) -> tuple[Features | None, Features]:
     """(held-out images to choose methods by, those that set the threshold); the first is None where none are needed.
 

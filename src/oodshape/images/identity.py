@@ -72,6 +72,15 @@ def smallest(identities: Keys, count: int, seed: int, purpose: str) -> NDArray[n
     return np.sort(np.argsort(keys(identities, seed, purpose), kind="stable")[:count])
 
 
+def below(identities: Keys, share: float, seed: int = 0, *, purpose: str) -> NDArray[np.bool_]:
+    """[N]: whether an image's key lies below the share: each decides for itself, so parts need not know of each other.
+
+    >>> int(below(numbered(10_000), 0.25, purpose="example").sum())
+    2526
+    """
+    return np.asarray(keys(identities, seed, purpose) < np.uint64(int(share * 2.0**64)))
+
+
 def held_out(identities: Keys, share: float, seed: int = 0, *, purpose: str, fewest: int = 1) -> NDArray[np.bool_]:
     """[N]: whether an image is held out: where its key lies below the share.
 
@@ -80,8 +89,7 @@ def held_out(identities: Keys, share: float, seed: int = 0, *, purpose: str, few
     together.
     """
     check_fraction("share", share)
-    drawn = keys(identities, seed, purpose)
-    held = drawn < np.uint64(int(share * 2.0**64))
+    drawn, held = keys(identities, seed, purpose), below(identities, share, seed, purpose=purpose)
     n, count = len(drawn), int(held.sum())
     wanted = min(max(count, fewest), n - 1)
     if wanted == count:

@@ -13,6 +13,8 @@ import numpy as np
 
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.features.features import Features
+from oodshape.features.parts import Part
+from oodshape.features.sums import MOST, SELECTION, Summed, Sums
 from oodshape.images import identity
 from oodshape.methods.class_panel import ClassPanel
 from oodshape.methods.detector import Method, collect
@@ -31,7 +33,6 @@ CANDIDATES = (
     *("vim", "mds++", "knn", "cadref", "nnguide"),
 )
 FEWEST = 10  # images of the selection part: the lowest tenth must hold one
-MOST = 20_000  # images of the selection part: more would not change a choice
 BY_HEART = 0.99  # the accuracy on training images from which they say little about others
 NO_PANEL = (
     "has no panel of scrambled images to choose by; make one, panel_features(classifier, images, preprocessing), and "
@@ -74,6 +75,16 @@ class Auto(ScoreRecipe):
         """Yes."""
         return True
 
+    @property
+    def collects(self) -> frozenset[Part]:
+        """Those of all candidates."""
+        return frozenset[Part]().union(*(method.collects for method in self.methods().values()))
+
+    @property
+    def keeps(self) -> float:
+        """The share."""
+        return self.share
+
     def methods(self) -> dict[str, Method]:
         """The candidates by name."""
         return {name: named(name) for name in self.candidates or CANDIDATES}
@@ -88,9 +99,9 @@ class Auto(ScoreRecipe):
         fitting, selection = _parts(train, self.share)
         if len(selection) < FEWEST:
             return _fallback(
-                train.features,
+                train,
                 f"keeps {self.share:g} of the training images to choose by and needs at least {FEWEST} there, got "
-                f"{len(selection)} of {len(train.features)}; give more images",
+                f"{len(selection)} of {train.n}; give more images",
             )
         notes = _by_heart(train)
         try:
@@ -98,7 +109,7 @@ class Auto(ScoreRecipe):
         except InputError as error:
             near, notes = None, (*notes, f"no class was left out: {error}")
         if not train.panel and near is None:
-            return _fallback(train.features, f"{NO_PANEL}, and {notes[-1] if notes else 'near = 0'}")
+            return _fallback(train, f"{NO_PANEL}, and {notes[-1] if notes else 'near = 0'}")
         if not train.panel:
             warnings.warn(
                 f"auto {NO_PANEL}. It chooses by classes left out alone, and far OOD may suffer.", stacklevel=3
@@ -108,7 +119,7 @@ class Auto(ScoreRecipe):
 
     def _chosen(
         self,
-        fitting: Features,
+        fitting: Features | Sums,
         selection: Features,
         scrambled: tuple[Features, ...],
         near: ClassPanel | None,
@@ -145,9 +156,10 @@ class Auto(ScoreRecipe):
         return self.fuse > 1 and name in self.always
 
 
-def _parts(train: Training, share: float) -> tuple[Features, Features]:
+def _parts(train: Training, share: float) -> tuple[Features | Sums, Features]:
     """(images to fit on, images to select by), of one head with the panel."""
-    head = train.features.head
+    data = train.features if train.summed is None else train.summed
+    head = data.head
     for images, what in (
         (train.panel, "panel"),
         (() if train.held_out is None else (train.held_out,), "held-out part"),
@@ -158,12 +170,25 @@ def _parts(train: Training, share: float) -> tuple[Features, Features]:
                     f"the {what} comes from head {part.head.fingerprint}, the training images from head "
                     f"{head.fingerprint}; extract both through the same classifier"
                 )
-    return split(train.features, share) if train.held_out is None else (train.features, train.held_out)
+    if train.held_out is not None:
+        return data if isinstance(data, Features) else data.every, train.held_out
+    return split(data, share) if isinstance(data, Features) else _kept(data, share)
+
+
+def _kept(data: Summed, share: float) -> tuple[Sums, Features]:
+    """The two parts of images that were summed: as `split` makes them of many images."""
+    if data.share != share:
+        raise InputError(
+            f"a share of {data.share:g} was kept to choose by when the images were collected, not {share:g}"
+        )
+    if data.fitting is None or data.selection is None or len(data.selection) < FEWEST:
+        raise InputError(f"of {len(data)} images too few were kept to choose by, or all; collect more images")
+    return data.fitting, data.selection
 
 
 def _by_heart(train: Training) -> tuple[str, ...]:
     """A note where the network knows the images by heart that methods are chosen by."""
-    accuracy = train.features.accuracy
+    accuracy = (train.features if train.summed is None else train.summed).accuracy
     if train.held_out is not None or accuracy is None or accuracy < BY_HEART:
         return ()
     return (
@@ -182,19 +207,20 @@ def split(train: Features, share: float) -> tuple[Features, Features]:
         raise InputError(f"a share of {share:g} of {len(train)} training images is none; auto needs some to select by")
     held = np.zeros(len(train), bool)
     if fewest <= FEWEST:
-        held[identity.smallest(train.identities, fewest, 0, "selection")] = True
+        held[identity.smallest(train.identities, fewest, 0, SELECTION)] = True
     else:
-        held = identity.held_out(train.identities, share, purpose="selection", fewest=FEWEST)
+        held = identity.held_out(train.identities, share, purpose=SELECTION, fewest=FEWEST)
     rows = np.flatnonzero(held)
-    kept = identity.smallest(train.identities[rows], MOST, 0, "selection")
+    kept = identity.smallest(train.identities[rows], MOST, 0, SELECTION)
     return train[np.flatnonzero(~held)], train[rows[kept]]
 
 
-def _fallback(train: Features, why: str) -> Fusion:
+def _fallback(train: Training, why: str) -> Fusion:
     """OptFS on all images, and a warning that says why."""
     warnings.warn(f"auto {why}. It falls back to {FALLBACK}.", stacklevel=4)
-    detector = named(FALLBACK).fit(train)
-    return Fusion((Member.of_detector(FALLBACK, detector, detector.score(train)),), (), notes=(f"auto {why}",))
+    detector = named(FALLBACK).fit(train.features)
+    scores = detector.score(train.features)
+    return Fusion((Member.of_detector(FALLBACK, detector, scores),), (), notes=(f"auto {why}",))
 
 
 # the last row of the table; METHODS stays one dict, so that a method that a user puts there is a candidate too

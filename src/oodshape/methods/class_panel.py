@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
+from oodshape.features.sums import LeftOut, Sums, without
 from oodshape.images import identity
 from oodshape.methods.detector import Method, collect
 from oodshape.metrics.separation import auroc
@@ -31,12 +31,12 @@ class ClassPanel:
 
     left_out: int  # classes
     classes: int  # of the whole head
-    fitting: Features
+    fitting: Features | Sums
     inside: Features
     outside: Features
 
     @classmethod
-    def of(cls, fitting: Features, selection: Features, seed: int = SEED) -> ClassPanel:
+    def of(cls, fitting: Features | Sums, selection: Features, seed: int = SEED) -> ClassPanel:
         """The panel of a seeded quarter of the classes; refused where too little would remain.
 
         >>> head = (np.eye(8), None)
@@ -45,21 +45,20 @@ class ClassPanel:
         (2, 60, 36, 12, 6)
         """
         head = fitting.head
-        count = max(1, int(SHARE * head.classes))
-        left_out = np.zeros(head.classes, bool)
-        left_out[identity.smallest(identity.numbered(head.classes), count, seed, "classes left out")] = True
+        left_out = classes_left_out(head, seed)
+        count = int(left_out.sum())
         if head.classes - count < FEWEST_CLASSES:
             raise InputError(f"the network has {head.classes} classes, and {FEWEST_CLASSES} must stay")
-        gone, held_gone = (left_out[part.predictions.cpu().numpy()] for part in (fitting, selection))
-        if 2 * gone.sum() > len(gone):
-            raise InputError(f"{int(gone.sum())} of {len(gone)} images belong to the classes left out, more than half")
+        stay, gone = _staying(fitting, left_out)
+        if 2 * gone > len(fitting):
+            raise InputError(f"{gone} of {len(fitting)} images belong to the classes left out, more than half")
+        held_gone = left_out[selection.predictions.cpu().numpy()]
         fewer = min(int(held_gone.sum()), int((~held_gone).sum()))
         if fewer < FEWEST_IMAGES:
             raise InputError(f"{fewer} images to select by lie on one side, and {FEWEST_IMAGES} are needed")
-        stays = torch.from_numpy(np.flatnonzero(~left_out)).to(head.weight.device)
-        smaller = Head(head.weight[stays].contiguous(), head.bias[stays].contiguous())
-        parts = ((fitting, ~gone), (selection, ~held_gone), (selection, held_gone))
-        return cls(count, head.classes, *(part[np.flatnonzero(rows)].with_head(smaller) for part, rows in parts))
+        smaller = without(head, left_out)
+        sides = (selection[np.flatnonzero(rows)].with_head(smaller) for rows in (~held_gone, held_gone))
+        return cls(count, head.classes, stay, *sides)
 
     def __str__(self) -> str:
         """What it is, in words."""
@@ -76,3 +75,21 @@ class ClassPanel:
             return auroc(detector.score(self.inside), detector.score(self.outside))
         except InputError:
             return REFUSED
+
+
+def classes_left_out(head: Head, seed: int = SEED) -> LeftOut:
+    """[C]: whether a class is left out: a seeded quarter of them, and one at least."""
+    left_out = np.zeros(head.classes, bool)
+    count = max(1, int(SHARE * head.classes))
+    left_out[identity.smallest(identity.numbered(head.classes), count, seed, "classes left out")] = True
+    return left_out
+
+
+def _staying(fitting: Features | Sums, left_out: LeftOut) -> tuple[Features | Sums, int]:
+    """(The images whose class stays, behind the smaller head; the number of the others.)"""
+    if isinstance(fitting, Features):
+        gone = left_out[fitting.predictions.cpu().numpy()]
+        stay = np.flatnonzero(~gone)
+        return fitting[stay].with_head(without(fitting.head, left_out)) if len(stay) else fitting, int(gone.sum())
+    near = fitting.near
+    return (fitting, len(fitting)) if near is None else (near, len(fitting) - len(near))

@@ -21,7 +21,7 @@ from oodshape.core.values import Value, encode, frozen_array, load_values
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
 from oodshape.features.parts import Part
-from oodshape.features.statistics import FeatureStats
+from oodshape.features.sums import Sums
 from oodshape.methods.decision import Decision, predicted
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.methods.heads import Linear
@@ -39,7 +39,7 @@ from oodshape.methods.slots import (
     Shape,
     Shaper,
 )
-from oodshape.methods.training import Training
+from oodshape.methods.training import Training, TrainingData
 from oodshape.metrics import conformal
 from oodshape.metrics.separation import as_scores
 from oodshape.networks.classifier import Classifier
@@ -70,7 +70,7 @@ class Method(Recipe):
 
     def fit(
         self,
-        train: Features | FeatureStats,
+        train: TrainingData,
         head: Head | tuple[Any, Any] | None = None,
         moments: Moments | None = None,
         panel: Sequence[Features] = (),
@@ -78,7 +78,8 @@ class Method(Recipe):
     ) -> Detector:
         """The detector that this recipe gives on ID training data.
 
-        Statistics alone may need the head too, and some methods the `Moments` of the same features. A `panel` of
+        Statistics alone may need the head too, and some methods the `Moments` of the same features; `Summed` has all
+        of it, as it adds up over parts. A `panel` of
         images that no classifier should trust (`panel_features`) is for recipes that choose by it; `held_out` are ID
         images for them to choose by in place of a part of `train`, and must not be those that set the threshold.
         """
@@ -110,7 +111,7 @@ def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Feat
     return {name: method.fit(train, panel=panel) for name, method in methods.items()}
 
 
-def collect(methods: Mapping[str, Method], train: Features) -> None:
+def collect(methods: Mapping[str, Method], train: Features | Sums) -> None:
     """Go over the features once for all that any of the methods needs; the features keep it."""
     train.moments(frozenset[Part]().union(*(method.needs for method in methods.values())))
 

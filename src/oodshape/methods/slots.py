@@ -31,6 +31,16 @@ class Recipe(Value):
         return frozenset[Part]().union(*(recipe.needs for recipe in self.inside()))
 
     @property
+    def collects(self) -> frozenset[Part]:
+        """All parts of `Moments` that fitting may look at, those of candidates to choose from included."""
+        return self.needs.union(*(recipe.collects for recipe in self.inside()))
+
+    @property
+    def keeps(self) -> float:
+        """The share of the training images that it keeps from fitting, to choose by."""
+        return max((recipe.keeps for recipe in self.inside()), default=0.0)
+
+    @property
     def for_nonnegative(self) -> bool:
         """Whether it is made for features that are never negative, such as those after a ReLU."""
         return any(recipe.for_nonnegative for recipe in self.inside())

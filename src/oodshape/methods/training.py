@@ -10,7 +10,10 @@ from oodshape.features.features import Features
 from oodshape.features.moments import Moments
 from oodshape.features.parts import parts_named
 from oodshape.features.statistics import FeatureStats
+from oodshape.features.sums import Summed, Sums
 from oodshape.networks.head import Head
+
+TrainingData = Features | FeatureStats | Sums | Summed
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,11 +26,12 @@ class Training:
     maybe_moments: Moments | None = None
     panel: tuple[Features, ...] = ()  # images that no classifier should trust, to choose by
     held_out: Features | None = None  # ID images that the network was not trained on, to choose by
+    summed: Summed | None = None  # in place of features: sums of those to fit on and of those to choose by
 
     @classmethod
     def of(
         cls,
-        train: Features | FeatureStats,
+        train: TrainingData,
         head: Head | None = None,
         moments: Moments | None = None,
         panel: Sequence[Features] = (),
@@ -36,6 +40,11 @@ class Training:
         """A training set from its features, or from its statistics and the head they belong to."""
         if isinstance(train, Features):
             return cls(None, train.head, train, panel=tuple(panel), held_out=held_out)
+        if isinstance(train, Summed):
+            every = train.every
+            return cls(every.stats, every.head, None, every.held, tuple(panel), held_out, train)
+        if isinstance(train, Sums):
+            return cls(train.stats, train.head, None, train.held, tuple(panel), held_out)
         if not isinstance(train, FeatureStats):
             raise InputError(f"fit takes Features or FeatureStats, got {type(train).__name__}")
         if head is not None and head.fingerprint != train.head:

@@ -1,0 +1,105 @@
+"""oodshape collect and merge: what many machines do of one fit, and of one scoring."""
+
+from __future__ import annotations
+
+import json as encoder
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oodshape.cli.options import IMAGES, ColumnOption, Costs, LimitOption, Network, Preparing, QuietOption, Running
+from oodshape.cli.terminal import check_out, warnings_as_lines
+
+
+def collect(
+    *,
+    network: Network,
+    images: Annotated[str, typer.Option(help=f"Images like those it was trained on: {IMAGES}.")],
+    out: Annotated[Path, typer.Option(help="The file to write, such as part-03.safetensors.")],
+    shard: Annotated[
+        str, typer.Option(metavar="I/N", help="The I-th of N runs of whole batches of the images; I from 1 to N.")
+    ] = "1/1",
+    column: ColumnOption = None,
+    method: Annotated[str, typer.Option(help="The method that fit will be told; auto has what all need.")] = "auto",
+    hold_out: Annotated[
+        bool, typer.Option("--hold-out", help="Keep a fifth of the images to set the threshold: fit needs no others.")
+    ] = False,
+    exportable: Annotated[
+        bool, typer.Option("--exportable", help="Only methods that can go into an ONNX graph.")
+    ] = False,
+    preparing: Preparing,
+    upright: Annotated[
+        bool,
+        typer.Option("--upright", help="Turn images as EXIF says; torchvision's and timm's loaders do not."),
+    ] = False,
+    limit: LimitOption = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Where features are kept: a collect that was stopped goes on there.")
+    ] = None,
+    running: Running,
+    costs: Costs,
+    json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON and nothing else.")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Collect what a fit needs of some images: one shard on each machine, then `oodshape fit --parts`.
+
+    A part's size does not grow with its images. All parts of a fit take the same options but --shard.
+    """
+    from oodshape.guard.collect import collect_shard
+    from oodshape.images.listing import in_column
+    from oodshape.images.shards import Shard
+    from oodshape.networks.opening import open_model, prepared
+
+    costs.hold()
+    check_out(out)
+    mine = Shard.of(shard)
+    with warnings_as_lines():
+        source = open_model(network.model, **network.said(), **running.place())
+        part = collect_shard(
+            source,
+            in_column(images, column),
+            out,
+            shard=mine,
+            method=method,
+            hold_out=hold_out,
+            exportable=exportable,
+            preprocessing=prepared(source.native, **preparing.said()),
+            upright=upright,
+            limit=limit,
+            cache=cache,
+            progress=False if json or quiet else None,
+            **running.feeding(),
+        )
+    if json:
+        typer.echo(encoder.dumps(part._asdict() | {"out": str(out)}))
+    elif not quiet:
+        lost = f", {part.lost:,} of them unreadable" if part.lost else ""
+        typer.echo(f"shard {mine}: {part.images:,} of {part.total:,} images{lost}")
+        typer.echo(f"part: {out} ({out.stat().st_size / 1e6:.1f} MB)")
+        typer.echo(f"next, with all {mine.shards} parts: oodshape fit --parts FILES --model {network.model} ...")
+
+
+def merge(
+    *,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files of `oodshape score --shard`.")],
+    out: Annotated[Path, typer.Option(help="scores.csv, .jsonl or .parquet.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Merge the scores of all shards into the file that one machine would have written."""
+    from oodshape.core.files import replacing
+    from oodshape.guard.score_file import Counter, writer
+    from oodshape.guard.score_shards import merged
+
+    check_out(out)
+    write = writer(out)
+    rows, named = merged(files)
+    counter = Counter(rows, None)
+    with replacing(out) as temporary:
+        write(temporary, counter, named, "")
+    if json:
+        typer.echo(encoder.dumps(vars(counter.tally) | {"out": str(out)}))
+    elif not quiet:
+        for line in [*counter.tally.lines(), f"wrote {out}"]:
+            typer.echo(line)

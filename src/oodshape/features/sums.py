@@ -1,0 +1,177 @@
+"""Sums and Summed: training images as sums that add up, where their features lie elsewhere or nowhere any more.
+
+`Summed` is what a choice of methods needs of images: sums over those to fit on and over those kept to select by, and
+the features of some of the latter. Its size does not grow with the number of images, and two of them add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import add
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.features.features import Features
+from oodshape.features.moments import Moments
+from oodshape.features.parts import parts_named
+from oodshape.features.statistics import FeatureStats
+from oodshape.images import identity
+from oodshape.networks.head import Head
+
+SELECTION = "selection"  # the purpose of the keys that keep images to select by
+MOST = 20_000  # images to select by: more would not change a choice
+LeftOut = NDArray[np.bool_]  # [C]: whether a class is left out of the head
+T = TypeVar("T", "Sums", "Summed")
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Statistics and moments of some images behind one head."""
+
+    head: Head
+    stats: FeatureStats
+    held: Moments
+    near: Sums | None = None  # of the images whose class stays, behind the head without the classes left out
+
+    def __post_init__(self) -> None:
+        """Refuse sums of another head, or of other images than each other's."""
+        for name, of in (("statistics", self.stats), ("moments", self.held)):
+            if of.head != self.head.fingerprint:
+                raise InputError(f"the {name} belong to head {of.head}, the head is {self.head.fingerprint}")
+        if self.stats.n != self.held.n or len(self.stats.sums) != self.head.width:
+            raise InputError(
+                f"statistics of {self.stats.n} images and {len(self.stats.sums)} features do not fit moments of "
+                f"{self.held.n} images and a head of {self.head.width} features"
+            )
+        if self.near is not None and len(self.near) > len(self):
+            raise InputError(f"{len(self.near)} of {len(self)} images cannot have a class that stays")
+
+    @classmethod
+    def of(cls, features: Features, needs: frozenset[str], left_out: LeftOut | None = None) -> Sums:
+        """The sums of features, and where classes are left out, of the images of the others."""
+        near = None
+        if left_out is not None:
+            stay = np.flatnonzero(~left_out[features.predictions.cpu().numpy()])
+            if len(stay):
+                near = Sums.of(features[stay].with_head(without(features.head, left_out)), needs)
+        moments = features.moments(needs)  # on the way the statistics are made too
+        return cls(features.head, features.stats, moments, near)
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return self.stats.n
+
+    def moments(self, needs: frozenset[str]) -> Moments:
+        """Those asked for, which must have been collected."""
+        missing = parts_named(needs) - self.held.parts.keys()
+        if missing:
+            raise InputError(
+                f"the {', '.join(sorted(missing))} of the training images were not collected: collect for this method"
+            )
+        return self.held
+
+    def __add__(self, other: Sums) -> Sums:
+        """The sums over both sets of images."""
+        near = together(self.near, other.near)
+        return Sums(self.head, (self.stats + other.stats).settled(), self.held + other.held, near)
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Training images as sums: those to fit on, and of a `share` of all, by identity, those to select methods by."""
+
+    share: float  # 0: none are kept to select by
+    fitting: Sums | None
+    kept: Sums | None
+    selection: Features | None  # of those kept, at most MOST, by identity
+    labelled: int = 0
+    right: int = 0  # of the labelled ones, those whose class the network predicts
+
+    def __post_init__(self) -> None:
+        """Refuse a record that no images give."""
+        if self.fitting is None and self.kept is None:
+            raise InputError("sums of no images")
+        if (self.kept is None) != (self.selection is None) or not 0 <= self.right <= self.labelled <= len(self):
+            raise InputError(f"of {len(self)} images, {self.labelled} have a label, and {self.right} are right")
+
+    @classmethod
+    def of(cls, features: Features, needs: frozenset[str], share: float, left_out: LeftOut | None) -> Summed:
+        """The sums of features; each image decides by its identity whether it is kept to select by."""
+        kept = identity.below(features.identities, share, purpose=SELECTION)
+        groups = [features[np.flatnonzero(rows)] if rows.any() else None for rows in (~kept, kept)]
+        fitting, selecting = (None if each is None else Sums.of(each, needs, left_out) for each in groups)
+        known = np.zeros(0, bool) if features.labels is None else features.labels.numpy() >= 0
+        right = 0 if not known.any() else round((features.accuracy or 0.0) * int(known.sum()))
+        return cls(share, fitting, selecting, smallest(groups[1]), int(known.sum()), right)
+
+    def __add__(self, other: Summed) -> Summed:
+        """Both sets of images together."""
+        return Summed(
+            self.share,
+            together(self.fitting, other.fitting),
+            together(self.kept, other.kept),
+            smallest(joined([each for each in (self.selection, other.selection) if each is not None])),
+            self.labelled + other.labelled,
+            self.right + other.right,
+        )
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return sum(len(each) for each in (self.fitting, self.kept) if each is not None)
+
+    @cached_property
+    def every(self) -> Sums:
+        """The sums over all images."""
+        found = together(self.fitting, self.kept)
+        assert found is not None
+        return found
+
+    @property
+    def head(self) -> Head:
+        """The classifier's head."""
+        return self.every.head
+
+    @property
+    def stats(self) -> FeatureStats:
+        """The statistics of all images."""
+        return self.every.stats
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of labelled images whose class is predicted, or None without labels."""
+        return self.right / self.labelled if self.labelled else None
+
+
+def without(head: Head, left_out: LeftOut) -> Head:
+    """The head without some of its classes."""
+    stays = torch.from_numpy(np.flatnonzero(~left_out)).to(head.weight.device)
+    return Head(head.weight[stays].contiguous(), head.bias[stays].contiguous())
+
+
+def together(*each: T | None) -> T | None:
+    """Those that are there, added up."""
+    there = [one for one in each if one is not None]
+    return reduce(add, there) if there else None
+
+
+def joined(each: list[Features]) -> Features | None:
+    """The rows of all, in their order, in memory."""
+    if len(each) < 2:
+        return each[0] if each else None
+    values = [torch.cat([raw for _, raw in one.chunks()]) for one in each]
+    labels = [torch.full((len(one),), -1) if one.labels is None else one.labels for one in each]
+    predictions = torch.cat([one.predictions.cpu() for one in each])
+    names = np.concatenate([one.identities for one in each])
+    return Features(torch.cat(values), each[0].head, torch.cat(labels), predictions, names)
+
+
+def smallest(rows: Features | None, count: int = MOST, purpose: str = SELECTION) -> Features | None:
+    """At most `count` of the rows, those with the smallest keys, in their order."""
+    if rows is None or len(rows) <= count:
+        return rows
+    return rows[identity.smallest(rows.identities, count, 0, purpose)]

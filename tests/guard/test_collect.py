@@ -1,0 +1,202 @@
+"""Parts add up: whatever their number and order, a guard of parts is that of the whole."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oodshape import Guard, InputError
+from oodshape.features.features import Features
+from oodshape.features.sums import Summed, Sums
+from oodshape.guard import collected as module
+from oodshape.guard.collect import collected, joined_parts
+from oodshape.guard.collected import Collected, decided
+from oodshape.guard.way import Way
+from oodshape.images.digits import digits_sets
+from oodshape.images.image_set import ArraySet, Subset
+from oodshape.images.shards import Shard
+from oodshape.methods.table import named
+from oodshape.networks.opening import open_model
+from oodshape.networks.zoo import MODELS
+
+MODEL = "zoo:digits-convnet"
+DIGITS = MODELS["digits-convnet"].native
+BATCH = 16
+TRAIN = Subset(digits_sets()["train"], range(0, 866, 3))  # 289 images
+
+
+@pytest.fixture(scope="module")
+def source() -> Any:
+    return open_model(MODEL)
+
+
+def way(source: Any) -> Way:
+    return Way(source.classifier, DIGITS, False, None, False, BATCH)
+
+
+def write(folder: Path, source: Any, shards: int, images: Any = None, method: str = "auto", **how: Any) -> list[Path]:
+    """The parts of the training digits, in files."""
+    paths = []
+    for number in range(1, shards + 1):
+        found = collected(way(source), images or TRAIN, named(method), shard=Shard(number, shards), **how)
+        paths.append(folder / f"part-{number:02}-of-{shards}.safetensors")
+        found.save(paths[-1], source.classifier.head)
+    return paths
+
+
+def each_sum(sums: Sums | None, name: str = "") -> dict[str, Any]:
+    """All that is in sums, by name."""
+    if sums is None:
+        return {}
+    stats = {key: value for key, value in vars(sums.stats).items() if key != "head"}
+    return {f"{name}{key}": value for key, value in {**stats, **sums.held.parts}.items()} | each_sum(
+        sums.near, f"{name}near "
+    )
+
+
+def assert_equal_sums(found: Summed, wanted: Summed) -> None:
+    """Counts, bins and identities exactly; float sums to 1e-12 of the largest, those of float32 logits to 1e-6."""
+    for name in ("fitting", "kept", "every"):
+        mine, theirs = each_sum(getattr(found, name)), each_sum(getattr(wanted, name))
+        assert mine.keys() == theirs.keys()
+        for key, value in theirs.items():
+            exact = not isinstance(value, np.ndarray) or value.dtype.kind in "iu" or key.endswith("counts")
+            if exact or key.endswith("bank"):
+                np.testing.assert_array_equal(mine[key], value, err_msg=f"{name} {key}")
+            elif value.size:
+                close = 1e-6 if key.endswith(("energy", "softmax_sums")) else 1e-12
+                most = close * np.abs(value).max()
+                np.testing.assert_allclose(mine[key], value, rtol=close, atol=most, err_msg=f"{name} {key}")
+    assert found.selection is not None
+    assert wanted.selection is not None
+    np.testing.assert_array_equal(found.selection.identities, wanted.selection.identities)
+    assert (len(found), found.labelled, found.right) == (len(wanted), wanted.labelled, wanted.right)
+
+
+@pytest.mark.parametrize("few", [100, 8])
+def test_parts_add_up_to_the_whole(
+    source: Any, tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> None:
+    monkeypatch.setattr(module, "FEW", few)
+    whole = collected(way(source), TRAIN, named("auto"))
+    assert whole.rows is not None
+    wanted, _ = decided(whole.rows, whole.made)
+    assert wanted is not None
+    panel = whole.panel_of(whole.rows.identities)
+    for shards, turned in ((1, False), (3, True), (16, False)):
+        paths = write(tmp_path, source, shards)
+        found = joined_parts(paths[::-1] if turned else paths)
+        if found.rows is not None:
+            assert few * shards > len(found.rows) == 289
+            np.testing.assert_array_equal(found.rows.identities, whole.rows.identities)
+            summed, _ = decided(found.rows, found.made)
+        else:
+            summed = found.summed
+        assert summed is not None
+        assert_equal_sums(summed, wanted)
+        mine = found.panel_of(None if found.rows is None else found.rows.identities)
+        assert mine is not None
+        assert panel is not None
+        assert sorted(mine.identities.tolist()) == sorted(panel.identities.tolist())
+
+
+@pytest.mark.parametrize(
+    ("method", "calibrate", "numbers"), [("auto", True, (1, 16)), ("auto", False, (3,)), ("knn", False, (3,))]
+)
+def test_a_guard_of_parts_scores_as_that_of_the_whole(
+    source: Any, tmp_path: Path, method: str, calibrate: bool, numbers: Any, monkeypatch: Any, one_thread: None
+) -> None:
+    monkeypatch.setattr(module, "FEW", 8)
+    sets = digits_sets()
+    given = {"calibrate": sets["test"] if calibrate else None, "method": method, "progress": False}
+    given |= {"batch_size": BATCH, "preprocessing": DIGITS}
+    whole = Guard.fit(source, images=TRAIN, **given)
+    tests = [Subset(sets[name], range(50)) for name in ("test", "letters", "photos")]
+    rows = [list(whole.score(images, source, progress=False)) for images in tests]
+    for shards in numbers:
+        paths = write(tmp_path, source, shards, method=method, hold_out=not calibrate)
+        made = Guard.fit(source, parts=[*paths[1::2], *paths[::2]], **given)
+        assert (made.about.network, made.about.held_out) == (whole.about.network, whole.about.held_out)
+        assert made.detector.n_train == whole.detector.n_train
+        for row, other in zip(
+            itertools.chain(*rows),
+            itertools.chain(*(made.score(x, source, progress=False) for x in tests)),
+            strict=True,
+        ):
+            assert row.label == other.label
+            assert row.score == pytest.approx(other.score, rel=1e-5, abs=1e-5)
+            near = abs(row.score - whole.detector.threshold) <= 2e-5 * max(1, abs(row.score))
+            assert row.accepted == other.accepted or near
+
+
+def test_the_size_does_not_grow_with_the_images(source: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FEW", 8)
+    monkeypatch.setattr("oodshape.features.sums.MOST", 30)
+    monkeypatch.setattr("oodshape.features.sums.smallest.__defaults__", (30, "selection"))
+    sizes = []
+    for copies in (1, 4):
+        pixels = np.concatenate([digits_sets()["train"].images[:200] // (1 + n) for n in range(copies)])
+        [path] = write(tmp_path, source, 1, ArraySet("more", pixels), "react")
+        sizes.append(path.stat().st_size)
+    assert sizes[1] < 3 * sizes[0]  # bins in use
+
+
+def test_parts_that_do_not_belong_together_are_named(source: Any, tmp_path: Path) -> None:
+    three = write(tmp_path, source, 3, method="msp")
+    two = write(tmp_path, source, 2, method="msp")
+    with pytest.raises(InputError, match=r"shard 2 of 3 is missing beside .*part-01-of-3"):
+        joined_parts([three[0], three[2]])
+    with pytest.raises(InputError, match=r"part-02-of-2.safetensors is one of 2 shards, .*part-01-of-3.* overlap"):
+        joined_parts([three[0], two[1]])
+    again = tmp_path / "again.safetensors"
+    again.write_bytes(three[1].read_bytes())
+    with pytest.raises(InputError, match=r"again.safetensors and .*part-02-of-3.safetensors are both shard 2 of 3"):
+        joined_parts([*three, again])
+    other = write(tmp_path / ".", source, 1, ArraySet("o", digits_sets()["letters"].images), "msp")[0]
+    with pytest.raises(
+        InputError, match=r"part-01-of-1.safetensors does not belong to .*: it has another list of images"
+    ):
+        joined_parts([three[0], other])
+    net = open_model("zoo:digits-vit")
+    found = collected(Way(net.classifier, DIGITS, False, None, False, BATCH), TRAIN, named("msp"))
+    found.save(tmp_path / "vit.safetensors", net.classifier.head)
+    with pytest.raises(InputError, match=r"vit.safetensors does not belong to .*: it has another network"):
+        joined_parts([three[0], tmp_path / "vit.safetensors"])
+    with pytest.raises(InputError, match="vit.safetensors is of the network .*, but got"):
+        Guard.fit(source, parts=[tmp_path / "vit.safetensors"], calibrate=digits_sets()["test"], progress=False)
+    with pytest.raises(InputError, match="were not collected: collect for this method"):
+        Guard.fit(source, parts=three, calibrate=digits_sets()["test"], method="auto", progress=False)
+
+
+def test_a_damaged_part_is_one_line(source: Any, tmp_path: Path) -> None:
+    [path] = write(tmp_path, source, 1, method="msp")
+    data = bytearray(path.read_bytes())
+    for place in (4, 300, len(data) // 2, len(data) - 3):
+        data[place] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(InputError, match="part-01-of-1.safetensors"):
+            joined_parts([path])
+        data[place] ^= 1
+    path.write_bytes(data)
+    assert joined_parts([path]).made.total == 289
+    with pytest.raises(InputError, match="there is no file nothing-\\*.safetensors"):
+        joined_parts([Path("nothing-*.safetensors")])
+
+
+def test_more_shards_than_batches_and_unreadable_images(source: Any, tmp_path: Path) -> None:
+    class Holed(ArraySet):
+        def __getitem__(self, index: int) -> Any:
+            if index in (3, *range(32, 48)):
+                raise InputError(f"image {index} is broken")
+            return super().__getitem__(index)
+
+    few = Holed("few", digits_sets()["train"].images[:64], digits_sets()["train"].labels[:64])
+    found = joined_parts(write(tmp_path, source, 16, few, "msp"))
+    assert isinstance(found.rows, Features)
+    assert (len(found.rows), found.lost) == (47, 17)
+    assert "image 3 is broken" in found.reasons
+    assert isinstance(Collected.load(tmp_path / "part-16-of-16.safetensors"), Collected)
