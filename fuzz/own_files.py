@@ -188,7 +188,7 @@ def _below(files: Files) -> Files:
 
 def scored(n: int) -> list[Scored]:
     """Rows as `score` gives them, one of a name that is no UTF-8, one of an image that could not be read."""
-    rows = [Scored(f"images/{i}.png", "a", i / 7, (i + 1) / (n + 1), i % 5 > 0) for i in range(n)]
+    rows = [Scored(f"images/{i}.png", "a", i / 7, (i + 1) / (n + 1), i > 3) for i in range(n)]
     return [Scored("b\udcff.png", "b", 0.1, 0.5, True), Scored("c.png", error='truncated, "file"'), *rows]
 
 

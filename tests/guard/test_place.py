@@ -139,3 +139,13 @@ def test_watches_of_one_file_are_not_added(table: Path, tmp_path: Path) -> None:
         one + one
     with pytest.raises(InputError, match="cannot have been read up to -1"):
         Place("a.csv", -1)
+
+
+def test_standard_input_has_no_place_and_says_so(tmp_path: Path) -> None:
+    for number in (1, 2):
+        words = ["watch", "-", "--state", str(tmp_path / "state"), *START]
+        found = CliRunner().invoke(app, words, input="p_value\n0.5\n0.25\n", catch_exceptions=False)
+        assert found.exit_code == 0
+        assert "standard input has no place to go on from: every row of it counts as new" in found.output
+        assert f"{2 * number} images" in found.output  # both runs count
+    assert Watch.load(tmp_path / "state").read == ()

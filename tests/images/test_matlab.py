@@ -13,8 +13,9 @@ import pytest
 from scipy.io import loadmat, savemat
 
 from oodshape import InputError
+from oodshape.images.limits import Limits
 from oodshape.images.readers.imagenet import imagenet_val
-from oodshape.images.readers.matlab import FREE, RATIO, Damaged, arrays, table
+from oodshape.images.readers.matlab import Damaged, arrays, table
 from oodshape.images.readers.svhn import svhn
 
 WNIDS = ["n02119789", "n02100735", "n01440764"]
@@ -116,7 +117,10 @@ def test_a_file_of_another_version_is_named(tmp_path: Path, head: bytes, message
 
 @pytest.mark.parametrize(
     ("claimed", "message"),
-    [(FREE + (RATIO << 20), "hold an element of type 14"), (FREE, "it is truncated")],
+    [
+        ((1 << 28) + 1, r"test_32x32\.mat has .* bytes and inflates to 268,435,457 .* --max-inflated"),
+        (1 << 28, "it is truncated"),
+    ],
 )
 def test_a_bomb_is_refused_before_it_is_inflated(tmp_path: Path, claimed: int, message: str) -> None:
     whole = by_hand("<", b"X", np.zeros((8, 1000), np.uint8), 2)[136:]
@@ -133,6 +137,17 @@ def test_a_bomb_is_refused_before_it_is_inflated(tmp_path: Path, claimed: int, m
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_the_limit_of_inflated_bytes_holds_for_matlab_files(tmp_path: Path) -> None:
+    savemat(tmp_path / "a.mat", {"X": np.zeros((40, 1000), np.uint8)}, do_compression=True)
+    assert arrays(tmp_path / "a.mat", ["X"])["X"].shape == (40, 1000)
+    usual = Limits(inflated=40_000).use()
+    try:
+        with pytest.raises(InputError, match=r"a\.mat has .* inflates to 40,0\d\d or more, over the limit of 40,000"):
+            arrays(tmp_path / "a.mat", ["X"])
+    finally:
+        usual.use()
 
 
 def damaged(rng: np.random.Generator, content: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
 
@@ -114,3 +115,44 @@ def test_a_folder_without_images_is_refused_by_both(tmp_path: Path) -> None:
     for look in (ImageFolder, lambda path: list(Listing.of(path))):
         with pytest.raises(InputError, match=r"no image lies in .* or its subfolders; looked for \.jpg"):
             look(tmp_path)
+
+
+GLOBS = (
+    "**/*.png",
+    "images/**/*.png",
+    "images/**",
+    "**",
+    "*/**/deep/**/*.png",
+    "images/**/a*/*",
+    "images/*/*.png",
+    "**/**/x*",
+)
+
+
+@pytest.mark.parametrize("pattern", GLOBS)
+@pytest.mark.parametrize("files", [*LAYOUTS.values(), AWKWARD])
+def test_globs_match_what_pythons_do(
+    pattern: str, files: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fill(Path("images"), files)
+    wanted = sorted({path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)})
+    for given, found in ((pattern, wanted), (str(tmp_path / pattern), [str(tmp_path / path) for path in wanted])):
+        if wanted:
+            assert [path for path, _ in Listing(given)] == found
+        else:
+            with pytest.raises(InputError, match="no file matches"):
+                list(Listing(given))
+
+
+def test_a_glob_follows_links_but_not_in_circles(tmp_path: Path) -> None:
+    """Three links back in each of three folders are more than 10^18 paths to Python's own `**`."""
+    for name in "abc":
+        fill(tmp_path / "images" / name, ("1.png",))
+        for other in ("..", "../../images", "../../images/."):
+            (tmp_path / "images" / name / f"up{len(other)}").symlink_to(other)
+    (tmp_path / "elsewhere").mkdir()
+    fill(tmp_path / "elsewhere", ("2.png",))
+    (tmp_path / "images" / "linked").symlink_to(tmp_path / "elsewhere")
+    found = [os.path.relpath(path, tmp_path / "images") for path, _ in Listing(str(tmp_path / "images/**/*.png"))]
+    assert found == ["a/1.png", "b/1.png", "c/1.png", "linked/2.png"]

@@ -13,6 +13,7 @@ import pytest
 from commands import call_new as call
 from data import arrays
 from oodshape import METHODS, InputError
+from oodshape.images.limits import Limits
 from oodshape.report.render import frame_latex, frame_markdown
 from oodshape.studies import drawing, every_method
 from oodshape.studies.network import Network, folders_in, from_folder
@@ -71,6 +72,17 @@ def test_a_panel_may_lie_elsewhere_and_is_asked_for(tmp_path) -> None:
     with pytest.raises(InputError, match=r"mine has no panel: put scrambled.npz.*--panel DIR"):
         list(write("auto", [none], tmp_path / "out"))
     assert "auto" not in set(every_method(none.train, none.inside, none.ood)["method"])
+
+
+def test_feature_files_are_held_to_the_limit_of_inflated_bytes(tmp_path) -> None:
+    folder = write_folder(tmp_path / "mine")
+    np.savez_compressed(folder / "bomb.npz", features=np.zeros((400, 1000), np.float32))
+    usual = Limits(inflated=1_000_000).use()
+    try:
+        with pytest.raises(InputError, match=r"bomb\.npz has .* inflates to 1,600,\d{3} or more, over the limit"):
+            from_folder(folder)
+    finally:
+        usual.use()
 
 
 def test_wrong_folders_say_what_is_missing(tmp_path) -> None:

@@ -39,6 +39,8 @@ def watch(
     check_out(state)
     now = Watch.load(state) if state is not None and state.is_file() else begun(detector, alpha, n_calibration, delta)
     size = 1 if follow or scores == "-" else BLOCK
+    if state is not None and scores == "-":
+        typer.echo("standard input has no place to go on from: every row of it counts as new", err=True)
     start = None if state is None or scores == "-" else now.place(scores)
     for block, place in blocks(scores, start, size=size, follow=follow):
         quiet = not now.alarm

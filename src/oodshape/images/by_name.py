@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from zipfile import ZipFile
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import npz_arrays, reading
+from oodshape.core.reading import reading
 from oodshape.images.catalog import CATALOG
 from oodshape.images.digits import digits_sets
 from oodshape.images.folders import ImageFolder, ImageList
 from oodshape.images.image_set import ArraySet, ImageSet
-from oodshape.images.limits import Limits
+from oodshape.images.limits import npz_within
 
 FORMS = "digits:NAME, folder:PATH, list:PATH, array:PATH.npz, catalog:BENCHMARK/SET"
 
@@ -78,10 +77,7 @@ def _array(path: Path) -> ArraySet:
     """An .npz file with `images` (uint8) and, where there are any, `labels`."""
     way_out = "it must be an .npz file with `images` and perhaps `labels`"
     with reading(path, way_out):
-        with ZipFile(path) as archive:
-            inflated = sum(entry.file_size for entry in archive.infolist())
-        Limits.now().check_inflated(path, inflated, path.stat().st_size)
-        found = npz_arrays(path)
+        found = npz_within(path)
         if found.keys() - {"images", "labels"} or "images" not in found:
             raise InputError(f"{path} holds {', '.join(found) or 'nothing'}; {way_out}")
         return ArraySet(path.stem, **found)

@@ -10,11 +10,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
+from zipfile import ZipFile
 
 import PIL.Image
+from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import npz_arrays, reading
 
 RATIO = 8  # times its size on disk that any file may take: real data sets and weights stay below
 PLAIN = 4  # bytes a pixel that most decoders take
@@ -88,6 +92,16 @@ class Limits:
 
 
 Limits._now = Limits()
+
+
+def npz_within(path: str | Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz file by name, where together they stay below the limit."""
+    path = Path(path)
+    with reading(path, "it must be an .npz file of numpy"):
+        with ZipFile(path) as archive:
+            inflated = sum(entry.file_size for entry in archive.infolist())
+        Limits.now().check_inflated(path, inflated, path.stat().st_size)
+    return npz_arrays(path)
 
 
 class _Turns:

@@ -300,7 +300,28 @@ def _below(folder: str) -> Iterator[tuple[str, int]]:
 
 
 def _matched(pattern: str) -> Iterator[tuple[str, int]]:
-    matches = sorted(path for path in glob.iglob(pattern, recursive=True) if os.path.isfile(path))
+    matches = sorted({path for path in _globbed(pattern) if os.path.isfile(path)})
     if not matches:
         raise InputError(f"no file matches {pattern}")
     return ((path, -1) for path in matches)
+
+
+def _globbed(pattern: str) -> Iterator[str]:
+    """The paths that a glob matches. `**` goes below folders as a walk does: links back are not followed for ever."""
+    before, stars, after = _at_stars(pattern)
+    if not stars:
+        yield from glob.iglob(pattern)
+        return
+    for root in glob.iglob(before) if before else [""]:
+        if os.path.isdir(root or os.curdir):
+            for folder, _, _ in walked(root or os.curdir):
+                yield from _globbed(os.path.join(glob.escape(os.path.join(root, folder)), after or "*"))
+
+
+def _at_stars(pattern: str) -> tuple[str, str, str]:
+    """What stands before and after the first `**` that is a part of a path by itself."""
+    parts = pattern.split(os.sep)
+    if "**" not in parts:
+        return pattern, "", ""
+    at = parts.index("**")
+    return os.sep.join([*parts[:at], ""]) if at else "", "**", os.sep.join(parts[at + 1 :])

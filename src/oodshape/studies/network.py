@@ -10,8 +10,8 @@ from oodshape.benchmark.prepared import Options, methods_of
 from oodshape.benchmark.run import extracted
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
-from oodshape.core.reading import npz_arrays
 from oodshape.features.features import Features
+from oodshape.images.limits import npz_within
 from oodshape.images.noise import NoiseSet
 from oodshape.methods.detector import Method
 from oodshape.methods.table import METHODS, paper_methods
@@ -86,7 +86,7 @@ def from_folder(folder: Path, panels: Path | None = None) -> Network:
     arrays = {}
     more = [] if panels is None else [panels / folder.name / f"{PANEL}.npz"]
     for path in [*sorted(folder.glob("*.npz")), *(path for path in more if path.is_file())]:
-        arrays[path.stem] = npz_arrays(path)
+        arrays[path.stem] = npz_within(path)
     try:
         head = arrays.pop("head")
         pair = (head["weight"], head["bias"])

@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import DAMAGE, one_line
+from oodshape.images.limits import Limits
 
 HEADER = 128
 BLOCK = 1 << 20
-# Photographs hardly shrink, zeros shrink a thousandfold: a small file may hold what it likes, a bomb is refused.
-FREE, RATIO = 64 << 20, 100
 STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 TEXT = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16"}
 INT8, INT32, UINT32, MATRIX, COMPRESSED = 1, 5, 6, 14, 15
@@ -58,7 +57,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         with path.open("rb") as file:
             yield file
-    except Damaged:
+    except InputError:
         raise
     except (OSError, *DAMAGE) as error:
         raise Damaged(f"{type(error).__name__}: {one_line(error)}") from None
@@ -142,8 +141,9 @@ def _variables(file: BinaryIO, names: Sequence[str]) -> Iterator[tuple[_Head, _S
         if kind == COMPRESSED:
             source.left = 8
             kind, inflated = source.numbers("II", source.take(8))
-            if kind != MATRIX or inflated > FREE + RATIO * size:
-                raise Damaged(f"{length} compressed bytes hold an element of type {kind} and {inflated} bytes")
+            if kind != MATRIX:
+                raise Damaged(f"{length} compressed bytes hold an element of type {kind}")
+            Limits.now().check_inflated(file.name, inflated, size)
             source.left = inflated
         head = _head(source)
         if head.name in names:
