@@ -30,6 +30,9 @@ PARTS = {
     Part.PROFILE: "sorted mean",
     Part.ENERGY: "mean energy",
     Part.BANK: "a bank of at most 5,000 images",
+    **dict.fromkeys((Part.LABEL_COUNTS, Part.LABEL_SUMS, Part.UNIT_LABEL_SUMS), "class means"),
+    **dict.fromkeys((Part.RIGHT_COUNTS, Part.RIGHT_SUMS), "class means"),
+    Part.LABEL_SURPRISE: "how likely labels are at some temperatures",
 }
 NETWORKS = {
     "cifar10_densenet101": "CIFAR-10 DenseNet101",
@@ -76,6 +79,8 @@ def needs(method: Method) -> str:
     if method.wants_panel:
         return "training features and a panel of scrambled training images"
     words = list(dict.fromkeys(PARTS[part] for part in sorted(method.needs)))
+    if Part.LABEL_SURPRISE in method.needs:
+        words = [PARTS[Part.LABEL_SURPRISE]]
     if words:
         return ", ".join(words)
     learns_nothing = isinstance(method.shape, Shape) and isinstance(method.head, FittedHead)

@@ -144,6 +144,7 @@ def test_no_two_methods_score_alike(fitted: tuple[bool, dict[str, Detector]]) ->
     test = features(200, signed=signed, seed=4)
     ranks = {name: tuple(detector.score(test).argsort().tolist()) for name, detector in detectors.items()}
     assert ranks.pop("optfs") == ranks["optfs-f" if signed else "optfs-e"]  # by its definition
+    assert ranks.pop("temperature") == ranks["msp"]  # without labels
     assert len(set(ranks.values())) == len(ranks)
 
 

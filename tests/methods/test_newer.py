@@ -134,7 +134,7 @@ def test_each_part_is_computed_once_and_only_when_asked(monkeypatch: pytest.Monk
     data = features(100)
     METHODS["optfs-e"].fit(data)
     assert data._moments is None or data._moments.parts == {}
-    METHODS["she"].fit(data)
+    METHODS["caref"].fit(data)
     assert set(data._moments.parts) == {"counts", "class_sums"}
     passes = []
     plain = Moments.of.__func__

@@ -148,15 +148,36 @@ def _shrunk(scatter: np.ndarray, free: int) -> np.ndarray:
     return (1 - share) * s + share * trace / m * np.eye(m)
 
 
-def _mahalanobis(train, z, weight, bias) -> tuple[list[float], list[float]]:
-    rows = {c: _directions(part) for c, part in _class_rows(train, weight, bias).items()}
+def _likeliest(scatter: np.ndarray, free: int) -> float:
+    """The share under which an image left out is likeliest, if all lie at the mean distance: inverses, no tricks."""
+    s, m = scatter / free, len(scatter)
+
+    def surprise(share: float) -> float:
+        a = (1 - share) * free / (free - 1) * s + share * np.trace(s) / m * np.eye(m)
+        r, b = np.trace(np.linalg.inv(a) @ s), (1 - share) / (free - 1)
+        return np.linalg.slogdet(a)[1] + math.log(1 - b * r) + r / (1 - b * r)
+
+    return float(min(2.0 ** (np.arange(-80, 1) / 4), key=surprise))
+
+
+def _mahalanobis(train, z, weight, bias, *, unit=True, likely=False) -> tuple[list[float], list[float]]:
+    of = _directions if unit else np.asarray
+    rows = {c: of(part.astype(float)) for c, part in _class_rows(train, weight, bias).items()}
     everything = np.concatenate(list(rows.values()))
     apart = [row - part.mean(axis=0) for part in rows.values() for row in part]
-    inverse = np.linalg.inv(_shrunk(sum(np.outer(d, d) for d in apart), len(train) - len(rows)))
     around = [row - everything.mean(axis=0) for row in everything]
-    background = np.linalg.inv(_shrunk(sum(np.outer(d, d) for d in around), len(train) - 1))
+    scatters = [sum(np.outer(d, d) for d in parts) for parts in (apart, around)]
+    free = [len(train) - len(rows), len(train) - 1]
+    if likely:
+        share, m = _likeliest(scatters[0], free[0]), len(scatters[0])
+        made = [
+            (1 - share) * s / f + share * np.trace(s) / f / m * np.eye(m) for s, f in zip(scatters, free, strict=True)
+        ]
+    else:
+        made = [_shrunk(s, f) for s, f in zip(scatters, free, strict=True)]
+    inverse, background = (np.linalg.inv(s) for s in made)
     nearest, whole = [], []
-    for row in _directions(z):
+    for row in of(z.astype(float)):
         differences = [row - part.mean(axis=0) for part in rows.values()]
         nearest.append(min(float(d @ inverse @ d) for d in differences))
         d = row - everything.mean(axis=0)
@@ -164,12 +185,51 @@ def _mahalanobis(train, z, weight, bias) -> tuple[list[float], list[float]]:
     return nearest, whole
 
 
-def naive_mds(train, z, weight, bias):
-    return [-near for near in _mahalanobis(train, z, weight, bias)[0]]
+def naive_mds(train, z, weight, bias, **how):
+    return [-near for near in _mahalanobis(train, z, weight, bias, **how)[0]]
 
 
-def naive_rmds(train, z, weight, bias):
-    return [whole - near for near, whole in zip(*_mahalanobis(train, z, weight, bias), strict=True)]
+def naive_rmds(train, z, weight, bias, **how):
+    return [whole - near for near, whole in zip(*_mahalanobis(train, z, weight, bias, likely=True, **how), strict=True)]
+
+
+def naive_temperature(train, z, weight, bias):
+    """Without labels the temperature is 1."""
+    return [math.log(max(_softmax(_logits(row, weight, bias)))) for row in z]
+
+
+def naive_neco(train, z, weight, bias):
+    mean, deviation = train.mean(axis=0, dtype=float), train.std(axis=0, dtype=float)
+    sizes, axes = np.linalg.eigh(np.cov(((train - mean) / deviation).T))
+    kept, total = [], 0.0
+    for size, axis in sorted(zip(sizes, axes.T, strict=True), key=lambda pair: -pair[0]):
+        kept.append(axis)
+        total += size
+        if total >= 0.9 * sizes.sum():
+            break
+    scores = []
+    for row in z:
+        t = (row - mean) / deviation
+        inside = math.sqrt(sum(float(axis @ t) ** 2 for axis in kept))
+        scores.append(inside / np.linalg.norm(t) * max(_logits(row, weight, bias)))
+    return scores
+
+
+def naive_ora(train, z, weight, bias):
+    """The projections are made, and their angles measured by the cosine."""
+    mean = train.mean(axis=0, dtype=float)
+    scores = []
+    for row in z:
+        logits, c = _logits(row, weight, bias), _class(row, weight, bias)
+        angles = []
+        for k in range(len(logits)):
+            if k != c:
+                w = (weight[c] - weight[k]).astype(float)
+                there = row - (logits[c] - logits[k]) / (w @ w) * w
+                u, v = row - mean, there - mean
+                angles.append(math.acos(u @ v / np.linalg.norm(u) / np.linalg.norm(v)) / math.pi)
+        scores.append(max(angles))
+    return scores
 
 
 def naive_knn(train, z, weight, bias):
@@ -247,4 +307,9 @@ NEWER = {
     "caref": naive_caref,
     "cadref": naive_cadref,
     "nnguide": naive_nnguide,
+    "temperature": naive_temperature,
+    "mds": partial(naive_mds, unit=False),
+    "rmds": partial(naive_rmds, unit=False),
+    "neco": naive_neco,
+    "ora": naive_ora,
 }

@@ -31,6 +31,11 @@ class Chunked(Protocol):
         ...
 
     @property
+    def labels(self) -> Tensor | None:
+        """[N] int64: the class that each image is of, -1 where none is known."""
+        ...
+
+    @property
     def identities(self) -> Keys:
         """[N]: which image each row is of."""
         ...

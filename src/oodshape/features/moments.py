@@ -24,9 +24,12 @@ from oodshape.images import identity
 Array = NDArray[Any]
 SEED = 0
 NAMES = SUMS | {"bank"}
-# name -> (the letters of its axes: C classes, M features, B images of the bank, 1; its type)
+# name -> (the letters of its axes: C classes, M features, B images of the bank, T temperatures, 1; its type)
 FORMS = {
     **dict.fromkeys(("class_sums", "unit_class_sums"), ("CM", "float64")),
+    **dict.fromkeys(("label_sums", "unit_label_sums", "right_sums"), ("CM", "float64")),
+    **dict.fromkeys(("label_counts", "right_counts"), ("C", "float64")),
+    "label_surprise": ("T", "float64"),
     **dict.fromkeys(("second", "unit_second"), ("MM", "float64")),
     **dict.fromkeys(("squares", "profile"), ("M", "float64")),
     "counts": ("C", "float64"),
@@ -122,12 +125,12 @@ class Moments:
         """[B, M] float32: the images of the bank."""
         return torch.from_numpy(self.parts["bank"])
 
-    def means(self, sums: str) -> tuple[Array, Array]:
-        """([C, M] means, [C] bool): a class that was never predicted has the mean of all images, and False."""
-        counts, total = self.parts["counts"], self.parts[sums]
-        seen = counts > 0
-        means = np.where(seen[:, None], total / np.maximum(counts, 1)[:, None], total.sum(axis=0) / self.n)
-        return means, seen
+    def means(self, sums: str, counts: str = "counts") -> tuple[Array, Array]:
+        """([C, M] means, [C] bool): a class without images has the mean of all images, and False."""
+        number, total = self.parts[counts], self.parts[sums]
+        seen = number > 0
+        every = total.sum(axis=0) / number.sum()
+        return np.where(seen[:, None], total / np.maximum(number, 1)[:, None], every), seen
 
 
 class RunningMoments:
@@ -138,6 +141,7 @@ class RunningMoments:
         if needs - NAMES:
             raise InputError(f"no part is called {min(needs - NAMES)!r}; there are {', '.join(sorted(NAMES))}")
         self.head, self.n = features.head.to("cpu"), len(features)
+        self.labels = features.labels
         self.sums = RunningSums(needs & SUMS, self.head, self.n)
         self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
         self.bank = Bank(self.head.width) if "bank" in needs else None
@@ -148,7 +152,8 @@ class RunningMoments:
         z = raw.float().cpu()
         if self.bank is not None and self.keys is not None:
             self.bank.add(self.keys[first : first + len(z)], z.numpy())
-        self.sums.add(z, classes.cpu(), None if logits is None else logits.cpu())
+        labels = None if self.labels is None else self.labels[first : first + len(z)]
+        self.sums.add(z, classes.cpu(), None if logits is None else logits.cpu(), labels)
 
     def result(self) -> Moments:
         """The moments of all rows."""

@@ -11,6 +11,8 @@ from oodshape.core.errors import InputError
 class Part(StrEnum):
     """A sum over the training features, or a sample of them; classes are those that the network predicts.
 
+    The parts of labels are zeros where the images have none.
+
     A part is the string of its name, so that files, and sets of plain names, mean the same.
 
     >>> Part.COUNTS == "counts", Part("counts")
@@ -27,6 +29,12 @@ class Part(StrEnum):
     PROFILE = "profile"  # [M]: sorted rows
     ENERGY = "energy"  # [1]
     BANK = "bank"  # [B, M]: at most 5,000 images
+    LABEL_COUNTS = "label_counts"  # [C]: images of each label
+    LABEL_SUMS = "label_sums"  # [C, M]: features of each label
+    UNIT_LABEL_SUMS = "unit_label_sums"  # [C, M]: features of length 1 of each label
+    RIGHT_COUNTS = "right_counts"  # [C]: images that are predicted as their label
+    RIGHT_SUMS = "right_sums"  # [C, M]: features of these images
+    LABEL_SURPRISE = "label_surprise"  # [T]: mean logit at each temperature less the label's (`TEMPERATURES`)
 
 
 def parts_named(names: Iterable[str]) -> frozenset[Part]:

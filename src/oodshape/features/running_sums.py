@@ -16,15 +16,19 @@ from oodshape.features.sum_kernels import Products, add_by_class, add_sorted, ad
 from oodshape.networks.head import Head
 
 Array = NDArray[Any]
+TEMPERATURES = tuple(2 ** (step / 2) for step in range(-6, 7))  # at which a label's surprise is summed
 PRODUCTS = {"second": False, "unit_second": True}  # name -> whether of rows of length 1
 
 
 class Rows:
     """Some rows of features, with what the head says about them: computed once, and only when asked for."""
 
-    def __init__(self, z: Tensor, classes: Tensor, head: Head, logits: Tensor | None = None) -> None:
-        """The rows [n, M] float32, their predicted classes [n], and where they are known their logits [n, C]."""
+    def __init__(
+        self, z: Tensor, classes: Tensor, head: Head, logits: Tensor | None = None, labels: Tensor | None = None
+    ) -> None:
+        """The rows [n, M] float32, their predicted classes [n], and where they are known logits [n, C] and labels."""
         self.z, self.classes, self.head, self.given_logits = z, classes, head, logits
+        self.labels = torch.full_like(classes, -1) if labels is None else labels
 
     @cached_property
     def logits(self) -> Tensor:
@@ -42,6 +46,16 @@ class Rows:
         length: Tensor = torch.linalg.vector_norm(self.z, dim=1, dtype=torch.float64)
         return length.clamp_min(TINY).reciprocal()
 
+    @cached_property
+    def labelled(self) -> Tensor:
+        """The numbers of the rows whose label is a class of the network."""
+        return torch.nonzero((self.labels >= 0) & (self.labels < self.head.classes)).flatten()
+
+    @cached_property
+    def right(self) -> Tensor:
+        """The numbers of the rows that are predicted as their label."""
+        return self.labelled[(self.classes == self.labels)[self.labelled]]
+
     def energy(self) -> float:
         """The summed log of the summed exponentials, read off the largest logit and its probability."""
         logs = self.logits.amax(dim=1) - self.probabilities.amax(dim=1).log()
@@ -56,6 +70,29 @@ def _add_energy(rows: Rows, total: Array) -> None:
     total += rows.energy()
 
 
+def _count_labels(rows: Rows, which: Tensor, total: Array) -> None:
+    total += np.bincount(rows.labels[which].numpy(), minlength=len(total))
+
+
+def _add_by_label(rows: Rows, which: Tensor, total: Array, factors: Tensor | None = None) -> None:
+    """Add some of the rows to the rows of their labels; no copy is made where all of them are."""
+    if len(which) == len(rows.z):
+        add_by_class(rows.z, rows.labels, total, factors)
+    elif len(which):
+        add_by_class(rows.z[which], rows.labels[which], total, None if factors is None else factors[which])
+
+
+def _add_surprise(rows: Rows, total: Array) -> None:
+    """Add, at each temperature, the mean logit under the probabilities less the logit of the label."""
+    if not len(rows.labelled):
+        return
+    logits = rows.logits[rows.labelled]
+    own = float(logits.gather(1, rows.labels[rows.labelled][:, None]).double().sum())
+    for place, temperature in enumerate(TEMPERATURES):
+        mean = ((logits / temperature).softmax(dim=1) * logits).sum(dim=1)
+        total[place] += float(mean.double().sum()) - own
+
+
 # name -> (its size for C classes and M features, how rows are added in place); classes are the predicted ones
 SUMS: dict[str, tuple[Callable[[int, int], tuple[int, ...]], Callable[[Rows, Array], None]]] = {
     "counts": (lambda c, m: (c,), _add_counts),
@@ -68,6 +105,15 @@ SUMS: dict[str, tuple[Callable[[int, int], tuple[int, ...]], Callable[[Rows, Arr
     "squares": (lambda c, m: (m,), lambda rows, total: add_squares(rows.z, total)),
     "profile": (lambda c, m: (m,), lambda rows, total: add_sorted(rows.z, total)),
     "energy": (lambda c, m: (1,), _add_energy),
+    "label_counts": (lambda c, m: (c,), lambda rows, total: _count_labels(rows, rows.labelled, total)),
+    "label_sums": (lambda c, m: (c, m), lambda rows, total: _add_by_label(rows, rows.labelled, total)),
+    "unit_label_sums": (
+        lambda c, m: (c, m),
+        lambda rows, total: _add_by_label(rows, rows.labelled, total, rows.inverse_lengths),
+    ),
+    "right_counts": (lambda c, m: (c,), lambda rows, total: _count_labels(rows, rows.right, total)),
+    "right_sums": (lambda c, m: (c, m), lambda rows, total: _add_by_label(rows, rows.right, total)),
+    "label_surprise": (lambda c, m: (len(TEMPERATURES),), _add_surprise),
 }
 NAMES = frozenset([*SUMS, *PRODUCTS])
 
@@ -84,9 +130,11 @@ class RunningSums:
             name: Products(head.width, images, directions=PRODUCTS[name]) for name in sorted(names & PRODUCTS.keys())
         }
 
-    def add(self, z: Tensor, classes: Tensor, logits: Tensor | None = None) -> None:
-        """Add rows [n, M] float32 of the predicted classes [n]; their logits [n, C], where they are known."""
-        rows = Rows(z, classes, self.head, logits)
+    def add(
+        self, z: Tensor, classes: Tensor, logits: Tensor | None = None, labels: Tensor | None = None
+    ) -> None:
+        """Add rows [n, M] float32 of the predicted classes [n]; logits [n, C] and labels [n], where they are known."""
+        rows = Rows(z, classes, self.head, logits, labels)
         for name, total in self.totals.items():
             SUMS[name][1](rows, total)
         for products in self.products.values():

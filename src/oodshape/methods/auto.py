@@ -86,8 +86,8 @@ class Auto(ScoreRecipe):
         return self.share
 
     def methods(self) -> dict[str, Method]:
-        """The candidates by name."""
-        return {name: named(name) for name in self.candidates or CANDIDATES}
+        """The candidates by name; classes are the predicted ones: images are looked at whose labels nobody knows."""
+        return {name: named(name).unlabelled() for name in self.candidates or CANDIDATES}
 
     @property
     def exportable(self) -> bool:

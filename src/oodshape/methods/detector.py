@@ -68,6 +68,10 @@ class Method(Recipe):
                 "leave shape and head out, or choose a score of the logits"
             )
 
+    def unlabelled(self) -> Method:
+        """The same method with classes that the network predicts."""
+        return replace(self, score=self.score.unlabelled())
+
     def fit(
         self,
         train: TrainingData,

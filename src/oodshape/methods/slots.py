@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from oodshape.features.parts import Part
 from oodshape.features.rows import unit
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
+
+R = TypeVar("R", bound="Recipe")
 
 
 class Recipe(Value):
@@ -54,6 +57,10 @@ class Recipe(Value):
     def exportable(self) -> bool:
         """Whether what fitting gives can be traced into a graph (`Detector.wrap`, ONNX)."""
         return all(recipe.exportable for recipe in self.inside())
+
+    def unlabelled(self: R) -> R:
+        """The same recipe with classes that the network predicts, whether the images have labels or not."""
+        return self
 
 
 @dataclass(eq=False)

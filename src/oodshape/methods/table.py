@@ -12,16 +12,23 @@ from oodshape.methods.detector import Method
 from oodshape.methods.odin import AUTHORS_STD, Odin
 from oodshape.methods.paper_rows import paper_rows
 from oodshape.methods.row import BANK, CONFIDENT, FAR, HENDRYCKS, IMAGES, NOTHING, OWN, PER_CLASS, SIGNED, Row
-from oodshape.methods.scores.boundaries import Fdbd, Gen, GradNorm, Nci
+from oodshape.methods.scores.boundaries import Fdbd, Gen, GradNorm, Nci, Ora
 from oodshape.methods.scores.class_means import CadRef, CaRef, KlMatching, She
 from oodshape.methods.scores.logits import MaxSoftmax
-from oodshape.methods.scores.mahalanobis import MdsPlus, RmdsPlus
+from oodshape.methods.scores.mahalanobis import Mds, MdsPlus, Rmds, RmdsPlus
+from oodshape.methods.scores.neco import Neco
 from oodshape.methods.scores.neighbours import Knn, NnGuide
+from oodshape.methods.scores.temperature import TemperatureScaling
 from oodshape.methods.scores.vim import Vim
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import BySign, OptFS
 from oodshape.methods.shapes.per_feature import Bats, Ras
 from oodshape.methods.shapes.scaling import Lts, Scale
+
+CADREF = (
+    "Ling et al., *CADRef: Robust Out-of-Distribution Detection via Class-Aware Decoupled Relative Feature Leveraging*,"
+    " CVPR 2025."
+)
 
 # what came after the paper, with general settings whatever the ID set
 NEWER_ROWS: dict[str, Row] = {
@@ -90,7 +97,7 @@ NEWER_ROWS: dict[str, Row] = {
         HENDRYCKS,
     ),
     "she": Row(
-        Method(score=She()),
+        Method(score=She(classes="auto")),
         "inner product with the predicted class's mean feature",
         "training images of every class",
         "with few of them",
@@ -119,14 +126,14 @@ NEWER_ROWS: dict[str, Row] = {
         "Wang et al., *ViM: Out-Of-Distribution with Virtual-logit Matching*, CVPR 2022.",
     ),
     "mds++": Row(
-        Method(score=MdsPlus()),
+        Method(score=MdsPlus(classes="auto")),
         "Mahalanobis distance of normalised features to the nearest class",
         PER_CLASS,
         "with few images per class",
         "Mueller and Hein, *Mahalanobis++: Improving OOD Detection via Feature Normalization*, ICML 2025.",
     ),
     "rmds++": Row(
-        Method(score=RmdsPlus()),
+        Method(score=RmdsPlus(classes="auto", shrinkage="likelihood")),
         "the same relative to one Gaussian for all; for near OOD",
         PER_CLASS,
         "with few images per class, on far OOD",
@@ -145,14 +152,14 @@ NEWER_ROWS: dict[str, Row] = {
         "relative distance to the predicted class's mean feature",
         PER_CLASS,
         "with few images per class",
-        "Ling et al., 2025 (with CADRef).",
+        CADREF,
     ),
     "cadref": Row(
         Method(score=CadRef()),
         "the same, errors along the weights divided by the energy",
         PER_CLASS,
         "with few images per class",
-        "Ling et al., 2025.",
+        CADREF,
     ),
     "nnguide": Row(
         Method(score=NnGuide(k=10)),
@@ -160,6 +167,42 @@ NEWER_ROWS: dict[str, Row] = {
         BANK,
         "where energy fails; large file",
         "Park et al., *Nearest Neighbor Guidance for Out-of-Distribution Detection*, ICCV 2023.",
+    ),
+    "temperature": Row(
+        Method(score=TemperatureScaling()),
+        "the largest probability at the temperature that suits the labels best",
+        "training images with labels; without them it is the softmax",
+        CONFIDENT,
+        "Guo et al., *On Calibration of Modern Neural Networks*, ICML 2017.",
+    ),
+    "mds": Row(
+        Method(score=Mds(classes="auto")),
+        "Mahalanobis distance of the features to the nearest class",
+        PER_CLASS,
+        "with few images per class, and where lengths differ much: prefer mds++",
+        "Lee et al., *A Simple Unified Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks*, "
+        "NeurIPS 2018.",
+    ),
+    "rmds": Row(
+        Method(score=Rmds(classes="auto", shrinkage="likelihood")),
+        "the same relative to one Gaussian for all",
+        PER_CLASS,
+        "with few images per class, on far OOD",
+        "Ren et al., *A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection*, 2021.",
+    ),
+    "neco": Row(
+        Method(score=Neco()),
+        "the max logit times the share of the features in their principal subspace",
+        "more training images than features",
+        "with fewer",
+        "Ben Ammar et al., *NECO: NEural Collapse Based Out-of-distribution Detection*, ICLR 2024.",
+    ),
+    "ora": Row(
+        Method(score=Ora()),
+        "the largest angle to a decision boundary, seen from the mean feature",
+        IMAGES,
+        "on some transformers",
+        "Demirel, Fumero and Locatello, *Out-of-Distribution Detection with Relative Angles*, NeurIPS 2025.",
     ),
 }
 

@@ -80,11 +80,14 @@ class Training:
             raise InputError("this method needs the classifier's head: fit(stats, head=(weight, bias))")
         return self.maybe_head
 
-    def moments(self, needs: frozenset[str]) -> Moments:
-        """The sums that a recipe needs, from the features where they are at hand."""
+    def moments(self, needs: frozenset[str], wants: frozenset[str] = frozenset()) -> Moments:
+        """The sums that a recipe needs, from the features where they are at hand.
+
+        It `wants` others too, and can do without them: moments of earlier releases say nothing of labels.
+        """
         parts = parts_named(needs)
         if self.maybe_features is not None:
-            return self.maybe_features.moments(parts)
+            return self.maybe_features.moments(parts | parts_named(wants))
         missing = sorted(parts - set(() if self.maybe_moments is None else self.maybe_moments.parts))
         if self.maybe_moments is None or missing:
             raise InputError(

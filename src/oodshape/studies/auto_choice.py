@@ -46,15 +46,16 @@ def choice(
     single = {name: method for name, method in methods.items() if method.perturb.eps == 0 and not method.wants_panel}
     fitting, selection = split(train, auto.share)
     seen: dict[str, dict[str, float]] = {}
-    for name, detector in fit_all(single, fitting).items():
+    tried = {name: method.unlabelled() for name, method in single.items()}
+    for name, detector in fit_all(tried, fitting).items():
         scores = detector.score(selection)
         far = float(np.mean([auroc(scores, detector.score(images)) for images in panel]))
         seen[name] = {"panel_auroc": far, "scrambled_auroc": far, "near_auroc": np.nan}
     with contextlib.suppress(InputError):  # no class can be left out: scrambled images decide alone
         near = ClassPanel.of(fitting, selection)
-        near.collect(single)
+        near.collect(tried)
         for name, value in seen.items():
-            value["near_auroc"] = near.auroc(single[name])
+            value["near_auroc"] = near.auroc(tried[name])
             value["panel_auroc"] = (1 - auto.near) * value["scrambled_auroc"] + auto.near * value["near_auroc"]
     fused = Method(score=auto).fit(train, panel=panel)
     best = Method(score=replace(auto, fuse=1)).fit(train, panel=panel)

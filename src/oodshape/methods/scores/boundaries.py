@@ -1,4 +1,4 @@
-"""Scores that look at logits, lengths and the head, and learn at most a mean: GEN, GradNorm, fDBD, NCI."""
+"""Scores that look at logits, lengths and the head, and learn at most a mean: GEN, GradNorm, fDBD, ORA, NCI."""
 
 from __future__ import annotations
 
@@ -89,6 +89,39 @@ class Fdbd(ScoreRecipe):
     def fit(self, train: Training) -> BoundaryDistance:
         """The mean training feature."""
         return BoundaryDistance(train.stats.mean())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BoundaryAngle(FittedScore):
+    """The largest angle, seen from the mean feature, between an image and its projections on decision boundaries."""
+
+    mean: Annotated[NDArray[np.float32], Sizes("M")]
+
+    def of(self, seen: Evidence) -> Tensor:
+        """max over c' of the angle between z - mean and z' - mean, over pi; z' lies where l_c' = l_c.
+
+        With u = z - mean, w = w_c - w_c' and a = (l_c - l_c') / ||w||^2, z' - mean is u - a w, and the tangent of the
+        angle is a sqrt(uu ww - uw^2) / (uu - a uw): no projection has to be made.
+        """
+        head, classes = seen.head, seen.classes[:, None]
+        mean = self.tensor("mean", seen.features)
+        gaps = seen.logits.gather(1, classes) - seen.logits
+        ww = row_distances(head.weight[seen.classes], head.weight).square()
+        along = seen.logits - head.bias - head.weight @ mean  # w_c' . u, without another product with the head
+        uw, uu = along.gather(1, classes) - along, (seen.features - mean).square().sum(dim=1, keepdim=True)
+        # the class itself, and classes with the same weights, have no boundary
+        step = torch.where(ww > TINY, gaps / ww.clamp_min(TINY), 0.0).scatter(1, classes, 0.0)
+        across = step * (uu * ww - uw.square()).clamp_min(0.0).sqrt()
+        return torch.atan2(across, uu - step * uw).amax(dim=1) / torch.pi
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ora(ScoreRecipe):
+    """The largest relative angle to a decision boundary (ORA; Demirel et al., 2025)."""
+
+    def fit(self, train: Training) -> BoundaryAngle:
+        """The mean training feature."""
+        return BoundaryAngle(train.stats.mean())
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,12 +1,13 @@
 """Scores that compare an image with the mean of a class: KL matching, SHE, CARef, CADRef.
 
-Classes are those that the network predicts, so no labels are needed. A class that was never predicted on the
-training set has no mean: KL matching leaves it out, and the others take the mean of all images in its place.
+Classes are those that the network predicts, so no labels are needed; SHE may use them. A class that was never
+predicted on the training set has no mean: KL matching leaves it out, and the others take the mean of all images in its
+place.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -17,9 +18,11 @@ from torch import Tensor
 from oodshape.core.fields import Sizes
 from oodshape.features.parts import Part
 from oodshape.features.rows import TINY
+from oodshape.methods.scores.labelled import CHECKED, Classes, by_label, check_classes
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
+PREDICTED = frozenset([Part.COUNTS, Part.CLASS_SUMS])
 SMALLEST = 1e-30  # of a mean probability: its logarithm must be finite
 
 
@@ -65,16 +68,37 @@ class Pattern(FittedScore):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class She(ScoreRecipe):
-    """The inner product with the mean feature of the predicted class (SHE; Zhang et al., 2023)."""
+    """The inner product with the mean feature of the predicted class (SHE; Zhang et al., 2023).
+
+    The mean is that of the images `predicted` as the class, or of those among them whose label it is (`labels`; where
+    all images have a label in the network's order: `auto`). The authors take images that are classified correctly.
+    """
+
+    classes: Classes = "predicted"
+
+    def __post_init__(self) -> None:
+        """Refuse a way to find classes that there is not."""
+        check_classes(self.classes)
+
+    def unlabelled(self) -> She:
+        """By predicted classes."""
+        return replace(self, classes="predicted")
 
     @property
     def needs(self) -> frozenset[Part]:
-        """Class sums of features."""
-        return frozenset([Part.COUNTS, Part.CLASS_SUMS])
+        """Class sums of features; of those classified correctly where labels may be used."""
+        return PREDICTED | self._labelled
+
+    @property
+    def _labelled(self) -> frozenset[Part]:
+        return frozenset() if self.classes == "predicted" else frozenset([*CHECKED, Part.RIGHT_SUMS])
 
     def fit(self, train: Training) -> Pattern:
         """The mean feature of each class."""
-        return Pattern(train.moments(self.needs).means(Part.CLASS_SUMS)[0])
+        moments = train.moments(PREDICTED, self._labelled)
+        if by_label(moments, self.classes):
+            return Pattern(moments.means(Part.RIGHT_SUMS, Part.RIGHT_COUNTS)[0])
+        return Pattern(moments.means(Part.CLASS_SUMS)[0])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

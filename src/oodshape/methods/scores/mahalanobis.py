@@ -1,41 +1,48 @@
-"""Mahalanobis distances of normalised features: MDS++ and RMDS++ (Mueller & Hein, 2025)."""
+"""Mahalanobis distances to class means: MDS and RMDS, and on normalised features MDS++ and RMDS++."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dtrtri
 from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.fields import Sizes
 from oodshape.features.moments import Moments
 from oodshape.features.parts import Part
-from oodshape.features.sum_kernels import exact, torchs_threads
+from oodshape.methods.scores.labelled import CHECKED, Classes, by_label, check_classes
+from oodshape.methods.scores.shrinkage import likeliest_share, oas_share, whitening
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
 Array = NDArray[Any]
+D = TypeVar("D", bound="Mds")
+Shrinkage = Literal["oas", "likelihood"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Clusters(FittedScore):
-    """-min over classes of ||(z / ||z|| - center) A - mean_c||^2."""
+    """-min over classes of ||(z - center) A - mean_c||^2, with z / ||z|| in place of z where `unit`."""
 
     center: Annotated[NDArray[np.float32], Sizes("M")]
     whitening: Annotated[NDArray[np.float32], Sizes("M M")]
     means: Annotated[NDArray[np.float32], Sizes("K M")]  # of the K classes seen, whitened
+    unit: bool = field(default=True, kw_only=True)
 
     def of(self, seen: Evidence) -> Tensor:
         """Minus the squared distance to the nearest class."""
-        z = (seen.directions - self.tensor("center", seen.features)) @ self.tensor("whitening", seen.features)
+        z = self.centred(seen) @ self.tensor("whitening", seen.features)
         means = self.tensor("means", z)
         nearest = (means.square().sum(dim=1) - 2 * z @ means.T).amin(dim=1)
         return -(nearest + z.square().sum(dim=1))
+
+    def centred(self, seen: Evidence) -> Tensor:
+        """[n, M] features, of length 1 where `unit`, less the center."""
+        return (seen.directions if self.unit else seen.features) - self.tensor("center", seen.features)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,76 +53,139 @@ class RelativeClusters(Clusters):
 
     def of(self, seen: Evidence) -> Tensor:
         """Minus the squared distance to the nearest class, relative to the background's."""
-        z = (seen.directions - self.tensor("center", seen.features)) @ self.tensor("background", seen.features)
+        z = self.centred(seen) @ self.tensor("background", seen.features)
         return super().of(seen) + z.square().sum(dim=1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class MdsPlus(ScoreRecipe):
-    """-min_c (z' - mu_c)' S^-1 (z' - mu_c) with z' = z / ||z||: MDS++ (Mueller & Hein, 2025).
+class _Sums(NamedTuple):
+    """The parts that a distance is made of: of features as they are, or of length 1."""
 
-    mu_c is the mean of the images predicted as c; classes never predicted are no candidates. S is the covariance
-    within classes, shrunk towards its mean variance (OAS; Chen et al., 2010), so that it has an inverse however
-    few the images are. Where every class was predicted once at most it is the covariance of all images.
+    second: Part
+    by_class: Part
+    by_label: Part
+
+
+RAW = _Sums(Part.SECOND, Part.CLASS_SUMS, Part.LABEL_SUMS)
+UNIT = _Sums(Part.UNIT_SECOND, Part.UNIT_CLASS_SUMS, Part.UNIT_LABEL_SUMS)
+
+
+class _Classes(NamedTuple):
+    """Where the classes lie: the mean of all images, those of the classes that have images, and the scatter around."""
+
+    center: Array  # [M]
+    means: Array  # [K, M]
+    scatter: Array  # [M, M]
+    free: int  # degrees of freedom that made it
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mds(ScoreRecipe):
+    """-min_c (z - mu_c)' S^-1 (z - mu_c): MDS (Lee et al., 2018) on the features as they are.
+
+    mu_c is the mean of the images of class c; classes without images are no candidates. The class of an image is the
+    `predicted` one, its label (`labels`), or its label where all images have one in the network's order (`auto`). S is
+    the covariance within classes, shrunk towards its mean variance, so that it has an inverse however few the images
+    are: by a share that suits Gaussians (`oas`; Chen et al., 2010), or by the one under which images left out are
+    likeliest (`likelihood`; Theiler, 2012). Where every class has one image at most it is the covariance of all.
     """
+
+    classes: Classes = "predicted"
+    shrinkage: Shrinkage = "oas"
+
+    def __post_init__(self) -> None:
+        """Refuse settings that have no meaning."""
+        check_classes(self.classes)
+        if self.shrinkage not in ("oas", "likelihood"):
+            raise InputError(f"shrinkage must be oas or likelihood, got {self.shrinkage!r}")
+
+    def unlabelled(self: D) -> D:
+        """By predicted classes."""
+        return replace(self, classes="predicted")
+
+    @property
+    def _sums(self) -> _Sums:
+        return RAW
 
     @property
     def needs(self) -> frozenset[Part]:
-        """Class sums and the second moment of normalised features."""
-        return frozenset([Part.COUNTS, Part.UNIT_CLASS_SUMS, Part.UNIT_SECOND])
+        """Class sums and the second moment; sums by label where those may be used."""
+        return self._predicted | self._labelled
+
+    @property
+    def _predicted(self) -> frozenset[Part]:
+        return frozenset([Part.COUNTS, self._sums.by_class, self._sums.second])
+
+    @property
+    def _labelled(self) -> frozenset[Part]:
+        return frozenset() if self.classes == "predicted" else frozenset([*CHECKED, self._sums.by_label])
 
     def fit(self, train: Training) -> Clusters:
         """The whitened class means."""
-        return Clusters(*self._solved(train))
+        found = self._classes(train)
+        within = whitening(found.scatter, found.free, self._share(found.scatter, found.free))
+        return Clusters(found.center, within, (found.means - found.center) @ within, unit=self._sums is UNIT)
 
-    def _solved(self, train: Training) -> tuple[Array, Array, Array]:
-        """(center [M], whitening within classes [M, M], whitened means [K, M])."""
-        moments = train.moments(self.needs)
-        counts, n = moments.parts[Part.COUNTS], moments.n
-        means, seen = moments.means(Part.UNIT_CLASS_SUMS)
-        if n < 2:
-            raise InputError(f"a covariance needs at least 2 training images, got {n}")
-        center = moments.parts[Part.UNIT_CLASS_SUMS].sum(axis=0) / n
-        free = n - int(seen.sum())
-        within = whitened(_scatter(moments, means[seen], counts[seen]), free) if free else self._all(train, center)
-        return center, within, (means[seen] - center) @ within
+    def _share(self, scatter: Array, free: int) -> float:
+        return oas_share(scatter, free) if self.shrinkage == "oas" else likeliest_share(scatter, free)
 
-    def _all(self, train: Training, center: Array) -> Array:
-        """[M, M] whitening of all images together."""
-        moments = train.moments(self.needs)
-        return whitened(_scatter(moments, center[None], np.array([float(moments.n)])), moments.n - 1)
+    def _classes(self, train: Training) -> _Classes:
+        moments = train.moments(self._predicted, self._labelled)
+        if moments.n < 2:
+            raise InputError(f"a covariance needs at least 2 training images, got {moments.n}")
+        labelled = by_label(moments, self.classes)
+        sums = moments.parts[self._sums.by_label if labelled else self._sums.by_class]
+        counts = moments.parts[Part.LABEL_COUNTS if labelled else Part.COUNTS]
+        seen = counts > 0
+        means, center = sums[seen] / counts[seen, None], sums.sum(axis=0) / moments.n
+        free = moments.n - int(seen.sum())
+        if not free:
+            return _Classes(center, means, self._around(train, center), moments.n - 1)
+        return _Classes(center, means, self._scatter(moments, means, counts[seen]), free)
 
+    def _around(self, train: Training, center: Array) -> Array:
+        """[M, M]: the scatter of all images around their mean, with n - 1 degrees of freedom."""
+        moments = train.moments(self._predicted)
+        return self._scatter(moments, center[None], np.array([float(moments.n)]))
 
-def _scatter(moments: Moments, means: Array, counts: Array) -> Array:
-    """[M, M]: the second moment of normalised features around means [K, M] that stand for `counts` images each."""
-    scatter = torch.from_numpy(moments.parts[Part.UNIT_SECOND].copy())
-    return np.asarray(scatter.addmm_(torch.from_numpy(means * counts[:, None]).T, torch.from_numpy(means), alpha=-1.0))
+    def _scatter(self, moments: Moments, means: Array, counts: Array) -> Array:
+        """[M, M]: the second moment around means [K, M] that stand for `counts` images each."""
+        scatter = torch.from_numpy(moments.parts[self._sums.second].copy())
+        weighted = torch.from_numpy(means * counts[:, None])
+        return np.asarray(scatter.addmm_(weighted.T, torch.from_numpy(means), alpha=-1.0))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RmdsPlus(MdsPlus):
-    """MDS++ minus the same with one Gaussian over all images: RMDS++ (Ren et al., 2021; Mueller & Hein, 2025)."""
+class Rmds(Mds):
+    """MDS minus the same with one Gaussian over all images: RMDS (Ren et al., 2021).
+
+    By `likelihood` both Gaussians are shrunk by the share of the first: what two shares leave over would be taken for
+    a difference between the two.
+    """
 
     def fit(self, train: Training) -> RelativeClusters:
         """The whitened class means and the background."""
-        center, within, means = self._solved(train)
-        return RelativeClusters(center, within, means, self._all(train, center))
+        found = self._classes(train)
+        share = self._share(found.scatter, found.free)
+        within = whitening(found.scatter, found.free, share)
+        around, free = self._around(train, found.center), train.n - 1
+        background = whitening(around, free, oas_share(around, free) if self.shrinkage == "oas" else share)
+        means = (found.means - found.center) @ within
+        return RelativeClusters(found.center, within, means, background, unit=self._sums is UNIT)
 
 
-def whitened(scatter: Array, free: int) -> Array:
-    """[M, M] A with A A' = the inverse of the shrunk covariance; `free` degrees of freedom made the scatter.
+@dataclass(frozen=True, eq=False, repr=False)
+class MdsPlus(Mds):
+    """MDS on features of length 1, z / ||z||: MDS++ (Mueller & Hein, 2025)."""
 
-    The scatter is used up: its memory serves the covariance.
-    """
-    covariance = torch.from_numpy(scatter).div_(free)
-    width = len(covariance)
-    trace, square = float(covariance.trace()), float(torch.linalg.vector_norm(covariance)) ** 2
-    if not trace > (1e-12 if exact(free, width) else 1e-6):  # of directions in float32, rounding leaves 1e-7
-        raise InputError("the directions of the training features are all the same: they have no covariance")
-    apart = (free + 1 - 2 / width) * (square - trace**2 / width)
-    share = 1.0 if apart <= 0 else min(1.0, ((1 - 2 / width) * square + trace**2) / apart)
-    covariance.mul_(1 - share).diagonal().add_(share * trace / width)
-    upper = torch.linalg.cholesky(covariance).numpy().T
-    with torchs_threads():
-        inverse: Array = dtrtri(upper, overwrite_c=True)[0]
-    return inverse
+    @property
+    def _sums(self) -> _Sums:
+        return UNIT
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RmdsPlus(Rmds):
+    """RMDS on features of length 1: RMDS++ (Ren et al., 2021; Mueller & Hein, 2025)."""
+
+    @property
+    def _sums(self) -> _Sums:
+        return UNIT
