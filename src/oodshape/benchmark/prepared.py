@@ -14,6 +14,7 @@ from torch import nn
 from oodshape.benchmark import openood
 from oodshape.benchmark.spec import UNCROPPED, Benchmark, ModelSpec
 from oodshape.core.errors import InputError
+from oodshape.core.values import reseeded
 from oodshape.features.features import Features
 from oodshape.images.by_name import Missing, open_source
 from oodshape.images.image_set import ImageSet, limited
@@ -36,7 +37,9 @@ class Options:
     methods: tuple[str, ...] = ()
     limit: int | None = None
     seed: int = 0
+    seeds: int = 1  # how many runs, from `seed` on, where anything is random
     resamples: int = 200
+    keep_scores: bool | None = None  # the scores of every image beside the results; None: where they are few
     cache: Path | None = None
     data: Path | None = None
     weights: Path | None = None
@@ -103,7 +106,7 @@ class Prepared:
     @classmethod
     def of(cls, benchmark: Benchmark, options: Options) -> Prepared:
         """Look at what is here; nothing is opened yet."""
-        methods = methods_of(benchmark, options.methods)
+        methods = {name: reseeded(each, options.seed) for name, each in methods_of(benchmark, options.methods).items()}
         protocol = openood.Protocol.of(benchmark, tuned=options.tuned)
         specs = {spec: _training_runs(spec, options.weights) for spec in benchmark.chosen(list(options.models))}
         runs = {run.title: spec.title for spec, found in specs.items() for run in found if run is not spec}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import oodshape
+from oodshape.benchmark.comparisons import Average, Ties
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.samples import Pick, Samples
 from oodshape.core.errors import InputError, check_fraction
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from oodshape.metrics.separation import Summary
 
 FORMAT = 2  # since 2 with a checksum
+LISTS = ("rows", "curves", "shapes", "averages_of", "ties")
 METRICS = ("fpr95", "auroc", "aupr_in", "aupr_out")
 Axis = Literal["model", "ood"]
 
@@ -60,6 +62,9 @@ class Row:
     id_accuracy: float | None  # None where the ID images have no labels
     seconds: float  # to fit the method and score this set
     limit: int = 0  # at most so many images of each set were used; 0 = all
+    seeds: int = 1  # how many runs the metrics are means over, each with a seed of its own
+    fpr95_spread: float = 0.0  # the standard deviation over these runs
+    auroc_spread: float = 0.0
     positive: Positive = "id"  # the positive side of FPR95
     fpr95_other: float | None = None  # FPR95 with the other side as positive; None in files of before
 
@@ -81,7 +86,7 @@ class Row:
         return self.fpr95 if positive == self.positive else self.fpr95_other
 
 
-def flat(summary: Summary) -> dict[str, float]:
+def flat(summary: Summary) -> dict[str, Any]:
     """The four metrics and their limits under the names of the columns, for `Row(**flat(summary), ...)`."""
     parts = {"": "value", "_low": "low", "_high": "high"}
     return {m + end: getattr(getattr(summary, m), part) for m in METRICS for end, part in parts.items()}
@@ -97,10 +102,12 @@ class Results:
     curves: tuple[Curve, ...] = ()
     shapes: tuple[Theta, ...] = ()
     samples: Samples = Samples()
+    averages_of: tuple[Average, ...] = ()  # means over OOD sets, with intervals
+    ties: tuple[Ties, ...] = ()  # who cannot be told from the best
 
     def __post_init__(self) -> None:
         """Refuse a second row for the same model, method and OOD set, and provenance that JSON cannot hold."""
-        for name in ("rows", "curves", "shapes"):
+        for name in LISTS:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "skipped", tuple((str(what), str(why)) for what, why in self.skipped))
         check_fields(self)
@@ -146,7 +153,7 @@ class Results:
         """Write results.csv (the rows) and results.json (everything) into the folder, which is made if missing."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        lists = {name: [vars(item) for item in getattr(self, name)] for name in ("rows", "curves", "shapes")}
+        lists = {name: [vars(item) for item in getattr(self, name)] for name in LISTS}
         data = {"kind": "results", "format": FORMAT, "provenance": self.provenance, "skipped": self.skipped}
         samples = {"images": self.samples.images, "picks": [vars(pick) for pick in self.samples.picks]}
         said = {**data, **lists, "samples": samples}
@@ -178,6 +185,8 @@ class Results:
                 curves=tuple(Curve(**_tuples(curve)) for curve in data["curves"]),
                 shapes=tuple(Theta(**_tuples(shape)) for shape in data["shapes"]),
                 samples=_samples(data.get("samples", {"images": [], "picks": []})),
+                averages_of=tuple(Average(**each) for each in data.get("averages_of", [])),
+                ties=tuple(Ties(**_tuples(each)) for each in data.get("ties", [])),
             )
 
 

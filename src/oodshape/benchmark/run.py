@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from oodshape.benchmark.comparisons import averages, ties
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.hardest_images import Gallery
+from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.benchmark.openood import OOD_VAL, pooled_accuracy
 from oodshape.benchmark.perturbed_scores import perturbed_scores
 from oodshape.benchmark.prepared import Model, Options, Prepared
+from oodshape.benchmark.repeat import recipe_of
 from oodshape.benchmark.results import Results, Row, flat, provenance
+from oodshape.benchmark.seeds import further, merged
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.progress import tracked
 from oodshape.features.features import Features
@@ -26,18 +31,27 @@ from oodshape.metrics.separation import fpr_at_tpr, summary
 
 def run(benchmark: Benchmark, options: Options = Options()) -> Results:
     """The results of every method on every network and OOD set of the benchmark."""
-    return run_prepared(Prepared.of(benchmark, options))
+    return run_prepared(Prepared.of(benchmark, options))[0]
 
 
-def run_prepared(prepared: Prepared) -> Results:
-    """The results of a run that has been looked at already."""
+def run_prepared(prepared: Prepared) -> tuple[Results, KeptScores]:
+    """The results of a run that has been looked at already, and the scores that they come from.
+
+    With several seeds, metrics are means over them; all else is of the first.
+    """
+    results, kept = _once(prepared)
+    more = [_once(again)[0].rows for again in further(prepared)]
+    return replace(results, rows=merged(results.rows, more)), kept
+
+
+def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     benchmark, options, methods, sets = prepared.benchmark, prepared.options, prepared.methods, prepared.sets
     rows: list[Row] = []
     curves: list[Curve] = []
     shapes: list[Theta] = []
     weights: dict[str, str] = {}
     protocol = prepared.protocol
-    gallery = Gallery(sets, options.samples)
+    gallery, kept = Gallery(sets, options.samples), KeptScores()
     for title in prepared.networks:
         model = _extracted(prepared, title, panel=wants_panel(methods))
         weights[title] = model.classifier.fingerprint
@@ -51,7 +65,9 @@ def run_prepared(prepared: Prepared) -> Results:
             scores = partial(_scores, model=model, options=options)
             detector = protocol.choose(title, name, method, images, scores).fit(images, panel=model.panel)
             fitting = time.perf_counter() - start
-            rows_of_method, curves_of_method = _compared(benchmark, model, name, detector, fitting, options, gallery)
+            rows_of_method, curves_of_method = _compared(
+                benchmark, model, name, detector, fitting, options, gallery, kept
+            )
             rows += rows_of_method
             curves += curves_of_method
             theta = Theta.of(title, name, detector.shape, low, high)
@@ -60,6 +76,7 @@ def run_prepared(prepared: Prepared) -> Results:
         "settings": benchmark.settings,
         "limit": options.limit,
         "seed": options.seed,
+        "seeds": options.seeds,
         "resamples": options.resamples,
         "data": {name: images.fingerprint for name, images in sets.items()},
     }
@@ -67,7 +84,19 @@ def run_prepared(prepared: Prepared) -> Results:
     said = provenance(
         benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings, positive=options.positive
     )
-    return Results(tuple(rows), said, tuple(prepared.skipped), tuple(curves), tuple(shapes), gallery.samples(rows))
+    said["run"] = recipe_of(benchmark, options)
+    how: dict[str, Any] = {"resamples": options.resamples, "seed": options.seed, "positive": options.positive}
+    results = Results(
+        tuple(rows),
+        said,
+        tuple(prepared.skipped),
+        tuple(curves),
+        tuple(shapes),
+        gallery.samples(rows),
+        tuple(averages(kept, **how)),
+        tuple(ties(kept)),
+    )
+    return results, kept
 
 
 def _departures(prepared: Prepared) -> dict[str, Any]:
@@ -123,6 +152,7 @@ def _compared(
     fitting: float,
     options: Options,
     gallery: Gallery,
+    kept: KeptScores,
 ) -> tuple[list[Row], list[Curve]]:
     """The rows and curves of one fitted method on one network."""
     counted = ["test", *(look.name for look in benchmark.pooled)]
@@ -157,6 +187,7 @@ def _compared(
         )
         curves.append(Curve.of(model.spec.title, name, ood.name, inside, outside))
     gallery.add(model.spec.title, name, scores, model.features)
+    kept.add(model.spec.title, name, inside.cpu(), {ood: part.cpu() for ood, part in scores.items() if ood != "test"})
     return rows, curves
 
 

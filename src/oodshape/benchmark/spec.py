@@ -86,6 +86,8 @@ class Benchmark:
     spectrum: str = ""  # which of the shifted sets are ID: none, those of `fs`, or those of `fs+` a word too
     base: Path = Path()  # paths in the file are relative to this folder
     hash: str = ""
+    text: str = ""  # the TOML that it was read from, if any
+    shipped: bool = False  # comes with the package
 
     @classmethod
     def load(cls, name_or_file: str | Path) -> Benchmark:
@@ -95,7 +97,7 @@ class Benchmark:
         shipped = sorted(name for name in shipped if not name.startswith("_"))
         if str(name_or_file) in shipped:
             text = (files("oodshape.benchmark.specs") / f"{name_or_file}.toml").read_text(encoding="utf-8")
-            return cls.parse(text, where=f"benchmark {name_or_file}", base=Path.cwd())
+            return replace(cls.parse(text, where=f"benchmark {name_or_file}", base=Path.cwd()), shipped=True)
         if path.suffix != ".toml" or not path.is_file():
             close = difflib.get_close_matches(str(name_or_file), shipped, n=1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(shipped)}, or give a .toml file"
@@ -123,7 +125,7 @@ class Benchmark:
         }
         top = ("name", "title", "settings", "preprocessing")
         _table(data, where, top, ("name",))
-        made = cls(**data, **inside, **items, base=base, hash=hashlib.sha256(text.encode()).hexdigest()[:16])
+        made = cls(**data, **inside, **items, base=base, hash=hash_of(text), text=text)
         _one_of(made.settings, SETTINGS, f"{where}: settings")
         for way, place in ((made.preprocessing, "preprocessing"), *((m.preprocessing, m.name) for m in made.models)):
             _one_of(way or "native", PREPROCESSING, f"{where}: {place}")
@@ -167,6 +169,11 @@ class Benchmark:
                     f"{self.name} has no model {name!r}; there are {', '.join(m.title for m in self.models)}"
                 )
         return tuple(spec for spec in self.models if not models or {spec.name, spec.title} & set(models))
+
+
+def hash_of(text: str) -> str:
+    """What identifies a benchmark's text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _list(data: dict[str, Any], key: str, where: str) -> list[Any]:

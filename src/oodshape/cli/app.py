@@ -12,6 +12,7 @@ from oodshape.cli.bundles import Command, Group, flat
 from oodshape.cli.calibrate import calibrate
 from oodshape.cli.check import check
 from oodshape.cli.collect import collect, merge
+from oodshape.cli.compare import compare
 from oodshape.cli.data import data
 from oodshape.cli.decide import decide
 from oodshape.cli.export import export
@@ -19,6 +20,7 @@ from oodshape.cli.fit import fit
 from oodshape.cli.inspect import inspect
 from oodshape.cli.methods import methods
 from oodshape.cli.models import models
+from oodshape.cli.repeat import repeat
 from oodshape.cli.report import report
 from oodshape.cli.score import score
 from oodshape.cli.serve import serve
@@ -39,25 +41,10 @@ app = typer.Typer(
 
 STOPPED = 130  # the exit status after Ctrl-C
 
-for command in (
-    fit,
-    collect,
-    calibrate,
-    score,
-    merge,
-    decide,
-    inspect,
-    check,
-    export,
-    serve,
-    watch,
-    bench,
-    report,
-    study,
-    methods,
-    models,
-    data,
-):
+GUARDS = (fit, collect, merge, calibrate, score, decide, inspect, check, export, serve, watch)
+BENCHMARKS = (bench, report, compare, repeat, study)
+
+for command in (*GUARDS, *BENCHMARKS, methods, models, data):
     app.command(cls=Command)(flat(command))
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.openood import OpenOod
-from oodshape.cli.options import Compared, Costs, Keeping, Running, words
+from oodshape.cli.options import Compared, Costs, Drawing, Keeping, Running, words
 from oodshape.cli.terminal import console
 
 
@@ -37,6 +37,14 @@ def bench(
     ] = "digits",
     compared: Compared,
     methods: Annotated[str, typer.Option(help="Only these methods, separated by commas.")] = "",
+    drawing: Drawing,
+    keep_scores: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-scores/--no-keep-scores",
+            help="Write the score of every image to scores.parquet, for oodshape compare \\[default: small runs do].",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
@@ -75,6 +83,8 @@ def bench(
     chosen = openood.of(Benchmark.load(benchmark))
     options = Options(
         **compared.said(),
+        **drawing.said(),
+        keep_scores=keep_scores,
         methods=words(methods),
         cache=keeping.folder,
         positive=positive.value,

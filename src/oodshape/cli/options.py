@@ -215,6 +215,24 @@ class Keeping:
         return None if self.no_cache else (self.cache or default_cache())
 
 
+SeedOption = Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """What is drawn at random, and how often."""
+
+    seed: SeedOption = 0
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Run with so many seeds where anything is random; means, and their spread.")
+    ] = 1
+    resamples: Annotated[int, typer.Option(min=1, help="Resamples behind each interval or spread.")] = 200
+
+    def said(self) -> dict[str, Any]:
+        """The same as options of a run."""
+        return vars(self).copy()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Compared:
     """What of a benchmark is looked at, and where it lies."""

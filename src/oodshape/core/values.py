@@ -89,6 +89,19 @@ def _then_checked(cls: type[Value], own: Callable[[Value], None]) -> Callable[[V
     return post_init
 
 
+def reseeded(value: V, seed: int) -> V:
+    """The same value with the seed of everything inside it that has one moved on by `seed`; 0 changes nothing."""
+
+    def moved(item: Any) -> Any:
+        if isinstance(item, tuple):
+            return tuple(map(moved, item))
+        return reseeded(item, seed) if isinstance(item, Value) else item
+
+    fields = {name: item + seed if name == "seed" else moved(item) for name, item in value._items()}
+    changed = {name: item for name, item in fields.items() if not _equal(item, getattr(value, name))}
+    return dataclasses.replace(cast(Any, value), **changed) if changed else value
+
+
 # Old name -> new name, for types of the package that were renamed: their files are read for ever.
 RENAMED: dict[str, str] = {}
 

@@ -49,13 +49,13 @@ def delong(first: tuple[Any, Any], second: tuple[Any, Any], *, level: float = 0.
         )
     if min(len(id_a), len(ood_a)) < 2:
         raise InputError("a variance needs at least two ID and two OOD images")
-    inside, outside = (a - b for a, b in zip(_components(id_a, ood_a), _components(id_b, ood_b), strict=True))
+    inside, outside = (a - b for a, b in zip(placements(id_a, ood_a), placements(id_b, ood_b), strict=True))
     value = auroc(id_a, ood_a) - auroc(id_b, ood_b)
     spread = float(np.sqrt(inside.var(ddof=1) / len(inside) + outside.var(ddof=1) / len(outside)))
-    return _normal(value, spread, level)
+    return normal_difference(value, spread, level)
 
 
-def _components(id_scores: Floats, ood_scores: Floats) -> tuple[Floats, Floats]:
+def placements(id_scores: Floats, ood_scores: Floats) -> tuple[Floats, Floats]:
     """([n_id], [n_ood]): for each image the share of the other side that it is ranked against correctly."""
     n_id, n_ood = len(id_scores), len(ood_scores)
     ranks = _mid_ranks(np.concatenate([id_scores, ood_scores]))
@@ -71,7 +71,9 @@ def _mid_ranks(values: Floats) -> Floats:
     return np.asarray((ends - (counts - 1) / 2)[place], np.float64)
 
 
-def _normal(value: float, spread: float, level: float) -> Difference:
+def normal_difference(value: float, spread: float, level: float) -> Difference:
+    """A difference that has a normal distribution with this standard deviation."""
+    check_fraction("level", level)
     if spread == 0:  # both rank every pair alike
         return Difference(value, value, value, 1.0 if value == 0 else 0.0)
     reach = NormalDist().inv_cdf((1 + level) / 2) * spread

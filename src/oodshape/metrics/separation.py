@@ -175,11 +175,18 @@ def _auroc(tp: Ints, fp: Ints) -> Floats:
 
 
 def _fpr(tp: Ints, fp: Ints, tpr: float) -> Floats:
-    n = int(tp.flat[-1])
-    # A quotient is rounded as its literal is, so 55 / 100 >= 0.55 holds; the product 0.55 * 100 exceeds 55.
-    kept = bisect_left(range(n + 1), tpr, key=lambda m: m / n)
-    first = np.argmax(tp >= kept, axis=-1, keepdims=True)
+    first = np.argmax(tp >= kept_at(tpr, int(tp.flat[-1])), axis=-1, keepdims=True)
     return np.asarray(np.take_along_axis(fp, first, axis=-1)[..., 0] / fp[..., -1])
+
+
+def kept_at(tpr: float, n: int) -> int:
+    """The smallest number of n images that is a share tpr of them.
+
+    >>> kept_at(0.55, 100), kept_at(0.95, 10)
+    (55, 10)
+    """
+    # a quotient is rounded as its literal is, so 55 / 100 >= 0.55 holds; the product 0.55 * 100 exceeds 55
+    return bisect_left(range(n + 1), tpr, key=lambda m: m / n)
 
 
 def _aupr(tp: Ints, fp: Ints) -> Floats:

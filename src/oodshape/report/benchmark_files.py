@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import oodshape
+from oodshape.benchmark.kept_scores import FILE as SCORES
 from oodshape.benchmark.prepared import Options, Prepared
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run_prepared
@@ -38,9 +39,11 @@ def bench_files(
     done = options.cache is not None and all((kept / name).is_file() for name in KEPT)
     results = Results.load(kept) if done else _made(prepared, kept)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in KEPT if kept != folder else ():
-        with replacing(folder / name) as temporary:
-            temporary.write_bytes((kept / name).read_bytes())
+    for name in (*KEPT, SCORES) if kept != folder else ():
+        (folder / name).unlink(missing_ok=True)
+        if (kept / name).is_file():
+            with replacing(folder / name) as temporary:
+                temporary.write_bytes((kept / name).read_bytes())
     write_page(results, folder / "report.html")
     more = [] if kind == "ood" else [by_ood(results, model) for model in results.names("model")]
     _write_tables([*tables_of(results, kind, paper=paper), *more], folder, results)
@@ -50,8 +53,11 @@ def bench_files(
 
 
 def _made(prepared: Prepared, folder: Path) -> Results:
-    results = run_prepared(prepared)
+    results, scores = run_prepared(prepared)
     results.save(folder)
+    (folder / SCORES).unlink(missing_ok=True)  # of an earlier run
+    if scores.wanted(prepared.options.keep_scores):
+        scores.save(folder)
     return results
 
 

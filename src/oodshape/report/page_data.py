@@ -55,6 +55,18 @@ def payload(results: Results) -> dict[str, Any]:
         },
         "samples": _samples(results, models, methods, oods),
         "paper": _paper(results, models, methods, oods),
+        "ties": {
+            f"{models.get(each.model, -1)},{oods.get(each.ood, -1)}": [methods[m] for m in each.tied if m in methods]
+            for each in results.ties
+        },
+        "averages": {
+            f"{models[each.model]},{methods[each.method]}": {
+                name: [round(getattr(each, f"{name}{end}"), 6) for end in ("_low", "_high")]
+                for name in ("fpr95", "auroc")
+            }
+            for each in results.averages_of
+            if each.model in models and each.method in methods
+        },
     }
 
 

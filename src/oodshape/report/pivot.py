@@ -16,6 +16,8 @@ from oodshape.report.measures import SHOWN, Measure
 from oodshape.report.method_kinds import block
 
 Columns = Literal["model", "ood", "family"]
+TIED = " ="
+SPREADS = {"FP": "fpr95", "AU": "auroc"}  # of which results hold the spread over seeds
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,12 @@ class Entry:
     cells: tuple[Cell, ...]
     over: int = 0
     full: int = 0
+    tied: bool = False  # with the best AUROC of the column
 
     @property
     def mark(self) -> str:
-        """What follows a value that is a mean over fewer results than others of its column."""
-        return f" ({self.over}/{self.full})" if 0 < self.over < self.full else ""
+        """What follows the values: a sign where they are tied with the best, or a mean over fewer results."""
+        return (TIED if self.tied else "") + (f" ({self.over}/{self.full})" if 0 < self.over < self.full else "")
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,12 @@ def table(
         _entries({measure: _mean(values[measure][place]) for measure in measures}, over[j].tolist(), int(full[j]))
         for j, place in enumerate(places)
     ]
+    incomplete = bool((over != full[:, None]).any())
+    equal = [frozenset[str]() if incomplete else same for same in _ties(results, columns, model, list(members))]
+    groups = [
+        [replace(entry, tied=method in same) for method, entry in zip(methods, group, strict=True)]
+        for same, group in zip(equal, groups, strict=True)
+    ]
     blocks = [block(method) for method in methods]
     rules = [False, *(a != b for a, b in pairwise(blocks))]
     return Table(
@@ -105,10 +114,48 @@ def table(
         lines=tuple(Line(*line) for line in zip(methods, zip(*groups, strict=True), rules, strict=True)),
         notes=(
             *_meaning(chosen, columns, counts.max(axis=1).tolist(), measures),
-            *caveats(results, incomplete=bool((over != full[:, None]).any())),
+            *_sureness(chosen, any(equal)),
+            *caveats(results, incomplete=incomplete),
         ),
         measures=measures,
     )
+
+
+def _ties(results: Results, columns: Columns, model: str | None, names: list[str]) -> Iterator[frozenset[str]]:
+    """For each column and the average, the methods that are tied with its best AUROC; "" is the mean over all."""
+    found = {(each.model, each.ood): frozenset(each.tied) for each in results.ties}
+    models = results.names("model")
+    whole = model or (models[0] if len(models) == 1 else "")
+    for name in (*names, ""):
+        known = columns != "family" or not name  # means over a family were not compared
+        place = (whole, name) if columns == "ood" else (name or whole, "")
+        yield found.get(place, frozenset()) if known else frozenset()
+
+
+def _sureness(results: Results, tied: bool) -> Iterator[str]:
+    """What chance has to do with the numbers: ties with the best, and the spread over seeds."""
+    if tied:
+        yield (
+            "=: tied with the best AUROC of its column (no difference at 5 % on the same images; DeLong, with Holm's "
+            "correction over the methods)."
+        )
+    if results.averages_of:
+        wide = {
+            head: max(getattr(each, f"{name}_high") - getattr(each, f"{name}_low") for each in results.averages_of)
+            for head, name in SPREADS.items()
+        }
+        said = " and ".join(f"{100 * value:.1f} ({head})" for head, value in wide.items())
+        yield f"The 95 % intervals of a network's mean over the OOD sets are up to {said} points wide."
+    rows = [row for row in results.rows if row.seeds > 1]
+    if rows:
+        most = {head: max(getattr(row, f"{name}_spread") for row in rows) for head, name in SPREADS.items()}
+        said = " and ".join(f"{100 * value:.2f} ({head})" for head, value in most.items())
+        names = sorted({row.method for row in rows})
+        which = "all methods" if len(names) == len(results.names("method")) else ", ".join(names)
+        yield (
+            f"Means over {rows[0].seeds} seeds where a seed matters ({which}); the standard deviation over seeds on "
+            f"one OOD set is at most {said} points."
+        )
 
 
 def families(results: Results) -> dict[str, list[str]]:

@@ -57,4 +57,4 @@ def standard4(results: Results) -> Results:
         raise InputError(
             f"standard4 is over {', '.join(STANDARD4)}; these results have {', '.join(results.names('ood'))}"
         )
-    return replace(results, rows=rows)
+    return replace(results, rows=rows, ties=(), averages_of=())  # which are over all sets

@@ -72,12 +72,33 @@ function cellsOf(column, methods, metric) {
   for (const method of methods) {
     const rows = byMethod.get(method) || [];
     const [value, low, high] = rows.length ? [0, 1, 2].map((step) => nested(rows, at + step, outer)) : [];
-    cells.set(method, { value, low, high, rows, full, text: rows.length ? percent(value) : "–", rank: 0 });
+    const [least, most] = intervalOf(rows, method, metric) || [low, high];
+    cells.set(method, { value, low: least, high: most, rows, full, text: rows.length ? percent(value) : "–", rank: 0 });
   }
   const compared = [...cells.values()].filter((cell) => cell.rows.length === full && full > 0);
   const goods = compared.map((cell) => better(metric) * Number(cell.text)); // equal as printed, equal in rank
   compared.forEach((cell, i) => { cell.rank = 1 + goods.filter((good) => good > goods[i]).length; });
   return cells;
+}
+
+// The place of what rows are of among `all`: its own, -1 where they are of everything, undefined between.
+function wholeOrOne(rows, at, all) {
+  const found = unique(rows.map((row) => row[at]));
+  return found.length === 1 && all > 1 ? found[0] : found.length === all ? -1 : undefined;
+}
+
+// Whether a method cannot be told from the best on the images behind these rows.
+function isTied(rows, method) {
+  const lone = DATA.models.length === 1; // its mean over networks is its own
+  const model = lone ? 0 : wholeOrOne(rows, MODEL, DATA.models.length);
+  return (DATA.ties[`${model},${wholeOrOne(rows, OOD, DATA.oods.length)}`] || []).includes(method);
+}
+
+// The interval of a network's mean over all OOD sets, whose ID images are the same; undefined where none was kept.
+function intervalOf(rows, method, metric) {
+  const models = unique(rows.map((row) => row[MODEL]));
+  if (models.length !== 1 || rows.length !== DATA.oods.length) return undefined;
+  return DATA.averages[`${models[0]},${method}`]?.[metric];
 }
 
 // The paper's figure for the mean over these rows of one method, in percent; undefined where it has none.

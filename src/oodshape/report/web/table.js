@@ -125,6 +125,9 @@ function boardCell(cell, method, metric, isFirst) {
   const isGood = cell.rank === 2 || cell.rank === 3;
   const parts = [isGood ? make("u", {}, cell.text) : cell.text];
   if (cell.rows.length && cell.rows.length < cell.full) parts.push(` (${cell.rows.length}/${cell.full})`);
+  if (metric === DATA.main && cell.rank !== 1 && cell.rows.length === cell.full && isTied(cell.rows, method)) {
+    parts.push(make("abbr", { class: "tied", title: "tied with the best: no difference at 5 % on the same images" }, " ="));
+  }
   if (view.intervals && cell.rows.length) {
     parts.push(make("span", {}, `${percent(cell.low)} – ${percent(cell.high)}`));
   }

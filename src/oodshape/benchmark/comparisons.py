@@ -1,0 +1,120 @@
+"""Averages with intervals, and which methods are tied with the best, from the scores of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from oodshape.benchmark.kept_scores import KeptScores
+from oodshape.core.fields import check_fields
+from oodshape.metrics.averages import LEVEL, MeanAuroc, mean_fpr95, tied_with_best
+from oodshape.metrics.paired import Difference
+from oodshape.metrics.separation import Positive
+
+FEWEST = 2  # images of a set: one has no variance
+ALL = ""  # in place of a name: the mean over all networks, or over all OOD sets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Average:
+    """A method's means over the OOD sets of a network, with the limits of their 95 % intervals."""
+
+    model: str
+    method: str
+    fpr95: float
+    fpr95_low: float
+    fpr95_high: float
+    auroc: float
+    auroc_low: float
+    auroc_high: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number."""
+        check_fields(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ties:
+    """The best method by AUROC on a network and an OOD set, and those that cannot be told from it there.
+
+    No difference has p >= 0.05 after Holm's correction over the methods. "" stands for the mean over all.
+    """
+
+    model: str
+    ood: str
+    best: str
+    tied: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what is no list of names."""
+        check_fields(self)
+
+
+def averages(scores: KeptScores, *, resamples: int, seed: int, positive: Positive) -> Iterator[Average]:
+    """The average of every method on every network."""
+    for model in scores.by_model:
+        for method, kept in scores.of(model).items():
+            if min(len(kept[0]), *map(len, kept[1].values())) < FEWEST:
+                continue
+            auroc = MeanAuroc.of(kept).estimate()
+            fpr = mean_fpr95(kept, resamples=resamples, seed=seed, positive=positive)
+            yield Average(
+                model=model,
+                method=method,
+                fpr95=fpr.value,
+                fpr95_low=fpr.low,
+                fpr95_high=fpr.high,
+                auroc=auroc.value,
+                auroc_low=auroc.low,
+                auroc_high=auroc.high,
+            )
+
+
+def ties(scores: KeptScores) -> Iterator[Ties]:
+    """The best method and its equals: per network and OOD set, per network, per OOD set and over everything."""
+    whole: dict[str, dict[str, MeanAuroc]] = {}  # OOD set -> method -> the mean over networks so far
+    shared = _shared(scores)
+    for place, model in enumerate(scores.by_model):
+        for ood, means in _by_set(scores, model).items():
+            yield _tied(model, ood, means)
+            if shared:
+                before = whole.get(ood)
+                both = means if before is None else {m: before[m].mixed(means[m], 1 / (place + 1)) for m in before}
+                whole[ood] = both
+    for ood, means in whole.items() if len(scores.by_model) > 1 else ():
+        yield _tied(ALL, ood, means)
+
+
+def compared_with_best(scores: KeptScores) -> Iterator[tuple[str, str, str, float, Difference, float]]:
+    """(network, best, method, mean AUROC, method less best, p-value after Holm) of every method, the best first."""
+    for model in scores.by_model:
+        means = _by_set(scores, model)[ALL]
+        best, p_values = tied_with_best(means)
+        for name in sorted(means, key=lambda name: -means[name].value):
+            yield model, best, name, means[name].value, means[name].minus(means[best]), p_values.get(name, 1.0)
+
+
+def _shared(scores: KeptScores) -> bool:
+    """Whether all networks ran the same methods on the same images, so that means over networks compare."""
+    models = [
+        {method: {name: len(part) for name, part in sets.items()} for method, sets in methods.items()}
+        for methods in scores.by_model.values()
+    ]
+    return all(model == models[0] for model in models)
+
+
+def _by_set(scores: KeptScores, model: str) -> dict[str, dict[str, MeanAuroc]]:
+    """OOD set -> method -> its AUROC, and under `ALL` the mean over the sets."""
+    found: dict[str, dict[str, MeanAuroc]] = {}
+    for method, (inside, sets) in scores.of(model).items():
+        if min(len(inside), *map(len, sets.values())) < FEWEST:
+            continue
+        singles = {name: MeanAuroc.of((inside, {name: part})) for name, part in sets.items()}
+        for name, mean in (*singles.items(), (ALL, MeanAuroc.over(list(singles.values())))):
+            found.setdefault(name, {})[method] = mean
+    return found
+
+
+def _tied(model: str, ood: str, means: dict[str, MeanAuroc]) -> Ties:
+    best, p_values = tied_with_best(means)
+    return Ties(model=model, ood=ood, best=best, tied=tuple(m for m, p in p_values.items() if p >= 1 - LEVEL))

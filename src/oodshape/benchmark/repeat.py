@@ -1,0 +1,106 @@
+"""Run a benchmark again from what its results say, and tell whether the figures agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.results import Results, Row
+from oodshape.benchmark.spec import Benchmark
+from oodshape.core.errors import InputError
+
+CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "positive", "precision")  # decide the figures
+AUROC_APART = 0.001  # a processor's last bits move it by less
+FPR95_APART = 0.005
+IMAGES_APART = 2  # OOD images that may change sides
+
+
+def recipe_of(benchmark: Benchmark, options: Options) -> dict[str, Any]:
+    """What a run can be made again from: the text of the benchmark and the options that decide its figures."""
+    chosen = {name: getattr(options, name) for name in CHOSEN}
+    return {"text": benchmark.text, "base": "" if benchmark.shipped else str(benchmark.base), **chosen}
+
+
+def again(results: Results, **where: Any) -> tuple[Benchmark, Options]:
+    """The benchmark and the options that made these results; `where` are folders and the device of this machine."""
+    said = results.provenance.get("run")
+    if not isinstance(said, Mapping) or not said.get("text"):
+        raise InputError(
+            "these results do not say how they were made: they are of 0.2.0 or earlier, or their benchmark was put "
+            "together in Python; run it again yourself"
+        )
+    try:
+        chosen: dict[str, Any] = {
+            name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in CHOSEN
+        }
+        benchmark = Benchmark.parse(said["text"], where="the benchmark of the results", base=Path(said["base"]))
+        return benchmark, Options(**chosen, **where)
+    except (KeyError, TypeError) as error:
+        raise InputError(f"these results do not say how they were made: {error}") from None
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A row whose figures differ by more than processors do, as fractions: now less before."""
+
+    row: Row
+    auroc: float
+    fpr95: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How two runs of the same benchmark compare."""
+
+    rows: int  # in both
+    auroc: float  # the largest difference of a row
+    fpr95: float
+    apart: tuple[Apart, ...]
+    notes: tuple[str, ...]  # what else is not the same: weights, images, rows of one run alone
+
+    @property
+    def same(self) -> bool:
+        """Whether every row is there and agrees."""
+        return not self.apart and not any(note.startswith(MISSING) for note in self.notes)
+
+
+MISSING = "only "
+
+
+def agreement(before: Results, now: Results) -> Agreement:
+    """Whether two runs agree, row by row."""
+    old, new = ({(row.model, row.method, row.ood): row for row in each.rows} for each in (before, now))
+    both = [(old[key], new[key]) for key in old if key in new]
+    if not both:
+        raise InputError("the two runs have no row in common")
+    moved = [Apart(b, b.auroc - a.auroc, b.fpr95 - a.fpr95) for a, b in both]
+    apart = [
+        each
+        for each in moved
+        if abs(each.auroc) > AUROC_APART or abs(each.fpr95) > FPR95_APART + IMAGES_APART / each.row.n_ood
+    ]
+    largest = {name: max(abs(getattr(each, name)) for each in moved) for name in ("auroc", "fpr95")}
+    return Agreement(len(both), largest["auroc"], largest["fpr95"], tuple(apart), tuple(_notes(before, now, old, new)))
+
+
+def _notes(before: Results, now: Results, old: Mapping[Any, Row], new: Mapping[Any, Row]) -> Iterator[str]:
+    for name, alone in (("the first run", old.keys() - new.keys()), ("the second run", new.keys() - old.keys())):
+        if alone:
+            yield f"{MISSING}{name} has {len(alone)} rows, among them {' / '.join(sorted(alone)[0])}"
+    for what, key in (("weights", "weights"), ("images", "data")):
+        one, two = (_said(each, key) for each in (before, now))
+        for name in one:
+            if name in two and one[name] != two[name]:
+                yield f"the {what} of {name} are not those of the first run"
+    for name in ("oodshape", "torch", "numpy"):
+        versions = before.provenance.get(name), now.provenance.get(name)
+        if versions[0] != versions[1]:
+            yield f"{name} was {versions[0]} and is {versions[1]}"
+
+
+def _said(results: Results, key: str) -> Mapping[str, Any]:
+    found = results.provenance.get(key, results.provenance.get("settings", {}).get(key, {}))
+    return found if isinstance(found, Mapping) else {}

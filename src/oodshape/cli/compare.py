@@ -1,0 +1,90 @@
+"""oodshape compare: parses, calls, prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oodshape.cli.options import SeedOption, words
+from oodshape.cli.terminal import console
+
+if TYPE_CHECKING:
+    from oodshape.benchmark.kept_scores import KeptScores
+    from oodshape.metrics.separation import Positive
+
+HEAD = ("network", "OOD set", "metric", "first", "second", "difference", "95 % interval", "p")
+
+
+def compare(
+    results: Annotated[
+        Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
+    ],
+    methods: Annotated[
+        str, typer.Option(help="Two methods, a,b: how much better a is. Without it: who is tied with the best.")
+    ] = "",
+    resamples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
+    seed: SeedOption = 0,
+) -> None:
+    """Tell whether one method is really better than another on the images of a run.
+
+    Both have scored the same images, so these are compared in pairs: AUROC by DeLong's test, FPR95 and the means over
+    OOD sets by a bootstrap that draws the ID images once for all sets. Without --methods, every method is compared with
+    the best by mean AUROC; tied are those whose p-value, after Holm's correction over the methods, is at least 0.05.
+    """
+    from oodshape.benchmark.compare import compared
+    from oodshape.benchmark.kept_scores import KeptScores
+    from oodshape.benchmark.results import Results
+    from oodshape.core.errors import InputError
+    from oodshape.report.columns import show_columns
+
+    said, scores = Results.load(results), KeptScores.load(results)
+    chosen = words(methods)
+    if not chosen:
+        _show_ties(scores)
+        return
+    if len(chosen) != 2:
+        raise InputError(f"give two methods, --methods a,b, got {len(chosen)}: {methods!r}")
+    positive: Positive = "ood" if said.provenance.get("positive") == "ood" else "id"
+    rows = [
+        (
+            each.model,
+            each.ood,
+            each.metric,
+            *(f"{100 * value:.2f}" for value in (each.first, each.second)),
+            _points(each.difference.value),
+            f"{_points(each.difference.low)} to {_points(each.difference.high)}",
+            _p(each.difference.p_value),
+        )
+        for each in compared(scores, *chosen, resamples=resamples, seed=seed, positive=positive)
+    ]
+    show_columns(HEAD, rows, console())
+    typer.echo(f"first: {chosen[0]}, second: {chosen[1]}; percent. {said.provenance.get('convention', '')}")
+
+
+def _show_ties(scores: KeptScores) -> None:
+    from oodshape.benchmark.comparisons import compared_with_best
+    from oodshape.report.columns import show_columns
+
+    rows = []
+    for model, best, name, mean, difference, p_value in compared_with_best(scores):
+        verdict = "best" if name == best else "tied" if p_value >= 0.05 else "worse"
+        limits = "" if name == best else f"{_points(difference.low)} to {_points(difference.high)}"
+        gap = "" if name == best else _points(difference.value)
+        rows.append((model, name, f"{100 * mean:.2f}", gap, limits, "" if name == best else _p(p_value), verdict))
+    show_columns(("network", "method", "mean AUROC", "to the best", "95 % interval", "p (Holm)", ""), rows, console())
+
+
+def _points(value: float) -> str:
+    """A difference in percent points; none has no sign.
+
+    >>> _points(0.0123), _points(-0.00001)
+    ('+1.23', '0.00')
+    """
+    said = f"{100 * value:+.2f}"
+    return said[1:] if float(said) == 0 else said
+
+
+def _p(value: float) -> str:
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"

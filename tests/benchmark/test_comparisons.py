@@ -1,0 +1,156 @@
+"""Scores beside results, who is tied with the best, several seeds, and a run that is made again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from commands import call
+from oodshape import InputError, Results, auroc
+from oodshape.benchmark.compare import AVERAGE, compared
+from oodshape.benchmark.comparisons import averages, compared_with_best, ties
+from oodshape.benchmark.kept_scores import FILE, KeptScores
+from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.repeat import again, agreement
+from oodshape.benchmark.spec import Benchmark
+from oodshape.report.benchmark_files import bench_files
+from oodshape.report.pivot import table
+
+METHODS = ("energy", "optfs-e", "ash-rand")
+FEW = Options(models=("ConvNet", "ViT"), methods=METHODS, resamples=20, progress=False, samples=0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two networks with two seeds."""
+    out = tmp_path_factory.mktemp("run")
+    bench_files(Benchmark.load("digits"), replace(FEW, seeds=2), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
+    return Results.load(folder)
+
+
+def test_kept_scores_are_those_of_the_figures(folder: Path, results: Results) -> None:
+    kept = KeptScores.load(folder / "results.json")
+    assert kept.count == 2 * 3 * (577 + 400 * 5 + 354)
+    for row in results.rows:
+        inside, ood = kept.of(row.model)[row.method]
+        if row.method != "ash-rand":  # a mean over two seeds
+            assert auroc(inside, ood[row.ood]) == pytest.approx(row.auroc, abs=1e-6)
+
+
+def test_seeds_give_mean_and_spread_where_anything_is_random(results: Results) -> None:
+    for row in results.rows:
+        assert (row.seeds, row.auroc_spread > 0) == ((2, True) if row.method == "ash-rand" else (1, False))
+    notes = " ".join(table(results).notes)
+    assert "Means over 2 seeds where a seed matters (ash-rand)" in notes
+    assert "95 % intervals of a network's mean" in notes
+
+
+def test_ties_are_what_compare_says(folder: Path, results: Results) -> None:
+    kept = KeptScores.load(folder)
+    assert {(t.model, t.ood) for t in ties(kept)} == {(t.model, t.ood) for t in results.ties}
+    found = {(t.model, t.ood): t for t in results.ties}
+    assert len(found) == (2 + 1) * (6 + 1)
+    for model, best, name, mean, _, p_value in compared_with_best(kept):
+        tie = found[model, ""]
+        assert tie.best == best
+        assert (name in tie.tied) == (name != best and p_value >= 0.05)
+        (row,) = (a for a in results.averages_of if (a.model, a.method) == (model, name))
+        assert row.auroc == pytest.approx(mean)
+        assert row.auroc_low <= row.auroc <= row.auroc_high
+        assert row.fpr95_low <= row.fpr95 <= row.fpr95_high
+
+
+def made(**gaps: float) -> KeptScores:
+    """Methods on one network that differ by how far ID lies from OOD."""
+    rng = np.random.default_rng(0)
+    inside, ood = rng.normal(0, 1, 200), {name: rng.normal(0, 1, 150) for name in ("a", "b")}
+    kept = KeptScores()
+    for name, gap in gaps.items():
+        kept.add("net", name, inside + gap, ood)
+    return kept
+
+
+def test_tied_methods_are_marked_in_the_table(results: Results) -> None:
+    kept = made(one=2.0, two=2.001, three=0.5)
+    (both,) = (t for t in ties(kept) if t.ood == "")
+    assert (both.best, both.tied) == ("two", ("one",)) or (both.best, both.tied) == ("one", ("two",))
+    rows = tuple(
+        replace(results.rows[0], model="net", method=a.method, ood=ood, auroc=a.auroc)
+        for a in averages(kept, resamples=10, seed=0, positive="id")
+        for ood in ("a", "b")
+    )
+    shown = table(Results(rows, {}, ties=tuple(ties(kept))))
+    marks = {line.method: [entry.mark for entry in line.entries] for line in shown.lines}
+    assert marks[both.tied[0]] == [" =", " ="]
+    assert marks[both.best] == marks["three"] == ["", ""]
+    assert any(note.startswith("=: tied with the best") for note in shown.notes)
+
+
+def test_two_methods_are_compared_in_pairs() -> None:
+    found = list(compared(made(one=1.0, two=0.9), "one", "two", resamples=200))
+    assert [(c.ood, c.metric) for c in found] == [
+        *((ood, metric) for ood in ("a", "b") for metric in ("AUROC", "FPR95")),
+        (AVERAGE, "AUROC"),
+        (AVERAGE, "FPR95"),
+    ]
+    for each in found:
+        assert each.difference.value == pytest.approx(each.first - each.second)
+        assert each.difference.low <= each.difference.value <= each.difference.high
+    assert found[0].difference.p_value < 1e-6  # the same images: a tenth of a deviation is seen
+    with pytest.raises(InputError, match="no scores of a method 'three' were kept; there are one, two"):
+        list(compared(made(one=1.0, two=0.9), "one", "three"))
+    mirrored = list(compared(made(one=1.0, two=0.9), "one", "two", resamples=20, positive="ood"))
+    assert mirrored[1].first != found[1].first
+
+
+def test_scores_can_be_left_out_and_are_checked(tmp_path: Path) -> None:
+    bench_files(Benchmark.load("digits"), replace(FEW, limit=20, methods=("energy",), keep_scores=False), tmp_path)
+    with pytest.raises(InputError, match="again with --keep-scores"):
+        KeptScores.load(tmp_path)
+    (tmp_path / FILE).write_bytes(b"PAR1 no")
+    with pytest.raises(InputError, match="holds no scores of a benchmark"):
+        KeptScores.load(tmp_path)
+    pd.DataFrame({"model": ["m"], "set": ["ID"], "image": [0], "x": [1.0]}).to_parquet(tmp_path / FILE)
+    with pytest.raises(InputError, match="lacks ID or OOD scores of m"):
+        KeptScores.load(tmp_path)
+
+
+def test_a_run_is_made_again_from_its_results(results: Results) -> None:
+    benchmark, options = again(results, progress=False, cache=None)
+    assert benchmark.hash == Benchmark.load("digits").hash
+    assert (options.methods, options.models, options.seeds) == (METHODS, ("ConvNet", "ViT"), 2)
+    assert agreement(results, results).same
+    moved = [replace(row, auroc=row.auroc - 0.02) if row.method == "energy" else row for row in results.rows]
+    other = replace(results, rows=tuple(moved[:-1]), provenance={**results.provenance, "torch": "0.1"})
+    found = agreement(results, other)
+    assert not found.same
+    assert {each.row.method for each in found.apart} == {"energy"}
+    assert found.auroc == pytest.approx(0.02)
+    assert [note.split(" ")[0] for note in found.notes] == ["only", "torch"]
+    with pytest.raises(InputError, match="do not say how they were made"):
+        again(replace(results, provenance={}))
+
+
+def test_the_commands(folder: Path, tmp_path: Path) -> None:
+    said = call("compare", str(folder), "--methods", "optfs-e,energy", "--resamples", "50", cwd=tmp_path).stdout
+    lines = said.splitlines()
+    assert lines[0].split("\t")[:3] == ["network", "OOD set", "metric"]
+    assert len([line for line in lines if "\taverage\t" in line]) == 4
+    assert {line.split("\t")[-1] for line in call("compare", str(folder), cwd=tmp_path).stdout.splitlines()[1:]} <= {
+        "best",
+        "tied",
+        "worse",
+    }
+    said = call("repeat", str(folder), "--out", str(tmp_path), cwd=tmp_path).stdout
+    assert "the figures agree: 36 rows" in said
+    assert json.loads((tmp_path / "results.json").read_text())["rows"]
