@@ -8,6 +8,7 @@ import torch
 
 from oodshape import METHODS, Features, Moments, auroc
 from oodshape.features import moments, sum_kernels
+from oodshape.features.running_sums import TEMPERATURES
 from oodshape.features.sum_kernels import Products, exact, noise
 
 
@@ -22,12 +23,18 @@ def wide(n: int, width: int = 40, classes: int = 7) -> Features:
 
 
 def test_sums_are_those_of_the_definition() -> None:
-    data = wide(300)
+    plain = wide(300)
+    labels = np.arange(300) % 9 - 1  # without one, of every class, and one class too many
+    z = torch.cat([raw for _, raw in plain.chunks()]).double()
+    data = Features.from_arrays(z.numpy(), plain.head, labels=labels)
     found = Moments.of(data, moments.NAMES).parts
-    z = torch.cat([raw for _, raw in data.chunks()]).double()
     logits = data.head.logits(z.float()).double()
     member = torch.nn.functional.one_hot(data.predictions, 7).double().T
     length = z / z.norm(dim=1, keepdim=True)
+    given = torch.stack([data.labels == c for c in range(7)]).double()
+    right = given * (data.predictions == data.labels).double()
+    known = (data.labels >= 0) & (data.labels < 7)
+    own = logits[known].gather(1, data.labels[known][:, None]).sum()
     wanted = {
         "counts": member.sum(dim=1),
         "class_sums": member @ z,
@@ -38,6 +45,14 @@ def test_sums_are_those_of_the_definition() -> None:
         "unit_second": length.T @ length,
         "profile": z.sort(dim=1).values.sum(dim=0),
         "energy": logits.logsumexp(dim=1).sum()[None],
+        "label_counts": given.sum(dim=1),
+        "label_sums": given @ z,
+        "unit_label_sums": given @ length,
+        "right_counts": right.sum(dim=1),
+        "right_sums": right @ z,
+        "label_surprise": torch.stack(
+            [((logits[known] / t).softmax(dim=1) * logits[known]).sum() - own for t in TEMPERATURES]
+        ),
     }
     assert wanted.keys() | {"bank", "bank_keys"} == found.keys()
     for name, values in wanted.items():

@@ -130,9 +130,7 @@ class RunningSums:
             name: Products(head.width, images, directions=PRODUCTS[name]) for name in sorted(names & PRODUCTS.keys())
         }
 
-    def add(
-        self, z: Tensor, classes: Tensor, logits: Tensor | None = None, labels: Tensor | None = None
-    ) -> None:
+    def add(self, z: Tensor, classes: Tensor, logits: Tensor | None = None, labels: Tensor | None = None) -> None:
         """Add rows [n, M] float32 of the predicted classes [n]; logits [n, C] and labels [n], where they are known."""
         rows = Rows(z, classes, self.head, logits, labels)
         for name, total in self.totals.items():
