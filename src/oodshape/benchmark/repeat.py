@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from oodshape.benchmark.results import Results, Row
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 
-CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "positive", "precision")  # decide the figures
+# the options that decide the figures
+CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "positive", "precision", "tuned", "any_list")
 AUROC_APART = 0.001  # a processor's last bits move it by less
 FPR95_APART = 0.005
 IMAGES_APART = 2  # OOD images that may change sides
@@ -21,7 +22,9 @@ IMAGES_APART = 2  # OOD images that may change sides
 def recipe_of(benchmark: Benchmark, options: Options) -> dict[str, Any]:
     """What a run can be made again from: the text of the benchmark and the options that decide its figures."""
     chosen = {name: getattr(options, name) for name in CHOSEN}
-    return {"text": benchmark.text, "base": "" if benchmark.shipped else str(benchmark.base), **chosen}
+    text = "" if benchmark.spectrum else benchmark.text  # further ID images are no part of the text
+    where = {"text": text, "base": "" if benchmark.shipped else str(benchmark.base), "settings": benchmark.settings}
+    return where | chosen
 
 
 def again(results: Results, **where: Any) -> tuple[Benchmark, Options]:
@@ -29,15 +32,15 @@ def again(results: Results, **where: Any) -> tuple[Benchmark, Options]:
     said = results.provenance.get("run")
     if not isinstance(said, Mapping) or not said.get("text"):
         raise InputError(
-            "these results do not say how they were made: they are of 0.2.0 or earlier, or their benchmark was put "
-            "together in Python; run it again yourself"
+            "these results do not say how they were made: they are of 0.2.0 or earlier, of a full spectrum, or their "
+            "benchmark was put together in Python; run it again yourself"
         )
     try:
         chosen: dict[str, Any] = {
             name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in CHOSEN
         }
         benchmark = Benchmark.parse(said["text"], where="the benchmark of the results", base=Path(said["base"]))
-        return benchmark, Options(**chosen, **where)
+        return replace(benchmark, settings=said["settings"]), Options(**chosen, **where)
     except (KeyError, TypeError) as error:
         raise InputError(f"these results do not say how they were made: {error}") from None
 
