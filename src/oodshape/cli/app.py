@@ -41,7 +41,7 @@ app = typer.Typer(
 
 STOPPED = 130  # the exit status after Ctrl-C
 
-GUARDS = (fit, collect, merge, calibrate, score, decide, inspect, check, export, serve, watch)
+GUARDS = (fit, collect, calibrate, score, merge, decide, inspect, check, export, serve, watch)
 BENCHMARKS = (bench, report, compare, repeat, study)
 
 for command in (*GUARDS, *BENCHMARKS, methods, models, data):
