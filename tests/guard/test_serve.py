@@ -238,7 +238,7 @@ def test_two_workers_watch_a_shift_and_stop_cleanly(exported: Path, digits: Path
     assert said["oodshape_images_total"] == 300
     alarms = [value for name, value in said.items() if name.startswith("oodshape_watch_alarm")]
     assert len(alarms) == 2
-    assert sum(alarms) == len(server.events("shift")) >= 1
+    assert 1 <= sum(alarms) <= len(server.events("shift"))
     assert len(server.events("stopped")) == 2
     kept = [Watch.load(path) for path in sorted(tmp_path.glob("watch.*.safetensors"))]
     assert sum(each.seen for each in kept) == 300

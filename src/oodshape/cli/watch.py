@@ -8,13 +8,19 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.terminal import check_out
+from oodshape.core.errors import InputError
 
 ALARM_STATUS = 3
 BLOCK = 1000  # rows between two looks at a file that is read at once
 
 
 def watch(
-    scores: Annotated[str, typer.Argument(metavar="SCORES", help="CSV, JSON lines or Parquet with p-values, or -.")],
+    scores: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SCORES", help="CSV, JSON lines or Parquet with p-values, or - \\[default: only --state]."
+        ),
+    ] = None,
     detector: Annotated[
         Path | None, typer.Option(help="The calibrated detector file: it knows alpha and the calibration's size.")
     ] = None,
@@ -25,6 +31,13 @@ def watch(
         Path | None,
         typer.Option(help="Keep the state and how far each file was read here; go on from it."),
     ] = None,
+    stream: Annotated[
+        str | None, typer.Option(help="The name of this stream, one of several in the state; they share delta.")
+    ] = None,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="After a confirmed change: begin the tests anew, keep the history.")
+    ] = False,
+    page: Annotated[Path | None, typer.Option(help="Write a page that shows the stream over time.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more lines; stop at the alarm.")] = False,
 ) -> None:
     """Tell whether the rejection rate of a stream still agrees with the promise, and when to refit.
@@ -34,21 +47,29 @@ def watch(
     whatever runs; standard input has no such memory.
     """
     from oodshape.guard.place import blocks
-    from oodshape.guard.watch import Watch, begun
+    from oodshape.guard.watch_state import Kept, promise
+    from oodshape.report.watch_page import write_watch
 
-    check_out(state)
-    now = Watch.load(state) if state is not None and state.is_file() else begun(detector, alpha, n_calibration, delta)
+    check_out(state, page)
+    if state is None and (scores is None or stream is not None or reset):
+        raise InputError("--stream, --reset and a look without SCORES need --state: it holds what was seen")
+    told = promise(detector, alpha, n_calibration)
+    kept = Kept.opened(state, stream, told, delta)
+    if reset:
+        kept.reset(told)
     size = 1 if follow or scores == "-" else BLOCK
     if state is not None and scores == "-":
         typer.echo("standard input has no place to go on from: every row of it counts as new", err=True)
-    start = None if state is None or scores == "-" else now.place(scores)
-    for block, place in blocks(scores, start, size=size, follow=follow):
-        quiet = not now.alarm
-        now = now.after(block, place)
-        if state is not None:
-            now.save(state)
-        if quiet and now.alarm and size == 1:
+    start = None if state is None or scores is None or scores == "-" else kept.watch.place(scores)
+    for block, place in () if scores is None else blocks(scores, start, size=size, follow=follow):
+        quiet = not kept.watch.alarm
+        kept.take(block, place)
+        if quiet and kept.watch.alarm and size == 1:
             break
-    typer.echo(str(now))
-    if now.alarm:
+    if page is not None:
+        write_watch(kept.named, page)
+    typer.echo(str(kept))
+    if page is not None:
+        typer.echo(f"page: {page}")
+    if kept.alarm:
         raise typer.Exit(ALARM_STATUS)

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line, reading
 from oodshape.guard.verdict import Verdict
-from oodshape.images.decode import Unreadable, read_image
+from oodshape.images.decode import Unreadable
 from oodshape.images.image_set import Image
+from oodshape.images.large import open_image
 from oodshape.images.limits import TURNS
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.metrics.conformal import by_class
@@ -124,7 +125,7 @@ class GuardedFile:
         held_out = self._own.get(place, self.calibration)
         return (1 + int(np.searchsorted(held_out, score, side="right"))) / (len(held_out) + 1)
 
-    def _read(self, image: str | PathLike[str] | bytes) -> PIL.Image.Image:
+    def _read(self, image: str | PathLike[str] | bytes) -> Image:
         file: Any = BytesIO(image) if isinstance(image, (bytes, bytearray)) else fspath(image)
         name = f"an image of {len(image)} bytes" if isinstance(image, (bytes, bytearray)) else str(file)
         if self.exif is None and _asks_to_be_turned(file):
@@ -132,7 +133,7 @@ class GuardedFile:
                 name, "asks to be turned (EXIF), and the ONNX file does not say whether it may: export it anew"
             )
         try:
-            return read_image(file, upright=self.exif == EXIF[True])
+            return open_image(file, upright=self.exif == EXIF[True])
         except Unreadable as error:
             raise Unreadable(name, error.reason) from None
 

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,14 @@ from oodshape.guard import score_parquet
 from oodshape.guard.score_rows import OURS, P_VALUE, RowCheck
 
 LONGEST = 1 << 16  # characters of a row
+CLASS = "class"
+Judged = tuple[float | None, str]  # a p-value and a class
+
+
+class _Labelled(str):
+    """A line with a class beside it: what was counted of a Parquet file is a digest of lines without one."""
+
+    label = ""
 
 
 def p_values(lines: Iterable[str], where: str = "the scores") -> Iterator[float | None]:
@@ -24,6 +32,15 @@ def p_values(lines: Iterable[str], where: str = "the scores") -> Iterator[float 
 
     >>> list(p_values(["path,p_value", "a.png,0.25", "broken.png,", "b.png,1.0"]))
     [0.25, None, 1.0]
+    """
+    return (p_value for p_value, _ in judged(lines, where))
+
+
+def judged(lines: Iterable[str], where: str = "the scores") -> Iterator[Judged]:
+    """The same, each with the class that the network gave; empty where the table has none.
+
+    >>> list(judged(["class,p_value", "cat,0.25"]))
+    [(0.25, 'cat')]
     """
     check, names, left = RowCheck(), list[str](), iter(lines)
     number = 0
@@ -33,7 +50,8 @@ def p_values(lines: Iterable[str], where: str = "the scores") -> Iterator[float 
         if not line.strip():
             continue
         if line.lstrip().startswith("{"):
-            yield check(_from_json(line, place), place)
+            row = _from_json(line, place)
+            yield check(row, place), _class(row)
             continue
         while line.count('"') % 2 and len(line) <= LONGEST and (more := next(left, "")):
             line, number = line + more, number + 1  # a file's name may hold the end of a line
@@ -43,7 +61,8 @@ def p_values(lines: Iterable[str], where: str = "the scores") -> Iterator[float 
         elif len(cells) != len(names):
             raise InputError(f"{place} has {len(cells)} columns, the first line {len(names)}")
         else:
-            yield check(dict(zip(names, cells, strict=True)), place)
+            row = dict(zip(names, cells, strict=True))
+            yield check(row, place), line.label if isinstance(line, _Labelled) else _class(row)
 
 
 def lines_of(path: str, *, follow: bool = False, pause: float = 0.5) -> Iterator[str]:
@@ -76,13 +95,22 @@ def lines_of(path: str, *, follow: bool = False, pause: float = 0.5) -> Iterator
 def _parquet_lines(path: str) -> Iterator[str]:
     """The p-values as CSV; those of the whole file are looked at before the first is given."""
     check, name = RowCheck(), P_VALUE[0]
-    values = []
-    for number, row in enumerate(score_parquet.read(path, (*P_VALUE, *OURS)), 1):
+    values, labels = [], []
+    for number, row in enumerate(score_parquet.read(path, (*P_VALUE, *OURS, CLASS)), 1):
         name = _column(list(row), path) if number == 1 else name
         values.append(check(row, f"row {number} of {path}"))
+        labels.append(_class(row))
     yield f"{name}\n"
-    for value in values:
-        yield '""\n' if value is None or math.isnan(value) else f"{value!r}\n"  # an empty line would be no row
+    for value, label in zip(values, labels, strict=True):
+        # an empty line would be no row
+        line = _Labelled('""\n' if value is None or math.isnan(value) else f"{value!r}\n")
+        line.label = label
+        yield line
+
+
+def _class(row: Mapping[str, Any]) -> str:
+    found = row.get(CLASS)
+    return "" if found is None else str(found)
 
 
 def _columns(names: list[str], where: str) -> list[str]:

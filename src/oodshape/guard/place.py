@@ -10,9 +10,9 @@ from itertools import islice
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Value
-from oodshape.guard.p_value_stream import lines_of, p_values
+from oodshape.guard.p_value_stream import Judged, judged, lines_of
 
-Block = tuple[list[float | None], "Place | None"]  # p-values, and the place after them
+Block = tuple[list[Judged], "Place | None"]  # p-values with their classes, and the place after them
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,7 +46,7 @@ def blocks(scores: str, after: Place | None, *, size: int, follow: bool = False)
     if after is not None and follow and os.path.isfile(scores) and os.path.getsize(scores) < after.size:
         raise _changed(where, after)  # it would wait for rows that are there no more
     marker = None if after is None else _Marker(after, where)
-    values = p_values(lines if marker is None else marker.marked(lines), where)
+    values = judged(lines if marker is None else marker.marked(lines), where)
     first = True
     while found := list(islice(_new(values, marker), size)):
         first = False
@@ -55,7 +55,7 @@ def blocks(scores: str, after: Place | None, *, size: int, follow: bool = False)
         marker.check()
 
 
-def _new(values: Iterator[float | None], marker: _Marker | None) -> Iterator[float | None]:
+def _new(values: Iterator[Judged], marker: _Marker | None) -> Iterator[Judged]:
     """Those that the place leaves to be read."""
     return values if marker is None else (value for value in values if marker.is_new)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import Value, encode, load_values
+from oodshape.guard.history import Event, History
 from oodshape.guard.place import Place, name_of
 from oodshape.guard.unreadable import Unreadable
+from oodshape.guard.verdict import Judged
 from oodshape.metrics.conformal import allowed_rate, rank
 from oodshape.metrics.rate_test import RateTest
 
@@ -48,6 +50,7 @@ class Watch(Value):
     middle: RateTest
     unreadable: Unreadable = Unreadable()
     read: tuple[Place, ...] = ()  # how far each file was
+    history: History = History()  # since before any reset
 
     def __post_init__(self) -> None:
         """Refuse a promise that cannot be watched, and tests of another promise."""
@@ -78,25 +81,71 @@ class Watch(Value):
         )
         return cls(alpha, n_calibration, delta, rejection, middle)
 
-    def after(self, p_values: Iterable[float] | Any, place: Place | None = None) -> Watch:
+    def add(self, verdicts: Judged | Iterable[Judged]) -> Watch:
+        """The watch after some more images, given by what a guard said: verdicts, or rows of scores.
+
+        >>> from oodshape import Verdict
+        >>> Watch.begin(alpha=0.05, n_calibration=99).add(Verdict("cat", 0, 9.1, 0.62, True, 7.9)).history.names
+        ('cat',)
+        """
+        rows: list[Judged] = [verdicts] if hasattr(verdicts, "p_value") else list(verdicts)  # type: ignore[list-item]
+        return self.after([row.p_value for row in rows], labels=["" if x.label is None else str(x.label) for x in rows])
+
+    def after(
+        self, p_values: Iterable[float] | Any, place: Place | None = None, *, labels: Sequence[str] | None = None
+    ) -> Watch:
         """The watch after some more images, given by their p-values; None or NaN: the image could not be read.
 
-        `place` is how far the file that they came from was read with them.
+        `place` is how far the file that they came from was read with them; `labels` are their classes.
         """
         p = np.asarray(p_values if hasattr(p_values, "__len__") else list(p_values), np.float64).ravel()
         lost = np.isnan(p)
-        p = p[~lost]
+        given, p = p, p[~lost]
         wrong = ~((p > 0) & (p <= 1))
         if wrong.any():
             raise InputError(f"p-values lie in (0, 1], got {p[wrong][0]:g} at place {int(wrong.argmax()) + 1}")
+        names = np.array([""] * len(lost) if labels is None else list(labels), object)
+        now, start = self, 0
+        while start < len(lost):  # by blocks of the history, which keeps the evidence at the end of each
+            read = np.flatnonzero(~lost[start:])
+            end = start + int(read[now.history.room]) if len(read) > now.history.room else len(lost)
+            part = slice(start, end)
+            now, start = now._after(given[part], lost[part], names[part]), end
+        if place is None:
+            return now
+        return replace(now, read=(*(each for each in self.read if each.file != place.file), place))
+
+    def _after(self, p: NDArray[np.float64], lost: NDArray[np.bool_], names: NDArray[Any]) -> Watch:
+        """After at most as many images as the history's block still takes."""
+        known = p[~lost]
         # as whole numbers of calibration images: a rounded p-value in a file keeps its side
-        below = np.rint(p * (self.n_calibration + 1))
+        below = np.rint(known * (self.n_calibration + 1))
         rejected = below <= rank(self.n_calibration, self.alpha)
         low = below <= rank(self.n_calibration, MIDDLE)
         rejection, middle = self.rejection.after(rejected), self.middle.after(low)
         unreadable = self.unreadable.after(lost, self.delta)
-        read = self.read if place is None else (*(each for each in self.read if each.file != place.file), place)
-        return replace(self, rejection=rejection, middle=middle, unreadable=unreadable, read=read)
+        logs = rejection.highest, middle.highest
+        history = self.history.after(known, rejected, int(lost.sum()), names[~lost].tolist(), logs)
+        now = replace(self, rejection=rejection, middle=middle, unreadable=unreadable, history=history)
+        if not now.alarm or self.alarm:
+            return now
+        first = now.first
+        before = max(history.seen - now.seen, 0)  # a reset begins to count anew, sums and old states have no history
+        began = None if first.since is None else before + first.since
+        return replace(now, history=history.with_event(Event("alarm", before + (first.alarm or 0), began)))
+
+    def reset(self, *, alpha: float | None = None, n_calibration: int | None = None) -> Watch:
+        """A new watch of the same stream, after a change was confirmed: the tests begin anew, the history goes on.
+
+        Give the new promise where the guard was calibrated again. Each reset begins a new test, and each has a chance
+        of delta to raise a false alarm.
+        """
+        begun = Watch.begin(
+            alpha=self.alpha if alpha is None else alpha,
+            n_calibration=self.n_calibration if n_calibration is None else n_calibration,
+            delta=self.delta,
+        )
+        return replace(begun, read=self.read, history=self.history.with_event(Event("reset", self.history.seen)))
 
     def __add__(self, other: Watch) -> Watch:
         """Two streams behind the same detector as one."""
@@ -106,7 +155,8 @@ class Watch(Value):
             raise InputError(f"both watches have counted rows of {min(common)}; give each stream a file of its own")
         read = self.read + other.read
         unreadable = self.unreadable + other.unreadable
-        return replace(self, rejection=rejection, middle=middle, unreadable=unreadable, read=read)
+        history = self.history + other.history
+        return replace(self, rejection=rejection, middle=middle, unreadable=unreadable, read=read, history=history)
 
     def place(self, scores: str) -> Place:
         """How far a scores file was read."""
@@ -123,6 +173,11 @@ class Watch(Value):
         """Whether the stream disagrees with the promise."""
         return self.rejection.alarm is not None or self.middle.alarm is not None
 
+    @property
+    def first(self) -> RateTest:
+        """The test that raised the alarm."""
+        return self.rejection if self.rejection.alarm is not None else self.middle
+
     def save(self, path: str | Path) -> None:
         """Write the state to one safetensors file."""
         tensors: dict[str, NDArray[Any]] = {}
@@ -134,7 +189,7 @@ class Watch(Value):
         """The state that `save` wrote."""
         [value] = load_values(path, "watch", "value")
         if not isinstance(value, cls):
-            raise InputError(f"{path} holds a {type(value).__name__}, not a watch; {files.WAY_OUT['watch']}")
+            raise InputError(f"{path} holds {type(value).__name__}, not one watch; {files.WAY_OUT['watch']}")
         return value
 
     def __str__(self) -> str:
@@ -155,7 +210,7 @@ class Watch(Value):
     def _advice(self) -> list[str]:
         if not self.alarm:
             return [self._calm()]
-        first = self.rejection if self.rejection.alarm is not None else self.middle
+        first = self.first
         since = "" if first.since is None else f"; it began near image {first.since}"
         return [
             f"ALARM at image {first.alarm}{since}",
@@ -179,20 +234,6 @@ class Watch(Value):
             f"{1 / test.delta:.0f} = 4 / delta, since two tests and the luck of each one's calibration share "
             f"delta = {self.delta:g}"
         )
-
-
-def begun(detector: str | Path | None, alpha: float | None, n_calibration: int | None, delta: float) -> Watch:
-    """A new watch for a calibrated detector file, or for the two numbers that it would know."""
-    if detector is not None:
-        from oodshape.methods.detector import Detector  # needs torch, which a service does without
-
-        known = Detector.load(detector)
-        if known.calibration is None or known.alpha is None:
-            raise InputError(f"{detector} promises nothing yet: calibrate it on held-out images")
-        alpha, n_calibration = known.alpha, len(known.calibration)
-    if alpha is None or n_calibration is None:
-        raise InputError("watch must know the promise: give --detector FILE, or --alpha and --n-calibration")
-    return Watch.begin(alpha=alpha, n_calibration=n_calibration, delta=delta)
 
 
 def _power(test: RateTest) -> str:

@@ -81,7 +81,7 @@ class Service:
             if not each.accepted:
                 self.counters.rejected(each.class_index)
         if self.watching is not None:
-            self.watching.see([None if isinstance(each, InputError) else each.p_value for each in answers])
+            self.watching.see(answers)
 
     async def predict(self, request: Request) -> Response:
         """The answer to a request for predictions."""
@@ -194,6 +194,8 @@ def application(settings: Settings) -> FastAPI:
 
     async def metrics() -> Response:
         """Counts and the watch's evidence of all workers, as Prometheus reads them."""
+        if service.watching is not None:
+            service.watching.look()
         text = service.counters.text(watched=service.watching is not None)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 

@@ -13,9 +13,11 @@ from oodshape.guard.guarded_file import GuardedFile
 from oodshape.guard.service.counters import Counters
 from oodshape.guard.service.logs import say
 from oodshape.guard.service.settings import Settings
+from oodshape.guard.verdict import Verdict
 from oodshape.guard.watch import Watch
 
 PAUSE = 30.0  # seconds between two times that the state is written
+TOGETHER, LONGEST = 64, 1.0  # images that are looked at together, seconds that they wait at the most
 
 
 class Watching:
@@ -36,15 +38,29 @@ class Watching:
                     f"{self.path} is the state of a watch with {name} = {had:g}, this one has {wanted:g}; "
                     "give another --state to begin anew"
                 )
+        self._waiting: list[Verdict | InputError] = []
+        self._looked = time.monotonic()
         self._show()
 
-    def see(self, p_values: Sequence[float | None]) -> None:
-        """Look at some more images; None for one that could not be read."""
-        before = self.watch
-        self.watch = before.after(list(p_values))
+    def see(self, answers: Sequence[Verdict | InputError]) -> None:
+        """Take some more images; they are looked at together, when they are enough or a second has passed."""
+        self._waiting += answers
+        if len(self._waiting) >= TOGETHER or time.monotonic() - self._looked > LONGEST:
+            self.look()
+
+    def look(self) -> None:
+        """Look at all that were taken."""
+        before, taken = self.watch, self._waiting
+        self._waiting, self._looked = [], time.monotonic()
+        if not taken:
+            return
+        read = [each if isinstance(each, Verdict) else None for each in taken]
+        self.watch = before.after(
+            [each.p_value if each else None for each in read], labels=[str(each.label) if each else "" for each in read]
+        )
         self._show()
         if self.watch.alarm and not before.alarm:
-            first = self.watch.rejection if self.watch.rejection.alarm is not None else self.watch.middle
+            first = self.watch.first
             say("shift", level=logging.WARNING, image=first.alarm, began_near=first.since, rate=first.rate)
         if self.watch.unreadable.jump is not None and before.unreadable.jump is None:
             say("many unreadable", level=logging.WARNING, image=self.watch.unreadable.jump)
@@ -53,6 +69,7 @@ class Watching:
 
     def save(self) -> None:
         """Write the state, where it is to be kept."""
+        self.look()
         self._saved = time.monotonic()
         if self.path is not None:
             self.watch.save(self.path)

@@ -1,0 +1,191 @@
+"""A watch over time: its history, resets, several streams that share delta, verdicts, and the page."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import call
+from oodshape import InputError, Verdict, Watch
+from oodshape.guard import history as history_room
+from oodshape.guard.score import Scored
+from oodshape.guard.streams import Streams, load_state
+
+PROMISE = {"alpha": 0.05, "n_calibration": 999}
+
+
+def calm(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(1, 1001, count) / 1000
+
+
+def shifted(count: int, seed: int = 1) -> np.ndarray:
+    return np.maximum(np.rint(1000 * calm(count, seed) ** 3), 1) / 1000
+
+
+def test_the_history_counts_by_thousand() -> None:
+    p = [*calm(2500), None, *calm(700, 3)]
+    watch = Watch.begin(**PROMISE).after(p)
+    history = watch.history
+    assert history.sizes.tolist() == [1000, 1000, 1000, 200]
+    assert history.unreadable.tolist() == [0, 0, 1, 0]
+    assert history.rejected.sum() == watch.rejection.hits
+    parts = np.split(np.array([x for x in p if x is not None]), [1000, 2000, 3000])
+    for block, part in zip(history.p_values, parts, strict=True):
+        # (0, 0.05], (0.05, 0.1] ...
+        wanted = [((part > i / 20 + 1e-9) & (part <= (i + 1) / 20 + 1e-9)).sum() for i in range(20)]
+        assert block.tolist() == wanted
+    assert history.evidence[-1].tolist() == [watch.rejection.highest, watch.middle.highest]
+
+
+def test_no_split_of_the_stream_changes_anything() -> None:
+    p = np.concatenate([calm(1800), shifted(600)])
+    labels = [f"class {i % 3}" for i in range(len(p))]
+    whole = Watch.begin(**PROMISE).after(p, labels=labels)
+    parts = Watch.begin(**PROMISE)
+    for piece in np.split(np.arange(len(p)), [1, 999, 1000, 1001, 1801, 2300]):
+        parts = parts.after(p[piece], labels=[labels[i] for i in piece])
+    for name in ("sizes", "rejected", "classes"):
+        np.testing.assert_array_equal(getattr(whole.history, name), getattr(parts.history, name))
+    assert whole.history.names == parts.history.names == ("class 0", "class 1", "class 2")
+    assert (whole.rejection.alarm, whole.middle.alarm) == (parts.rejection.alarm, parts.middle.alarm)
+    assert len(whole.history.events) == len(parts.history.events) == 1
+
+
+def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_room, "MOST", 4)
+    watch = Watch.begin(**PROMISE).after(calm(9500))
+    assert watch.history.block == 4000
+    assert watch.history.sizes.tolist() == [4000, 4000, 1500]
+    assert watch.history.rejected.sum() == watch.rejection.hits
+    monkeypatch.setattr(history_room, "CLASSES", 2)
+    watch = Watch.begin(**PROMISE).after([0.5] * 6, labels=["a", "b", "c", "d", "a", ""])
+    assert dict(zip(watch.history.names, watch.history.classes.tolist(), strict=True)) == {
+        "a": [2, 0],
+        "b": [1, 0],
+        history_room.OTHERS: [2, 0],
+    }
+
+
+def test_a_reset_begins_anew_and_keeps_the_history(tmp_path: Path) -> None:
+    watch = Watch.begin(**PROMISE).after(calm(3000)).after(shifted(200))
+    (alarm,) = watch.history.events
+    assert 3000 < alarm.image < 3150
+    assert abs(alarm.began - 3000) < 60
+    again = watch.reset(n_calibration=499).after(calm(1500, 5))
+    assert not again.alarm
+    assert again.seen == 1500
+    assert again.n_calibration == 499
+    assert again.history.seen == 4700
+    assert [event.kind for event in again.history.events] == ["alarm", "reset"]
+    later = again.after(shifted(300, 7))
+    last = later.history.events[-1]
+    assert 4700 < last.image < 4900  # counted from the beginning of the stream, not of the test
+    later.save(tmp_path / "watch.safetensors")
+    assert Watch.load(tmp_path / "watch.safetensors") == later
+
+
+def test_verdicts_and_rows_are_added() -> None:
+    verdict = Verdict("cat", 3, 9.0, 0.03, False, 9.5)
+    rows = [Scored("a.png", "dog", 9.9, 0.7, True), Scored("b.png", error="broken"), Scored("c.png", 7, 9.9, 0.9, True)]
+    watch = Watch.begin(**PROMISE).add(verdict).add([verdict, verdict]).add(rows)
+    assert (watch.seen, watch.rejection.hits, watch.unreadable.count) == (5, 3, 1)
+    assert dict(zip(watch.history.names, watch.history.classes.tolist(), strict=True)) == {
+        "cat": [0, 3],
+        "dog": [1, 0],
+        "7": [1, 0],
+    }
+
+
+def test_streams_share_delta_and_go_on(tmp_path: Path) -> None:
+    streams = Streams.begin(**PROMISE, delta=0.02)
+    for k in range(1, 40):
+        streams = streams.of(f"camera {k}")
+    shares = [watch.delta for watch in streams.watches]
+    assert sum(shares) < 0.02
+    assert shares[:3] == pytest.approx([0.01, 0.02 / 6, 0.02 / 12])
+    streams = streams.put("camera 2", streams["camera 2"].after(shifted(400)))
+    assert streams.alarm
+    assert not streams["camera 1"].alarm
+    streams.save(tmp_path / "watch.safetensors")
+    assert load_state(tmp_path / "watch.safetensors") == streams
+    with pytest.raises(InputError, match="holds Streams, not one watch"):
+        Watch.load(tmp_path / "watch.safetensors")
+
+
+def test_false_alarms_of_all_streams_stay_below_delta() -> None:
+    rng, delta, runs, alarms = np.random.default_rng(0), 0.3, 30, 0
+    for _ in range(runs):
+        streams = Streams.begin(alpha=0.1, n_calibration=60, delta=delta)
+        for name in ("a", "b", "c"):
+            streams = streams.of(name)
+            calibration = np.sort(rng.normal(size=60))
+            p = (1 + np.searchsorted(calibration, rng.normal(size=300), side="right")) / 61
+            streams = streams.put(name, streams[name].after(p))
+        alarms += streams.alarm
+    assert alarms / runs <= delta
+
+
+def write(path: Path, p_values: np.ndarray, label: str = "cat") -> Path:
+    with path.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["path", "class", "p_value"])
+        table.writerows([f"{i}.png", label if i % 4 else "<b>", f"{p:.6g}"] for i, p in enumerate(p_values))
+    return path
+
+
+def test_the_command_over_time(tmp_path: Path) -> None:
+    """Two cameras, a shift on one, a page, a reset with new rows, and a look without any."""
+    write(tmp_path / "a.csv", calm(2200))
+    write(tmp_path / "b.csv", np.concatenate([calm(1500, 2), shifted(300)]), "dog")
+    told = ("--alpha", "0.05", "--n-calibration", "999", "--state", "w.safetensors")
+    assert call("watch", "a.csv", *told, "--stream", "camera A", cwd=tmp_path).returncode == 0
+    done = call("watch", "b.csv", *told, "--stream", "camera B", "--page", "w.html", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "camera A\n2200 images" in done.stdout
+    assert "ALARM at image 15" in done.stdout
+    page = (tmp_path / "w.html").read_text()
+    for said in (
+        "camera A",
+        "camera B",
+        "the change began near image 1,",
+        "By class",
+        "evidence over time",
+        "&lt;b&gt;",
+    ):
+        assert said in page, said
+    assert '<td class="words"><b>' not in page
+    assert call("watch", "b.csv", "--state", "w.safetensors", cwd=tmp_path).returncode == 2  # which of the two?
+    seen = call("watch", "--state", "w.safetensors", "--page", "w2.html", cwd=tmp_path)
+    assert seen.returncode == 3
+    assert (tmp_path / "w2.html").read_text() == page
+    write(tmp_path / "c.csv", calm(900, 9), "dog")
+    done = call("watch", "c.csv", "--state", "w.safetensors", "--stream", "camera B", "--reset", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    state = load_state(tmp_path / "w.safetensors")
+    assert state["camera B"].seen == 900
+    assert state["camera B"].history.seen == 2700
+    assert [event.kind for event in state["camera B"].history.events] == ["alarm", "reset"]
+
+
+def test_parquet_has_classes_too(tmp_path: Path) -> None:
+    pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"class": ["cat", "dog", "cat"], "p_value": [0.5, 0.01, 0.7]})
+    frame.to_parquet(tmp_path / "s.parquet")
+    (tmp_path / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in frame.to_dict("records")))
+    for name in ("s.parquet", "s.jsonl"):
+        words = ("--alpha", "0.05", "--n-calibration", "999", "--state", f"{name}.state")
+        assert call("watch", name, *words, cwd=tmp_path).returncode == 0
+        history = load_state(tmp_path / f"{name}.state").history
+        assert dict(zip(history.names, history.classes.tolist(), strict=True)) == {"cat": [2, 0], "dog": [0, 1]}
+
+
+@pytest.mark.parametrize("words", [("--stream", "a"), ("--reset",), ()])
+def test_what_needs_a_state(words: tuple[str, ...], tmp_path: Path) -> None:
+    scores = (str(write(tmp_path / "s.csv", calm(5))),) if words else ()
+    done = call("watch", *scores, *words, "--alpha", "0.05", "--n-calibration", "999", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "need --state" in done.stderr
