@@ -232,7 +232,7 @@ def _refuse(part: Path) -> None:
     raise InputError(f"another process writes {part}; wait for it, or choose another file")
 
 
-Write = Callable[[Path, Iterable[Scored], bool, str], None]  # file, rows, whether classes have names, which shard
+Write = Callable[..., None]  # file, rows, whether classes have names, and which shard where it is one
 
 
 def writer(out: Path) -> Write:
@@ -256,7 +256,7 @@ def as_dict(row: Scored) -> dict[str, Any]:
     return dict(zip(COLUMNS, (*row[:5], row.error or None), strict=True))
 
 
-def _csv(path: Path, rows: Iterable[Scored], named: bool, shard: str) -> None:
+def _csv(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
     with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(COLUMNS)
@@ -264,13 +264,13 @@ def _csv(path: Path, rows: Iterable[Scored], named: bool, shard: str) -> None:
             table.writerow(csv_cells(row))
 
 
-def _json_lines(path: Path, rows: Iterable[Scored], named: bool, shard: str) -> None:
+def _json_lines(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
     with path.open("w", encoding="utf-8") as file:
         for row in rows:
             file.write(json.dumps(as_dict(row)) + "\n")
 
 
-def _parquet(path: Path, rows: Iterable[Scored], named: bool, shard: str) -> None:
+def _parquet(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
     def types(pa: Any) -> dict[str, Any]:
         kinds = (pa.string(), pa.string() if named else pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.string())
         return dict(zip(COLUMNS, kinds, strict=True))

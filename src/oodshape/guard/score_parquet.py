@@ -91,7 +91,7 @@ def streamed(path: str | Path) -> Iterator[Cells]:
         if found != file.metadata.num_rows or mark != notes.get(CHECKSUM, b"").decode("latin-1"):
             raise InputError(f"{path} is damaged: its rows or the checksum over them are wrong; score the images again")
         for group in range(file.num_row_groups):
-            for batch in file.iter_batches(1024, row_groups=[group]):
+            for batch in file.read_row_group(group).to_batches(1024):  # read as it was for the checksum
                 yield from batch.to_pylist()
 
 
