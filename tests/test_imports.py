@@ -26,9 +26,10 @@ ROOMS = (
     "benchmark",
     "report",
     "studies",
+    "engines",
     "cli",
 )
-APART = {("benchmark", "guard")}
+APART = {("benchmark", "guard"), *(("engines", other) for other in ("benchmark", "report", "studies"))}
 HEAVY = {"torch", "numba", "numpy", "pandas", "matplotlib", "PIL", "scipy", "sklearn", "rich", "typer", "safetensors"}
 MODULES = {
     ".".join(("oodshape", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
@@ -93,6 +94,13 @@ def test_a_room_imports_only_from_its_left(name: str) -> None:
         if room(module) == name and room(other) not in left
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_engines_are_imported_inside_commands_only() -> None:
+    """They need Ray, which few have."""
+    users = {room(module) for module, other, _ in edges(inside_functions=True) if room(other) == "engines"}
+    assert users == {"cli", "engines"}
+    assert not [edge for edge in edges(inside_functions=False) if room(edge[0]) == "cli" and room(edge[1]) == "engines"]
 
 
 def test_imports_have_no_cycle() -> None:

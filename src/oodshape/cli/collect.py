@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import json as encoder
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.options import IMAGES, ColumnOption, Costs, LimitOption, Network, Preparing, QuietOption, Running
+from oodshape.cli.options import (
+    IMAGES,
+    ColumnOption,
+    Costs,
+    Engine,
+    LimitOption,
+    Network,
+    Preparing,
+    QuietOption,
+    Running,
+)
 from oodshape.cli.terminal import check_out, warnings_as_lines
 
 
@@ -37,6 +47,7 @@ def collect(
     cache: Annotated[
         Path | None, typer.Option(help="Where features are kept: a collect that was stopped goes on there.")
     ] = None,
+    engine: Engine,
     running: Running,
     costs: Costs,
     json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON and nothing else.")] = False,
@@ -46,6 +57,7 @@ def collect(
 
     A part's size does not grow with its images. All parts of a fit take the same options but --shard.
     """
+    from oodshape.core.errors import InputError
     from oodshape.guard.collect import collect_shard
     from oodshape.images.listing import in_column
     from oodshape.images.shards import Shard
@@ -56,21 +68,27 @@ def collect(
     mine = Shard.of(shard)
     with warnings_as_lines():
         source = open_model(network.model, **network.said(), **running.place())
-        part = collect_shard(
-            source,
-            in_column(images, column),
-            out,
-            shard=mine,
-            method=method,
-            hold_out=hold_out,
-            exportable=exportable,
-            preprocessing=prepared(source.native, **preparing.said()),
-            upright=upright,
-            limit=limit,
-            cache=cache,
-            progress=False if json or quiet else None,
+        given = in_column(images, column)
+        how: dict[str, Any] = {
+            "method": method,
+            "hold_out": hold_out,
+            "exportable": exportable,
+            "preprocessing": prepared(source.native, **preparing.said()),
+            "upright": upright,
+            "limit": limit,
+            "progress": False if json or quiet else None,
             **running.feeding(),
-        )
+        }
+        if engine.is_ray:
+            from oodshape.engines import ray
+
+            if mine.shards > 1:
+                raise InputError("the engine ray makes its own shards: leave --shard out")
+            opening = {**network.said(), **running.place()}
+            took = ray.collect(source, given, out, network=opening, pool=engine.pool(), **how)
+            typer.echo(encoder.dumps(vars(took) | {"out": str(out)}) if json else took.line())
+            return
+        part = collect_shard(source, given, out, shard=mine, cache=cache, **how)
     if json:
         typer.echo(encoder.dumps(part._asdict() | {"out": str(out)}))
     elif not quiet:

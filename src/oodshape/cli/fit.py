@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as encoder
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from oodshape.cli.options import (
     IMAGES,
     ColumnOption,
     Costs,
+    Engine,
     Keeping,
     LimitOption,
     Network,
@@ -54,6 +55,7 @@ def fit(
     ] = False,
     limit: LimitOption = None,
     keeping: Keeping,
+    engine: Engine,
     running: Running,
     costs: Costs,
     json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON and nothing else.")] = False,
@@ -74,23 +76,28 @@ def fit(
     check_out(out)
     with warnings_as_lines():
         source = open_model(network.model, **network.said(), **running.place())
-        guard = Guard.fit(
-            source,
-            images=in_column(images, column),
-            parts=parts or None,
-            calibrate=in_column(calibrate, column),
-            method=method,
-            alpha=alpha,
-            per_class=per_class,
-            preprocessing=None if parts and not preparing.said() else prepared(source.native, **preparing.said()),
-            names=() if classes is None else read_names(classes),
-            upright=upright,
-            exportable=exportable,
-            limit=limit,
-            cache=keeping.folder,
-            progress=False if json or quiet else None,
+        said = preparing.said()
+        how: dict[str, Any] = {
+            "images": in_column(images, column),
+            "calibrate": in_column(calibrate, column),
+            "method": method,
+            "alpha": alpha,
+            "per_class": per_class,
+            "preprocessing": None if parts and not said else prepared(source.native, **said),
+            "names": () if classes is None else read_names(classes),
+            "upright": upright,
+            "exportable": exportable,
+            "limit": limit,
+            "progress": False if json or quiet else None,
             **running.feeding(),
-        )
+        }
+        if engine.is_ray and parts is None and images is not None:
+            from oodshape.engines.ray import fit_guard
+
+            opening = {**network.said(), **running.place()}
+            guard = fit_guard(network.model, network=opening, pool=engine.pool(), **how)
+        else:
+            guard = Guard.fit(source, parts=parts or None, cache=keeping.folder, **how)
     guard.save(out)
     if json:
         typer.echo(encoder.dumps(facts(guard)))

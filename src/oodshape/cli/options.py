@@ -198,6 +198,37 @@ class Costs:
         warnings.filterwarnings("ignore", category=DecompressionBombWarning)  # the limits speak for themselves
 
 
+class EngineName(Enum):
+    """What runs the work."""
+
+    local = "local"
+    ray = "ray"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """What runs the work: this process, or actors of Ray on this machine or on the cluster of RAY_ADDRESS."""
+
+    engine: Annotated[EngineName, typer.Option(help="This process, or actors of Ray (RAY_ADDRESS: a cluster).")] = (
+        EngineName.local
+    )
+    actors: Annotated[
+        int | None, typer.Option(min=1, help="Actors of Ray \\[default: one per GPU, or per two cores].")
+    ] = None
+    num_gpus: Annotated[float, typer.Option("--num-gpus", min=0, help="GPUs that each actor of Ray takes.")] = 0.0
+
+    @property
+    def is_ray(self) -> bool:
+        """Whether Ray does it."""
+        return self.engine is EngineName.ray
+
+    def pool(self) -> Any:
+        """The actors."""
+        from oodshape.engines.ray import Pool
+
+        return Pool(self.actors, self.num_gpus)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Keeping:
     """What is kept between runs."""

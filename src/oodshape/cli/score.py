@@ -15,6 +15,7 @@ from oodshape.cli.options import (
     ColumnOption,
     Costs,
     DetectorOption,
+    Engine,
     Network,
     Preparing,
     QuietOption,
@@ -38,6 +39,7 @@ def score(
     column: ColumnOption = None,
     gallery: Annotated[Path | None, typer.Option(help="A page with the most and the least trusted images.")] = None,
     preparing: Preparing,
+    engine: Engine,
     running: Running = SCORING,
     costs: Costs,
     json: Annotated[
@@ -66,7 +68,18 @@ def score(
     listing = one_by_one(in_column(images, column))
     extremes = Extremes()
     how: dict[str, Any] = {**running.feeding(), "watch": extremes.add}
-    if out is None:
+    said: list[str] = []
+    if engine.is_ray:
+        from oodshape.engines import ray
+
+        if out is None or shard or gallery is not None:
+            raise InputError("the engine ray needs --out, makes its own shards, and draws no gallery")
+        opening = {**network.said(), **running.place()}
+        show = False if json or quiet else None
+        given = {**running.feeding(), "progress": show}
+        tally, took = ray.score(guard, listing, network.model, out, network=opening, pool=engine.pool(), **given)
+        said = [took.line()]
+    elif out is None:
         if shard:
             raise InputError("--shard needs --out, such as scores-03.parquet")
         tally = score_to_stream(guard, source, listing, any_names(sys.stdout), json_lines=json, **how)
@@ -79,7 +92,7 @@ def score(
     if out is not None and json:
         typer.echo(encoder.dumps(vars(tally) | {"out": str(out)}))
     elif not quiet:
-        for line in [*tally.lines(), *(f"wrote {file}" for file in (out, gallery) if file is not None)]:
+        for line in [*tally.lines(), *said, *(f"wrote {file}" for file in (out, gallery) if file is not None)]:
             typer.echo(line, err=out is None)
     if tally.unreadable:
         raise typer.Exit(UNREADABLE)

@@ -22,6 +22,7 @@ import oodshape
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.progress import progress_bar
+from oodshape.core.spent import spending
 from oodshape.features.chunks import check_finite
 from oodshape.features.disk_cache import Entry, locked
 from oodshape.images.image_set import ImageSet, reader
@@ -195,7 +196,8 @@ class Extraction:
     def _through(self, pixels: NDArray[np.uint8], first: int, where: str) -> Batch:
         """Features and predictions of one batch."""
         try:
-            outputs = self.classifier(self.preprocessing.normalize(pixels))
+            with spending("network"):
+                outputs = self.classifier(self.preprocessing.normalize(pixels))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         features = outputs.features.cpu()

@@ -103,6 +103,7 @@ class Collected:
     make_panel: Callable[[Keys, int], Features] | None = None  # in place of it, where the images are at hand
     lost: int = 0  # images that could not be read
     reasons: tuple[str, ...] = ()  # of the first of them
+    head: Head | None = None  # where it comes from a file
 
     @cached_property
     def made(self) -> Made:
@@ -121,9 +122,10 @@ class Collected:
 
     def bounded(self) -> Collected:
         """The same part as a file holds it: many images as sums, and the panel as features."""
-        if self.rows is None or len(self.rows) <= FEW:
-            rows = self.rows
-            every = None if rows is None or not self.made.panel else self.panel_of(rows.identities, FEW)
+        if self.rows is None:
+            return self
+        if len(self.rows) <= FEW:
+            every = self.panel_of(self.rows.identities, FEW) if self.made.panel else None
             return replace(self, panel=every, make_panel=None)
         summed, held_out = decided(self.rows, self.made)
         fitting = ~_held(self.rows.identities, self.made)
@@ -154,9 +156,8 @@ class Collected:
                 raise InputError(f"a share of {summed.share} is kept to select by, not {made.share}")
             each = (unpack_rows(name, arrays, head) for name in ("rows", "held_out", "panel"))
             rows, held_out, panel = each
-            return cls(
-                lambda: made, rows, summed, held_out, panel, None, int(said["lost"]), tuple(map(str, said["reasons"]))
-            )
+            lost, reasons = int(said["lost"]), tuple(map(str, said["reasons"]))
+            return cls(lambda: made, rows, summed, held_out, panel, None, lost, reasons, head)
 
 
 def made_of(path: str | Path) -> Made:
@@ -214,4 +215,5 @@ def together(parts: list[Collected]) -> Collected:
         None,
         sum(part.lost for part in parts),
         tuple(reason for part in parts for reason in part.reasons),
+        parts[0].head,
     )

@@ -49,7 +49,7 @@ def of_images(
     if held is None:
         _check_enough_to_split(min(total, limit or total), alpha)
     else:
-        _refuse_copies(copies(held, given), len(held))
+        refuse_copies(copies(held, given), len(held))
         check_enough(len(held), alpha)
     found = collected(way, given if limit is None else limited(given, limit), recipe, hold_out=held is None)
     warn_of_lost(given.name, min(total, limit or total), found.lost, found.reasons)
@@ -128,7 +128,7 @@ def of_tensors(
     else:
         last = np.zeros(len(every), bool)
         train, held_out = every, Features.extract(classifier, calibrate, prepared=True, progress=progress)
-        _refuse_copies(
+        refuse_copies(
             [f"image {row}" for row in np.flatnonzero(np.isin(held_out.identities, seen.identities))], len(held_out)
         )
     fitted = np.flatnonzero(~last[seen.kept_rows])[:SIZE]
@@ -136,7 +136,8 @@ def of_tensors(
     return Parts(train, held_out, partial(tensor_panel, classifier, base, which, progress=progress))
 
 
-def _refuse_copies(names: list[str], of: int) -> None:
+def refuse_copies(names: list[str], of: int) -> None:
+    """An error where calibration images, so many in all, are training images too."""
     if names:
         raise InputError(
             f"{len(names)} of the {of} calibration images are training images too, such as {min(names)}; calibrate "

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.core.progress import progress_bar
+from oodshape.core.spent import spending
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode import Unreadable
 from oodshape.images.in_memory import PictureListing
@@ -184,9 +185,11 @@ class _Work:
         detector, other = self.guard.detector, self.guard.about.baseline if self.baseline else None
         try:
             images = self.images(rows)
-            outputs = self.source.classifier(images)
+            with spending("network"):
+                outputs = self.source.classifier(images)
             perturbs = detector.method.perturb.eps > 0
-            decision = detector.decide(self.source.classifier, images) if perturbs else detector.decide(outputs)
+            with spending("score"):
+                decision = detector.decide(self.source.classifier, images) if perturbs else detector.decide(outputs)
             return [Part(rows, decision, None if other is None else other.decide(outputs))]
         except HeadError:
             raise  # no fault of the image: none can be scored

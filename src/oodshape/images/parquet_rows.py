@@ -59,6 +59,15 @@ class ParquetImages(Stored):
         if not (kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_binary_view(kind)):
             raise InputError(f"the column {self.column} of {file} holds {kind}; it must hold encoded images (binary)")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs: what is open here stays here."""
+        return {name: value for name, value in vars(self).items() if name != "_cells"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The same images, with nothing read yet."""
+        self.__dict__.update(state)
+        self._cells = _Cells(self.column)
+
     def __len__(self) -> int:
         """The number of rows."""
         return int(self.starts[-1])

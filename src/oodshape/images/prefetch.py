@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.machine import cores
+from oodshape.core.spent import spending
 from oodshape.images.image_set import Image, ImageSet, reader
 from oodshape.images.limits import TURNS
 from oodshape.images.preprocessing import Preprocessing, stacked
@@ -90,7 +91,7 @@ def decoded_rows(
 def prepared(read: Callable[[Item], Image], preprocessing: Preprocessing, item: Item) -> Pixels | InputError:
     """The prepared image of an item, or why there is none."""
     try:
-        with TURNS.taking():
+        with spending("decode"), TURNS.taking():
             return preprocessing.pixels(read(item))
     except InputError as error:
         return error

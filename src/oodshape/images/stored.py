@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.reading import DAMAGE, one_line
+from oodshape.core.spent import spending
 from oodshape.images import identity
 from oodshape.images.decode import Unreadable, read_image
 from oodshape.images.limits import Limits
@@ -79,7 +80,8 @@ class Stored(ABC):
     def opened(self, index: int) -> BytesIO:
         """The encoded image as a file; whatever its store makes of a file that has gone or is damaged, as one error."""
         try:
-            return BytesIO(self.data(index))
+            with spending("read"):
+                return BytesIO(self.data(index))
         except InputError:
             raise
         except (OSError, *DAMAGE) as error:

@@ -1,0 +1,157 @@
+"""What a worker does with one shard: our own readers, decoder and sums, whatever engine calls it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from oodshape.core.spent import spending, spent
+from oodshape.guard.collect import collected
+from oodshape.guard.collected import Collected, together
+from oodshape.guard.guard import Guard
+from oodshape.guard.score_file import score_to_file
+from oodshape.guard.way import Way
+from oodshape.images.decode import read_image
+from oodshape.images.image_set import Image, ImageSet
+from oodshape.images.in_memory import PictureListing
+from oodshape.images.limits import Limits
+from oodshape.images.listing import Listing
+from oodshape.images.places import read_bytes
+from oodshape.images.preprocessing import Preprocessing
+from oodshape.images.shards import Shard
+from oodshape.methods.detector import Method
+from oodshape.networks.opening import Source, open_model
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker is told; the images were listed once, by whoever started it."""
+
+    model: str
+    shards: int
+    network: dict[str, Any] = field(default_factory=dict)  # how it is opened beside its name
+    batch_size: int = 64
+    workers: int | None = None
+    limits: Limits = field(default_factory=Limits.now)
+
+    def opened(self) -> Source:
+        """The network, loaded once per worker."""
+        self.limits.use()
+        return open_model(self.model, **self.network)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Image files as they were listed: one that has gone since is an error of its own, and moves no other."""
+
+    listing: Listing
+    pairs: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, listing: Listing | PictureListing) -> Any:
+        """A listing that does not change; stored images and pictures have one already."""
+        return cls(listing, tuple(listing)) if isinstance(listing, Listing) else listing
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """(path, label) one by one."""
+        return iter(self.pairs)
+
+    @property
+    def name(self) -> str:
+        """A short name for messages."""
+        return self.listing.name
+
+    def read(self, pair: tuple[str, int], *, upright: bool) -> Image:
+        """The image that a listed path stands for."""
+        try:
+            with spending("read"):
+                data = read_bytes(self.listing.file(pair[0]))
+        except OSError:
+            return self.listing.read(pair, upright=upright)  # says what is wrong
+        return read_image(BytesIO(data), upright=upright)  # type: ignore[arg-type]  # Pillow opens both
+
+
+class Collector:
+    """Makes parts: one per shard, as the bytes of its file."""
+
+    def __init__(
+        self, job: Job, images: ImageSet, recipe: Method, preprocessing: Preprocessing, upright: bool, hold_out: bool
+    ) -> None:
+        """Load the network."""
+        self.job, self.images, self.recipe, self.hold_out = job, images, recipe, hold_out
+        classifier = job.opened().classifier
+        self.way = Way(classifier, preprocessing, upright, None, False, job.batch_size, job.workers)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        """One row for each shard: its number, the part, how many images were lost, and where the time went."""
+        rows = [self._one(int(number)) for number in batch["shard"]]
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def _one(self, number: int) -> dict[str, Any]:
+        shard = Shard(number, self.job.shards)
+        part = collected(self.way, self.images, self.recipe, shard=shard, hold_out=self.hold_out)
+        data = packed(part, self.way)
+        return {"shard": number, "part": data, "lost": part.lost, "spent": json.dumps(spent())}
+
+
+class ShardScorer:
+    """Scores shards, each into a file of its own; one that is there already is not scored again."""
+
+    def __init__(self, job: Job, guard: Guard, listing: Any, folder: Path) -> None:
+        """Load the network."""
+        self.job, self.guard, self.listing, self.folder = job, guard, listing, folder
+        self.source = job.opened()
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        """One row for each shard: its number, its counts, and where the time went."""
+        rows = [self._one(int(number)) for number in batch["shard"]]
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def _one(self, number: int) -> dict[str, Any]:
+        tally = score_to_file(
+            self.guard,
+            self.source,
+            self.listing,
+            self.folder / name_of(number, self.job.shards),
+            batch_size=self.job.batch_size,
+            workers=self.job.workers,
+            progress=False,
+            shard=Shard(number, self.job.shards),
+        )
+        return {"shard": number, "tally": json.dumps(vars(tally)), "spent": json.dumps(spent())}
+
+
+def name_of(shard: int, shards: int) -> str:
+    """The file of one shard's scores."""
+    return f"shard-{shard:05}-of-{shards:05}.parquet"
+
+
+def packed(part: Collected, way: Way) -> bytes:
+    """A part as the bytes of its file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "part.safetensors"
+        part.save(path, part.head or way.classifier.head)
+        return path.read_bytes()
+
+
+def unpacked(data: bytes) -> Collected:
+    """The part that `packed` gave."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "part.safetensors"
+        path.write_bytes(data)
+        return Collected.load(path)
+
+
+def merged_parts(*parts: bytes) -> bytes:
+    """Some parts as one, all as bytes."""
+    whole = together([unpacked(data) for data in parts])
+    assert whole.head is not None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "part.safetensors"
+        whole.save(path, whole.head)
+        return path.read_bytes()
