@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.openood import OpenOod
-from oodshape.cli.options import Compared, Costs, Drawing, Keeping, Running, words
+from oodshape.cli.options import CHANCE, Compared, Costs, Drawing, Keeping, Running, words
 from oodshape.cli.terminal import console
 
 
@@ -43,6 +43,7 @@ def bench(
         typer.Option(
             "--keep-scores/--no-keep-scores",
             help="Write the score of every image to scores.parquet, for oodshape compare \\[default: small runs do].",
+            rich_help_panel=CHANCE,
         ),
     ] = None,
     out: Annotated[

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 LIMITS = "What one file may cost"
+CHANCE = "How much is chance"
 
 
 class Interpolation(Enum):
@@ -246,7 +247,7 @@ class Keeping:
         return None if self.no_cache else (self.cache or default_cache())
 
 
-SeedOption = Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.", rich_help_panel=CHANCE)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,9 +256,16 @@ class Drawing:
 
     seed: SeedOption = 0
     seeds: Annotated[
-        int, typer.Option(min=1, help="Run with so many seeds where anything is random; means, and their spread.")
+        int,
+        typer.Option(
+            min=1,
+            help="Run with so many seeds where anything is random; means, and their spread.",
+            rich_help_panel=CHANCE,
+        ),
     ] = 1
-    resamples: Annotated[int, typer.Option(min=1, help="Resamples behind each interval or spread.")] = 200
+    resamples: Annotated[
+        int, typer.Option(min=1, help="Resamples behind each interval or spread.", rich_help_panel=CHANCE)
+    ] = 200
 
     def said(self) -> dict[str, Any]:
         """The same as options of a run."""

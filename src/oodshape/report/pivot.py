@@ -17,7 +17,7 @@ from oodshape.report.method_kinds import block
 
 Columns = Literal["model", "ood", "family"]
 TIED = " ="
-SPREADS = {"FP": "fpr95", "AU": "auroc"}  # of which results hold the spread over seeds
+SPREADS = {measure.head: measure.name for measure in SHOWN}  # of which results hold the spread over seeds
 
 
 @dataclass(frozen=True)
