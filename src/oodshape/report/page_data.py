@@ -61,8 +61,8 @@ def payload(results: Results) -> dict[str, Any]:
         },
         "averages": {
             f"{models[each.model]},{methods[each.method]}": {
-                name: [round(getattr(each, f"{name}{end}"), 6) for end in ("_low", "_high")]
-                for name in ("fpr95", "auroc")
+                shown.name: [round(getattr(each, f"{shown.name}{end}"), 6) for end in ("_low", "_high")]
+                for shown in SHOWN
             }
             for each in results.averages_of
             if each.model in models and each.method in methods
