@@ -14,9 +14,10 @@ from oodshape.methods.detector import Method
 from oodshape.methods.heads import Dice
 from oodshape.methods.odin import Odin
 from oodshape.methods.scores.boundaries import Fdbd, Gen, GradNorm, Nci
-from oodshape.methods.scores.class_means import KlMatching
+from oodshape.methods.scores.class_means import KlMatching, She
+from oodshape.methods.scores.empirical import EmpiricalMds, EmpiricalRmds
 from oodshape.methods.scores.logits import Energy, MaxLogit, MaxSoftmax
-from oodshape.methods.scores.openood import LengthFdbd, ShareKnn, ShareNnGuide, WholeVim
+from oodshape.methods.scores.openood import LengthFdbd, LikeliestTemperature, ShareKnn, ShareNnGuide, WholeVim
 from oodshape.methods.shapes.ash import AshB
 from oodshape.methods.shapes.clipping import ReAct, VraP
 from oodshape.methods.shapes.scaling import Scale
@@ -55,6 +56,7 @@ def openood_settings(std: tuple[float, ...] = (1.0,)) -> dict[str, Setting]:
         "msp": Setting(Method(score=MaxSoftmax()), "msp", "MSP"),
         "mls": Setting(Method(score=MaxLogit()), "mls", "MLS"),
         "energy": Setting(Method(score=Energy()), "ebo", "EBO"),
+        "temperature": Setting(Method(score=LikeliestTemperature()), "temp_scaling", "TempScale", "val"),
         "gen": Setting(
             Method(score=Gen(gamma=0.1, top=100)),
             "gen",
@@ -96,6 +98,9 @@ def openood_settings(std: tuple[float, ...] = (1.0,)) -> dict[str, Setting]:
             "VIM",
             grid=tuple(Method(score=WholeVim(dimensions=dimensions)) for dimensions in (256, 1000)),
         ),
+        "mds": Setting(Method(score=EmpiricalMds()), "mds", "MDS"),
+        "rmds": Setting(Method(score=EmpiricalRmds()), "rmds", "RMDS"),
+        "she": Setting(Method(score=She(classes="labels")), "she", "SHE"),
         "klm": Setting(Method(score=KlMatching()), "klm", "KLM", "val"),
         "gradnorm": Setting(Method(score=GradNorm()), "gradnorm", "GradNorm"),
         "nnguide": Setting(Method(score=ShareNnGuide(k=100, share=0.01)), "nnguide", "NNGuide"),

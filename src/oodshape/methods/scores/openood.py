@@ -5,6 +5,7 @@ The fitted scores are those of the other files; only what they are fitted on dif
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,9 @@ from oodshape.features.parts import Part
 from oodshape.features.rows import unit
 from oodshape.images.identity import smallest
 from oodshape.methods.scores.boundaries import BoundaryDistance, Fdbd
+from oodshape.methods.scores.labelled import CHECKED, by_label
 from oodshape.methods.scores.neighbours import Guide, Knn, NeighbourDistance, NnGuide
+from oodshape.methods.scores.temperature import TemperatureScaling, Tempered
 from oodshape.methods.scores.vim import Vim, VirtualLogit
 from oodshape.methods.training import Training
 
@@ -99,6 +102,30 @@ class WholeVim(Vim):
             largest += float(head.logits(z).amax(dim=1).double().sum())
             residual += float(fitted.residual(z).double().sum())
         return replace(fitted, alpha=largest / residual if residual > 0 else 0.0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LikeliestTemperature(TemperatureScaling):
+    """Temperature scaling at the maximum of the likelihood itself, for sets of which all logits fit into memory."""
+
+    @property
+    def needs(self) -> frozenset[Part]:
+        """What says whether labels are in the network's order."""
+        return CHECKED
+
+    def fit(self, train: Training) -> Tempered:
+        """The temperature, by halving the range in which the mean logit passes that of the labels."""
+        by_label(train.moments(CHECKED), "labels")
+        features, head = train.features, train.head.to("cpu")
+        assert features.labels is not None
+        logits = torch.cat([head.logits(raw.float()).double() for _, raw in features.chunks()])
+        own = float(logits.gather(1, features.labels[:, None]).mean())
+        low, high = -5.0, 5.0  # of the log of the temperature
+        for _ in range(40):
+            middle = (low + high) / 2
+            mean = float(((logits / math.exp(middle)).softmax(dim=1) * logits).sum(dim=1).mean())
+            low, high = (middle, high) if mean > own else (low, middle)
+        return Tempered(math.exp(low))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
