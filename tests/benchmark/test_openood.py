@@ -142,11 +142,15 @@ def _saved(results: Results, folder: Path) -> Path:
 
 
 def test_one_command_and_no_renaming(place: Path, tmp_path: Path) -> None:
-    command = f"bench openood-cifar10 --data {place}/data --weights {place}/results --cache {place}/cache"
-    refused = call(*command.split(), "--methods", ",".join(FEW), cwd=tmp_path)
+    """The command that the guide begins with, in OpenOOD's own folder."""
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "openood.md").read_text()
+    first = guide.split("```")[1].strip()
+    assert first == "oodshape bench openood-cifar10 --data data --weights results"
+    command = f"{first.removeprefix('oodshape ')} --cache {place}/cache"
+    refused = call(*command.split(), "--methods", ",".join(FEW), cwd=place)
     assert refused.returncode == 2
     assert "lists 6 images, the published list 50,000; get the published lists" in refused.stderr
-    done = call(*command.split(), "--methods", ",".join(FEW), "--other-lists", "--out", "out", cwd=tmp_path)
+    done = call(*command.split(), "--methods", ",".join(FEW), "--other-lists", "--out", f"{tmp_path}/out", cwd=place)
     assert done.returncode == 0, done.stderr
     table = (tmp_path / "out" / "table.md").read_text()
     assert table.startswith(

@@ -64,9 +64,9 @@ def openood_tables(results: Results) -> Iterator[tuple[DataFrame, str, list[str]
 def show_openood(results: Results, console: Console) -> None:
     """The tables of OpenOOD's benchmarks on a console; nothing for other results."""
     for frame, title, notes in openood_tables(results) if is_openood(results) else ():
-        console.print(title, markup=False, style="bold")
+        console.print(title, markup=False, style="bold", soft_wrap=True)
         show_columns(list(frame.columns), cells_of(frame), console)
-        console.print("\n".join(notes) + "\n", markup=False)
+        console.print("\n".join(notes) + "\n", markup=False, soft_wrap=not console.is_terminal)
 
 
 def _cells(results: Results, network: Network, method: str, group: str) -> Iterator[str]:
