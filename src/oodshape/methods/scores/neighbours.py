@@ -59,7 +59,9 @@ class NeighbourDistance(FittedScore):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Neighbours(ScoreRecipe):
+class Neighbours(ScoreRecipe):
+    """What looks at the k nearest of a bank."""
+
     k: int = 10
 
     def __post_init__(self) -> None:
@@ -74,7 +76,7 @@ class _Neighbours(ScoreRecipe):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Knn(_Neighbours):
+class Knn(Neighbours):
     """Minus the distance of the normalised features to the k-th nearest in a bank (Sun et al., 2022).
 
     k = 10 is the paper's for a bank of a hundredth of ImageNet; a smaller bank than k gives its farthest row.
@@ -99,7 +101,7 @@ class Guide(FittedScore):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NnGuide(_Neighbours):
+class NnGuide(Neighbours):
     """Energy * mean of the k best cosine * energy in a bank (NNGuide; Park et al., 2023)."""
 
     def fit(self, train: Training) -> Guide:

@@ -20,7 +20,7 @@ from oodshape.features.rows import unit
 from oodshape.images.identity import smallest
 from oodshape.methods.scores.boundaries import BoundaryDistance, Fdbd
 from oodshape.methods.scores.labelled import CHECKED, by_label
-from oodshape.methods.scores.neighbours import Guide, Knn, NeighbourDistance, NnGuide
+from oodshape.methods.scores.neighbours import Guide, NeighbourDistance, Neighbours
 from oodshape.methods.scores.temperature import TemperatureScaling, Tempered
 from oodshape.methods.scores.vim import Vim, VirtualLogit
 from oodshape.methods.training import Training
@@ -38,10 +38,7 @@ def bank_of(train: Training, share: float) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ShareKnn(Knn):
-    """Minus the distance to the k-th nearest of a share of all training images, however many these are."""
-
-    k: int = 50
+class _OfShare(Neighbours):
     share: float = 1.0
 
     def __post_init__(self) -> None:
@@ -54,27 +51,24 @@ class ShareKnn(Knn):
         """None: it goes over the features."""
         return frozenset()
 
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShareKnn(_OfShare):
+    """Minus the distance to the k-th nearest of a share of all training images, however many these are."""
+
+    k: int = 50
+
     def fit(self, train: Training) -> NeighbourDistance:
         """The normalised bank."""
         return NeighbourDistance(unit(bank_of(train, self.share)).numpy(), self.k)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ShareNnGuide(NnGuide):
+class ShareNnGuide(_OfShare):
     """NNGuide with a bank of a share of all training images, however many these are."""
 
     k: int = 100
     share: float = 0.01
-
-    def __post_init__(self) -> None:
-        """Refuse settings that have no meaning."""
-        super().__post_init__()
-        check_fraction("share", self.share, one=True)
-
-    @property
-    def needs(self) -> frozenset[Part]:
-        """None: it goes over the features."""
-        return frozenset()
 
     def fit(self, train: Training) -> Guide:
         """The normalised bank, times its energies."""
