@@ -19,6 +19,7 @@ from sklearn.metrics import auc
 
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.results import METRICS, Results, Row, convention, flat
+from oodshape.benchmark.seeds import merged
 from oodshape.core.errors import InputError
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.clipping import Band, Clip
@@ -82,6 +83,14 @@ def test_averages_equal_a_loop() -> None:
                 assert math.isclose(frame.loc[key, metric], fmean(getattr(r, metric) for r in mine))
     with pytest.raises(InputError, match="'model' or 'ood', got 'family'"):
         made.averages("family")  # type: ignore[arg-type]
+
+
+def test_both_directions_of_fpr95_are_means_over_seeds() -> None:
+    first, second = (row("net", "msp", "letters", fpr95=a, fpr95_other=b) for a, b in ((0.2, 0.4), (0.4, 0.8)))
+    (both,) = merged([first], [[second]])
+    assert (both.fpr("id"), both.fpr("ood")) == (pytest.approx(0.3), pytest.approx(0.6))
+    (old,) = merged([replace(first, fpr95_other=None)], [[second]])
+    assert (old.fpr("id"), old.fpr("ood")) == (pytest.approx(0.3), None)
 
 
 def test_results_without_rows_are_a_frame_with_columns() -> None:

@@ -38,6 +38,7 @@ def _mean(rows: Sequence[Row]) -> Row:
     if len(rows) == 1:
         return rows[0]
     ends = [name + end for name in METRICS for end in ("", "_low", "_high")]
+    ends += ["fpr95_other"] if all(row.fpr95_other is not None for row in rows) else []
     means = {name: mean(getattr(row, name) for row in rows) for name in ends}
     spreads = {f"{name}_spread": stdev(getattr(row, name) for row in rows) for name in ("fpr95", "auroc")}
     return replace(rows[0], **means, **spreads, seeds=len(rows), seconds=sum(row.seconds for row in rows))
