@@ -14,7 +14,7 @@ from oodshape.guard.history import BINS, Event, History
 from oodshape.guard.watch import Watch
 from oodshape.report.html import html_table, plain_page, write_html
 
-WIDTH, HEIGHT, LEFT, FOOT = 720, 120, 56, 22
+WIDTH, HEIGHT, LEFT, TOP, FOOT = 720, 120, 56, 10, 22
 CLASSES = 200  # rows of the table
 
 
@@ -72,7 +72,7 @@ class _Frame:
         )
         marks = "".join(self._mark(event) for event in self.history.events)
         return (
-            f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT + FOOT}" width="{WIDTH}" role="img" '
+            f'<figure><svg viewBox="0 {-TOP} {WIDTH} {HEIGHT + TOP + FOOT}" width="{WIDTH}" role="img" '
             f'aria-label="{escape(label)}">{lines}{inside}{marks}{ends}</svg><figcaption>{caption}</figcaption></figure>'
         )
 
@@ -128,7 +128,7 @@ def _evidence(watch: Watch) -> str:
     frame, history = _Frame(watch.history), watch.history
     assert history.evidence is not None
     limit = -math.log(watch.rejection.delta)
-    top = 1.25 * max(limit, min(float(history.evidence.max()), 4 * limit))
+    top = 1.5 * limit  # an evidence beyond it stays at the edge
     ticks = {0.0: "1", limit / top: f"{math.exp(limit):.0f}"}
     inside = frame.steps(history.evidence[:, 0] / top, "var(--ood)")
     inside += frame.steps(history.evidence[:, 1] / top, "var(--shaping)")
