@@ -3,7 +3,8 @@
     python benches/serve.py GUARDED.ONNX IMAGES [--requests 20000] [--at-once 16] [--workers 1]
 
 The client is this process and its cost is left out: processor time and memory are those of the server alone. The plain
-process decodes, prepares and runs the same images one by one; the service may take 1.15 times its processor time.
+process decodes, prepares and runs the same images one by one, in turn with the service, a quarter of the work each; the
+service may take 1.15 times its processor time.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ import sys, time
 from oodshape.guard.guarded_file import GuardedFile
 guarded, images = GuardedFile(sys.argv[1], threads=1), [open(name, "rb").read() for name in sys.argv[3:]]
 guarded(images[0])
-start = time.process_time()
-for i in range(int(sys.argv[2])):
-    guarded(images[i % len(images)])
-print((time.process_time() - start) / int(sys.argv[2]))
+for line in sys.stdin:
+    start = time.process_time()
+    for i in range(int(sys.argv[2])):
+        guarded(images[i % len(images)])
+    print((time.process_time() - start) / int(sys.argv[2]), flush=True)
 """
 
 
@@ -108,14 +110,25 @@ def main() -> None:
         port = probe.getsockname()[1]
     code = "from oodshape.cli import main; main()"
     told = ["serve", words.guarded, "--port", str(port), "--workers", str(words.workers), "--watch"]
-    with subprocess.Popen([sys.executable, "-c", code, *told], stdout=subprocess.DEVNULL) as server:
+    count = max((words.plain or words.requests // 4) // 4, 1)
+    alike = [sys.executable, "-c", PLAIN, words.guarded, str(count), *map(str, files)]
+    with (
+        subprocess.Popen([sys.executable, "-c", code, *told], stdout=subprocess.DEVNULL) as server,
+        subprocess.Popen(alike, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as plain,
+    ):
+        assert plain.stdin is not None
+        assert plain.stdout is not None
         try:
             while not ready(port):
                 assert server.poll() is None, "the service ended"
                 asyncio.run(asyncio.sleep(0.2))
             asyncio.run(load(port, bodies, max(words.at_once, len(bodies)), words.at_once))  # all is loaded
             quarters, times, seen = [seconds_and_memory(server.pid)], list[float](), Counter[str]()
+            alone = 0.0
             for _ in range(4):
+                plain.stdin.write("go\n")
+                plain.stdin.flush()
+                alone += float(plain.stdout.readline()) / 4
                 part, took = asyncio.run(load(port, bodies, words.requests // 4, words.at_once))
                 seen, times = seen + part, times + took
                 quarters.append(seconds_and_memory(server.pid))
@@ -123,16 +136,9 @@ def main() -> None:
             status = server.wait(60)
         finally:
             server.kill()
-    count = len(times)
+            plain.kill()
+    count, times = len(times), sorted(times)
     each = (quarters[-1][0] - quarters[0][0]) / count
-    plain = words.plain or max(words.requests // 4, 1)
-    run = subprocess.run(
-        [sys.executable, "-c", PLAIN, words.guarded, str(plain), *map(str, files)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    alone, times = float(run.stdout), sorted(times)
     growth = quarters[-1][1] / quarters[1][1]
     print(f"{count} requests, {words.at_once} at once: {dict(seen)}; stopped with status {status}")
     print(f"p50 {1000 * times[count // 2]:.1f} ms, p99 {1000 * times[int(0.99 * count)]:.1f} ms")
