@@ -19,13 +19,18 @@ from oodshape.methods.shapes.clipping import ReAct
 ROWS, DICE_ROWS = 4096, 64  # pytorch-ood's DICE builds rows x classes x features: 0.5 GB for 64 rows
 
 
-def theirs() -> object:
-    """The detectors of pytorch-ood, whose import needs operators that some torchvision builds lack."""
+def declare_operators() -> None:
+    """Declare the operators that some torchvision builds lack: what only imports torchvision can then be imported."""
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
             library = torch.library.Library("torchvision", "FRAGMENT")
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
             LIBRARIES.append(library)
+
+
+def theirs() -> object:
+    """The detectors of pytorch-ood, whose import needs torchvision."""
+    declare_operators()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pytorch_ood.detector as detectors

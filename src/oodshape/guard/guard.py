@@ -168,12 +168,21 @@ class Guard(Fitted):
         how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
         return score_images(self, source, images, **how)
 
-    def attach(self, model: Model, *, weights: str | Path | None = None) -> Live:
+    def attach(
+        self,
+        model: Model,
+        *,
+        weights: str | Path | None = None,
+        head: str | None = None,
+        device: str | None = None,
+        precision: Precision | None = None,
+    ) -> Live:
         """The guard on its network, for one call per image or batch: `live(image).accepted`; see `Live`.
 
         Fingerprint and head are checked now, and not again.
         """
-        return Live(self, self.opened(model, weights=weights).classifier)
+        source = self.opened(model, weights=weights, head=head, device=device, precision=precision)
+        return Live(self, source.classifier)
 
     def check(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import threading
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,9 @@ class Live:
         """Use `guard.attach(net)`, which checks that the network is the guard's."""
         self.guard, self._classifier = guard, classifier
         self._limits = guard.detector.limits.tolist()  # one, or one per class
-        self._guarded = _guarded(guard, classifier)
+        self._guarded: GuardedNet | None = None
+        self._ready = not guard.detector.method.exportable  # whether it is known how the network is read
+        self._making = threading.Lock()
         self._tensors = [*classifier.net.parameters(), *classifier.net.buffers()]
         self._stamp = stamp(self._tensors)
         self._like = next((each for each in self._tensors if each.is_floating_point()), torch.empty(0))
@@ -76,11 +79,19 @@ class Live:
                 "new guard where they are other weights now"
             )
         detector = self.guard.detector
-        if self._guarded is None:
+        if not self._ready:
+            self._prepare(batch)
+        guarded = self._guarded
+        if guarded is None:
             return detector.decide(self._classifier, batch)
         with torch.inference_mode():
             ready = batch.to(self._like.device, self._like.dtype if batch.is_floating_point() else None)
-            logits, scores, accepted = self._guarded(ready)
+            if self._classifier.precision == "float32":
+                logits, scores, accepted = guarded(ready)
+            else:  # the network alone runs in it, as in a Classifier
+                with self._classifier.casting():
+                    features = guarded.features(ready)
+                logits, scores, accepted = guarded.judged(features.float())
             if not bool(torch.isfinite(scores).all()):
                 row = int((~torch.isfinite(scores)).nonzero()[0])
                 raise InputError(f"image {row} has no score: its logits or features hold NaN or infinite values")
@@ -89,13 +100,25 @@ class Live:
 
     def to(self, device: torch.device | str) -> Live:
         """The same on another device, with weights of its own there; the network given stays where it is."""
-        net = copy.deepcopy(self._classifier.net).to(device)
-        return Live(self.guard, Classifier(net, self.guard.about.head or self._classifier.head_name))
+        net, given = copy.deepcopy(self._classifier.net).to(device), self._classifier
+        head = self.guard.about.head or given.head_name
+        return Live(self.guard, Classifier(net, head, precision=given.precision))
 
     def __repr__(self) -> str:
         """The network, and what guards it."""
         name = self.guard.about.method or repr(self.guard.detector.method)
         return f"Live({type(self._classifier.net).__name__}, {name})"
+
+    def _prepare(self, batch: Tensor) -> None:
+        """Make the copy of the network that calls go through, unless only a classifier can read it."""
+        with self._making:
+            if self._ready:
+                return
+            try:
+                self._guarded = self.guard.detector.wrap(self._classifier, self.guard.about.head or None, batch)
+            except InputError:  # its modules cannot be copied, or it is the batch, and then the classifier says so
+                self.guard.detector.decide(self._classifier, batch)
+            self._ready = True
 
     def _verdicts(self, batch: Tensor) -> list[Verdict]:
         classes, scores, p_values, accepted = (values.tolist() for values in self.tensors(batch))
@@ -112,16 +135,6 @@ class Live:
         except InputError as error:
             where = f"{pair[0]}: " if isinstance(listing, PictureListing) else ""
             raise InputError(f"{where}{error}") from None
-
-
-def _guarded(guard: Fitted, classifier: Classifier) -> GuardedNet | None:
-    """The guarded copy of the network; None where only a classifier can read it."""
-    if not guard.detector.method.exportable:
-        return None
-    try:
-        return guard.detector.wrap(classifier, guard.about.head or None)
-    except InputError:  # its modules cannot be copied, or its head is no layer of its own
-        return None
 
 
 def _is_one(images: Any, pairs: list[tuple[str, int]]) -> bool:

@@ -82,7 +82,7 @@ def export_onnx(
     if not isinstance(images, Tensor) or images.ndim < 2 or len(images) == 0:
         raise InputError("export needs a batch of preprocessed images [N, ...] to trace the network and to compare")
     limits = detector.limits if threshold is None else threshold
-    guarded = wrap(net, detector, limits, head)
+    guarded = wrap(net, detector, limits, head, images)
     _check(net.net if isinstance(net, Classifier) else net, guarded, images[:2])
     model = _traced(guarded, images, opset)
     (batch, *_) = next(value for value in model.graph.input if value.name == "images").type.tensor_type.shape.dim

@@ -281,9 +281,12 @@ class Detector(Value):
         limits = limits if len(limits) == 1 else limits[classes.cpu()]
         return Decision(classes, scores, self.p_values(scores, classes), scores >= limits.to(scores.device))
 
-    def wrap(self, net: nn.Module | Classifier, head: str | None = None) -> GuardedNet:
-        """A module that runs the network once and gives logits, score and accepted: see `GuardedNet`."""
-        return wrap(net, self, self.limits, head)
+    def wrap(self, net: nn.Module | Classifier, head: str | None = None, probe: Tensor | None = None) -> GuardedNet:
+        """A module that runs the network once and gives logits, score and accepted: see `GuardedNet`.
+
+        A `probe`, some images as the network takes them, finds a head that is linear and no nn.Linear.
+        """
+        return wrap(net, self, self.limits, head, probe)
 
     def save(self, path: str | Path, **more: Any) -> None:
         """Write the detector to one safetensors file; no code, no pickle. `more` are values kept beside it, by name."""

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.methods.slots import Batch, Evidence, FittedHead, FittedScore, Recipe, Shape
+from oodshape.methods.taps import LayerTap, MapTap, tapped
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.finding import linears
 from oodshape.networks.head import Head
-from oodshape.networks.reading import logits_of
 
 # logits [N, C], score [N] float32, accepted [N] bool: a plain tuple, so that an exported program is readable anywhere
 Judged = tuple[Tensor, Tensor, Tensor]
@@ -48,24 +48,6 @@ class Fitted(Protocol):
         ...
 
 
-class FeatureTap(nn.Linear):
-    """In the head's place: it gives its input on, and keeps the weights."""
-
-    def __init__(self, layer: nn.Linear) -> None:
-        """Share the layer's weights; those that a parametrization computes are taken as they are now."""
-        nn.Module.__init__(self)
-        self.in_features, self.out_features = layer.in_features, layer.out_features
-        self.weight, self.bias = _kept(layer.weight), None if layer.bias is None else _kept(layer.bias)
-
-    def forward(self, input: Tensor) -> Tensor:
-        """The features themselves."""
-        return input
-
-    def logits(self, features: Tensor) -> Tensor:
-        """[N, C]: what the layer gives."""
-        return nn.functional.linear(features, self.weight, self.bias)
-
-
 class GuardedNet(nn.Module):
     """[N, ...] images -> (logits [N, C], score [N], accepted [N]), for inference.
 
@@ -81,16 +63,19 @@ class GuardedNet(nn.Module):
     head_weight: Tensor
     head_bias: Tensor
 
-    def __init__(self, net: nn.Module, head: str, detector: Fitted, threshold: Tensor) -> None:
-        """Guard `net`, whose layer `head` gives the logits."""
+    def __init__(
+        self, net: nn.Module, head: str, detector: Fitted, threshold: Tensor, tap: MapTap | None = None
+    ) -> None:
+        """Guard `net`, whose layer `head` gives the logits, or in whose module `head` a map does that `tap` reads."""
         super().__init__()
         if not detector.method.exportable:
             raise InputError(
                 f"{detector.method!r} cannot go into a graph: it draws noise from the features or needs a gradient; "
                 "fit another method (METHODS[name].exportable), or score with Detector.score(classifier, images)"
             )
-        self.net = _tapped(_shared_copy(net), head)
-        self.head_name = head
+        whole = _shared_copy(net)
+        self.net = tapped(whole, head) if tap is None else whole
+        self.head_name, self.map_tap = head, tap
         self.checked = False  # whether the network's own output was seen to be the logits
         classes = self.tap.out_features
         if threshold.shape not in ((1,), (classes,)):
@@ -110,11 +95,11 @@ class GuardedNet(nn.Module):
             self.score(torch.zeros(2, own.width, device=device), torch.zeros(2, classes, device=device))
 
     @property
-    def tap(self) -> FeatureTap:
-        """The layer that stands in the head's place."""
-        layer = self.net.get_submodule(self.head_name)
-        assert isinstance(layer, FeatureTap)
-        return layer
+    def tap(self) -> LayerTap | MapTap:
+        """What stands in the head's place, or beside the network."""
+        tap = self.map_tap or self.net.get_submodule(self.head_name)
+        assert isinstance(tap, (LayerTap, MapTap))
+        return tap
 
     def forward(self, images: Tensor, threshold: Tensor | None = None) -> Judged:
         """The network's logits, and whether to trust them; `threshold` in place of the module's own."""
@@ -126,26 +111,23 @@ class GuardedNet(nn.Module):
     @torch.no_grad()
     def _check(self, images: Tensor) -> None:
         """Refuse a network whose output is not its head's; where the logits are not finite, the next call checks."""
-        seen: list[Tensor] = []
-
-        def logits(tap: FeatureTap, args: tuple[Tensor], features: Tensor) -> Tensor:
-            seen.append(tap.logits(features))
-            return seen[-1].clone()
-
-        whole = _shared_copy(self.net)  # with the head in its place again; other threads may be in the one with the tap
-        whole.get_submodule(self.head_name).register_forward_hook(logits)
-        own = logits_of(whole(images.clone())).flatten(1)
-        eps = max(torch.finfo(tensor.dtype).eps for tensor in (own, self.tap.weight))
-        head = seen[0].reshape(len(images), -1) if len(seen) == 1 else own.new_empty(0)
-        if not bool(torch.isfinite(own).all()):
+        # a copy with the head in its place again; other threads may be in the one with the tap
+        given, head = self.tap.compared(_shared_copy(self.net), images)
+        whole = [each.flatten(1) for each in given if each.shape[:1] == images.shape[:1] and each.ndim > 1]
+        if any(not bool(torch.isfinite(own).all()) for own in whole):
             return
-        if own.shape != head.shape or not bool((own.float() - head.float()).abs().max() <= 4 * eps * head.abs().max()):
+        if not any(self._close(own, head) for own in whole):
             raise HeadError(
                 f"head={self.head_name!r} does not give the logits of this network: it gives other values than the "
                 "network (a softmax, a scale or an average follows it?); wrap the network so that it returns the "
                 "head's output as it is"
             )
         self.checked = True
+
+    def _close(self, own: Tensor, head: Tensor) -> bool:
+        eps = max(torch.finfo(tensor.dtype).eps for tensor in (own, self.tap.weight))
+        near = self.tap.near(eps)
+        return own.shape == head.shape and bool((own.float() - head.float()).abs().max() <= near * head.abs().max())
 
     def judged(self, features: Tensor, threshold: Tensor | None = None) -> Judged:
         """[N, M] features -> (logits, score, accepted)."""
@@ -160,13 +142,7 @@ class GuardedNet(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """[N, M]: what reaches the head."""
-        features = logits_of(self.net(images)).flatten(1)
-        if features.shape[1] != self.tap.in_features:
-            raise InputError(
-                f"behind its head the network expects logits: it gives {features.shape[1]} values of "
-                f"{self.tap.in_features} features; wrap the network so that it returns the head's output as it is"
-            )
-        return features
+        return self.tap.read(self.net, images)
 
     def score(self, features: Tensor, logits: Tensor) -> Tensor:
         """[N] float32: the detector's score."""
@@ -183,43 +159,50 @@ class GuardedNet(nn.Module):
         return self
 
 
-def wrap(net: nn.Module | Classifier, detector: Fitted, threshold: Tensor, head: str | None = None) -> GuardedNet:
-    """The guarded network; the head is the layer that the detector was fitted for, or the one named."""
-    if isinstance(net, Classifier):
-        head = head or net.head_name
-        net = net.net
+def wrap(
+    net: nn.Module | Classifier,
+    detector: Fitted,
+    threshold: Tensor,
+    head: str | None = None,
+    probe: Tensor | None = None,
+) -> GuardedNet:
+    """The guarded network; the head is the layer that the detector was fitted for, or the one named.
+
+    A head that is linear and no nn.Linear is seen in a batch: in the `probe`, or in one that a Classifier has had.
+    """
+    classifier = net if isinstance(net, Classifier) else None
+    if classifier is not None:
+        head, net = head or classifier.head_name, classifier.net
+    assert isinstance(net, nn.Module)
     inner: nn.Module = getattr(net, "_orig_mod", net)  # of a compiled network
+    unread: HeadError | None = None
+    if probe is not None:
+        classifier = Classifier(inner, head) if classifier is None else classifier
+        try:
+            classifier(probe[:2])
+        except HeadError as error:  # a layer with the detector's weights may be there, and says more about them
+            unread = error
+    if classifier is not None and classifier.head_order is not None:
+        own, name = classifier.head, classifier.head_name
+        if own.fingerprint == detector.fingerprint and head in (None, name):
+            return GuardedNet(inner, str(name), detector, threshold, MapTap(own, classifier.head_order))
     layers = linears(inner)
     for name in layers if head is None else [head] if head in layers else []:
         if Head.of((layers[name].weight, layers[name].bias)).fingerprint == detector.fingerprint:
             return GuardedNet(inner, name, detector, threshold)
-    if head is not None and head not in layers and head in dict(inner.named_modules()):
+    if unread is not None:
+        raise unread
+    if probe is None and head is not None and head not in layers and head in dict(inner.named_modules()):
         raise InputError(
-            f"the head {head!r} of {type(inner).__name__} is no nn.Linear layer that could be replaced, so it cannot "
-            "be wrapped or exported; score with Guard.score or Detector.score(classifier, images), or rebuild the head "
-            "as an nn.Linear with the same weights (Classifier.head)"
+            f"the head {head!r} of {type(inner).__name__} is no nn.Linear layer, and which map in it gives the logits "
+            "is seen in a batch: give one, wrap(..., probe=images), or a Classifier that has had one"
         )
     where = "no nn.Linear layer" if head is None else f"no nn.Linear layer {head!r}"
     raise InputError(
         f"{type(inner).__name__} has {where} with the weights of head {detector.fingerprint}, which this detector was "
-        "fitted for; fit it again for this checkpoint, or give the network of that checkpoint"
+        "fitted for; fit it again for this checkpoint, or give the network of that checkpoint (and wrap(..., "
+        "probe=images), where its head is no nn.Linear)"
     )
-
-
-def _tapped(net: nn.Module, head: str) -> nn.Module:
-    """The network with a tap wherever the layer stands."""
-    layer = net.get_submodule(head)
-    assert isinstance(layer, nn.Linear)
-    tap = FeatureTap(layer)
-    for module in [*net.modules()]:
-        for name, child in [*module._modules.items()]:  # named_children gives each once only
-            if child is layer:
-                setattr(module, name, tap)
-    return tap if net is layer else net
-
-
-def _kept(weight: Tensor) -> nn.Parameter:
-    return weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight.detach(), requires_grad=False)
 
 
 def _shared_copy(net: nn.Module) -> nn.Module:

@@ -59,6 +59,7 @@ class Classifier:
         self._name = head
         self._head: Head | None = None
         self._plain = True  # until a layer turns out not to be an nn.Linear as torch makes them
+        self._order: int | None = None  # of the head among all linear maps of a pass, where it is no such layer
         self._place = 0  # of the logits among the tensors that the network returns
         if head is not None:
             module_named(self.net, head)
@@ -69,7 +70,7 @@ class Classifier:
         """[N, ...] images -> features [N, M] and logits [N, C] in float32, without gradients."""
         with alone(self.net), torch.inference_mode(False), torch.no_grad():
             images = self._ready(images)
-            with self._casting():
+            with self.casting():
                 if self._name is None:
                     self._name = find(self.net, images[:2])
                 call, logits = self._read(images)
@@ -90,16 +91,24 @@ class Classifier:
                 said = why_not(calls[layer], logits)
                 if said is None:
                     self._place = place
+                    if place and self._order is None:  # what the network returns first is something else
+                        found = giving(self._inside(read_maps(self.net, images)[1]), logits)
+                        self._order = None if found is None else found.order
                     return calls[layer][0], logits
                 reason = said if place == 0 else reason
         if times == 1:
-            output, maps = read_maps(self.net, images, self._name)
+            output, maps = read_maps(self.net, images, None if self._order is None else self._name)
             for place, logits in candidates(output, len(images)):
-                call = giving(maps, logits)
+                call = giving(self._inside(maps), logits)
                 if call is not None:
+                    self._order = call.order if self._order is None else self._order
                     self._place, self._plain = place, False
                     return call, logits
         raise HeadError(f"head={self._name!r} does not give the logits of this batch: it {reason}; {WAY_OUT}")
+
+    def _inside(self, maps: list[Call]) -> list[Call]:
+        """Those that ran in the head's module."""
+        return [call for call in maps if not self._name or f"{call.where}.".startswith(f"{self._name}.")]
 
     def logits(self, images: Tensor) -> Tensor:
         """[N, ...] images -> [N, C] logits that can be differentiated with respect to the images only."""
@@ -107,7 +116,7 @@ class Classifier:
             images = self._ready(images)
             # Detached weights: a backward pass reaches the images and leaves no .grad on the network.
             weights = {name: weight.detach() for name, weight in self.net.named_parameters()}
-            with self._casting():
+            with self.casting():
                 output = torch.func.functional_call(self.net, weights, (images.clone(),))
             return finite_rows(outputs_of(output)[self._place], len(images)).float()
 
@@ -125,6 +134,14 @@ class Classifier:
     def head_name(self) -> str | None:
         """The dotted name of the head inside the network; None until a batch has shown it."""
         return self._name
+
+    @property
+    def head_order(self) -> int | None:
+        """How many linear maps run before the head in a pass, where it is no nn.Linear that gives the output alone.
+
+        None for an nn.Linear, and until a batch has shown it.
+        """
+        return self._order
 
     @property
     def head_known(self) -> bool:
@@ -181,7 +198,7 @@ class Classifier:
                 return images.to(weight.device, dtype)
         return images
 
-    def _casting(self) -> AbstractContextManager[object]:
+    def casting(self) -> AbstractContextManager[object]:
         """The layers that bear it run in the precision; nothing changes for float32."""
         if self.precision == "float32":
             return nullcontext()

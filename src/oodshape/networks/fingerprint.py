@@ -23,7 +23,8 @@ def network_fingerprint(net: nn.Module) -> str:
     Kept as long as the tensors are the same ones, no operation has written to them, and a sample of their values is
     as it was. What escapes that: an edit through `.data`, or from outside torch, that misses every sampled value.
     """
-    now, sample = stamp(tensor for _, tensor in _tensors(net)), _sample(net)
+    tensors = [tensor for _, tensor in _tensors(net)]
+    now, sample = stamp(tensors), _sample(tensors)
     with _lock:
         kept = _known.get(net)
     if kept is not None and kept[:2] == (now, sample):
@@ -48,14 +49,17 @@ def _tensors(net: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from net.named_buffers()
 
 
-def _sample(net: nn.Module) -> bytes:
+def _sample(tensors: list[Tensor]) -> bytes:
     """The bytes of a few values of every tensor, evenly spaced."""
-    parts = []
-    with torch.no_grad():
-        for _, tensor in _tensors(net):
-            flat = tensor.detach().reshape(-1)
-            parts.append(flat[:: max(1, len(flat) // SAMPLED)][: SAMPLED + 1].contiguous().cpu().view(torch.uint8))
-    return hashlib.sha256(b"".join(part.numpy().tobytes() for part in parts)).digest()
+    return hashlib.sha256(b"".join(map(_values, tensors))).digest()
+
+
+def _values(tensor: Tensor) -> bytes:
+    plain, step = tensor.detach(), max(1, tensor.numel() // SAMPLED)
+    if plain.device.type == "cpu" and plain.dtype == torch.float32 and plain.is_contiguous():
+        return plain.numpy().reshape(-1)[::step][: SAMPLED + 1].tobytes()  # several times faster than torch's views
+    flat = plain.reshape(-1)[::step][: SAMPLED + 1]
+    return flat.contiguous().cpu().view(torch.uint8).numpy().tobytes()
 
 
 def _hashed(net: nn.Module) -> str:

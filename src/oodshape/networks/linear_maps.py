@@ -25,6 +25,7 @@ class Call:
     logits: Tensor  # [N, C], else empty
     where: str = ""  # the module in whose forward it ran
     places: int = -1  # where the channels are in a map that runs at many places of an image
+    order: int = 0  # how many linear maps the reader saw before it
 
     @cached_property
     def head(self) -> Head:
@@ -38,7 +39,7 @@ class Reader(TorchFunctionMode):
     def __init__(self, n: int) -> None:
         """Of a batch of n images."""
         super().__init__()
-        self.n, self.where = n, ""
+        self.n, self.where, self._seen = n, "", 0
         self.calls: list[Call] = []
         self._outputs: dict[int, tuple[Tensor, Call]] = {}  # the tensor too, so that its id stays its own
 
@@ -55,6 +56,7 @@ class Reader(TorchFunctionMode):
             if call is not None:
                 self.calls.append(call)
                 self._outputs[id(output)] = output, call
+        self._seen += seen is not None
         return output
 
     def _call(self, output: Tensor, inputs: Tensor, weight: Tensor, bias: Tensor | None, places: int) -> Call | None:
@@ -65,7 +67,8 @@ class Reader(TorchFunctionMode):
         if features.shape != (self.n, weight.shape[1]) or logits.shape != (self.n, weight.shape[0]):
             return None
         held = None if bias is None else bias.detach()
-        return Call(list(output.shape), weight.detach(), held, features.clone(), logits.clone(), self.where, places)
+        seen = features.clone(), logits.clone(), self.where, places, self._seen
+        return Call(list(output.shape), weight.detach(), held, *seen)
 
     def _changed(self, change: Callable[..., Any], left: Any, right: Any) -> Call | None:
         for one, other in ((left, right), (right, left)):
@@ -79,6 +82,28 @@ class Reader(TorchFunctionMode):
         if changed is None or list(output.shape) != changed.shape:
             return None
         return replace(changed, logits=_averaged(output.detach(), changed.places).clone(), where=self.where)
+
+
+class Tap(TorchFunctionMode):
+    """Keeps what one linear map of a forward pass is given, averaged over the places of an image: [N, M].
+
+    Nothing but the list is written to, so that torch.compile and torch.export can follow.
+    """
+
+    def __init__(self, order: int, kept: list[Tensor | None]) -> None:
+        """Of the map that `order` others run before; its features become the last entry of the list."""
+        super().__init__()
+        self.order, self.kept = order, kept
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The function's own result."""
+        kwargs = kwargs or {}
+        if function in _MAPS and len(self.kept) <= self.order:
+            seen = _MAPS[function](*args, **kwargs)
+            if seen is not None:
+                # A clone, because a network may work in place.
+                self.kept.append(_averaged(seen[0], seen[3]).clone() if len(self.kept) == self.order else None)
+        return function(*args, **kwargs)
 
 
 def _averaged(values: Tensor, places: int) -> Tensor:

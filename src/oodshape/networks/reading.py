@@ -66,13 +66,15 @@ def eval_mode(net: nn.Module) -> Iterator[None]:
     """Eval mode for every module, then each module's own mode again."""
     modes = [(module, module.training) for module in net.modules()]
     # The flag itself: an overridden train() or eval() may fuse or merge weights.
-    for module, _ in modes:
-        module.training = False
+    for module, training in modes:
+        if training:  # an nn.Module takes its time to set an attribute
+            module.training = False
     try:
         yield
     finally:
         for module, training in modes:
-            module.training = training
+            if module.training != training:
+                module.training = training
 
 
 def outputs_of(output: Any) -> list[Tensor]:
