@@ -313,7 +313,10 @@ def _started() -> Any:
     """Ray, running: the cluster of RAY_ADDRESS, or a local one."""
     ray = _ray()
     if not ray.is_initialized():
-        ray.init(log_to_driver=False, include_dashboard=False, logging_level="error")
+        try:
+            ray.init(log_to_driver=False, include_dashboard=False, logging_level="error")
+        except Exception as error:  # Ray has no error of its own for this
+            raise InputError(f"Ray could not be started: {one_line(error)}") from None
     return ray
 
 

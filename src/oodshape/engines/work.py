@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -108,11 +110,12 @@ class ShardScorer:
         self.source = job.opened()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
-        """One row for each shard: its number, its counts, and where the time went."""
+        """One row for each shard: its number, its counts, where the time went, and when and where it was done."""
         rows = [self._one(int(number)) for number in batch["shard"]]
         return {name: [row[name] for row in rows] for name in rows[0]}
 
     def _one(self, number: int) -> dict[str, Any]:
+        begun = time.time()
         tally = score_to_file(
             self.guard,
             self.source,
@@ -123,7 +126,8 @@ class ShardScorer:
             progress=False,
             shard=Shard(number, self.job.shards),
         )
-        return {"shard": number, "tally": json.dumps(vars(tally)), "spent": json.dumps(spent())}
+        said = {"tally": json.dumps(vars(tally)), "spent": json.dumps(spent())}
+        return {"shard": number, **said, "begun": begun, "ended": time.time(), "pid": os.getpid()}
 
 
 def name_of(shard: int, shards: int) -> str:
