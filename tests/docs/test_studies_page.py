@@ -20,7 +20,8 @@ NETWORK = "imagenet_deit_tiny"  # the smallest features
 
 
 def test_every_study_of_the_paper_has_a_table() -> None:
-    assert set(KEPT) == {name for name, study in STUDIES.items() if not study.by_panel}
+    own = {"samples"}  # is answered in the guide to fitting
+    assert set(KEPT) == {name for name, study in STUDIES.items() if not study.by_panel} - own
 
 
 def test_every_method_on_features_is_in_the_generalisation_table() -> None:

@@ -241,7 +241,7 @@ def test_shapes_of_single_features_are_not_drawn() -> None:
     assert not Box(low=[0.0], high=[1.0]).pointwise
 
 
-# pytorch-ood; its KL matching compares with the predicted class only, ours, as the paper, with the nearest
+# pytorch-ood; its KL matching, too, compares with the nearest class among those that were predicted
 
 
 def test_pytorch_ood_agrees(torchvision_ops) -> None:
@@ -258,5 +258,8 @@ def test_pytorch_ood_agrees(torchvision_ops) -> None:
     knn = theirs.KNN(None, k=1).fit_features(z, train.predictions)
     wanted = -knn.predict_features(rows).float()
     torch.testing.assert_close(ours(Method(score=Knn(k=1))), wanted, rtol=1e-4, atol=1e-4)
+    klm = theirs.KLMatching(None).fit_logits(train.head.logits(z), train.predictions)
+    wanted = -klm.predict_logits(test.head.logits(rows))
+    torch.testing.assert_close(ours(METHODS["klm"]), wanted, rtol=1e-4, atol=1e-4)
     vim = theirs.ViM(None, 20, weight, bias).fit_features(z, train.predictions)
     torch.testing.assert_close(ours(METHODS["vim"]), -vim.predict_features(rows), rtol=1e-4, atol=1e-3)

@@ -76,6 +76,7 @@ class Benchmark:
     title: str = ""
     settings: str = "general"  # whose hyperparameters: general, or the paper's for an ID set
     preprocessing: str = "native"
+    real: str = ""  # the OOD set that studies take for real OOD data; "": the largest
     train: str
     test: str
     ood: tuple[OodSpec, ...]
@@ -123,10 +124,11 @@ class Benchmark:
             "models": tuple(_made(ModelSpec, item, f"{where}: [[models]]") for item in _list(data, "models", where)),
             "shifted": tuple(_made(ShiftedSpec, item, f"{where}: [[shifted]]") for item in shifted),
         }
-        top = ("name", "title", "settings", "preprocessing")
+        top = ("name", "title", "settings", "preprocessing", "real")
         _table(data, where, top, ("name",))
         made = cls(**data, **inside, **items, base=base, hash=hash_of(text), text=text)
         _one_of(made.settings, SETTINGS, f"{where}: settings")
+        _one_of(made.real, ("", *(ood.name for ood in made.ood)), f"{where}: real")
         for way, place in ((made.preprocessing, "preprocessing"), *((m.preprocessing, m.name) for m in made.models)):
             _one_of(way or "native", PREPROCESSING, f"{where}: {place}")
         for look in made.shifted:

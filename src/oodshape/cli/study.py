@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import Compared, Costs, Keeping, Running
+from oodshape.cli.options import Compared, Costs, Keeping, Running, SeedOption, words
 
 
 def study(
@@ -25,6 +25,14 @@ def study(
         typer.Option(help="With --features: a folder with NETWORK/scrambled.npz, where they are not beside the rest."),
     ] = None,
     compared: Compared,
+    methods: Annotated[str, typer.Option(help="Only these methods, where a study compares them.")] = "",
+    real: Annotated[
+        str,
+        typer.Option(help="The OOD set that stands for real OOD data \\[default: the benchmark's, or the largest]."),
+    ] = "",
+    seed: SeedOption = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Run with so many seeds; means, and the largest spread.")] = 1,
+    resamples: Annotated[int, typer.Option(min=1, help="Resamples of the fitting set (study samples).")] = 10,
     surrogates: Annotated[
         int, typer.Option(min=1, help="How many noise images of a kind to make where the benchmark has none.")
     ] = 50_000,
@@ -39,12 +47,14 @@ def study(
     hold head.npz (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels);
     gaussian and uniform are surrogates; scrambled is the panel that `auto` chooses by.
     """
-    from oodshape.studies.table import chosen, networks, possible, write
+    from oodshape.studies.table import check_picked, chosen, networks, possible, write
 
     costs.hold()
-    names = chosen(name)
-    how = compared.said() | running.place("float32") | running.feeding()
-    found = networks(benchmark, features or [], surrogates=surrogates, panel=panel, cache=keeping.folder, **how)
+    names, picked = chosen(name), words(methods)
+    check_picked(names, picked)
+    how = compared.said() | running.place("float32") | running.feeding() | {"seed": seed}
+    opened = networks(benchmark, features or [], surrogates=surrogates, panel=panel, cache=keeping.folder, **how)
+    found = [network.telling(real, picked, seed, resamples) for network in opened]
     for network in found:
         typer.echo(network.describe())
     can = possible(names, found) if name == "all" else names
@@ -52,5 +62,5 @@ def study(
         if each not in can:
             typer.echo(f"skipped {each}: a network has no panel (scrambled.npz)")
     for each in can:
-        for path in write(each, found, out):
+        for path in write(each, found, out, seeds):
             typer.echo(f"wrote {path}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from oodshape.benchmark.prepared import Options, methods_of
@@ -14,7 +14,7 @@ from oodshape.features.features import Features
 from oodshape.images.limits import npz_within
 from oodshape.images.noise import NoiseSet
 from oodshape.methods.detector import Method
-from oodshape.methods.table import METHODS, paper_methods
+from oodshape.methods.table import METHODS, named, paper_methods
 from oodshape.networks.zoo import MODELS
 
 SURROGATES = ("gaussian", "uniform")
@@ -36,11 +36,28 @@ class Network:
     methods: dict[str, Method]
     panel: tuple[Features, ...] = ()  # scrambled ID images, to choose methods by
     held_out: Features | None = None  # further ID images
+    told: str = ""  # the OOD set that is to stand for real OOD data
+    picked: tuple[str, ...] = ()  # only these methods, where a study compares them
+    seed: int = 0
+    resamples: int = 10  # of the fitting set, where a study draws some
 
     @property
     def real(self) -> str:
-        """The OOD set that stands for real OOD data where one is asked for: the largest, the first of equals."""
-        return max(self.ood, key=lambda name: len(self.ood[name]))
+        """The OOD set that stands for real OOD data: as told, else the largest, the first of equals."""
+        return self.told if self.told in self.ood else max(self.ood, key=lambda name: len(self.ood[name]))
+
+    @property
+    def compared(self) -> dict[str, Method]:
+        """The methods that a study compares."""
+        return {name: named(name, self.methods) for name in self.picked} if self.picked else self.methods
+
+    def telling(self, real: str = "", methods: tuple[str, ...] = (), seed: int = 0, resamples: int = 10) -> Network:
+        """The same network with what a study is told: the set that is real OOD data, the methods, what is drawn."""
+        if real and real not in self.ood:
+            raise InputError(f"{self.name} has no OOD set {real!r}; there are {', '.join(self.ood)}")
+        made = replace(self, told=real or self.told, picked=methods, seed=seed, resamples=resamples)
+        _ = made.compared  # refuses a method that is not there
+        return made
 
     @property
     def surrogate(self) -> Features:
@@ -64,7 +81,9 @@ class Network:
         sizes = ", ".join(f"{name} {len(features):,}" for name, features in sets.items())
         extra = ", ".join(f"{name} {len(features):,}" for name, features in self.surrogates.items())
         panel = sum(len(features) for features in self.panel)
-        return f"{self.name}: {sizes}; surrogates: {extra or 'none'}; panel: {panel}; real OOD data: {self.real}"
+        why = "" if self.real == self.told else " (the largest)"
+        why = f" (the largest here; {self.told} is not)" if self.told not in ("", self.real) else why
+        return f"{self.name}: {sizes}; surrogates: {extra or 'none'}; panel: {panel}; real OOD data: {self.real}{why}"
 
 
 def folders_in(paths: Sequence[Path]) -> list[Path]:
@@ -132,4 +151,4 @@ def from_benchmark(benchmark: Benchmark, options: Options, surrogates: int = 50_
                 )
         methods = methods_of(benchmark, options.methods)
         panel = tuple(model.panel)
-        yield Network(model.spec.title, model.family, train, inside, sets, noise, methods, panel)
+        yield Network(model.spec.title, model.family, train, inside, sets, noise, methods, panel, told=benchmark.real)

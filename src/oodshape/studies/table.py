@@ -21,6 +21,8 @@ from oodshape.studies.auto_figures import draw_choice, draw_regret, print_choice
 from oodshape.studies.bounds import bounds, draw_bounds, print_bounds
 from oodshape.studies.network import Network, folders_in, from_benchmark, from_folder
 from oodshape.studies.page import study_page
+from oodshape.studies.samples import draw_samples, of_network, print_samples
+from oodshape.studies.seeds import over_seeds
 from oodshape.studies.tables import (
     by_network,
     listed,
@@ -45,7 +47,8 @@ class Study:
     table: Callable[[DataFrame], DataFrame]
     draw: Callable[[DataFrame], Figure]
     draw_all: Callable[[DataFrame], Figure] | None = None
-    by_panel: bool = False  # whether each network must have a panel
+    by_panel: bool = False  # each network must have a panel
+    compares: bool = False  # methods can be picked
 
 
 def _sources(network: Network) -> dict[str, Any]:
@@ -64,7 +67,7 @@ def _dynamic(network: Network) -> DataFrame:
     from pandas import DataFrame, concat
 
     fixed = network.methods["optfs-v"].fit(network.train).shape
-    moving = analysis.dynamic(network.train)
+    moving = analysis.dynamic(network.train, seed=network.seed)
     ratio = vars(analysis.changed_ratio(network.train, fixed))
     limits: dict[str, Any] = {"left": moving.edges[:-1].astype(float), "right": moving.edges[1:].astype(float)}
     curves: dict[str, Any] = {"ours (V)": fixed, "dynamic": moving}
@@ -77,7 +80,7 @@ def _dynamic(network: Network) -> DataFrame:
 def _tuning(network: Network) -> DataFrame:
     from pandas import DataFrame, concat
 
-    tuned = analysis.tune_on_surrogates(*_sets(network), network.surrogate, network.methods)
+    tuned = analysis.tune_on_surrogates(*_sets(network), network.surrogate, network.methods, seed=network.seed)
     said: dict[str, Any] = {"method": "optfs-e", "tuned": False, "setting": "no setting", "surrogate_auroc": None}
     ours = analysis.measured(network.methods["optfs-e"].fit(network.train), network.inside, network.ood, **said)
     return concat([tuned, DataFrame(ours).astype({"surrogate_auroc": float})], ignore_index=True)
@@ -86,7 +89,7 @@ def _tuning(network: Network) -> DataFrame:
 STUDIES: dict[str, Study] = {
     "variants": Study(
         "Variants of OptFS: one theta from one OOD set, tested on all; means over OOD sets",
-        lambda network: analysis.variants(*_sets(network), _sources(network)),
+        lambda network: analysis.variants(*_sets(network), _sources(network), seed=network.seed),
         lambda frame: by_network(frame, ["variant"]),
         draw.draw_variants,
     ),
@@ -158,16 +161,24 @@ STUDIES: dict[str, Study] = {
     ),
     "generalisation": Study(
         "Generalisation: mean AUROC per method on each network, on ConvNets, and on transformers and MLPs",
-        lambda network: analysis.every_method(*_sets(network), network.methods, network.panel),
+        lambda network: analysis.every_method(*_sets(network), network.compared, network.panel),
         print_generalisation,
         draw.draw_bars,
         lambda frame: draw.draw_generalisation(analysis.generalisation(frame.rename(columns={"network": "model"}))),
+        compares=True,
     ),
     "tuning": Study(
         "Rivals tuned on Gaussian surrogates; means over OOD sets",
         _tuning,
         print_tuning,
         draw.draw_tuning,
+    ),
+    "samples": Study(
+        "How many images a fit needs: AUROC over resamples of the fitting set, and how far theta moves",
+        of_network,
+        print_samples,
+        draw_samples,
+        compares=True,
     ),
     "auto": Study(
         "The choice of auto: AUROC against scrambled ID images and classes left out beside AUROC against real OOD data",
@@ -187,6 +198,14 @@ def chosen(name: str) -> list[str]:
     if name not in STUDIES:
         raise no_such("study", name, (*STUDIES, "all"))
     return [name]
+
+
+def check_picked(names: Sequence[str], methods: tuple[str, ...]) -> None:
+    """Refuse a list of methods for studies that do not compare any."""
+    can = [name for name, study in STUDIES.items() if study.compares]
+    for name in names if methods else ():
+        if name not in can:
+            raise InputError(f"the study {name} is of fixed methods; --methods is for {', '.join(can)}")
 
 
 def possible(names: Sequence[str], networks: Sequence[Network]) -> list[str]:
@@ -220,14 +239,14 @@ def networks(
     return list(from_benchmark(Benchmark.load(benchmark), options, surrogates))
 
 
-def write(name: str, networks: Sequence[Network], folder: Path) -> Iterator[Path]:
+def write(name: str, networks: Sequence[Network], folder: Path, seeds: int = 1) -> Iterator[Path]:
     """Run a study and write its table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and page; the paths written.
 
     The CSV holds the tidy rows in full; Markdown, LaTeX and the page hold the table to print.
     """
     study = STUDIES[name]
-    parts, frame = _computed(study, networks)
-    table, notes = study.table(frame), _notes(networks)
+    parts, frame, more = over_seeds(lambda each: _computed(study, each), networks, seeds)
+    table, notes = study.table(frame), [*_notes(networks), *more]
     texts = {
         "csv": frame.to_csv(index=False, lineterminator="\n"),
         "md": frame_markdown(table, study.title, notes),
