@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -127,3 +128,12 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
             with replacing(path) as temporary:
                 figure.savefig(temporary, format=kind, dpi=220, metadata=stamps[kind])
     return paths
+
+
+def slug(name: str) -> str:
+    """A name as a part of a file's name.
+
+    >>> slug("MLP-Mixer (B/16)")
+    'mlp-mixer-b-16'
+    """
+    return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-") or "network"

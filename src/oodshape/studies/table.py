@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -259,7 +258,7 @@ def write(name: str, networks: Sequence[Network], folder: Path, seeds: int = 1) 
     for network, part in zip(networks, parts, strict=True):
         with drawing.look():
             figure = study.draw(part)
-        pictures += drawing.save(figure, folder, f"{name}-{slug(network.name)}")
+        pictures += drawing.save(figure, folder, f"{name}-{drawing.slug(network.name)}")
     if study.draw_all is not None:
         with drawing.look():
             figure = study.draw_all(frame)
@@ -294,12 +293,3 @@ def _written(text: str, path: Path) -> Path:
 
 def _notes(networks: Sequence[Network]) -> list[str]:
     return [f"Percent where a column says FPR95, AUROC or r; {convention()}.", *(n.describe() for n in networks)]
-
-
-def slug(name: str) -> str:
-    """A name as a part of a file's name.
-
-    >>> slug("MLP-Mixer (B/16)")
-    'mlp-mixer-b-16'
-    """
-    return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-") or "network"
