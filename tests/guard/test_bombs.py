@@ -101,7 +101,8 @@ def test_each_limit_is_an_option(home: Path) -> None:
     thin = call("score", *GUARD, "--images", str(png(home / "t.png", 40, 10)), "--max-aspect", "3", cwd=home)
     assert "more than 3 times as long as wide" in thin.stdout
     assert call(*words, cwd=home).returncode == 0  # a limit holds for one command
-    assert Limits() == Limits(options.PIXELS, options.ASPECT, options.INFLATED)
+    costs = options.Costs()
+    assert Limits() == Limits(costs.max_pixels, costs.max_aspect, costs.max_inflated)
 
 
 def test_other_limits_are_another_run(home: Path) -> None:

@@ -90,7 +90,7 @@ class Numbered(torch.utils.data.Dataset[Any]):
     ("given", "named"),
     [
         ({"images": "train"}, "got dict"),
-        (None, "got NoneType"),
+        (None, "give images to fit on, or parts"),
         (3, "got int"),
         ([3, 4], "got list with int at place 0"),
         (["a.png", None], "got list with NoneType at place 1"),
