@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape import Features
+from oodshape import Features, Head
 
 WIDTH, CLASSES, THREADS = 2048, 1000, 2
 Tasks = Mapping[str, Callable[[], object]]
@@ -115,12 +115,26 @@ def grown(task: Callable[[], Any]) -> float:
 
 def made(rows: int, *, signed: bool, seed: int = 0) -> Features:
     """Features around the weights of their class, the classes known."""
+    z = np.empty((rows, WIDTH), np.float32)
+    weight, classes = filled(z, signed=signed, seed=seed)
+    return Features.from_arrays(z, (weight, np.zeros(CLASSES, np.float32)), predictions=classes)
+
+
+def filled(z: NDArray[Any], *, signed: bool, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """(the weights of a head, classes): the rows of z become features around the weights of their class."""
     rng = np.random.default_rng(seed)
     weight = rng.normal(scale=0.05, size=(CLASSES, WIDTH)).astype(np.float32)
-    classes = rng.integers(CLASSES, size=rows)
-    z = np.empty((rows, WIDTH), np.float32)
-    for first in range(0, rows, 4096):
+    classes = rng.integers(CLASSES, size=len(z))
+    for first in range(0, len(z), 4096):
         part = classes[first : first + 4096]
         block = rng.standard_normal((len(part), WIDTH), dtype=np.float32) * 0.5 + 4 * weight[part]
         z[first : first + 4096] = block if signed else np.maximum(block, 0)
-    return Features.from_arrays(z, (weight, np.zeros(CLASSES, np.float32)), predictions=classes)
+    return weight, classes
+
+
+def written(path: Path, rows: int) -> Head:
+    """The head of features that were written to a file, float16, as after a ReLU."""
+    file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=(rows, WIDTH))
+    weight, _ = filled(file, signed=False)
+    file.flush()
+    return Head.of((weight, None))

@@ -15,9 +15,9 @@ from oodshape.features.features import Features
 from oodshape.images import identity
 from oodshape.methods.auto import BY_HEART, CANDIDATES, Auto, split
 from oodshape.methods.class_panel import ClassPanel
-from oodshape.methods.detector import fit_all
 from oodshape.methods.fusion import Member
 from oodshape.methods.table import NEWER
+from oodshape.methods.together import fit_all
 from oodshape.studies.network import Network
 
 SINGLE = [name for name, method in METHODS.items() if not method.wants_panel]

@@ -17,9 +17,9 @@ from typing import Any
 from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
-from oodshape.methods.detector import fit_all
 from oodshape.methods.slots import Identity
 from oodshape.methods.table import METHODS
+from oodshape.methods.together import fit_all
 from oodshape.studies.comparison import every_method
 from oodshape.studies.network import Network, folders_in, from_benchmark, from_folder
 

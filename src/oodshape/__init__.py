@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from oodshape.methods.decision import Decision as Decision
     from oodshape.methods.detector import Detector as Detector
     from oodshape.methods.detector import Method as Method
-    from oodshape.methods.detector import fit_all as fit_all
     from oodshape.methods.estimator import OODEstimator as OODEstimator
     from oodshape.methods.slots import Evidence as Evidence
     from oodshape.methods.slots import FittedHead as FittedHead
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from oodshape.methods.slots import Shaper as Shaper
     from oodshape.methods.table import METHODS as METHODS
     from oodshape.methods.table import paper_methods as paper_methods
+    from oodshape.methods.together import fit_all as fit_all
     from oodshape.methods.training import Training as Training
     from oodshape.metrics.discoveries import false_discoveries as false_discoveries
     from oodshape.metrics.separation import aupr_in as aupr_in
@@ -84,7 +84,7 @@ _HOMES = {
     "Decision": "methods.decision",
     "METHODS": "methods.table",
     "paper_methods": "methods.table",
-    "fit_all": "methods.detector",
+    "fit_all": "methods.together",
     "Auto": "methods.auto",
     "Shape": "methods.slots",
     "Shaper": "methods.slots",

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from folders_of_digits import write_digits
 from oodshape import METHODS, Classifier, Detector, Features, Guard
 from oodshape.images.digits import digits_sets
-from oodshape.methods.detector import fit_all
+from oodshape.methods.together import fit_all
 from oodshape.networks.zoo import MODELS, build
 
 MODEL = "zoo:digits-convnet"

@@ -8,10 +8,12 @@ import torch
 
 from data import arrays, features, panel
 from oodshape import METHODS, Features, InputError, Method, auroc
+from oodshape.methods import together
 from oodshape.methods.auto import CANDIDATES, Auto, split
 from oodshape.methods.class_panel import ClassPanel
 from oodshape.methods.detector import Detector
 from oodshape.methods.fusion import SCRAMBLED, Fusion
+from oodshape.methods.slots import Batch
 
 AUTO = Method(score=Auto())
 
@@ -160,22 +162,22 @@ def test_a_network_that_knows_its_images_by_heart_is_named(known: bool) -> None:
 def test_the_second_panel_looks_at_no_more_images_than_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cost in images that are fitted on and scored, which other work on the machine does not change."""
     seen = {"fit": 0, "score": 0}
-    fit, score = Method.fit, Detector.score
+    fit, score = Method.fit, together.batch_scores
 
     def counted_fit(self: Method, train: Features, *more, **others):
         seen["fit"] += len(train)
         return fit(self, train, *more, **others)
 
-    def counted_score(self: Detector, data: Features, *more):
-        seen["score"] += len(data)
-        return score(self, data, *more)
+    def counted_score(batch: Batch, parts: list, layers: list):
+        seen["score"] += len(batch.raw) * len(parts)
+        return score(batch, parts, layers)
 
     monkeypatch.setattr(Method, "fit", counted_fit)
-    monkeypatch.setattr(Detector, "score", counted_score)
+    monkeypatch.setattr(together, "batch_scores", counted_score)
     counts = []
     for near in (0.0, 0.5):
         seen.update(fit=0, score=0)
         Method(score=Auto(near=near)).fit(features(400), panel=[panel()])
         counts.append(dict(seen))
-    assert counts[1]["fit"] <= 2 * counts[0]["fit"]
-    assert counts[1]["score"] <= 2 * counts[0]["score"]
+    assert 0 < counts[0]["fit"] < counts[1]["fit"] <= 2 * counts[0]["fit"]
+    assert 0 < counts[0]["score"] < counts[1]["score"] <= 2 * counts[0]["score"]

@@ -12,7 +12,7 @@ from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method
 from oodshape.features import bank, moments
 from oodshape.features.moments import Moments
-from oodshape.methods.detector import Detector, fit_all
+from oodshape.methods.detector import Detector
 from oodshape.methods.heads import Dice
 from oodshape.methods.scores.boundaries import Gen, Nci
 from oodshape.methods.scores.neighbours import Knn, NnGuide
@@ -21,6 +21,7 @@ from oodshape.methods.shapes.clipping import ReAct
 from oodshape.methods.shapes.per_feature import Bats, Box
 from oodshape.methods.shapes.scaling import Lts, Scale
 from oodshape.methods.table import NEWER
+from oodshape.methods.together import fit_all
 
 # two features, two classes, logits = features; classes 0, 0, 1, 1; mean (2, 2)
 TRAIN = np.array([[4.0, 0.0], [2.0, 0.0], [0.0, 6.0], [2.0, 2.0 + 2**-10]])

@@ -25,7 +25,8 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.core.progress import tracked
 from oodshape.features.features import Features
 from oodshape.features.panel import panel_features
-from oodshape.methods.detector import Detector, Method, collect
+from oodshape.methods.detector import Detector, Method
+from oodshape.methods.together import collect
 from oodshape.metrics.separation import fpr_at_tpr, summary
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -264,12 +265,22 @@ class Features:
         """Moments of the features; where the statistics are not known they are collected on the way."""
         if self._stats is not None or not needs:
             return Moments.of(self, needs)
-        statistics, moments = RunningStatistics(self), RunningMoments(self, needs)
+        statistics, moments = RunningStatistics(self.head, len(self), half=self.half), RunningMoments(self, needs)
         for first, raw, classes, logits in self.looked_at():
             moments.add(first, raw, classes, logits)
             statistics.add(raw, classes)
         self._stats = statistics.result()
         return moments.result()
+
+    def keep(self, stats: FeatureStats, moments: Moments) -> None:
+        """Know the sums of these features that were made elsewhere."""
+        self._stats, self._moments = stats, moments
+
+    def forget(self, parts: frozenset[str]) -> None:
+        """Give back the memory of some sums; who needs them again pays for them again."""
+        if self._moments is not None:
+            kept = {name: part for name, part in self._moments.parts.items() if name.removesuffix("_keys") not in parts}
+            self._moments = replace(self._moments, parts=kept)
 
     @property
     def accuracy(self) -> float | None:

@@ -18,6 +18,7 @@ from oodshape.features import kernels
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.histogram import decode, ordered, shift_for, tally_for
 from oodshape.features.kernels import FINE
+from oodshape.networks.head import Head
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -65,7 +66,7 @@ class FeatureStats:
     @classmethod
     def of(cls, features: Chunked, *, weights: bool = False) -> FeatureStats:
         """The statistics of a data set in one pass (with `weights`, also the sums of w_max and w_max^2)."""
-        running = RunningStatistics(features, weights=weights)
+        running = RunningStatistics(features.head, len(features), half=features.half, weights=weights)
         for _, raw, classes in features.classified(whole=True):
             running.add(raw, classes)
         if not running.finite:
@@ -220,14 +221,15 @@ class FeatureStats:
 class RunningStatistics:
     """Statistics on their way through the features they are of."""
 
-    def __init__(self, features: Chunked, *, weights: bool = False) -> None:
-        """Empty tables."""
-        self.head, self.n = features.head, len(features)
-        self.weight = self.head.weight.cpu()
-        self.tally = tally_for(self.n, self.head.width, half=features.half, weights=weights)
+    def __init__(self, head: Head, images: int, *, half: bool, weights: bool = False) -> None:
+        """Empty tables; `images` says how many rows will come at most."""
+        self.head, self.n = head, 0
+        self.weight = head.weight.cpu()
+        self.tally = tally_for(images, head.width, half=half, weights=weights)
 
     def add(self, raw: Tensor, classes: Tensor) -> None:
         """Count in some rows, as stored, of the predicted classes."""
+        self.n += len(raw)
         self.tally.add(raw.cpu(), classes.cpu(), self.weight)
 
     @property

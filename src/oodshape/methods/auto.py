@@ -7,24 +7,29 @@ that are left out of the head, which are near them.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from oodshape.core.errors import InputError, check_fraction
+from oodshape.features.apart import Apart
 from oodshape.features.features import Features
 from oodshape.features.parts import Part
 from oodshape.features.sums import MOST, SELECTION, Summed, Sums
 from oodshape.images import identity
-from oodshape.methods.class_panel import ClassPanel
-from oodshape.methods.detector import Method, collect
+from oodshape.methods.class_panel import FEWEST_CLASSES, ClassPanel, classes_left_out
+from oodshape.methods.detector import Method
 from oodshape.methods.fusion import SCRAMBLED, Fusion, Member
 from oodshape.methods.row import Row
 from oodshape.methods.slots import ScoreRecipe
 from oodshape.methods.table import METHODS, ROWS, named
+from oodshape.methods.together import fit_each, needs_of, score_each
 from oodshape.methods.training import Training
 from oodshape.metrics.separation import auroc
 
+T = TypeVar("T")
 FALLBACK = "optfs"
 # one row per idea: near copies of one score would crowd the others out of a fusion
 CANDIDATES = (
@@ -103,11 +108,8 @@ class Auto(ScoreRecipe):
                 f"keeps {self.share:g} of the training images to choose by and needs at least {FEWEST} there, got "
                 f"{len(selection)} of {train.n}; give more images",
             )
-        notes = _by_heart(train)
-        try:
-            near = ClassPanel.of(fitting, selection) if self.near > 0 else None
-        except InputError as error:
-            near, notes = None, (*notes, f"no class was left out: {error}")
+        fitting, near, notes = self._without_classes(fitting, selection)
+        notes = (*_by_heart(train, fitting, selection), *notes)
         if not train.panel and near is None:
             return _fallback(train, f"{NO_PANEL}, and {notes[-1] if notes else 'near = 0'}")
         if not train.panel:
@@ -117,40 +119,53 @@ class Auto(ScoreRecipe):
             notes += (f"auto {NO_PANEL}",)
         return self._chosen(fitting, selection, train.panel, near, notes)
 
+    def _without_classes(
+        self, fitting: Features | Sums, selection: Features
+    ) -> tuple[Features | Sums, tuple[str, dict[str, float]] | None, tuple[str, ...]]:
+        """(the fitting part with its sums, the panel of classes left out in words and its AUROCs, notes)."""
+        if self.near == 0:
+            return fitting, None, ()
+        methods, left_out = self.methods(), classes_left_out(fitting.head)
+        apart = None
+        if isinstance(fitting, Features) and int((~left_out).sum()) >= FEWEST_CLASSES:
+            apart = Apart(fitting, needs_of(methods), left_out)
+        found: tuple[str, dict[str, float]] | None = None
+        notes: tuple[str, ...] = ()
+        try:
+            panel = ClassPanel.of(fitting, selection)
+            panel = panel if apart is None else replace(panel, fitting=apart.inside())
+            found = str(panel), panel.aurocs(methods)
+        except InputError as error:
+            notes = (f"no class was left out: {error}",)
+        return fitting if apart is None else apart.whole(), found, notes
+
     def _chosen(
         self,
         fitting: Features | Sums,
         selection: Features,
         scrambled: tuple[Features, ...],
-        near: ClassPanel | None,
+        near: tuple[str, dict[str, float]] | None,
         notes: tuple[str, ...],
     ) -> Fusion:
-        methods = self.methods()
-        collect(methods, fitting)
-        if near is not None:
-            near.collect(methods)
-        panels = (*([SCRAMBLED] if scrambled else []), *([] if near is None else [str(near)]))
+        detectors, refused = _sorted_out(dict(fit_each(self.methods(), fitting)))
+        inside, more = _sorted_out(score_each(detectors, selection))
+        refused |= more
+        outside = [score_each(detectors, images) for images in scrambled]
+        panels = (*([SCRAMBLED] if scrambled else []), *([] if near is None else [near[0]]))
         weights = [1 - self.near, self.near] if len(panels) == 2 else [1.0]
-        members: dict[str, Member] = {}
         values: dict[str, tuple[float, ...]] = {}
-        for name, method in methods.items():
-            try:
-                detector = method.fit(fitting)
-                inside = detector.score(selection)
-                far = [auroc(inside, detector.score(images)) for images in scrambled]
-            except InputError as error:  # a candidate that does not suit these features is no choice
-                refused = error
-                continue
-            members[name] = Member.of_detector(name, detector, inside)
-            values[name] = (*([float(np.mean(far))] if far else []), *([] if near is None else [near.auroc(method)]))
-            worth = {name: float(np.dot(weights, row)) for name, row in values.items()}
-            ranking = sorted(worth.items(), key=lambda item: -item[1])
-            fused = [best for place, (best, _) in enumerate(ranking) if place < self.fuse or self._always(best)]
-            members = {best: members[best] for best in fused}  # the others may be large
-        if not members:
-            raise refused
-        rows = tuple(values[name] for name, _ in ranking)
-        return Fusion(tuple(members.values()), tuple(ranking), panels, rows, notes)
+        for name in self.methods():
+            far = [images[name] for images in outside if name in inside]
+            if name in inside and not any(isinstance(scores, InputError) for scores in far):
+                apart = [auroc(inside[name], scores) for scores in far]
+                values[name] = (*([float(np.mean(apart))] if far else []), *([] if near is None else [near[1][name]]))
+        if not values:
+            raise list(refused.values())[-1] if refused else InputError("auto has no candidates")
+        worth = {name: float(np.dot(weights, row)) for name, row in values.items()}
+        ranking = sorted(worth.items(), key=lambda item: -item[1])
+        fused = [best for place, (best, _) in enumerate(ranking) if place < self.fuse or self._always(best)]
+        members = tuple(Member.of_detector(best, detectors[best], inside[best]) for best in fused)
+        return Fusion(members, tuple(ranking), panels, tuple(values[name] for name, _ in ranking), notes)
 
     def _always(self, name: str) -> bool:
         return self.fuse > 1 and name in self.always
@@ -186,9 +201,24 @@ def _kept(data: Summed, share: float) -> tuple[Sums, Features]:
     return data.fitting, data.selection
 
 
-def _by_heart(train: Training) -> tuple[str, ...]:
-    """A note where the network knows the images by heart that methods are chosen by."""
-    accuracy = (train.features if train.summed is None else train.summed).accuracy
+def _sorted_out(found: Mapping[str, T | InputError]) -> tuple[dict[str, T], dict[str, InputError]]:
+    """(what was found, what was refused): a candidate that does not suit these features is no choice."""
+    refused = {name: value for name, value in found.items() if isinstance(value, InputError)}
+    return {name: value for name, value in found.items() if not isinstance(value, InputError)}, refused
+
+
+def _accuracy(parts: Sequence[Features | Sums]) -> float | None:
+    """The share of labelled images whose class is predicted, or None without labels."""
+    rows = [part for part in parts if isinstance(part, Features) and part.labels is not None]
+    known = [(part.labels, part.predictions.cpu()) for part in rows if part.labels is not None]
+    labelled = sum(int((labels >= 0).sum()) for labels, _ in known)
+    right = sum(int(((labels >= 0) & labels.eq(classes)).sum()) for labels, classes in known)
+    return right / labelled if labelled else None
+
+
+def _by_heart(train: Training, *parts: Features | Sums) -> tuple[str, ...]:
+    """A note where the network knows the images by heart that methods are chosen by; parts know their classes."""
+    accuracy = _accuracy(parts) if train.summed is None else train.summed.accuracy
     if train.held_out is not None or accuracy is None or accuracy < BY_HEART:
         return ()
     return (

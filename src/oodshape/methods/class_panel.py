@@ -11,7 +11,8 @@ from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.sums import LeftOut, Sums, without
 from oodshape.images import identity
-from oodshape.methods.detector import Method, collect
+from oodshape.methods.detector import Detector, Method
+from oodshape.methods.together import collect, fit_each, score_each
 from oodshape.metrics.separation import auroc
 from oodshape.networks.head import Head
 
@@ -19,6 +20,7 @@ SHARE = 0.25  # of the classes
 SEED = 0
 FEWEST_CLASSES = 2  # with one class, every score of the probabilities is constant
 FEWEST_IMAGES = 10  # of the selection part, inside and outside
+MOST_IMAGES = 5_000  # of the selection part: of so many an AUROC is known to half a point
 REFUSED = 0.5  # the AUROC of a method that cannot be fitted: it tells nothing apart
 
 
@@ -52,6 +54,7 @@ class ClassPanel:
         stay, gone = _staying(fitting, left_out)
         if 2 * gone > len(fitting):
             raise InputError(f"{gone} of {len(fitting)} images belong to the classes left out, more than half")
+        selection = selection[identity.smallest(selection.identities, MOST_IMAGES, seed, "class panel")]
         held_gone = left_out[selection.predictions.cpu().numpy()]
         fewer = min(int(held_gone.sum()), int((~held_gone).sum()))
         if fewer < FEWEST_IMAGES:
@@ -68,13 +71,20 @@ class ClassPanel:
         """Go over the images to fit on once for all methods."""
         collect(methods, self.fitting)
 
+    def aurocs(self, methods: Mapping[str, Method]) -> dict[str, float]:
+        """How well each method, fitted without the classes left out, tells their images from the others."""
+        fitted = {name: found for name, found in fit_each(methods, self.fitting) if isinstance(found, Detector)}
+        inside, outside = score_each(fitted, self.inside), score_each(fitted, self.outside)
+        values = dict.fromkeys(methods, REFUSED)
+        for name in fitted:
+            sides = inside[name], outside[name]
+            if not any(isinstance(side, InputError) for side in sides):
+                values[name] = auroc(*sides)
+        return values
+
     def auroc(self, method: Method) -> float:
-        """How well a method, fitted without the classes left out, tells their images from the others."""
-        try:
-            detector = method.fit(self.fitting)
-            return auroc(detector.score(self.inside), detector.score(self.outside))
-        except InputError:
-            return REFUSED
+        """How well one method does."""
+        return self.aurocs({"": method})[""]
 
 
 def classes_left_out(head: Head, seed: int = SEED) -> LeftOut:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +20,6 @@ from oodshape.core.fields import Ascending, AtLeast, Sizes, sizes_inside
 from oodshape.core.values import Value, encode, frozen_array, load_values
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.parts import Part
-from oodshape.features.sums import Sums
 from oodshape.methods.decision import Decision, predicted
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.methods.heads import Linear
@@ -102,24 +100,6 @@ class Method(Recipe):
         )
 
 
-def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Features] = ()) -> dict[str, Detector]:
-    """Every method fitted on the same features, from one pass over them for all that any method needs.
-
-    The `panel` is for those that choose by it.
-
-    >>> train = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
-    >>> list(fit_all({"plain": Method()}, train))
-    ['plain']
-    """
-    collect(methods, train)
-    return {name: method.fit(train, panel=panel) for name, method in methods.items()}
-
-
-def collect(methods: Mapping[str, Method], train: Features | Sums) -> None:
-    """Go over the features once for all that any of the methods needs; the features keep it."""
-    train.moments(frozenset[Part]().union(*(method.needs for method in methods.values())))
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Detector(Value):
     """A fitted method, tied to one head; with held-out ID scores it also decides."""
@@ -157,38 +137,36 @@ class Detector(Value):
         """[N] float32 scores, higher = more in-distribution: `score(features)` or `score(classifier, images)`."""
         if isinstance(data, Classifier):
             data = data(self.method.perturb(data, _needed(images)))
-        elif self.method.perturb.eps > 0:
+        else:
+            self.check_features(data)
+        self._check_head(data.head)
+        scores = self._scores(data)
+        check_scores(scores)
+        return scores
+
+    def check_features(self, data: Features | Outputs) -> None:
+        """Refuse features that this detector cannot score."""
+        if self.method.perturb.eps > 0:
             raise InputError(
                 f"this detector perturbs images (eps = {self.method.perturb.eps:g}) and cannot work on features "
                 "alone; give it a classifier and images, or use eps = 0"
             )
         self._check_head(data.head)
-        scores = self._scores(data)
-        if not bool(torch.isfinite(scores).all()):
-            row = int((~torch.isfinite(scores)).to(torch.uint8).argmax())
-            raise InputError(f"the score of row {row} is {float(scores[row])}: its features are too large")
-        return scores
+
+    @property
+    def fitted_score(self) -> FittedScore:
+        """What turns evidence into scores."""
+        assert self.scorer is not None
+        return self.scorer
 
     def _scores(self, data: Features | Outputs, *, checked: bool = True) -> Tensor:
         """[N] float32 on the device of the head; unless `checked`, no value is looked at on the way."""
         layer = self.head.bind(data.head)
         scores = torch.empty(len(data), device=data.head.weight.device)
-        assert self.scorer is not None
-        for batch in self._batches(data, checked):
+        for batch in batches(data, whole=self.head.fuses(self.shape), checked=checked):
             seen = Evidence(batch, self.shape, self.head, layer)
-            scores[batch.first : batch.first + len(batch.raw)] = self.scorer.of(seen)
+            scores[batch.first : batch.first + len(batch.raw)] = self.fitted_score.of(seen)
         return scores
-
-    def _batches(self, data: Features | Outputs, checked: bool) -> Iterator[Batch]:
-        if isinstance(data, Outputs):
-            yield Batch(data.features, data.head, given_logits=data.logits, checked=checked)
-            return
-        known = data.predictions if data.predictions_known else None
-        whole = self.head.fuses(self.shape) and known is not None and not data.half
-        buffer = torch.empty(data.chunk_rows(), data.width, device=data.head.weight.device)
-        for first, raw in data.chunks(whole=whole):
-            classes = None if known is None else known[first : first + len(raw)]
-            yield Batch(raw, data.head, first, given_classes=classes, buffer=None if whole else buffer[: len(raw)])
 
     def _check_head(self, head: Head) -> None:
         if head.fingerprint != self.fingerprint:
@@ -308,3 +286,23 @@ def _needed(images: Tensor | None) -> Tensor:
     if images is None:
         raise InputError("a classifier needs images: score(classifier, images), decide(classifier, images)")
     return images
+
+
+def batches(data: Features | Outputs, *, whole: bool = False, checked: bool = True) -> Iterator[Batch]:
+    """The rows in batches; `whole` asks for a single one where it needs no room of its own."""
+    if isinstance(data, Outputs):
+        yield Batch(data.features, data.head, given_logits=data.logits, checked=checked)
+        return
+    known = data.predictions if data.predictions_known else None
+    whole = whole and known is not None and not data.half
+    buffer = torch.empty(data.chunk_rows(), data.width, device=data.head.weight.device)
+    for first, raw in data.chunks(whole=whole):
+        classes = None if known is None else known[first : first + len(raw)]
+        yield Batch(raw, data.head, first, given_classes=classes, buffer=None if whole else buffer[: len(raw)])
+
+
+def check_scores(scores: Tensor) -> None:
+    """Refuse NaN and infinite scores, naming the row."""
+    if not bool(torch.isfinite(scores).all()):
+        row = int((~torch.isfinite(scores)).to(torch.uint8).argmax())
+        raise InputError(f"the score of row {row} is {float(scores[row])}: its features are too large")

@@ -92,6 +92,11 @@ class Batch:
         """[n]: the class that the network itself predicts."""
         return self.logits.argmax(dim=1) if self.given_classes is None else self.given_classes
 
+    @once
+    def directions(self) -> Tensor:
+        """[n, M]: features of length 1; zeros stay zeros."""
+        return unit(self.features)
+
 
 class Shape(Value):
     """A fitted shaping function: features [N, M] -> shaped features [N, M].
@@ -192,10 +197,10 @@ class Evidence:
         """The classifier's own head."""
         return self.batch.head
 
-    @once
+    @property
     def directions(self) -> Tensor:
         """[n, M]: features of length 1; zeros stay zeros."""
-        return unit(self.features)
+        return self.batch.directions
 
 
 class FittedScore(ArrayValue):

@@ -13,9 +13,10 @@ from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.methods.auto import Auto, split
 from oodshape.methods.class_panel import ClassPanel
-from oodshape.methods.detector import Method, fit_all
+from oodshape.methods.detector import Method
 from oodshape.methods.fusion import Fusion
 from oodshape.methods.table import METHODS, NEWER
+from oodshape.methods.together import fit_all
 from oodshape.metrics.separation import auroc
 from oodshape.studies.comparison import measured
 

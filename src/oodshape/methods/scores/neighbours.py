@@ -6,6 +6,7 @@ The bank is a seeded sample of at most 5,000 training images (`Moments`), saved 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
@@ -52,7 +53,10 @@ class NeighbourDistance(FittedScore):
     def of(self, seen: Evidence) -> Tensor:
         """Minus the distance: ||a - b||^2 = 2 - 2 a . b for rows of length 1."""
         z = seen.directions
-        nearest = best_products(z, self.tensor("bank", z), self.k)[:, -1]
+        return self.scores(z, best_products(z, self.tensor("bank", z), self.k)[:, -1])
+
+    def scores(self, z: Tensor, nearest: Tensor) -> Tensor:
+        """[n]: of rows of length 1, and their k-th largest products with the bank."""
         squares = z.square().sum(dim=1) + 1 - 2 * nearest
         # rounding of a product, which changes with the batch, is no distance
         return -torch.where(squares > 2 * ROUNDING, squares, 0.0).sqrt()
@@ -99,6 +103,41 @@ class Guide(FittedScore):
         guidance = best_products(seen.directions, self.tensor("bank", seen.features), self.k).mean(dim=1)
         return torch.logsumexp(seen.logits, dim=1) * guidance
 
+    def energies_beside(self, other: NeighbourDistance) -> Tensor | None:
+        """[B]: what the rows of the other bank were multiplied by to give these; None: they are of other images."""
+        known = self._beside.get(id(other))
+        if known is None:
+            known = self._beside[id(other)] = other, _factors(self.bank, other.bank)
+        return known[1]
+
+    @cached_property
+    def _beside(self) -> dict[int, tuple[NeighbourDistance, Tensor | None]]:
+        return {}
+
+
+def _factors(rows: NDArray[np.float32], units: NDArray[np.float32]) -> Tensor | None:
+    """[B]: the factors that make rows of length 1 these rows, or None where they are no multiples of them."""
+    if rows.shape != units.shape:
+        return None
+    factors = np.einsum("bm,bm->b", rows, units)
+    for first in range(0, len(rows), 500):
+        part = slice(first, first + 500)
+        if not np.allclose(rows[part], units[part] * factors[part, None], rtol=1e-4, atol=1e-5 * np.abs(factors).max()):
+            return None
+    return torch.from_numpy(factors)
+
+
+def both(distance: NeighbourDistance, guide: Guide, factors: Tensor, seen: Evidence) -> tuple[Tensor, Tensor]:
+    """The scores of both, whose banks are of the same images, from one product with the bank."""
+    z = seen.directions
+    bank = distance.tensor("bank", z)
+    nearest, guidance = [], []
+    for part in torch.split(z, max(1, BLOCK // len(bank))):
+        products = part @ bank.T
+        nearest.append(products.topk(min(distance.k, len(bank)), dim=1).values[:, -1])
+        guidance.append(products.mul_(factors.to(z.device)).topk(min(guide.k, len(bank)), dim=1).values.mean(dim=1))
+    return distance.scores(z, torch.cat(nearest)), torch.logsumexp(seen.logits, dim=1) * torch.cat(guidance)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NnGuide(Neighbours):
@@ -108,4 +147,4 @@ class NnGuide(Neighbours):
         """The normalised bank, times its energies."""
         bank = train.moments(self.needs).bank()
         energy = torch.logsumexp(train.head.to("cpu").logits(bank), dim=1, keepdim=True)
-        return Guide((unit(bank) * energy).numpy(), self.k)
+        return Guide(unit(bank).mul_(energy).numpy(), self.k)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from oodshape.core.errors import InputError
 from oodshape.features.sum_kernels import exact, torchs_threads
@@ -61,10 +61,12 @@ def whitening(scatter: Array, free: int, share: float) -> Array:
     mean = _trace(scatter, free) / free / len(scatter)
     covariance = torch.from_numpy(scatter).div_(free)
     covariance.mul_(1 - share).diagonal().add_(share * mean)
-    upper = torch.linalg.cholesky(covariance).numpy().T
-    with torchs_threads():
+    with torchs_threads():  # both in the scatter's own memory
+        upper, failed = dpotrf(covariance.numpy().T, overwrite_a=True)
+        if failed:
+            raise InputError("the covariance of the training features has no inverse; give more images")
         inverse: Array = dtrtri(upper, overwrite_c=True)[0]
-    return inverse
+    return inverse.astype(np.float32)
 
 
 def _trace(scatter: Array, free: int) -> float:
