@@ -61,13 +61,25 @@ def timed(tasks: Tasks, rounds: int) -> Rounds:
     """All tasks run once per round after one warm-up, every other round in the opposite order."""
     for task in tasks.values():
         task()
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in tasks}
+    seconds: dict[str, list[NDArray[np.float64]]] = {name: [] for name in tasks}
     for number in range(rounds):
         for name in list(tasks)[:: -1 if number % 2 else 1]:
-            wall, cpu = time.perf_counter(), time.process_time()
-            tasks[name]()
-            seconds[name].append((time.perf_counter() - wall, time.process_time() - cpu))
+            seconds[name].append(timed_once(tasks[name]))
     return Rounds({name: np.array(pairs) for name, pairs in seconds.items()})
+
+
+def between(task: Callable[[], object], unit: Callable[[], object]) -> tuple[float, float]:
+    """(wall, CPU) of a task that takes long, over the mean of a unit before it and after it."""
+    seconds = timed_once(unit), timed_once(task), timed_once(unit)
+    wall, cpu = seconds[1] / ((seconds[0] + seconds[2]) / 2)
+    return float(wall), float(cpu)
+
+
+def timed_once(task: Callable[[], object]) -> NDArray[np.float64]:
+    """Wall and CPU seconds of one run."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    task()
+    return np.array([time.perf_counter() - wall, time.process_time() - cpu])
 
 
 def check(name: str, ratio: Ratio, limit: float, *, at_least: bool = False) -> bool:
@@ -78,7 +90,7 @@ def check(name: str, ratio: Ratio, limit: float, *, at_least: bool = False) -> b
 
 
 class Peak(threading.Thread):
-    """The largest anonymous memory while the block runs, sampled every millisecond."""
+    """The largest anonymous memory while the block runs, sampled every five milliseconds."""
 
     def __enter__(self) -> Peak:
         """Give freed memory back to the system, then start sampling."""
@@ -92,7 +104,7 @@ class Peak(threading.Thread):
         """Sample until told to stop."""
         while self.running:
             self.peak_mb = max(self.peak_mb, anonymous())
-            time.sleep(0.001)
+            time.sleep(0.005)
 
     def __exit__(self, *_: object) -> None:
         """Stop sampling."""
