@@ -68,13 +68,6 @@ def timed(tasks: Tasks, rounds: int) -> Rounds:
     return Rounds({name: np.array(pairs) for name, pairs in seconds.items()})
 
 
-def between(task: Callable[[], object], unit: Callable[[], object]) -> tuple[float, float]:
-    """(wall, CPU) of a task that takes long, over the mean of a unit before it and after it."""
-    seconds = timed_once(unit), timed_once(task), timed_once(unit)
-    wall, cpu = seconds[1] / ((seconds[0] + seconds[2]) / 2)
-    return float(wall), float(cpu)
-
-
 def timed_once(task: Callable[[], object]) -> NDArray[np.float64]:
     """Wall and CPU seconds of one run."""
     wall, cpu = time.perf_counter(), time.process_time()
@@ -90,13 +83,16 @@ def check(name: str, ratio: Ratio, limit: float, *, at_least: bool = False) -> b
 
 
 class Peak(threading.Thread):
-    """The largest anonymous memory while the block runs, sampled every five milliseconds."""
+    """The largest anonymous memory while the block runs, sampled every five milliseconds.
+
+    `own_seconds` is the CPU time that sampling took, which is no part of what the block did.
+    """
 
     def __enter__(self) -> Peak:
         """Give freed memory back to the system, then start sampling."""
         ctypes.CDLL("libc.so.6").malloc_trim(0)
         self.start_mb = self.peak_mb = anonymous()
-        self.running = True
+        self.running, self.own_seconds = True, 0.0
         self.start()
         return self
 
@@ -104,6 +100,7 @@ class Peak(threading.Thread):
         """Sample until told to stop."""
         while self.running:
             self.peak_mb = max(self.peak_mb, anonymous())
+            self.own_seconds = time.thread_time()
             time.sleep(0.005)
 
     def __exit__(self, *_: object) -> None:
@@ -120,9 +117,14 @@ def anonymous() -> float:
 
 def grown(task: Callable[[], Any]) -> float:
     """The anonymous memory that a task adds at its peak, in MB."""
+    return measured(task)[1]
+
+
+def measured(task: Callable[[], Any]) -> tuple[NDArray[np.float64], float]:
+    """(wall and CPU seconds of one run, the anonymous memory that it adds at its peak in MB)."""
     with Peak() as peak:
-        task()
-    return peak.peak_mb - peak.start_mb
+        seconds = timed_once(task)
+    return seconds - [0.0, peak.own_seconds], peak.peak_mb - peak.start_mb
 
 
 def made(rows: int, *, signed: bool, seed: int = 0) -> Features:
