@@ -8,20 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import PIL.Image
 import pytest
 from pandas import DataFrame
 
 from browser import Opened
+from folders_of_digits import write_digits
+from oodshape import Guard
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.samples import Pick, Samples
-from oodshape.guard.check import Check, Scores, SetCheck
+from oodshape.guard.check import check_guard
 from oodshape.guard.score import Scored
+from oodshape.images.digits import digits_sets
+from oodshape.images.listing import one_by_one
 from oodshape.report import write_page
 from oodshape.report.check_page import write_check
 from oodshape.report.gallery_page import Extremes, write_gallery
 from oodshape.report.html import write_html
+from oodshape.report.judged_page import Origin
+from oodshape.report.score_page import ScoredCrowd, write_scored
 from oodshape.studies.page import study_page
 from synthetic import results
 
@@ -32,6 +37,7 @@ EVIL = (
     "'><meta http-equiv=refresh content='0;url=https://example.org/'><iframe src=https://example.org>",
     "{{data}}${window.hacked=1}<svg onload=window.hacked=1><form action=https://example.org>",
 )
+MODEL = "zoo:digits-convnet"
 ADDED = "img[src=x], iframe, form, meta[http-equiv=refresh], svg[onload], [onmouseover], [onerror]"
 
 
@@ -82,26 +88,39 @@ def test_the_gallery(evil: str, browser: Any, tmp_path: Path) -> None:
         assert shown.page.locator("figure img").first.get_attribute("alt") == evil
 
 
-class Fake:
-    """As much of a guard as the page of a check asks for."""
-
-    class detector:
-        threshold, alpha, groups, calibration = 0.0, 0.05, None, None
-
-    class about:
-        held_out = False
-
-    promise = EVIL[0]
+@pytest.fixture(scope="module")
+def guard(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Guard:
+    folder = write_digits(tmp_path_factory.mktemp("hostile"), train=120, val=60, test=3, ood=3)
+    return Guard.fit(MODEL, images=folder / "train", calibrate=folder / "val", method="optfs-e", progress=False)
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_the_page_of_a_check(evil: str, browser: Any, tmp_path: Path) -> None:
-    scores = Scores(np.linspace(-1, 1, 20, dtype=np.float32), 10)
-    check = Check(Fake, SetCheck(evil, scores, None, {}), (SetCheck(evil, scores, None, {evil: evil}),))  # type: ignore[arg-type]
-    write_check(check, tmp_path / "check.html")
+def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Path) -> None:
+    names = (evil, *guard.about.names[1:])
+    spoilt = Guard(guard.detector, replace(guard.about, names=names, model=evil, weights=evil, method=evil))
+    source = guard.opened(MODEL)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for place in range(6):
+        PIL.Image.fromarray(digits_sets()["test"][place]).save(
+            folder / f"{evil.replace('/', chr(0x2215))[:90]}{place}.png"
+        )
+    (folder / "broken.png").write_text(evil)
+    check = check_guard(spoilt, source, str(folder), {evil: str(folder)}, progress=False)
+    write_check(check, tmp_path / "check.html", source, Origin(evil, evil))
     with harmless(browser, tmp_path / "check.html") as shown:
-        assert shown.page.inner_text("h2 >> nth=0") == evil
-        assert shown.page.locator("td", has_text=evil).count() >= 2
+        assert shown.page.inner_text("h1") == f"Check of a guard of {' '.join(evil.split())}"
+        assert evil in shown.page.inner_text("#short")
+        assert evil in shown.page.inner_text("#said")
+        shown.page.locator("[data-face]").first.click()
+        assert "in" in shown.page.inner_text("#why")
+    listing = one_by_one(str(folder))
+    crowd = ScoredCrowd(spoilt, evil)
+    for row in spoilt.score(folder, MODEL):
+        crowd.add(row)
+    write_scored(spoilt, source, listing, crowd, tmp_path / "score.html", Origin(evil, evil))
+    with harmless(browser, tmp_path / "score.html") as shown:
+        assert evil in shown.page.inner_text("#said")
 
 
 @pytest.mark.parametrize("evil", EVIL)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json as encoder
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from oodshape.cli.options import IMAGES, SCORING, Costs, DetectorOption, Network, QuietOption, Running, opened
-from oodshape.cli.terminal import UNREADABLE, check_out, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, check_out, command_line, warnings_as_lines
 
 
 def check(
@@ -30,8 +31,9 @@ def check(
     from oodshape.guard.check import check_guard
     from oodshape.guard.guard import Guard
     from oodshape.images.listing import one_by_one
-    from oodshape.report.check_page import HEAD, NOTE, check_rows, verdict, write_check
+    from oodshape.report.check_page import HEAD, NOTE, check_rows, headline, right_line, verdict, write_check
     from oodshape.report.columns import show_columns
+    from oodshape.report.judged_page import Origin
 
     costs.hold()
     check_out(out)
@@ -40,16 +42,19 @@ def check(
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
     show = False if json or quiet else None
     with warnings_as_lines():
-        found = check_guard(guard, opened(guard, network, running), id, sets, progress=show, **running.feeding())
+        source = opened(guard, network, running)
+        found = check_guard(guard, source, id, sets, progress=show, **running.feeding())
     if out is not None:
-        write_check(found, out)
+        write_check(found, out, source, Origin(command_line(), str(detector)))
     if json:
         said = {"rejected_id": found.rejected, "promised": found.promised, "sets": found.rows()}
-        typer.echo(encoder.dumps(said | {"unreadable": found.unreadable}))
+        right = None if found.selective is None else asdict(found.selective)
+        typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable}))
     elif not quiet:
         show_columns(HEAD, check_rows(found), Console(highlight=False))
         typer.echo(NOTE)
-        typer.echo(verdict(found))
+        for line in (*headline(found), verdict(found), *right_line(found)):
+            typer.echo(line)
         for path, why in list(found.unreadable.items())[:1]:
             typer.echo(f"{len(found.unreadable):,} could not be read; {path}: {why}")
         if out is not None:

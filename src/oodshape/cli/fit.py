@@ -22,6 +22,7 @@ from oodshape.cli.options import (
     Running,
 )
 from oodshape.cli.terminal import check_out, warnings_as_lines
+from oodshape.core.errors import InputError
 
 
 def fit(
@@ -54,6 +55,14 @@ def fit(
         typer.Option("--upright", help="Turn images as EXIF says; torchvision's and timm's loaders do not."),
     ] = False,
     limit: LimitOption = None,
+    keep_samples: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Keep thumbnails of N training images in the guard, for pages to show beside an image that is "
+            "explained: whoever has the guard can see them.",
+        ),
+    ] = 0,
     keeping: Keeping,
     engine: Engine,
     running: Running,
@@ -91,13 +100,17 @@ def fit(
             "progress": False if json or quiet else None,
             **running.feeding(),
         }
+        if engine.is_ray and keep_samples:
+            raise InputError(
+                "the engine ray keeps no samples (--keep-samples): fit without it, or without --engine ray"
+            )
         if engine.is_ray and parts is None and images is not None:
             from oodshape.engines.ray import fit_guard
 
             opening = {**network.said(), **running.place()}
             guard = fit_guard(network.model, network=opening, pool=engine.pool(), **how)
         else:
-            guard = Guard.fit(source, parts=parts or None, cache=keeping.folder, **how)
+            guard = Guard.fit(source, parts=parts or None, cache=keeping.folder, keep_samples=keep_samples, **how)
     guard.save(out)
     if json:
         typer.echo(encoder.dumps(facts(guard)))

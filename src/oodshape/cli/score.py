@@ -22,7 +22,7 @@ from oodshape.cli.options import (
     Running,
     opened,
 )
-from oodshape.cli.terminal import UNREADABLE, check_out, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, check_out, command_line, warnings_as_lines
 
 
 def score(
@@ -38,6 +38,9 @@ def score(
     ] = "",
     column: ColumnOption = None,
     gallery: Annotated[Path | None, typer.Option(help="A page with the most and the least trusted images.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="A page with a threshold to move, and why each image was accepted or not.")
+    ] = None,
     preparing: Preparing,
     engine: Engine,
     running: Running = SCORING,
@@ -55,25 +58,34 @@ def score(
     from oodshape.core.errors import InputError
     from oodshape.core.reading import any_names
     from oodshape.guard.guard import Guard
+    from oodshape.guard.score import Scored
     from oodshape.guard.score_file import score_to_file, score_to_stream
     from oodshape.images.listing import in_column, one_by_one
     from oodshape.images.shards import Shard
     from oodshape.report.gallery_page import Extremes, write_gallery
+    from oodshape.report.judged_page import Origin
+    from oodshape.report.score_page import ScoredCrowd, write_scored
 
     costs.hold()
-    check_out(out, gallery)
+    check_out(out, gallery, page)
     guard = Guard.load(detector)
     with warnings_as_lines():
         source = opened(guard, network, running, preparing)
     listing = one_by_one(in_column(images, column))
-    extremes = Extremes()
-    how: dict[str, Any] = {**running.feeding(), "watch": extremes.add}
+    extremes, crowd = Extremes(), ScoredCrowd(guard, listing.name)
+
+    def watch(row: Scored) -> None:
+        extremes.add(row)
+        if page is not None:
+            crowd.add(row)
+
+    how: dict[str, Any] = {**running.feeding(), "watch": watch}
     said: list[str] = []
     if engine.is_ray:
         from oodshape.engines import ray
 
-        if out is None or shard or gallery is not None:
-            raise InputError("the engine ray needs --out, makes its own shards, and draws no gallery")
+        if out is None or shard or gallery is not None or page is not None:
+            raise InputError("the engine ray needs --out, makes its own shards, and draws no gallery and no page")
         opening = {**network.said(), **running.place()}
         show = False if json or quiet else None
         given = {**running.feeding(), "progress": show}
@@ -89,10 +101,12 @@ def score(
         tally = score_to_file(guard, source, listing, out, progress=show, shard=mine, **how)
     if gallery is not None:
         write_gallery(extremes, gallery, listing.opened)
+    if page is not None:
+        write_scored(guard, source, listing, crowd, page, Origin(command_line(), str(detector)))
     if out is not None and json:
         typer.echo(encoder.dumps(vars(tally) | {"out": str(out)}))
     elif not quiet:
-        for line in [*tally.lines(), *said, *(f"wrote {file}" for file in (out, gallery) if file is not None)]:
+        for line in [*tally.lines(), *said, *(f"wrote {file}" for file in (out, gallery, page) if file is not None)]:
             typer.echo(line, err=out is None)
     if tally.unreadable:
         raise typer.Exit(UNREADABLE)

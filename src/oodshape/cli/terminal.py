@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator
@@ -23,6 +24,11 @@ def console() -> Console:
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=False)
+
+
+def command_line() -> str:
+    """The command as a user would type it again."""
+    return shlex.join(["oodshape", *sys.argv[1:]])
 
 
 def check_out(*files: Path | None) -> None:

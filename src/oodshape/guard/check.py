@@ -8,43 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import see_given
+from oodshape.guard.selective import Selective, selective
+from oodshape.guard.set_check import LEVEL, Scores, SetCheck
+from oodshape.guard.truth import labels_of
 from oodshape.images.listing import Given, one_by_one
 from oodshape.images.prepared_batches import check_prepared
 from oodshape.metrics.conformal import rejected_count
-from oodshape.metrics.separation import Estimate, Summary, summary
+from oodshape.metrics.separation import Summary, summary
 from oodshape.networks.opening import Source
 
-LEVEL = 0.95  # of every interval but the promise's
-
 SAME = 0.5  # the share of known scores above which the ID images are the calibration images
-
-
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """One detector's scores of a set, and how many it accepts."""
-
-    values: NDArray[np.float32]
-    accepted: int
-
-    @property
-    def share(self) -> Estimate:
-        """The share accepted, with its exact (Clopper-Pearson) interval."""
-        return exact_share(self.accepted, len(self.values))
-
-
-@dataclass(frozen=True, eq=False)
-class SetCheck:
-    """One set of images: the guard's scores, those of the softmax, and what could not be read."""
-
-    name: str
-    guard: Scores
-    softmax: Scores | None  # None: the guard knows no threshold on the softmax
-    unreadable: dict[str, str]  # path -> why
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +72,11 @@ class Check:
         if sides[0] is None or sides[1] is None:
             raise InputError("this guard knows no threshold on the softmax to compare with")
         return summary(sides[0].values, sides[1].values, level=LEVEL)
+
+    @property
+    def selective(self) -> Selective | None:
+        """How right the network is on the ID images that are accepted; None where no labels are known."""
+        return selective(self.inside)
 
     @property
     def unreadable(self) -> dict[str, str]:
@@ -150,20 +132,6 @@ def check_guard(
     return check
 
 
-def exact_share(count: int, of: int, level: float = LEVEL) -> Estimate:
-    """A share with its exact (Clopper-Pearson) confidence interval.
-
-    >>> round(exact_share(0, 10).high, 6)  # 1 - (0.05 / 2) ** (1 / 10)
-    0.308497
-    """
-    from scipy.stats import beta
-
-    tail = (1 - level) / 2
-    low = 0.0 if count == 0 else float(beta.ppf(tail, count, of - count + 1))
-    high = 1.0 if count == of else float(beta.ppf(1 - tail, count + 1, of - count))
-    return Estimate(count / of, low, high)
-
-
 def _name(images: Given, otherwise: str, prepared: bool) -> str:
     """What a set is called; what cannot be images is refused."""
     if prepared:
@@ -185,18 +153,28 @@ def _checked(
     parts: list[Any] = []
     others: list[Any] = []
     unreadable: dict[str, str] = {}
+    pairs: list[tuple[str, int]] = []
+    places: list[int] = []
+    listing, seen = None if prepared else one_by_one(images), 0
     how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
-    for batch in see_given(guard, source, images, name=name, baseline=True, **how):
+    for batch in see_given(guard, source, images if listing is None else listing, name=name, baseline=True, **how):
         parts.append(batch.decision)
         others.append(batch.baseline)
         unreadable |= {batch.pairs[row][0]: why for row, why in sorted(batch.errors.items())}
+        pairs += [batch.pairs[row] for row in batch.rows]
+        places += [seen + row for row in batch.rows]
+        seen += len(batch.pairs)
     if sum(len(part.scores) for part in parts) == 0:
         path, why = next(iter(unreadable.items()), (name, "it is empty"))
         raise InputError(f"no image of {name} can be read; {path}: {why}")
     softmax = None if guard.about.baseline is None else _scores(others)
-    return SetCheck(name, _scores(parts), softmax, unreadable)
+    classes = np.concatenate([part.classes.cpu().numpy() for part in parts])
+    labels = labels_of(guard, images, listing, pairs, places)
+    return SetCheck(name, _scores(parts), softmax, unreadable, tuple(pairs), classes, labels, listing)
 
 
 def _scores(parts: list[Any]) -> Scores:
     values = np.concatenate([part.scores.cpu().numpy() for part in parts])
-    return Scores(values, sum(int(part.accepted.sum()) for part in parts))
+    p_values = np.concatenate([part.p_values.cpu().numpy() for part in parts])
+    passed = np.concatenate([part.accepted.cpu().numpy() for part in parts])
+    return Scores(values, int(passed.sum()), p_values, passed)

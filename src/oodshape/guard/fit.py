@@ -16,6 +16,7 @@ from oodshape.guard.collect import PartFiles, part_files, parts_for
 from oodshape.guard.fitted import About, Fitted
 from oodshape.guard.parts import of_collected, of_images, of_tensors
 from oodshape.guard.recipe import recipe_of
+from oodshape.guard.samples import Samples, check_kept
 from oodshape.guard.way import Way
 from oodshape.images.listing import Given
 from oodshape.images.preprocessing import Preprocessing
@@ -47,11 +48,14 @@ def fit_guard(
     progress: bool | None = None,
     batch_size: int = 64,
     workers: int | None = None,
+    keep_samples: int = 0,
 ) -> Fitted:
     """The detector of an open network and what is known about it: see `Guard.fit`."""
     recipe = recipe_of(method, exportable)
     if (images is None) == (parts is None):
         raise InputError("give images to fit on, or parts that were collected of them: one of the two")
+    if keep_samples:
+        check_kept(keep_samples, tensors or parts is not None)
     if tensors:
         found = of_tensors(source.classifier, images, calibrate, alpha, limit, recipe.wants_panel, cache, progress)
     elif parts is None:
@@ -90,6 +94,7 @@ def fit_guard(
         baseline=baseline,
         version=oodshape.__version__,
         precision=source.classifier.precision,
+        samples=Samples.of(way, images, keep_samples) if keep_samples else None,
     )
     return Fitted(detector, about)
 

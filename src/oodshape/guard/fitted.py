@@ -8,6 +8,7 @@ from pathlib import Path
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Value
+from oodshape.guard.samples import Samples
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_share
@@ -34,6 +35,7 @@ class About(Value):
     baseline: Detector | None = None  # a threshold on the softmax, fitted and calibrated on the same images
     version: str = ""  # of oodshape
     precision: Precision = "float32"  # in which the network ran
+    samples: Samples | None = None  # some images of the fitting set, where they were asked for
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,6 +51,8 @@ class Fitted(Value):
         names, classes = self.about.names, self.detector.classes
         if names and len(names) != classes:
             raise InputError(f"the network has {classes} classes, but {len(names)} names were given")
+        if self.about.samples is not None and classes is not None and int(self.about.samples.classes.max()) >= classes:
+            raise InputError(f"a kept image has the class {self.about.samples.classes.max()}, there are {classes}")
 
     def opened(
         self,

@@ -14,6 +14,7 @@ from oodshape.core.values import load_values
 from oodshape.guard.calibrate import calibrate_guard, own_model, recalibrated
 from oodshape.guard.check import Check, check_guard
 from oodshape.guard.collect import PartFiles
+from oodshape.guard.explain import Explanation, explain_images
 from oodshape.guard.export import export_guard
 from oodshape.guard.fit import fit_guard
 from oodshape.guard.fitted import Fitted
@@ -63,6 +64,7 @@ class Guard(Fitted):
         precision: Precision | None = None,
         batch_size: int = 64,
         workers: int | None = None,
+        keep_samples: int = 0,
     ) -> Guard:
         """The guard of a network, from images like those it was trained on and some that it was not trained on.
 
@@ -74,7 +76,8 @@ class Guard(Fitted):
         a Classifier; `preprocessing` stands in for the model's own; `exportable` keeps to methods that can go into an
         ONNX graph. Images that cannot be read are left out, with a warning. `head` names the layer that gives the
         logits where it is not found; `device` (auto, cpu, cuda, cuda:N, mps, xpu) moves the network there; `precision`
-        runs it under autocast; `workers` threads decode images.
+        runs it under autocast; `workers` threads decode images. `keep_samples` of the fitting images are kept in the
+        guard as thumbnails, to be shown beside an image that is explained: whoever has the guard can see them.
         """
         fitted = fit_guard(
             open_model(model, weights=weights, head=head, device=device, precision=precision),
@@ -94,6 +97,7 @@ class Guard(Fitted):
             progress=progress,
             batch_size=batch_size,
             workers=workers,
+            keep_samples=keep_samples,
         )
         return cls(fitted.detector, fitted.about)
 
@@ -167,6 +171,29 @@ class Guard(Fitted):
         source = self.opened(model, weights=weights, head=head, device=device, precision=precision)
         how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
         return score_images(self, source, images, **how)
+
+    def explain(
+        self,
+        images: Given,
+        model: Model,
+        *,
+        weights: str | Path | None = None,
+        prepared: bool = False,
+        batch_size: int = 32,
+        progress: bool | None = None,
+        head: str | None = None,
+        device: str | None = None,
+        precision: Precision | None = None,
+        workers: int | None = None,
+    ) -> list[Explanation]:
+        """Why each image is accepted or not.
+
+        Guesses, score and p-value, what each member says, which features speak
+        for the class and against it, and the nearest of the samples that the guard keeps (`keep_samples`).
+        """
+        source = self.opened(model, weights=weights, head=head, device=device, precision=precision)
+        how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
+        return list(explain_images(self, source, images, **how))
 
     def attach(
         self,

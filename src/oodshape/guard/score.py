@@ -22,6 +22,7 @@ from oodshape.images.prefetch import Pixels, decoded
 from oodshape.images.prepared_batches import prepared_batches
 from oodshape.images.preprocessing import stacked
 from oodshape.methods.decision import Decision
+from oodshape.networks.head import Outputs
 from oodshape.networks.opening import Source
 
 Pairs = list[tuple[str, int]]
@@ -56,6 +57,7 @@ class Seen:
     decision: Decision
     baseline: Decision | None
     errors: dict[int, str]
+    outputs: Outputs | None  # features and logits of the rows that could be read; None where there are none
 
 
 def score_images(
@@ -158,7 +160,8 @@ def _seen(guard: Fitted, source: Source, pairs: Pairs, pixels: list[Pixels | Inp
 def _together(pairs: Pairs, parts: list[Part], errors: dict[int, str], baseline: bool) -> Seen:
     rows = [row for part in parts for row in part.rows]
     others = [part.baseline for part in parts if part.baseline is not None]
-    return Seen(pairs, rows, _joined([part.decision for part in parts]), _joined(others) if baseline else None, errors)
+    decision, other = _joined([part.decision for part in parts]), _joined(others) if baseline else None
+    return Seen(pairs, rows, decision, other, errors, _outputs_together([part.outputs for part in parts]))
 
 
 class Part(NamedTuple):
@@ -167,6 +170,7 @@ class Part(NamedTuple):
     rows: list[int]
     decision: Decision
     baseline: Decision | None
+    outputs: Outputs
 
 
 @dataclass(frozen=True)
@@ -190,7 +194,7 @@ class _Work:
             perturbs = detector.method.perturb.eps > 0
             with spending("score"):
                 decision = detector.decide(self.source.classifier, images) if perturbs else detector.decide(outputs)
-            return [Part(rows, decision, None if other is None else other.decide(outputs))]
+            return [Part(rows, decision, None if other is None else other.decide(outputs), outputs)]
         except HeadError:
             raise  # no fault of the image: none can be scored
         except InputError as error:  # such as logits that are not finite
@@ -212,6 +216,13 @@ def _why(error: InputError) -> str:
 
 def _line(text: str) -> str:
     return " ".join(text.split())
+
+
+def _outputs_together(parts: list[Outputs]) -> Outputs | None:
+    """The outputs of one network for several runs of images as one."""
+    if len(parts) <= 1:
+        return parts[0] if parts else None
+    return Outputs(torch.cat([p.features for p in parts]), torch.cat([p.logits for p in parts]), parts[0].head)
 
 
 def _joined(decisions: list[Decision]) -> Decision:

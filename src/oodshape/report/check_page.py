@@ -5,21 +5,23 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from oodshape.guard.check import SAME, Check, SetCheck
+from oodshape.guard.check import SAME, Check
+from oodshape.guard.selective import Selective
+from oodshape.guard.set_check import SetCheck
+from oodshape.metrics.selective import mcnemar
 from oodshape.metrics.separation import Estimate
-from oodshape.report.html import html_table, plain_page, write_html
-from oodshape.report.measures import SHOWN
+from oodshape.networks.opening import Source
+from oodshape.report.crowd import CLEAR, Role
+from oodshape.report.html import html_table, write_html
+from oodshape.report.judged_data import SHOWN, crowd_of, payload, portraits, risk_curves
+from oodshape.report.judged_page import Origin, judged_page
+from oodshape.report.measures import SHOWN as MEASURED
 
-HEAD = ["set", "detector", "images", "accepted", *(measure.title for measure in SHOWN)]
+HEAD = ["set", "detector", "images", "accepted", *(measure.title for measure in MEASURED)]
 NOTE = (
     "In brackets: 95 % intervals, exact (Clopper-Pearson) for shares, bootstrap for FPR95 and AUROC. FPR95: the share "
     "of OOD images that pass when 95 % of the ID images pass. AUROC: the chance that an ID image scores higher."
 )
-BINS = 40
-WIDTH, HEIGHT, FOOT = 640, 200, 24
 
 
 def check_rows(check: Check) -> list[list[str]]:
@@ -29,7 +31,7 @@ def check_rows(check: Check) -> list[list[str]]:
     for row in check.rows():
         cells = [f"{row['set']} ({row['role'].upper()})", row["detector"], f"{row['images']:,}"]
         cells.append(_percent(Estimate(**row["accepted_share"])))
-        cells += [_percent(Estimate(**row[each.name])) if each.name in row else "" for each in SHOWN]
+        cells += [_percent(Estimate(**row[each.name])) if each.name in row else "" for each in MEASURED]
         by_set.setdefault(cells[0], []).append(cells)
     for group in by_set.values():
         rows += group
@@ -50,56 +52,82 @@ def verdict(check: Check) -> str:
     return f"{said}; the promise puts the number between {low:,} and {high:,} (99 %): {end}"
 
 
-def write_check(check: Check, path: str | Path) -> None:
-    """Write the page of a check."""
-    sides = [_histogram(check, each) for each in check.outside]
-    body = [
-        f"<p>{escape(verdict(check))}.</p>",
-        html_table(HEAD, check_rows(check)),
-        f'<p class="soft">{escape(NOTE)} The softmax threshold was calibrated on the same images for the same share of '
-        "falsely rejected ones.</p>",
-        *sides,
-    ]
+def write_check(check: Check, path: str | Path, source: Source | None = None, origin: Origin | None = None) -> None:
+    """Write the page of a check; with the network's `source` it shows the images and says why each was judged so."""
+    sets: list[tuple[SetCheck, Role]] = [(check.inside, "id"), *((each, "ood") for each in check.outside)]
+    crowds = [crowd_of(check.guard, each, role, SHOWN // len(sets)) for each, role in sets]
+    seen = [(crowd, each.listing) for crowd, (each, _) in zip(crowds, sets, strict=True) if each.listing is not None]
+    faces = [] if source is None or len(seen) < len(sets) else portraits(check.guard, source, seen)
+    data = payload(check.guard, crowds, faces) | {"risk": risk_curves(check)}
+    table = html_table(HEAD, check_rows(check), "Figures by set and detector")
+    note = (
+        f"{NOTE} The softmax threshold was calibrated on the same images for the same share of falsely rejected ones."
+    )
+    more = {"table": ("Figures", f'{table}<p class="soft">{escape(note)}</p>')}
+    if check.selective is not None:
+        more = {"right": ("Is it right where it accepts?", _right(check.selective))} | more
     if check.unreadable:
         lines = [[file, why] for file, why in check.unreadable.items()]
-        body.append(f"<h2>Not readable: {len(lines)}</h2>\n{html_table(['file', 'why'], lines[:100])}")
-    write_html(path, plain_page("Check of a guard", "\n".join(body)))
+        more["unreadable"] = (f"Not readable: {len(lines):,}", html_table(["file", "why"], lines[:100], "Not readable"))
+    model = check.guard.about.model or "a network given in Python"
+    said = [*(f"<b>{escape(each)}</b>" for each in headline(check)), escape(f"{verdict(check)}.")]
+    write_html(
+        path, judged_page(f"Check of a guard of {model}", said, check.guard, crowds, data, origin or Origin(), more)
+    )
+
+
+def headline(check: Check) -> list[str]:
+    """What passes of each OOD set, beside the softmax, and whether the difference is more than chance."""
+    return [_passing(each) for each in sorted(check.outside, key=lambda each: -each.guard.share.value)]
+
+
+def _passing(outside: SetCheck) -> str:
+    images, guard, softmax = len(outside.guard.values), outside.guard, outside.softmax
+    said = f"{guard.accepted:,} of {images:,} strange images of {outside.name} pass ({100 * guard.share.value:.1f} %)"
+    if softmax is None:
+        return f"{said}."
+    said += f"; a threshold on the softmax lets {softmax.accepted:,} through ({100 * softmax.share.value:.1f} %)"
+    chance = mcnemar(guard.passed, softmax.passed)
+    if chance >= CLEAR:
+        return f"{said}: a difference that may be chance (p = {chance:.2g})."
+    better = "the guard is better" if guard.accepted < softmax.accepted else "the softmax is better"
+    return f"{said}: {better}, by more than chance ({'p < 0.0001' if chance < 1e-4 else f'p = {chance:.2g}'})."
+
+
+def right_line(check: Check) -> list[str]:
+    """How right the network is among accepted images, in a line; none where no labels are known."""
+    found = check.selective
+    if found is None:
+        return []
+    parts = [
+        f"{100 * found.accepted[name].value:.1f} % among those that the {name} accepts (AURC {100 * area:.2f})"
+        for name, area in found.aurc.items()
+        if name in found.accepted
+    ]
+    said = f"of {found.images:,} labelled ID images the network names {100 * found.accuracy.value:.1f} % right"
+    return ["; ".join([said, *parts])]
+
+
+def _right(found: Selective) -> str:
+    """Accuracy among accepted images and the area under the risk-coverage curve, and where the curves go."""
+    rows = [["all images", f"{found.images:,}", _percent(found.accuracy), ""]]
+    rows += [
+        [
+            f"accepted by the {name}",
+            "",
+            _percent(found.accepted[name]) if name in found.accepted else "none",
+            f"{100 * area:.2f}",
+        ]
+        for name, area in found.aurc.items()
+    ]
+    note = (
+        "Of the labelled familiar images: how many the network names right, among all and among those accepted. "
+        "AURC: the mean share of errors (in percent) among the most trusted k images, over every k; low is good. "
+        "Dotted: what is accepted at the guard's own alpha."
+    )
+    table = html_table(["images", "number", "accuracy", "AURC (%)"], rows, "Accuracy")
+    return f'{table}<div id="risk"></div><p class="soft">{escape(note)}</p>'
 
 
 def _percent(value: Estimate) -> str:
     return f"{100 * value.value:.1f} % [{100 * value.low:.1f}, {100 * value.high:.1f}]"
-
-
-def _histogram(check: Check, outside: SetCheck) -> str:
-    """The scores of the ID set and of an OOD set, and the threshold, as a drawing."""
-    inside, other, limit = check.inside.guard.values, outside.guard.values, check.guard.detector.threshold
-    low, high = np.quantile(np.concatenate([inside, other]), [0.002, 0.998])
-    low, high = float(min(low, limit)), float(max(high, limit))
-    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
-    counts = [np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0] / len(values) for values in (inside, other)]
-    top = max(float(np.max(part)) for part in counts)
-    bars = "".join(_bars(part / top, color) for part, color in zip(counts, ("var(--id)", "var(--ood)"), strict=True))
-    place = WIDTH * (limit - edges[0]) / (edges[-1] - edges[0])
-    foot = HEIGHT + 0.75 * FOOT
-    return (
-        f"<h2>{escape(outside.name)}</h2>\n<figure>"
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT + FOOT}" width="{WIDTH}" role="img" aria-label="histogram of scores">{bars}'
-        f'<line x1="{place:.1f}" x2="{place:.1f}" y1="0" y2="{HEIGHT}" stroke="currentColor" stroke-dasharray="4 3"/>'
-        f'<line x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}" stroke="currentColor" stroke-opacity=".4"/>'
-        f'<text x="0" y="{foot}" font-size="12" fill="currentColor">{edges[0]:.3g}</text>'
-        f'<text x="{WIDTH}" y="{foot}" font-size="12" text-anchor="end" fill="currentColor">{edges[-1]:.3g}</text>'
-        "</svg>"
-        f'<figcaption>Scores of <b style="color:var(--id)">{escape(check.inside.name)}</b> (ID) and '
-        f'<b style="color:var(--ood)">{escape(outside.name)}</b> (OOD), as shares of each set; images left of the '
-        "dashed line are rejected.</figcaption></figure>"
-    )
-
-
-def _bars(heights: NDArray[np.float64], color: str) -> str:
-    wide = WIDTH / BINS
-    return "".join(
-        f'<rect x="{place * wide:.1f}" y="{HEIGHT * (1 - height):.1f}" width="{wide:.1f}" '
-        f'height="{HEIGHT * height:.1f}" fill="{color}" fill-opacity=".55"/>'
-        for place, height in enumerate(heights)
-        if height > 0
-    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
 from oodshape.report.palette import page_css
 
@@ -18,7 +21,7 @@ def web_file(name: str) -> str:
     return (files(__package__) / "web" / name).read_text(encoding="utf-8")
 
 
-def document(title: str, body: str, script: str = "") -> str:
+def document(title: str, body: str, script: str = "", style: str = "") -> str:
     """A whole page: the head with the style of all pages, the body, and a script at its end, the only one to run."""
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     if script:
@@ -28,7 +31,7 @@ def document(title: str, body: str, script: str = "") -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{page_css()}{web_file('page.css')}</style>\n</head>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{page_css()}{web_file('page.css')}{style}</style>\n</head>\n"
         f"<body>\n{body}\n{end}</body>\n</html>\n"
     )
 
@@ -44,7 +47,16 @@ def write_html(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", errors="replace")
 
 
-def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def page_json(data: Any) -> str:
+    """JSON that no HTML parser takes for the end of a script, whatever the names in it."""
+    try:
+        text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    except ValueError as error:
+        raise InputError(f"the results hold a number that is not finite: {error}") from None
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], label: str = "Table") -> str:
     """A table of text, numbers to the right and words to the left; its cells are escaped.
 
     >>> html_table(["set", "AUROC"], [["a < b", "93.1"]]).splitlines()[1]
@@ -56,6 +68,7 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) for row in rows]
     body = "".join(f"<tr>{line}</tr>\n" for line in lines)
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="'
+        f'{escape(label)}"><table>'
         f"<thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table></div>"
     )

@@ -6,7 +6,6 @@ JSON that stands in the page, so that they follow the reader's filters.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -14,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.results import Results
-from oodshape.core.errors import InputError
 from oodshape.report.headline import OURS, Answer, Gap, answers, gaps
-from oodshape.report.html import document, web_file, write_html
+from oodshape.report.html import document, page_json, web_file, write_html
 from oodshape.report.page_data import payload
 from oodshape.report.pivot import Table, caveats, skipped_notes, table
 
-SCRIPTS = ("data.js", "table.js", "charts.js", "page.js")
+SCRIPTS = ("elements.js", "data.js", "table.js", "charts.js", "page.js")
 
 _READING = {
     "id": "<b>FPR95</b> is the share of unfamiliar images (out-of-distribution, OOD) that still pass when 95 % of the"
@@ -54,19 +52,10 @@ def page(results: Results) -> str:
         "caveat": _caveat(results),
         "skipped": _skipped(results),
         "origin": _facts(results.provenance),
-        "data": _json(payload(results)),
+        "data": page_json(payload(results)),
     }
     body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], web_file("page.html").rstrip())
     return document(overview.title, body, "\n".join(map(web_file, SCRIPTS)))
-
-
-def _json(data: Any) -> str:
-    """JSON that no HTML parser takes for the end of a script, whatever the names in it."""
-    try:
-        text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    except ValueError as error:
-        raise InputError(f"the results hold a number that is not finite: {error}") from None
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _notes(results: Results, overview: Table) -> list[str]:

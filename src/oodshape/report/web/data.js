@@ -1,4 +1,3 @@
-"use strict";
 // The data of the page and what follows from it: filters, means, ranks. Nothing here draws.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);

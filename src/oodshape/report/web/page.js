@@ -176,15 +176,6 @@ function drawGallery() {
       make("div", { class: "thumbs" }, ...pick.images.map((_, i) => thumbnail(pick, i)))))));
 }
 
-function buildTheme() {
-  const button = document.getElementById("theme"), root = document.documentElement;
-  const usual = () => (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-  const isDark = () => (root.dataset.theme ?? usual()) === "dark";
-  const label = () => { button.textContent = isDark() ? "Light" : "Dark"; };
-  button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); });
-  label();
-}
-
 function hideWhatIsEmpty() {
   const families = unique(DATA.models.map((model) => model.family));
   const there = {

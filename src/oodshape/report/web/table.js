@@ -3,26 +3,10 @@
 // What the reader sorts by; it is kept while a filter hides that column.
 const sorted = { column: "Average", metric: DATA.main, descending: better(DATA.main) === 1 };
 
-// An HTML element; text is always text, never markup.
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children.filter((child) => child !== undefined));
-  return element;
-}
-
 function keyed(index, { color, dashes } = DATA.methods[index]) {
   return make("span", {}, sketch("svg", { class: "key", viewBox: "0 0 22 10", "aria-hidden": "true" },
     sketch("line", { x1: 0, x2: 22, y1: 5, y2: 5, stroke: color, "stroke-width": 4, "stroke-dasharray": dashes })),
     DATA.methods[index].name);
-}
-
-function chip(text, pressed, onclick, note) {
-  const more = note ? [" ", make("small", {}, note)] : [];
-  return make("button", { type: "button", class: "chip", "aria-pressed": String(pressed), onclick }, text, ...more);
 }
 
 function filterRow(name, filter, values, notes = {}) {

@@ -1,0 +1,203 @@
+"""Why was this image rejected? What the network, the guard and its members say about single images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from oodshape.features.rows import unit
+from oodshape.guard.fitted import Fitted
+from oodshape.guard.score import Seen, see, see_given
+from oodshape.images.in_memory import PictureListing
+from oodshape.images.listing import Given, Listing
+from oodshape.methods.fusion import Fusion
+from oodshape.methods.slots import Batch, Evidence, FittedHead, Identity, Shape
+from oodshape.networks.head import Head, Outputs
+from oodshape.networks.opening import Source
+
+CLASSES, FEATURES, NEIGHBOURS = 3, 5, 3  # how many of each are told
+
+
+class Guess(NamedTuple):
+    """A class that the network considers."""
+
+    label: str | int
+    probability: float
+
+
+class Opinion(NamedTuple):
+    """What one method says: its score, and the share of familiar images with a score as low."""
+
+    method: str
+    score: float
+    p_value: float
+
+
+class Impact(NamedTuple):
+    """One feature's part in the predicted class's logit, as it is and after shaping."""
+
+    feature: int
+    value: float
+    before: float  # w z
+    after: float | None  # w theta(z) z; None where nothing is shaped
+
+
+class Neighbour(NamedTuple):
+    """An image of the fitting set that the guard kept, and how alike the network finds the two."""
+
+    sample: int  # its number among those kept
+    name: str
+    label: str | int
+    cosine: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One image: what it is taken for, whether that is to be trusted, and what speaks for it and against it."""
+
+    path: str
+    guesses: tuple[Guess, ...] = ()  # the predicted class and the next ones
+    score: float | None = None
+    p_value: float | None = None  # the share of held-out familiar images with a score as low
+    threshold: float | None = None  # the smallest score that is accepted for this class
+    accepted: bool | None = None  # None: could not be read
+    members: tuple[Opinion, ...] = ()  # of a guard that fuses several methods; its one method else
+    shaped_by: str = ""  # whose theta the impacts are shaped by
+    supporting: tuple[Impact, ...] = ()  # the features with the largest w z, and ...
+    opposing: tuple[Impact, ...] = ()  # ... those with the lowest
+    nearest: tuple[Neighbour, ...] = ()  # where the guard keeps samples
+    error: str = ""
+
+
+def explain_images(
+    guard: Fitted,
+    source: Source,
+    images: Given,
+    *,
+    prepared: bool = False,
+    batch_size: int = 32,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> Iterator[Explanation]:
+    """The explanation of each image, in the order given."""
+    how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
+    for batch in see_given(guard, source, images, **how):
+        yield from _explained(guard, batch)
+
+
+def explain_listed(
+    guard: Fitted, source: Source, images: Listing | PictureListing, pairs: Sequence[tuple[str, int]], size: int = 32
+) -> Iterator[Explanation]:
+    """The explanations of some images of a listing."""
+    for batch in see(guard, source, images, iter(pairs), size):
+        yield from _explained(guard, batch)
+
+
+def _explained(guard: Fitted, seen: Seen) -> list[Explanation]:
+    rows = [Explanation(path, error=seen.errors.get(place, "")) for place, (path, _) in enumerate(seen.pairs)]
+    if seen.outputs is None:
+        return rows
+    classes, scores, p_values, accepted = (values.tolist() for values in seen.decision)
+    limits = guard.detector.limits.tolist()
+    guesses, opinions, nearest = _guesses(guard, seen.outputs), _opinions(guard, seen), _nearest(guard, seen.outputs)
+    name, for_it, against = _impacts(guard, seen.outputs)
+    for at, place in enumerate(seen.rows):
+        rows[place] = Explanation(
+            path=seen.pairs[place][0],
+            guesses=guesses[at],
+            score=scores[at],
+            p_value=p_values[at],
+            threshold=limits[classes[at] if len(limits) > 1 else 0],
+            accepted=accepted[at],
+            members=opinions[at],
+            shaped_by=name,
+            supporting=for_it[at],
+            opposing=against[at],
+            nearest=nearest[at],
+        )
+    return rows
+
+
+def _guesses(guard: Fitted, outputs: Outputs) -> list[tuple[Guess, ...]]:
+    values, places = outputs.logits.softmax(dim=1).topk(min(CLASSES, outputs.logits.shape[1]), dim=1)
+    pairs = zip(places.tolist(), values.tolist(), strict=True)
+    return [tuple(Guess(guard.label(c), p) for c, p in zip(*pair, strict=True)) for pair in pairs]
+
+
+def _opinions(guard: Fitted, seen: Seen) -> list[tuple[Opinion, ...]]:
+    """Each member's own score, and its place among the ID images that it was chosen on."""
+    scorer = guard.detector.scorer
+    assert seen.outputs is not None
+    if not isinstance(scorer, Fusion) or len(scorer.members) == 1:
+        name = scorer.members[0].name if isinstance(scorer, Fusion) else guard.about.method or "its method"
+        pairs = zip(seen.decision.scores.tolist(), seen.decision.p_values.tolist(), strict=True)
+        return [(Opinion(name, score, p_value),) for score, p_value in pairs]
+    outputs = seen.outputs
+    batch = Batch(outputs.features, outputs.head, given_logits=outputs.logits)
+    evidence = Evidence(batch, guard.detector.shape, guard.detector.head, outputs.head)
+    told = []
+    for member in scorer.members:
+        scores = member.of(evidence)
+        told.append([Opinion(member.name, *pair) for pair in _pairs(scores, member.log_p(scores).exp())])
+    return list(zip(*told, strict=True))
+
+
+def _pairs(scores: Tensor, p_values: Tensor) -> Iterator[tuple[float, float]]:
+    return zip(scores.tolist(), p_values.tolist(), strict=True)
+
+
+Ranked = list[tuple[Impact, ...]]
+
+
+def _impacts(guard: Fitted, outputs: Outputs) -> tuple[str, Ranked, Ranked]:
+    """Whose theta shapes, and for each image the features that speak most for and against its class."""
+    name, shape, head = _shaping(guard)
+    raw, classes = outputs.features.float(), outputs.logits.argmax(dim=1)
+    before = outputs.head.weight[classes] * raw
+    shaped = None if shape is None or head is None else _weights(head, outputs.head)[classes] * shape(raw)
+    sides: tuple[Ranked, Ranked] = ([], [])
+    for largest, found in zip((True, False), sides, strict=True):
+        values, places = before.topk(min(FEATURES, before.shape[1]), dim=1, largest=largest)
+        after = None if shaped is None else shaped.gather(1, places).tolist()
+        for row, (own, which, impacts) in enumerate(
+            zip(raw.gather(1, places).tolist(), places.tolist(), values.tolist(), strict=True)
+        ):
+            told = [None] * len(which) if after is None else after[row]
+            every = [Impact(*each) for each in zip(which, own, impacts, told, strict=True)]
+            found.append(tuple(each for each in every if (each.before > 0) is largest and each.before != 0))
+    return name, *sides
+
+
+def _weights(head: FittedHead, layer: Head) -> Tensor:
+    return head.bind(layer).weight
+
+
+def _shaping(guard: Fitted) -> tuple[str, Shape | None, FittedHead | None]:
+    """The guard's own shape, or that of the first of its members that has one."""
+    detector = guard.detector
+    if not isinstance(detector.shape, Identity):
+        return guard.about.method or "its method", detector.shape, detector.head
+    if isinstance(detector.scorer, Fusion):
+        for member in detector.scorer.members:
+            if not isinstance(member.shape, Identity):
+                return member.name, member.shape, member.head
+    return "", None, None
+
+
+def _nearest(guard: Fitted, outputs: Outputs) -> list[tuple[Neighbour, ...]]:
+    kept = guard.about.samples
+    if kept is None:
+        return [()] * len(outputs)
+    directions = np.asarray(unit(outputs.features.float()).cpu())
+    places, cosines = kept.nearest(directions, NEIGHBOURS)
+    return [
+        tuple(
+            Neighbour(which, kept.names[which], guard.label(int(kept.classes[which])), cosine)
+            for which, cosine in zip(rows, values, strict=True)
+        )
+        for rows, values in zip(places.tolist(), cosines.tolist(), strict=True)
+    ]

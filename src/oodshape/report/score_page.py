@@ -1,0 +1,68 @@
+"""Scored images as a page: how many are rejected, at which threshold, and why single ones are."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+from oodshape.guard.fitted import Fitted
+from oodshape.guard.score import Scored
+from oodshape.guard.set_check import exact_share
+from oodshape.networks.opening import Source
+from oodshape.report.crowd import Crowd, Face
+from oodshape.report.html import html_table, write_html
+from oodshape.report.judged_data import SHOWN, Images, payload, portraits
+from oodshape.report.judged_page import Origin, judged_page
+
+BROKEN = 100  # unreadable images that are named
+
+
+class ScoredCrowd:
+    """Rows of `score` as they go by, in memory that does not follow their size."""
+
+    def __init__(self, guard: Fitted, name: str) -> None:
+        """None yet."""
+        self.crowd = Crowd(name, "new", SHOWN, alpha=guard.detector.alpha or 0.0)
+        self.broken: list[tuple[str, str]] = []
+        self.unreadable = self._seen = 0
+
+    def add(self, row: Scored) -> None:
+        """Look at one more row."""
+        number, self._seen = self._seen, self._seen + 1
+        if row.score is None or row.p_value is None:
+            self.unreadable += 1
+            if len(self.broken) < BROKEN:
+                self.broken.append((row.path, row.error))
+            return
+        self.crowd.add(Face(row.p_value, row.score, (row.path, number), str(row.label), ""))
+
+
+def write_scored(
+    guard: Fitted, source: Source, images: Images, seen: ScoredCrowd, path: str | Path, origin: Origin
+) -> None:
+    """Write the page; `images` are read again for those that it shows."""
+    crowd = seen.crowd
+    more = {}
+    if seen.unreadable:
+        table = html_table(["file", "why"], seen.broken, "Not readable")
+        more["unreadable"] = (f"Not readable: {seen.unreadable:,}", table)
+    faces = portraits(guard, source, [(crowd, images)])
+    title = f"{crowd.name}: images scored by a guard of {guard.about.model or 'a network given in Python'}"
+    data = payload(guard, [crowd] if len(crowd) else [], faces) | {"risk": None}
+    write_html(path, judged_page(title, _verdict(crowd), guard, [crowd], data, origin, more))
+
+
+def _verdict(crowd: Crowd) -> list[str]:
+    if not len(crowd):
+        return ["<b>No image could be read.</b>"]
+    out = sum(p_value <= crowd.alpha for p_value in crowd.p_values)
+    share = exact_share(out, len(crowd))
+    said = f"{out:,} of {len(crowd):,} images are rejected ({100 * share.value:.1f} %)."
+    asked = f"Of familiar images {100 * crowd.alpha:g} % would be"
+    if share.low > crowd.alpha:
+        end = f"{asked}: these are more than chance explains, so some are strange, or the images have changed."
+    elif share.high < crowd.alpha:
+        end = f"{asked}: these are fewer, so the images are more ordinary than those it was calibrated on."
+    else:
+        end = f"{asked}: by their number, these may all be familiar."
+    return [f"<b>{escape(said)}</b>", escape(end)]

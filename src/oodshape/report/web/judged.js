@@ -1,0 +1,276 @@
+// Judged images: a threshold that can be moved, the histograms on one axis, the images, and why each was judged so.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const own = DATA.ticks.indexOf(DATA.alpha); // the guard's own alpha
+const state = { tick: own, open: -1 };
+const WORDS = {
+  ood: ["strange", "Strange images that pass", "Strange images that are rejected"],
+  id: ["familiar", "Familiar images that pass", "Familiar images that are rejected"],
+  new: ["", "Accepted", "Rejected"],
+};
+
+const share = (part, whole) => `${((100 * part) / whole).toFixed(1)} %`;
+const percentOf = (value) => `${Number((100 * value).toPrecision(3))} %`;
+const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+const short = (value) => String(Number(value.toPrecision(3)));
+const passes = (face) => face.p > DATA.ticks[state.tick];
+const roleOf = (face) => DATA.sets[face.set].role;
+const isWrong = (face) => (roleOf(face) === "id" && !passes(face)) || (roleOf(face) === "ood" && passes(face));
+const limit = () => DATA.thresholds?.[state.tick] ?? null;
+
+// "lets through of letters: 5.0 % (3 of 60); the softmax at this alpha: 33.3 % (20 of 60)."
+function sentence(set) {
+  const at = state.tick, { name, role, images, rejected } = set;
+  const said = (detector) => {
+    const out = rejected[detector][at], n = role === "ood" ? images - out : out;
+    return [make("b", {}, share(n, images)), ` (${n.toLocaleString("en")} of ${images.toLocaleString("en")})`];
+  };
+  const verb = { ood: `lets through of ${name}: `, id: `rejects of ${name}: `, new: `rejects of ${name}: ` }[role];
+  const beside = rejected.softmax ? ["; the softmax at this alpha: ", ...said("softmax")] : [];
+  return make("span", { class: `line role-${role}` }, verb, ...said("guard"), ...beside, ". ");
+}
+
+function tell() {
+  const alpha = DATA.ticks[state.tick], score = limit();
+  const words = ["alpha ", make("b", {}, percentOf(alpha)),
+    DATA.thresholds === null ? ", a threshold for each class. " :
+      score === null ? `, no threshold: ${DATA.calibration} held-out images are too few to reject so little. ` :
+        `, threshold ${short(score)}. `];
+  document.getElementById("said").replaceChildren(...words, ...DATA.sets.map(sentence));
+  document.getElementById("alpha").setAttribute("aria-valuetext",
+    `alpha ${percentOf(alpha)}; ${DATA.sets.map((set) => sentence(set).textContent).join(" ")}`);
+  document.getElementById("back").hidden = state.tick === own;
+}
+
+// ID scores filled in blue (of the first familiar set, else of the held-out images), another set in its own colour.
+function panel(set, width, mark) {
+  const [low, high] = DATA.axis, familiar = DATA.sets.find((each) => each.role === "id");
+  const base = familiar ? familiar.counts : DATA.heldOut, n = base.length;
+  const parts = [["id", base], ...(set && set !== familiar ? [[set.role, set.counts]] : [])].map(([role, counts]) => {
+    const total = Math.max(1, counts.reduce((a, b) => a + b, 0));
+    return [role, counts.map((each) => (100 * each) / total)];
+  });
+  const most = 1.08 * Math.max(...parts.flatMap(([, shares]) => shares));
+  const what = set && set !== familiar ? ` and of ${set.name}` : "";
+  const label = `Histogram of the scores of familiar images${what}, with the threshold`;
+  const { svg, X, Y, box } = axes({ width, height: 170, x: [low, high], y: [0, most], label, xTicks: ticks(low, high, 6),
+    yTicks: ticks(0, most, 3), xLabel: "score (higher: more like the training images)", yLabel: "% of the set" });
+  const edge = (i) => low + ((high - low) * i) / n;
+  for (const [role, shares] of parts) {
+    const stairs = shares.flatMap((each, i) => [[X(edge(i)), Y(each)], [X(edge(i + 1)), Y(each)]]);
+    svg.append(sketch("path", { class: role, d: `${path([[X(low), Y(0)], ...stairs, [X(high), Y(0)]])}Z` }));
+    svg.append(line(stairs, { color: `var(--${role === "new" ? "soft" : role})`, dashes: "" }, 1.4));
+  }
+  const at = limit();
+  const vertical = (value, name) => svg.append(sketch("line", { class: name, y1: box.top, y2: box.bottom,
+    x1: X(Math.min(high, Math.max(low, value))), x2: X(Math.min(high, Math.max(low, value))) }));
+  if (at !== null) vertical(at, "limit");
+  if (mark !== undefined) vertical(mark, "mark");
+  return svg;
+}
+
+function drawPanels() {
+  const area = document.getElementById("panels"), others = DATA.sets.filter((set) => set.role !== "id");
+  const width = Math.min(620, Math.max(280, area.clientWidth / (area.clientWidth > 860 && others.length > 1 ? 2 : 1) - 20));
+  const familiar = DATA.sets.find((set) => set.role === "id");
+  const base = make("b", { class: "role-id" }, familiar ? `${familiar.name} (familiar)` : "held-out familiar images");
+  const figures = others.map((set) => {
+    const name = set.role === "ood" ? `${set.name} (strange)` : set.name;
+    return make("figure", {}, make("figcaption", {}, base.cloneNode(true), " and ",
+      make("b", { class: `role-${set.role}` }, name), "; left of the dashed line an image is rejected."),
+    panel(set, width));
+  });
+  area.replaceChildren(...figures);
+}
+
+function pictured(face, alt) {
+  if (!face.picture) return make("span", { class: "gone" }, "image is gone");
+  const image = make("img", { src: face.picture, alt });
+  image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth <= 40));
+  return image;
+}
+
+const verdictOf = (face) => (passes(face) ? "accepted" : "rejected");
+
+function thumb(face) {
+  const said = `${verdictOf(face)} as ${face.label}, p ${short(face.p)}`;
+  return make("li", { class: isWrong(face) ? "is-wrong" : "" },
+    make("button", { type: "button", class: "face", title: face.path, "data-face": face.number, onclick: () => open(face) },
+      pictured(face, ""), make("small", {}, `#${face.number} ${face.label}`),
+      make("small", { class: "soft" }, `p ${short(face.p)}`), make("span", { class: "unseen" }, `; ${said}`)));
+}
+
+// Mistakes first; in each group the most surprising on top: strange ones with high p-values, others with low ones.
+function groupsNow() {
+  const groups = [];
+  for (const role of ["ood", "id", "new"]) {
+    for (const isPassing of role === "id" ? [false, true] : role === "ood" ? [true, false] : [false, true]) {
+      const faces = DATA.faces.filter((face) => roleOf(face) === role && passes(face) === isPassing);
+      faces.sort((a, b) => (role === "ood" && isPassing ? b.p - a.p : a.p - b.p) || a.number - b.number);
+      if (faces.length) groups.push({ role, isPassing, faces, title: WORDS[role][isPassing ? 1 : 2] });
+    }
+  }
+  const wrong = ({ role, isPassing }) => (role === "ood") === isPassing && role !== "new";
+  return [...groups.filter(wrong), ...groups.filter((group) => !wrong(group))];
+}
+
+const FIRST = 48; // images of a group that are shown before "all"
+const whole = new Set();
+
+function drawWalls() {
+  const shown = groupsNow();
+  state.order = shown.flatMap(({ faces }) => faces);
+  document.getElementById("walls").replaceChildren(...shown.flatMap(({ title, role, isPassing, faces }) => {
+    const key = `${role}${isPassing}`, some = whole.has(key) ? faces : faces.slice(0, FIRST);
+    const total = DATA.sets.filter((set) => set.role === role).reduce((sum, set) => {
+      const out = set.rejected.guard[state.tick];
+      return sum + (isPassing ? set.images - out : out);
+    }, 0);
+    const note = faces.length < total ? `${faces.length} of ${total.toLocaleString("en")}` : total.toLocaleString("en");
+    const more = some.length < faces.length ? [make("button", { type: "button", class: "chip",
+      onclick: () => { whole.add(key); drawWalls(); } }, `show all ${faces.length}`)] : [];
+    return [make("h3", {}, title, " ", make("small", {}, note)),
+      make("ul", { class: "wall" }, ...some.map(thumb)), ...more];
+  }));
+}
+
+// A row with a bar: [words, share of the longest in 0..1, figure, class].
+function barred(rows, heads) {
+  return make("table", {}, make("thead", {}, make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)))),
+    make("tbody", {}, ...rows.map(([words, part, figure, kind]) => make("tr", {}, make("td", { class: "words" }, words),
+      make("td", { style: "width: 40%" }, make("span", { class: `meter ${kind || ""}`, style: `width: ${100 * part}%` })),
+      make("td", {}, figure)))));
+}
+
+function membersOf(face) {
+  const alpha = DATA.ticks[state.tick];
+  const rows = [...face.members].sort((a, b) => a[1] - b[1]).map(([method, p]) =>
+    [method, Math.min(1, Math.max(0, -Math.log10(p) / 4)), short(p), p <= alpha ? "low" : ""]);
+  return [make("h3", {}, rows.length > 1 ? "What each member says" : "What the method says"),
+    make("p", { class: "soft" }, "p: the share of familiar images that look as strange to it; the bar grows as it falls ",
+      "(logarithmic, full at 0.0001), red at or below alpha."), barred(rows, ["method", "strangeness", "p"])];
+}
+
+function featuresOf(face) {
+  const every = [...face.for, ...face.against], most = Math.max(1e-9, ...every.map((each) => Math.abs(each[2])));
+  const said = ([feature, value, before, after]) => [`feature ${feature} = ${short(value)}`, Math.abs(before) / most,
+    after === null ? short(before) : `${short(before)} → ${short(after)}`];
+  const title = face.shaped ? `w z before and after theta of ${face.shaped}` : "w z; nothing is shaped here";
+  const part = (rows, head) => (rows.length ? [make("h3", {}, head), barred(rows.map(said), ["feature", "size", title])] : []);
+  return [make("div", {}, ...part(face.for, `Speaks for ${face.label}`)),
+    make("div", {}, ...part(face.against, `Speaks against ${face.label}`))];
+}
+
+function nearOf(face) {
+  if (!face.near.length) return [];
+  return [make("h3", {}, "Nearest training images that the guard keeps"), make("div", { class: "near" },
+    ...face.near.map(([sample, cosine]) => {
+      const [name, label, source] = DATA.samples[sample];
+      const image = pictured({ picture: source }, `${name}, taken for ${label}`);
+      return make("figure", { title: name }, image, make("figcaption", {}, `${label}, cosine ${cosine.toFixed(2)}`));
+    }))];
+}
+
+// In words first: the verdict, what decided it, and what the network took the image for.
+function why(face) {
+  const at = limit(), set = DATA.sets[face.set];
+  const strangers = face.members.filter(([, p]) => p <= DATA.ticks[state.tick]);
+  const place = face.p <= 1 / (DATA.calibration + 1) + 1e-12 ? "no held-out familiar image scores as low"
+    : `${percentOf(face.p)} of familiar images score as low`;
+  const side = at === null ? "" : ` Its score ${short(face.score)} is ${passes(face) ? "at or above" : "below"} the threshold ${short(at)};`;
+  const sure = (p) => (p < 0.0005 ? "under 0.1 %" : `${(100 * p).toFixed(1)} %`);
+  const guesses = face.guesses.map(([label, p]) => `${label} (${sure(p)})`);
+  const members = face.members.length > 1 ? [make("p", {}, strangers.length
+    ? `${strangers.length} of ${face.members.length} members find it strange at this alpha: ${strangers.map(([name]) => name).join(", ")}.`
+    : `None of the ${face.members.length} members finds it strange at this alpha by itself.`)] : [];
+  const truth = face.truth ? [make("p", {}, `It is ${face.truth === face.label ? "indeed " : ""}${face.truth}.`)] : [];
+  return [make("p", {}, make("b", {}, passes(face) ? "Accepted." : "Rejected."), `${side} ${place} (p = ${short(face.p)}).`),
+    make("p", {}, `The network takes it for ${guesses[0]}${guesses.length > 1 ? `, then ${guesses.slice(1).join(", ")}` : ""}.`),
+    ...truth, ...members,
+    make("p", { class: "soft" }, `${set.name}${WORDS[set.role][0] ? ` (${WORDS[set.role][0]})` : ""}: ${face.path}`)];
+}
+
+function fill(face) {
+  const box = document.getElementById("why"), place = state.order.indexOf(face);
+  const step = (by) => () => fill(state.order[(place + by + state.order.length) % state.order.length]);
+  const button = (text, onclick, label) => make("button", { type: "button", class: "chip", onclick, "aria-label": label }, text);
+  state.open = face.number;
+  const bar = make("div", { class: "bar" }, make("span", { class: "soft" }, "← and → go on, Esc closes"),
+    button("←", step(-1), "previous image"), button("→", step(1), "next image"), button("Close", () => box.close(), "close"));
+  box.replaceChildren(bar, make("div", { class: "inside" },
+    make("h2", { id: "why-title" }, `#${face.number}: ${verdictOf(face)} as ${face.label}`),
+    make("div", { class: "two" }, make("div", {}, pictured(face, `image ${face.number}, taken for ${face.label}`)),
+      make("div", {}, ...why(face))),
+    make("div", { class: "why" },
+      make("div", {}, make("h3", {}, "Its place among familiar images"), panel(undefined, 330, face.score),
+        make("p", { class: "soft" }, "Red: this image. Dashed: the threshold.")),
+      make("div", {}, ...membersOf(face)), ...featuresOf(face), make("div", {}, ...nearOf(face)))));
+}
+
+function open(face) {
+  fill(face);
+  const box = document.getElementById("why");
+  box.showModal();
+  box.scrollTop = 0;
+}
+
+function drawRisk() {
+  const area = document.getElementById("risk");
+  if (!area || !DATA.risk) return;
+  const { curves, kept } = DATA.risk;
+  const most = 1.08 * Math.max(0.01, ...Object.values(curves).flatMap(([, risk]) => risk));
+  const width = Math.min(560, Math.max(280, area.clientWidth));
+  const { svg, X, Y, box } = axes({ width, height: 240, x: [0, 100], y: [0, 100 * most], label:
+    "Risk-coverage curves: errors among the images accepted, by the share accepted", xTicks: [0, 25, 50, 75, 100],
+  yTicks: ticks(0, 100 * most, 4), xLabel: "% of labelled familiar images accepted", yLabel: "% wrong among them" });
+  const looks = { guard: { color: "var(--id)", dashes: "" }, softmax: { color: "var(--rest)", dashes: "5 3" } };
+  for (const [name, [coverage, risk]] of Object.entries(curves)) {
+    svg.append(line(coverage.map((x, i) => [X(100 * x), Y(100 * risk[i])]), looks[name], 2));
+    svg.append(sketch("line", { class: "hint", x1: X(100 * kept[name]), x2: X(100 * kept[name]), y1: box.top, y2: box.bottom }));
+  }
+  const key = (name) => make("span", {}, sketch("svg", { class: "key", viewBox: "0 0 22 10", "aria-hidden": "true" },
+    sketch("line", { x1: 0, x2: 22, y1: 5, y2: 5, stroke: looks[name].color, "stroke-width": 4, "stroke-dasharray": looks[name].dashes })), name);
+  area.replaceChildren(make("div", { class: "legend" }, ...Object.keys(curves).map(key)), svg);
+}
+
+function refresh() {
+  tell();
+  drawPanels();
+  drawWalls();
+}
+
+DATA.faces.forEach((face, i) => { face.number = i; });
+groupsNow().flatMap(({ faces }) => faces).forEach((face, i) => { face.number = i + 1; }); // as they stand on the page
+const slider = document.getElementById("alpha");
+slider.max = DATA.ticks.length - 1;
+slider.value = own;
+let isWaiting = false; // one drawing for all that the slider says between two frames
+slider.addEventListener("input", () => {
+  state.tick = Number(slider.value);
+  tell();
+  if (isWaiting) return;
+  isWaiting = true;
+  requestAnimationFrame(() => { isWaiting = false; refresh(); });
+});
+document.getElementById("back").addEventListener("click", () => {
+  state.tick = own;
+  slider.value = own;
+  refresh();
+  slider.focus();
+});
+const box = document.getElementById("why");
+box.addEventListener("keydown", (event) => {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  const place = state.order.findIndex((face) => face.number === state.open);
+  fill(state.order[(place + by + state.order.length) % state.order.length]);
+  box.querySelector(".bar button:last-child").focus();
+});
+box.addEventListener("click", (event) => { if (event.target === box) box.close(); });
+box.addEventListener("close", () => document.querySelector(`[data-face="${state.open}"]`)?.focus());
+buildTheme();
+refresh();
+drawRisk();
+let width = innerWidth;
+addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawPanels(); drawRisk(); } });

@@ -1,0 +1,98 @@
+"""The numbers and the sample behind the page of judged images, by hand; a large set stays small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from oodshape import Guard
+from oodshape.guard.check import check_guard
+from oodshape.report.check_page import headline, write_check
+from oodshape.report.crowd import Crowd, Face, common_folder
+
+MODEL = "zoo:digits-convnet"
+
+
+def face(p: float, path: str = "a.png", label: str = "cat", truth: str = "") -> Face:
+    return Face(p, -p, (path, 0), label, truth)
+
+
+def test_rejected_at_each_tick_by_hand() -> None:
+    crowd = Crowd("set", "ood", 10, alpha=0.05)
+    for p, softmax in ((0.01, 0.5), (0.05, 0.04), (0.051, 0.9), (1.0, 0.01)):
+        crowd.add(face(p), softmax)
+    ticks = np.array([0.001, 0.01, 0.05, 0.051, 0.5])
+    assert crowd.rejected(ticks) == [0, 1, 2, 3, 3]  # a p-value of alpha is rejected, as the threshold does
+    assert crowd.rejected(ticks, softmax=True) == [0, 1, 2, 2, 3]
+
+
+def test_a_sample_holds_both_ends_and_some_of_all() -> None:
+    values = np.random.default_rng(0).permutation(10_000) / 10_000
+    crowd = Crowd("set", "new", 30, alpha=0.05)
+    for row, p in enumerate(values):
+        crowd.add(face(float(p), f"{row}.png"))
+    shown = [each.p_value for each in crowd.faces]
+    assert shown == sorted(shown)
+    assert len(shown) == 30
+    assert shown[:10] == [row / 10_000 for row in range(10)]
+    assert shown[-10:] == [row / 10_000 for row in range(9990, 10_000)]
+    again = Crowd("set", "new", 30, alpha=0.05)
+    for row in reversed(range(10_000)):
+        again.add(face(float(values[row]), f"{row}.png"))
+    assert again.faces == crowd.faces  # whatever the order
+    few = Crowd("set", "new", 30, alpha=0.05)
+    for row in range(30):
+        few.add(face(0.5, f"{row}.png"))
+    assert len(few.faces) == 30
+
+
+def test_groups_stand_out_beyond_chance_only() -> None:
+    crowd = Crowd("set", "id", 10, alpha=0.05)
+    for row in range(400):
+        folder = f"in/{row % 4}"
+        # folder 3 rejects half of its images, the others a twentieth
+        rejected = row // 4 % (2 if row % 4 == 3 else 20) == 0
+        crowd.add(face(0.01 if rejected else 0.5, f"{folder}/{row}.png", "dog", "dog" if row % 2 else "cat"))
+    first, *others = crowd.folders
+    assert (first.name, first.images, first.rejected, first.stands_out) == ("in/3", 100, 50, True)
+    assert [group.stands_out for group in others] == [False] * 3
+    assert {group.name: group.images for group in crowd.classes} == {"cat": 200, "dog": 200}
+    assert common_folder(group.name for group in crowd.folders) == "in/"
+    assert common_folder(["/a", "b"]) == ""
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures as hard to compress as photographs, many times over."""
+    root = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    for number in range(20):
+        coarse = Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).resize((300, 300), Image.BICUBIC)
+        noise = rng.normal(0, 12, (300, 300, 3))
+        Image.fromarray(np.clip(np.asarray(coarse) + noise, 0, 255).astype(np.uint8)).save(root / f"{number}.jpg")
+    (root / "many").mkdir()
+    for number in range(260):
+        (root / "many" / f"{number:04}.jpg").symlink_to(root / f"{number % 20}.jpg")
+    return root
+
+
+def test_five_hundred_photographs_take_under_four_megabytes(photos: Path, tmp_path: Path, digits_guard: Guard) -> None:
+    source = digits_guard.opened(MODEL)
+    check = check_guard(digits_guard, source, str(photos / "many"), {"b": str(photos / "many")}, progress=False)
+    write_check(check, tmp_path / "check.html", source)
+    page = (tmp_path / "check.html").read_text(encoding="utf-8")
+    assert page.count('"picture":"data:image/') == 500
+    assert "A sample: 500 of 520 images" in page
+    assert len(page) < 4_000_000
+    assert headline(check)[0].startswith(f"{check.outside[0].guard.accepted} of 260 strange images of b pass")
+
+
+@pytest.fixture(scope="module")
+def digits_guard(tmp_path_factory: pytest.TempPathFactory) -> Guard:
+    from folders_of_digits import write_digits
+
+    folder = write_digits(tmp_path_factory.mktemp("crowd"), train=120, val=60, test=3, ood=3)
+    return Guard.fit(MODEL, images=folder / "train", calibrate=folder / "val", method="optfs-e", progress=False)

@@ -1,0 +1,175 @@
+"""The page of a check and of scores in a real browser: slider, images, keyboard, phone, no request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from axe import violations
+from browser import Opened
+from folders_of_digits import write_digits, write_odd_files
+from oodshape import Guard
+from oodshape.guard.check import Check, check_guard
+from oodshape.images.listing import one_by_one
+from oodshape.report.check_page import write_check
+from oodshape.report.judged_page import Origin
+from oodshape.report.score_page import ScoredCrowd, write_scored
+
+MODEL = "zoo:digits-convnet"
+
+
+@pytest.fixture(scope="module")
+def made(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Check]:
+    """check.html and score.html of a guard that keeps samples."""
+    folder = write_digits(tmp_path_factory.mktemp("judged"), train=200, val=90, test=3, ood=40)
+    write_odd_files(folder / "inbox" / "odd")
+    guard = Guard.fit(MODEL, images=folder / "train", calibrate=folder / "val", keep_samples=20, progress=False)
+    source = guard.opened(MODEL)
+    check = check_guard(guard, source, str(folder / "val"), {"letters": str(folder / "letters")}, progress=False)
+    origin = Origin("oodshape check --id 'a <b>'", "some/guard.safetensors")
+    write_check(check, folder / "check.html", source, origin)
+    listing = one_by_one(str(folder / "inbox"))
+    crowd = ScoredCrowd(guard, listing.name)
+    for row in guard.score(folder / "inbox", MODEL):
+        crowd.add(row)
+    write_scored(guard, source, listing, crowd, folder / "score.html", Origin())
+    return folder, check
+
+
+@pytest.fixture
+def shown(browser: Any, made: tuple[Path, Check]) -> Iterator[Opened]:
+    opened = Opened(browser, made[0] / "check.html")
+    yield opened
+    assert opened.said == []
+    assert [url for url in opened.requests if not url.startswith("data:")] == [(made[0] / "check.html").as_uri()]
+    opened.context.close()
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*are scores of the calibration images")
+
+
+def test_the_verdict_comes_first_and_says_where_it_is_from(shown: Opened, made: tuple[Path, Check]) -> None:
+    accepted = made[1].outside[0].guard.accepted
+    text = shown.page.inner_text("#short")
+    assert text.startswith(f"{accepted} of 40 strange images of letters pass")
+    assert "a threshold on the softmax lets" in text
+    for said in (MODEL, "guard.safetensors", "auto", "oodshape check --id 'a <b>'", "at most 5 % are rejected"):
+        assert said in text
+    assert re.search(r"20\d\d-\d\d-\d\d", text)
+
+
+def test_the_slider_counts_every_image(shown: Opened, made: tuple[Path, Check]) -> None:
+    check = made[1]
+    strange, familiar = check.outside[0], check.inside
+    ticks = shown.page.evaluate("DATA.ticks")
+    for alpha in (0.05, 0.1, 0.3):
+        shown.page.locator("#alpha").evaluate(
+            "(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", ticks.index(alpha)
+        )
+        said = shown.page.inner_text("#said")
+        for images, verb in ((familiar, "rejects of val"), (strange, "lets through of letters")):
+            line = next(line for line in said.splitlines() if line.startswith(verb))
+            for scores, found in zip(images.judged.values(), re.findall(r"\((\d+) of (\d+)\)", line), strict=True):
+                out = int((scores.p_values <= alpha).sum())
+                wanted = out if images is familiar else len(scores.values) - out
+                assert (int(found[0]), int(found[1])) == (wanted, len(scores.values))
+        limit = np.sort(check.guard.detector.calibration)[int(alpha * (len(check.guard.detector.calibration) + 1)) - 1]
+        assert float(re.search(r"threshold (\S+)\.", said)[1]) == pytest.approx(limit, rel=0.006)
+        assert shown.page.is_visible("#back") == (alpha != 0.05)
+    shown.page.click("#back")
+    assert "alpha 5 %" in shown.page.inner_text("#said")
+
+
+def test_images_stand_by_verdict_and_p_value(shown: Opened, made: tuple[Path, Check]) -> None:
+    strange = made[1].outside[0].guard
+    heads = shown.page.locator("#walls h3").all_inner_texts()
+    passing = f"Strange images that pass {strange.accepted}"
+    assert (passing in heads) == bool(strange.accepted)
+    assert f"Strange images that are rejected {40 - strange.accepted}" in heads
+    for wall in shown.page.locator(".wall").all():
+        values = [float(p) for p in re.findall(r"p (\S+)\n?", "\n".join(wall.locator(".soft").all_inner_texts()))]
+        assert values in (sorted(values), sorted(values, reverse=True))
+    before = shown.page.locator(".is-wrong").count()
+    shown.page.locator("#alpha").focus()
+    shown.page.keyboard.press("End")  # the largest alpha rejects about half of the familiar images
+    shown.page.wait_for_function("n => document.querySelectorAll('.is-wrong').length > n", arg=before + 10)
+    assert "alpha 50 %" in shown.page.inner_text("#said")
+
+
+def test_an_image_says_why_and_the_keyboard_goes_on(shown: Opened, made: tuple[Path, Check]) -> None:
+    check = made[1]
+    shown.page.locator("[data-face='3']").focus()
+    shown.page.keyboard.press("Enter")
+    text = shown.page.inner_text("#why")
+    face = shown.page.evaluate("DATA.faces.find((face) => face.number === 3)")
+    images = (check.inside, *check.outside)[face["set"]]
+    row = [path for path, _ in images.pairs].index(face["path"])
+    assert ("Accepted." in text) == bool(images.guard.passed[row])
+    assert f"(p = {float(f'{images.guard.p_values[row]:.3g}'):g})" in text
+    assert str(check.guard.label(int(images.classes[row]))) in shown.page.inner_text("#why-title")
+    members = [member.name for member in check.guard.detector.scorer.members]
+    assert all(name in text for name in members)
+    for said in (
+        "Its place among familiar images",
+        "Speaks for",
+        "Nearest training images that the guard keeps",
+        face["path"],
+    ):
+        assert said in text
+    assert shown.page.locator("#why .near img").count() == 3
+    shown.page.keyboard.press("ArrowRight")
+    assert shown.page.inner_text("#why-title").startswith("#4:")
+    shown.page.keyboard.press("ArrowLeft")
+    shown.page.keyboard.press("ArrowLeft")
+    assert shown.page.inner_text("#why-title").startswith("#2:")
+    shown.page.keyboard.press("Escape")
+    assert shown.page.is_hidden("#why")
+    assert shown.page.evaluate("document.activeElement.dataset.face") == "2"
+
+
+def test_all_panels_have_one_axis(shown: Opened) -> None:
+    ticks = shown.page.eval_on_selector_all("#panels svg", "all => all.map(s => s.querySelector('.tick').textContent)")
+    assert len(set(ticks)) == 1
+    assert shown.page.locator("#panels .limit").count() == len(ticks)
+    assert "score (higher" in (shown.page.text_content("#panels svg") or "")
+
+
+def test_a_labelled_set_shows_risk_and_its_classes(shown: Opened, made: tuple[Path, Check]) -> None:
+    found = made[1].selective
+    assert found.images == len(made[1].inside.pairs)
+    text = shown.page.inner_text("#right")
+    assert f"{100 * found.aurc['guard']:.2f}" in text
+    assert f"{100 * found.accepted['softmax'].value:.1f} %" in text
+    assert shown.page.locator("#risk path").count() == 2
+    assert "val, by class: most rejected first" in shown.page.inner_text("#groups")
+
+
+def test_a_phone_has_no_sideways_scroll(browser: Any, made: tuple[Path, Check]) -> None:
+    for name in ("check.html", "score.html"):
+        opened = Opened(browser, made[0] / name, 390, "dark")
+        opened.page.locator("[data-face]").first.click()
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert opened.page.locator("#why").evaluate("e => e.scrollWidth - e.clientWidth") <= 0
+        assert opened.said == []
+        opened.context.close()
+
+
+def test_scores_without_roles(browser: Any, made: tuple[Path, Check]) -> None:
+    opened = Opened(browser, made[0] / "score.html")
+    text = opened.page.inner_text("body")
+    assert re.search(r"\d+ of \d+ images are rejected", text)
+    assert "Not readable: 3" in text
+    assert "broken.jpg" in text
+    assert "rejects of inbox" in opened.page.inner_text("#said")
+    assert opened.said == []
+    opened.context.close()
+
+
+@pytest.mark.parametrize(("name", "scheme", "width"), [("check.html", "light", 1280), ("score.html", "dark", 390)])
+def test_nothing_stands_in_a_readers_way(name: str, scheme: str, width: int, browser: Any, made: Any) -> None:
+    assert violations(browser, made[0] / name, width, scheme, click="[data-face]") == []
