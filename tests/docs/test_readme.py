@@ -30,15 +30,35 @@ def small_net() -> torch.nn.Module:
 @pytest.mark.filterwarnings("ignore:the network gives")  # it is not trained
 def test_python(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = {"net": small_net()}
-    assert len(blocks("python")) == 3
-    for block in blocks("python"):
-        exec(compile(block, "README.md", "exec"), names)
+    (block,) = blocks("python")
+    assert len(block.strip().splitlines()) <= 6
+    exec(compile(block, "README.md", "exec"), names)
     printed = capsys.readouterr().out
     assert len(re.findall(r"^\S+\.png \S+: (?:accepted|rejected) \(p = [01]\.\d+\)$", printed, flags=re.MULTILINE)) == 2
-    figures = dict(re.findall(r"^(\S+) +AUROC (\d\.\d+)", printed, flags=re.MULTILINE))
+    assert Detector.load(folders / "guard.safetensors").alpha == 0.05
+
+
+def test_it_is_short_and_its_pictures_are_there() -> None:
+    assert len(README.split()) < 900
+    pictures = re.findall(r"\]\((docs/img/[^)]+)\)", README)
+    assert len(pictures) == 2
+    for picture in pictures:
+        assert (ROOT / picture).stat().st_size < 200_000
+    for page, anchor in re.findall(r"\]\((docs/[^)#]+\.md)#?([^)]*)\)", README):
+        heads = [
+            re.sub(r"[^a-z0-9]+", "-", head.lower())
+            for head in re.findall("^#+ (.*)$", (ROOT / page).read_text(), re.M)
+        ]
+        assert not anchor or anchor in heads, (page, anchor)
+
+
+def test_feature_arrays(capsys: pytest.CaptureFixture[str]) -> None:
+    concepts = (ROOT / "docs" / "concepts.md").read_text()
+    (block,) = (block for block in blocks("python", concepts) if "from_arrays" in block)
+    exec(compile(block, "concepts.md", "exec"), {})
+    figures = dict(re.findall(r"^(\S+) +AUROC (\d\.\d+)", capsys.readouterr().out, flags=re.MULTILINE))
     assert set(figures) == {"msp", "energy", "react", "optfs-e"}
     assert float(figures["optfs-e"]) > 0.9
-    assert Detector.load(folders / "guard.safetensors").alpha == 0.05
 
 
 def test_auto(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,8 +75,8 @@ def test_auto(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_toml() -> None:
-    (text,) = blocks("toml")
-    benchmark = Benchmark.parse(text, where="README", base=Path())
+    (text,) = blocks("toml", (ROOT / "docs" / "results.md").read_text())
+    benchmark = Benchmark.parse(text, where="results.md", base=Path())
     assert benchmark.models[0].title == "my net"
     with pytest.raises(InputError, match="cannot import 'mypackage.models:guarded_net'"):
         built(benchmark.models[0].name)

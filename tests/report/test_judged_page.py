@@ -85,6 +85,12 @@ def test_the_slider_counts_every_image(shown: Opened, made: tuple[Path, Check]) 
     assert "alpha 5 %" in shown.page.inner_text("#said")
 
 
+def test_shares_are_printed_as_in_python(shown: Opened) -> None:
+    pairs = [[13, 400], [15, 400], [1, 3], [0, 7], [7, 7], [1, 2000], [3, 2000], [1, 160], [37, 80]]
+    wanted = [f"{100 * (part / whole):.1f} %" for part, whole in pairs]
+    assert shown.page.evaluate("pairs => pairs.map(([a, b]) => share(a, b))", pairs) == wanted
+
+
 def test_images_stand_by_verdict_and_p_value(shown: Opened, made: tuple[Path, Check]) -> None:
     strange = made[1].outside[0].guard
     heads = shown.page.locator("#walls h3").all_inner_texts()

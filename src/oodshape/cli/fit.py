@@ -102,7 +102,7 @@ def fit(
         }
         if engine.is_ray and keep_samples:
             raise InputError(
-                "the engine ray keeps no samples (--keep-samples): fit without it, or without --engine ray"
+                "the engine ray keeps no samples: leave --keep-samples or --engine ray out"
             )
         if engine.is_ray and parts is None and images is not None:
             from oodshape.engines.ray import fit_guard

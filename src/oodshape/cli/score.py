@@ -81,6 +81,8 @@ def score(
 
     how: dict[str, Any] = {**running.feeding(), "watch": watch}
     said: list[str] = []
+    if shard and page is not None:
+        raise InputError("a page shows a whole set of images: leave --shard or --page out")
     if engine.is_ray:
         from oodshape.engines import ray
 

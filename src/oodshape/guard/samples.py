@@ -46,7 +46,7 @@ class Samples(Value):
 
     @classmethod
     def of(cls, way: Way, given: Given, keep: int) -> Samples:
-        """So many of the images that were given to fit on, by a hash of their identity; unreadable ones are left out."""
+        """So many of the images that were given to fit on, by a hash of their identity, without unreadable ones."""
         images = image_set(given, upright=way.upright)
         rows, files, parts = [], [], []
         for row in identity.smallest(identities_of(images), keep, 0, "samples").tolist():

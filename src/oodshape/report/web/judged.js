@@ -9,7 +9,11 @@ const WORDS = {
   new: ["", "Accepted", "Rejected"],
 };
 
-const share = (part, whole) => `${((100 * part) / whole).toFixed(1)} %`;
+// One decimal, a tie to the even digit, as in the sentences above: only odd quarters are exact ties.
+const share = (part, whole) => {
+  const value = 100 * (part / whole), up = value.toFixed(1), isTie = Math.abs((20 * value) % 2) === 1;
+  return `${isTie && Number(up.at(-1)) % 2 === 1 ? (Number(up) - 0.1).toFixed(1) : up} %`;
+};
 const percentOf = (value) => `${Number((100 * value).toPrecision(3))} %`;
 const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 const short = (value) => String(Number(value.toPrecision(3)));
