@@ -101,9 +101,7 @@ def fit(
             **running.feeding(),
         }
         if engine.is_ray and keep_samples:
-            raise InputError(
-                "the engine ray keeps no samples: leave --keep-samples or --engine ray out"
-            )
+            raise InputError("the engine ray keeps no samples: leave --keep-samples or --engine ray out")
         if engine.is_ray and parts is None and images is not None:
             from oodshape.engines.ray import fit_guard
 
