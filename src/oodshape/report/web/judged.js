@@ -11,7 +11,7 @@ const WORDS = {
 
 // One decimal, a tie to the even digit, as in the sentences above: only odd quarters are exact ties.
 const share = (part, whole) => {
-  const value = 100 * (part / whole), up = value.toFixed(1), isTie = Math.abs((20 * value) % 2) === 1;
+  const value = 100 * (part / whole), up = value.toFixed(1), isTie = (4 * value) % 2 === 1;
   return `${isTie && Number(up.at(-1)) % 2 === 1 ? (Number(up) - 0.1).toFixed(1) : up} %`;
 };
 const percentOf = (value) => `${Number((100 * value).toPrecision(3))} %`;
