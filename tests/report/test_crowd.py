@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image
 
 from oodshape import Guard
 from oodshape.guard.check import check_guard
+from oodshape.networks.zoo import MODELS
 from oodshape.report import check_page, judged_data
 from oodshape.report.check_page import headline, write_check
 from oodshape.report.crowd import Crowd, Face, common_folder
@@ -102,4 +104,6 @@ def digits_guard(tmp_path_factory: pytest.TempPathFactory) -> Guard:
     from folders_of_digits import write_digits
 
     folder = write_digits(tmp_path_factory.mktemp("crowd"), train=120, val=60, test=3, ood=3)
-    return Guard.fit(MODEL, images=folder / "train", calibrate=folder / "val", method="optfs-e", progress=False)
+    small = replace(MODELS["digits-convnet"].native, resize=16, crop=16)  # photographs are larger than digits
+    given = {"images": folder / "train", "calibrate": folder / "val", "preprocessing": small}
+    return Guard.fit(MODEL, method="optfs-e", progress=False, **given)
