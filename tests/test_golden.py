@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from oodshape import METHODS, Detector, Features, FeatureStats, Guard, InputError, Moments, Results, Watch
+from oodshape.guard import score_file
 
 GOLDEN = Path(__file__).parent / "golden" / "0.1.0"
 # Features and weights are multiples of 1/16, so sums of products are exact on every processor; exp, log and
@@ -84,3 +85,17 @@ def test_a_saved_watch_goes_on() -> None:
 def test_saved_results_are_read() -> None:
     results = Results.load(GOLDEN / "results.json")
     assert {row.method for row in results.rows} == {"optfs-e"}
+
+
+def test_unfinished_scores_say_what_to_do_and_stay_as_they_are(tmp_path: Path) -> None:
+    part = tmp_path / "scores.csv.part"
+    before = (GOLDEN / "unfinished_scores.txt").read_bytes()
+    part.write_bytes(before)
+    who = score_file.identity(Guard.load(GOLDEN / "guard-optfs-e.safetensors"), 4)
+    pairs = iter([(f"digits/test/{number:04}.png", -1) for number in range(12)])
+    with (
+        part.open("a+b") as file,
+        pytest.raises(InputError, match=r"scores\.csv\.part was begun with .* release of oodshape; remove it to start"),
+    ):
+        score_file._resume(file, part, who, 4, pairs)
+    assert part.read_bytes() == before

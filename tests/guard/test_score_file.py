@@ -41,7 +41,7 @@ def test_a_part_of_other_images_or_another_guard_is_refused(guard: Guard, digits
         score_to_file(guard, source, Listing.of([files[0], *files[2:]]), out, batch_size=16)
     with pytest.raises(InputError, match="no such number"):
         score_to_file(guard, source, Listing.of(files[:20]), out, batch_size=16)
-    with pytest.raises(InputError, match="another guard or batch size"):
+    with pytest.raises(InputError, match="another guard, batch size or release"):
         score_to_file(guard, source, Listing.of(files), out, batch_size=17)
     with pytest.raises(InputError, match=r"must end in .csv, .jsonl or .parquet"):
         score_to_file(guard, source, Listing.of(files), tmp_path / "s.xlsx")

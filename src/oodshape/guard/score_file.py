@@ -192,7 +192,9 @@ def _resume(
         file.write(json.dumps({"oodshape": who}).encode() + b"\n")
         return 0, who
     if first != json.dumps({"oodshape": who}).encode() + b"\n":
-        raise InputError(f"{part} was begun with another guard or batch size; remove it to start anew")
+        raise InputError(
+            f"{part} was begun with another guard, batch size or release of oodshape; remove it to start anew"
+        )
     end, keep, mark = file.tell(), 0, who
     for block, seal in _blocks(file, part, batch_size):
         mark_now = fingerprint_of(mark, b"".join(block))
