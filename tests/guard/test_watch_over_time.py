@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,3 +191,21 @@ def test_what_needs_a_state(words: tuple[str, ...], tmp_path: Path) -> None:
     done = call("watch", *scores, *words, "--alpha", "0.05", "--n-calibration", "999", cwd=tmp_path)
     assert done.returncode == 2
     assert "need --state" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"block": 2}, "a history has 3 images in a block of 2"),
+        ({"rejected": None}, "a history lacks some of its counts"),
+        ({"evidence": np.zeros((1, 3))}, "a history lacks some of its counts"),
+        ({"classes": np.ones((2, 3), np.int64)}, "counts its classes in 3 ways"),
+    ],
+)
+def test_a_history_that_no_stream_leads_to_is_refused(changes: dict[str, Any], said: str) -> None:
+    """A damaged state with the right checksum ended in an IndexError at its next image."""
+    whole = history_room.History().after(
+        np.array([0.1, 0.5, 0.9]), np.zeros(3, bool), 0, ("cat", "dog", "cat"), (0.5, 0.0)
+    )
+    with pytest.raises(InputError, match=said):
+        replace(whole, **changes)

@@ -53,6 +53,13 @@ class History(Value):
         p, rejected = self.p_values, self.rejected
         if p is not None and rejected is not None and (p.shape[1] != BINS or (rejected > p.sum(axis=1)).any()):
             raise InputError("a history rejects more images than it has")
+        blocks = (p, rejected, self.unreadable, self.evidence)
+        if len({each is None for each in blocks}) > 1 or (self.evidence is not None and self.evidence.shape[1] != 2):
+            raise InputError("a history lacks some of its counts")
+        if (self.sizes > self.block).any():
+            raise InputError(f"a history has {int(self.sizes.max())} images in a block of {self.block}")
+        if self.classes is not None and self.classes.shape[1] != 2:
+            raise InputError(f"a history counts its classes in {self.classes.shape[1]} ways, not in two")
         if (0 if self.classes is None else len(self.classes)) != len(self.names):
             raise InputError(f"a history of {len(self.names)} classes has other counts")
 
