@@ -192,7 +192,8 @@ def test_check_prints_and_draws(place: Path) -> None:
     words = ("check", *GUARD, "--id", "test", "--ood", "letters", "--ood", "letters/0*.png")
     done = call(*words, "--out", "check.html", cwd=place)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("softmax") == 3
+    assert done.stdout.count("\tsoftmax\t") == 3
+    assert "a threshold on the softmax lets" in done.stdout
     assert "as promised" in done.stdout
     assert "<svg" in (place / "check.html").read_text()
     said = json.loads(call(*words, "--json", cwd=place).stdout)

@@ -142,7 +142,7 @@ class PictureListing:
 
     def opened(self, path: str) -> Any:
         """What a decoder can open of an image that was called so: its file, or its bytes."""
-        return self.pictures.opened(self.pictures.number(path)) if isinstance(self.pictures, Stored) else path
+        return self.pictures.encoded(self.pictures.number(path)) if isinstance(self.pictures, Stored) else path
 
     def read(self, pair: tuple[str, int], *, upright: bool) -> Image:
         """The image of that number."""

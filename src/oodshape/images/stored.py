@@ -73,11 +73,11 @@ class Stored(ABC):
         if not 0 <= index < len(self):
             raise IndexError(f"{self.name} has {len(self)} images, there is no number {index}")
         try:
-            return read_image(self.opened(index), upright=upright)  # type: ignore[arg-type]  # Pillow opens both
+            return read_image(self.encoded(index), upright=upright)  # type: ignore[arg-type]  # Pillow opens both
         except Unreadable as error:
             raise Unreadable(self.called(index), error.reason) from None
 
-    def opened(self, index: int) -> BytesIO:
+    def encoded(self, index: int) -> BytesIO:
         """The encoded image as a file; whatever its store makes of a file that has gone or is damaged, as one error."""
         try:
             with spending("read"):

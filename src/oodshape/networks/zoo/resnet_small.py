@@ -14,6 +14,7 @@ WIDTHS = (64, 128, 256, 512)
 class SmallResNet18(nn.Module):
     """Four stages of two blocks: images [N, 3, H, W] -> logits [N, classes].
 
+    >>> import torch
     >>> net = SmallResNet18(3).eval()
     >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features(torch.zeros(2, 3, 32, 32)).shape
     (torch.Size([2, 3]), torch.Size([2, 512]))
