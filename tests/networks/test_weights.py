@@ -201,3 +201,21 @@ def test_a_packed_checkpoint_is_not_inflated(tmp_path: Path) -> None:
             read_weights(packed)
     finally:
         usual.use()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_an_endless_name_does_not_hang(packed: bool, tmp_path: Path) -> None:
+    """torch's message about what it refuses takes the square of the name's length."""
+    asks = b"\x80\x02c" + b"a" * 100_000 + b"\nb\n."
+    path = tmp_path / "long.pth"
+    if packed:
+        torch.save({"w": torch.zeros(2)}, path)
+        with zipfile.ZipFile(path) as whole:
+            kept = {name: whole.read(name) for name in whole.namelist()}
+        with zipfile.ZipFile(path, "w") as made:
+            for name, content in kept.items():
+                made.writestr(name, asks if name.endswith("data.pkl") else content)
+    else:
+        path.write_bytes(asks)
+    with pytest.raises(InputError, match=r"by a name of 100,002 letters.*none of it was run"):
+        read_weights(path)

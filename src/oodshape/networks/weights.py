@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import pickletools
 import re
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # the first that 
 PREFIXES = ("module.", "model.", "backbone.", "net.", "network.", "encoder.", "_orig_mod.")
 # torchvision's transformers were published with other names for the layers of their MLPs.
 RENAMED = ((".mlp.linear_1.", ".mlp.0."), (".mlp.linear_2.", ".mlp.3."))
+LONGEST = 1000  # letters of a name that a file asks for; torch's own message takes their square in time
 BROKEN = (zipfile.BadZipFile, OSError, ValueError, struct.error, NotImplementedError, EOFError)  # of an archive
 
 
@@ -97,6 +100,7 @@ def _read_pickle(path: Path) -> Any:
             "it was run. If you trust its source, torch.save(torch.jit.load(path).state_dict(), ...) gives its weights"
         )
     Limits.now().check_inflated(path, sum(entry.file_size for entry in _entries(path)), path.stat().st_size)
+    _check_names(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -109,6 +113,38 @@ def _read_pickle(path: Path) -> Any:
         ) from None
     except Exception as error:  # damaged bytes fail in whatever way they lead to
         raise InputError(f"{path} is damaged or no torch file ({type(error).__name__})") from None
+
+
+def _check_names(path: Path) -> None:
+    """Refuse a file that asks for something by an endless name; what is damaged is left to torch."""
+    for pickled in _pickles(path):
+        try:
+            for _ in range(5):  # files of old torch hold so many, one behind the other, then raw numbers
+                for opcode, given, _ in pickletools.genops(pickled):
+                    if opcode.name == "GLOBAL" and len(given or "") > LONGEST:
+                        raise InputError(
+                            f"{path} asks for {given[:40]}... by a name of {len(given):,} letters beside tensors; it "
+                            "is damaged or made to hang, and none of it was run"
+                        )
+        except InputError:
+            raise
+        except Exception:  # where a stream ends, and whatever damaged bytes lead to
+            continue
+
+
+def _pickles(path: Path) -> Iterator[io.BufferedIOBase]:
+    """The streams of a file that torch would unpickle: those of an archive, else the file itself."""
+    entries = [entry for entry in _entries(path) if entry.filename.endswith(".pkl")]
+    try:
+        if not entries:
+            with path.open("rb") as file:
+                yield file
+            return
+        with zipfile.ZipFile(path) as archive:
+            for entry in entries:
+                yield io.BytesIO(archive.read(entry))
+    except BROKEN:
+        return
 
 
 def is_torchscript(path: Path) -> bool:
