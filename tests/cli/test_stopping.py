@@ -21,11 +21,12 @@ SLOW = """
 import sys, time
 from oodshape.images import folders, listing
 from oodshape.cli import main
-read = folders.read_image
+read = folders.open_image
+assert listing.open_image is read
 def slowly(path, **more):
     time.sleep(0.05)
     return read(path, **more)
-folders.read_image = listing.read_image = slowly
+folders.open_image = listing.open_image = slowly
 main()
 """
 
