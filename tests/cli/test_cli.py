@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,3 +131,12 @@ def test_inspect_says_whether_a_file_was_verified(tmp_path) -> None:
     ]
     Guard.load(golden).save(tmp_path / "new.safetensors")
     assert json.loads(call("inspect", str(tmp_path / "new.safetensors"), "--json").stdout)["verified"] is True
+
+
+def test_the_shell_completes_commands() -> None:
+    program = Path(sys.executable).with_name("oodshape")
+    if not program.exists():
+        pytest.skip("the command is not installed beside this Python")
+    words = {"_OODSHAPE_COMPLETE": "complete_bash", "COMP_WORDS": "oodshape be", "COMP_CWORD": "1"}
+    done = subprocess.run([program], env=os.environ | words, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["bench"], done.stderr

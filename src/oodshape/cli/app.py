@@ -31,7 +31,7 @@ app = typer.Typer(
     name="oodshape",
     cls=Group,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     help="Tell which images an image classifier should not trust.\n\n"
     "A classifier answers with confidence even on images that it was never meant to see. oodshape reads the "
