@@ -10,7 +10,7 @@ import struct
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor, nn
@@ -121,7 +121,7 @@ def _check_names(path: Path) -> None:
         try:
             for _ in range(5):  # files of old torch hold so many, one behind the other, then raw numbers
                 for opcode, given, _ in pickletools.genops(pickled):
-                    if opcode.name == "GLOBAL" and len(given or "") > LONGEST:
+                    if opcode.name == "GLOBAL" and isinstance(given, str) and len(given) > LONGEST:
                         raise InputError(
                             f"{path} asks for {given[:40]}... by a name of {len(given):,} letters beside tensors; it "
                             "is damaged or made to hang, and none of it was run"
@@ -132,7 +132,7 @@ def _check_names(path: Path) -> None:
             continue
 
 
-def _pickles(path: Path) -> Iterator[io.BufferedIOBase]:
+def _pickles(path: Path) -> Iterator[IO[bytes]]:
     """The streams of a file that torch would unpickle: those of an archive, else the file itself."""
     entries = [entry for entry in _entries(path) if entry.filename.endswith(".pkl")]
     try:
