@@ -37,7 +37,10 @@ def torchvision_ops() -> torch.library.Library | None:
             return None
         except OSError:
             pass
-    library = torch.library.Library("torchvision", "DEF")
+    try:
+        library = torch.library.Library("torchvision", "DEF")
+    except RuntimeError:  # an import that failed half-way has begun it
+        library = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     return library
