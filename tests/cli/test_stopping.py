@@ -16,15 +16,19 @@ from folders_of_digits import write_digits
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 
-# A pause before every image: a moment to stop at, however fast the machine is.
-SLOW = """
-import sys, time
+# The images after the first 20 wait for a file: the run can be stopped before its end, however slow the test is.
+GO = "go"
+SLOW = f"""
+import itertools, os, time
 from oodshape.images import folders, listing
 from oodshape.cli import main
 read = folders.open_image
 assert listing.open_image is read
+places = itertools.count()
 def slowly(path, **more):
-    time.sleep(0.05)
+    late = next(places) >= 20
+    while late and not os.path.exists({GO!r}):
+        time.sleep(0.02)
     return read(path, **more)
 folders.open_image = listing.open_image = slowly
 main()
@@ -54,7 +58,8 @@ def of_session(session: int) -> list[int]:
 
 
 def begun(home: Path, sign: Path, *words: str) -> subprocess.Popen[str]:
-    """A slow run that has begun its work: the sign has content."""
+    """A run that has begun its work and waits in it: the sign has content."""
+    (home / GO).unlink(missing_ok=True)
     run = subprocess.Popen(
         [sys.executable, "-c", SLOW, *words],
         cwd=home,
@@ -76,6 +81,7 @@ def test_a_stopped_run_says_so_and_goes_on(home: Path) -> None:
     assert call(*words, "whole.csv", cwd=home).returncode == 0
     run = begun(home, Path("scores.csv.part"), *words, "scores.csv")
     os.kill(run.pid, signal.SIGINT)
+    (home / GO).touch()
     _, said = run.communicate(timeout=60)
     assert (run.returncode, said) == (130, "stopped\n")
     assert of_session(run.pid) == []
