@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from oodshape.cli.comparing import CHANCE, Compared, Drawing
 from oodshape.cli.openood import OpenOod
-from oodshape.cli.options import CHANCE, Compared, Costs, Drawing, Keeping, Running, words
+from oodshape.cli.options import Costs, Keeping, Running, words
 from oodshape.cli.terminal import console
 
 

@@ -13,11 +13,13 @@ from oodshape.cli.options import (
     ColumnOption,
     Costs,
     Engine,
+    ExportableOption,
     LimitOption,
     Network,
     Preparing,
     QuietOption,
     Running,
+    UprightOption,
 )
 from oodshape.cli.terminal import check_out, warnings_as_lines
 
@@ -35,14 +37,9 @@ def collect(
     hold_out: Annotated[
         bool, typer.Option("--hold-out", help="Keep a fifth of the images to set the threshold: fit needs no others.")
     ] = False,
-    exportable: Annotated[
-        bool, typer.Option("--exportable", help="Only methods that can go into an ONNX graph.")
-    ] = False,
+    exportable: ExportableOption = False,
     preparing: Preparing,
-    upright: Annotated[
-        bool,
-        typer.Option("--upright", help="Turn images as EXIF says; torchvision's and timm's loaders do not."),
-    ] = False,
+    upright: UprightOption = False,
     limit: LimitOption = None,
     cache: Annotated[
         Path | None, typer.Option(help="Where features are kept: a collect that was stopped goes on there.")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodshape.cli.options import SeedOption, words
+from oodshape.cli.comparing import SeedOption
+from oodshape.cli.options import words
 from oodshape.cli.terminal import console
 
 if TYPE_CHECKING:

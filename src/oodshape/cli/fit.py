@@ -14,12 +14,14 @@ from oodshape.cli.options import (
     ColumnOption,
     Costs,
     Engine,
+    ExportableOption,
     Keeping,
     LimitOption,
     Network,
     Preparing,
     QuietOption,
     Running,
+    UprightOption,
 )
 from oodshape.cli.terminal import check_out, warnings_as_lines
 from oodshape.core.errors import InputError
@@ -43,17 +45,12 @@ def fit(
     per_class: Annotated[
         bool, typer.Option("--per-class", help="A threshold for each predicted class that has enough images.")
     ] = False,
-    exportable: Annotated[
-        bool, typer.Option("--exportable", help="Only methods that can go into an ONNX graph.")
-    ] = False,
+    exportable: ExportableOption = False,
     classes: Annotated[
         Path | None, typer.Option(help="Class names, one a line \\[default: the class folders' names, if they fit].")
     ] = None,
     preparing: Preparing,
-    upright: Annotated[
-        bool,
-        typer.Option("--upright", help="Turn images as EXIF says; torchvision's and timm's loaders do not."),
-    ] = False,
+    upright: UprightOption = False,
     limit: LimitOption = None,
     keep_samples: Annotated[
         int,

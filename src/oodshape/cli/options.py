@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 LIMITS = "What one file may cost"
-CHANCE = "How much is chance"
 
 
 class Interpolation(Enum):
@@ -47,6 +46,10 @@ ColumnOption = Annotated[
     str | None, typer.Option(help="The column of a Parquet file that holds the images \\[default: image].")
 ]
 DetectorOption = Annotated[Path, typer.Option(help="The file that fit wrote.")]
+ExportableOption = Annotated[bool, typer.Option("--exportable", help="Only methods that can go into an ONNX graph.")]
+UprightOption = Annotated[
+    bool, typer.Option("--upright", help="Turn images as EXIF says; torchvision's and timm's loaders do not.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="At most N images of each set, drawn with a fixed seed.")]
 DataOption = Annotated[Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")]
@@ -245,53 +248,6 @@ class Keeping:
         from oodshape.core.machine import default_cache
 
         return None if self.no_cache else (self.cache or default_cache())
-
-
-SeedOption = Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.", rich_help_panel=CHANCE)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Drawing:
-    """What is drawn at random, and how often."""
-
-    seed: SeedOption = 0
-    seeds: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Run with so many seeds where anything is random; means, and their spread.",
-            rich_help_panel=CHANCE,
-        ),
-    ] = 1
-    resamples: Annotated[
-        int, typer.Option(min=1, help="Resamples behind each interval or spread.", rich_help_panel=CHANCE)
-    ] = 200
-
-    def said(self) -> dict[str, Any]:
-        """The same as options of a run."""
-        return vars(self).copy()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compared:
-    """What of a benchmark is looked at, and where it lies."""
-
-    models: Annotated[str, typer.Option(help="Only these networks, separated by commas.")] = ""
-    limit: LimitOption = None
-    data: Annotated[Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")] = (
-        None
-    )
-    weights: Annotated[
-        Path | None,
-        typer.Option(envvar="OODSHAPE_WEIGHTS", help="The folder that holds weights, NETWORK.safetensors or .pth."),
-    ] = None
-    head: HeadOption = None
-
-    def said(self) -> dict[str, Any]:
-        """The same as options of a run."""
-        return {"models": words(self.models)} | {
-            name: getattr(self, name) for name in ("limit", "data", "weights", "head")
-        }
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import Compared, Costs, Keeping, Running, SeedOption, words
+from oodshape.cli.comparing import Compared, SeedOption
+from oodshape.cli.options import Costs, Keeping, Running, words
 
 
 def study(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.features.arrays import integers, matrix
 from oodshape.features.chunks import Picked, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
 from oodshape.features.moments import Moments, RunningMoments
@@ -28,7 +29,6 @@ from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head
 
 CHUNK_BYTES = 16 << 20
-FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 class Features:
@@ -73,24 +73,13 @@ class Features:
         numbers 0, 1, ...; where parts are added up, give their own, so that numbers of different images differ.
         """
         head = Head.of(head)
-        values = features.detach() if isinstance(features, Tensor) else np.asanyarray(features)
-        if values.ndim != 2:
-            raise InputError(f"features must have shape [images, features], got {list(values.shape)}")
-        if 0 in values.shape:
-            raise InputError(f"features are empty: shape {list(values.shape)}")
-        if values.shape[1] != head.width:
-            raise InputError(
-                f"features have {values.shape[1]} columns, but the head reads {head.width}; "
-                "are they from another network?"
-            )
-        if (values.dtype if isinstance(values, Tensor) else _torch_dtype(values.dtype)) not in FLOATS:
-            raise InputError(f"features must be float16, float32 or float64, got {values.dtype}")
+        values = matrix(features, head.width)
         n = len(values)
         return cls(
             values,
             head,
-            _integers(labels, "labels", n),
-            _integers(predictions, "predictions", n, head.classes),
+            integers(labels, "labels", n),
+            integers(predictions, "predictions", n, head.classes),
             None if identities is None else identity.checked(identities, n),
         )
 
@@ -289,19 +278,3 @@ class Features:
             return None
         known = self.labels >= 0
         return float((self.predictions.cpu()[known] == self.labels[known]).double().mean())
-
-
-def _torch_dtype(dtype: Any) -> Any:
-    names = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64}
-    return names.get(np.dtype(dtype).name)
-
-
-def _integers(values: Any, name: str, n: int, classes: int | None = None) -> Tensor | None:
-    if values is None:
-        return None
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    if array.shape != (n,) or array.dtype.kind not in "iu":
-        raise InputError(f"{name} must be {n} integers, one per image, got {array.dtype}{list(array.shape)}")
-    if classes is not None and (array.min() < 0 or array.max() >= classes):
-        raise InputError(f"{name} must lie in 0..{classes - 1}, got {array.min()}..{array.max()} for {classes} classes")
-    return torch.from_numpy(array.astype(np.int64))

@@ -27,6 +27,7 @@ from oodshape.core.reading import any_names
 from oodshape.images import identity
 from oodshape.images.decode import read_image
 from oodshape.images.folders import ImageFiles, ImageFolder, list_pairs
+from oodshape.images.globs import below, matched
 from oodshape.images.image_set import Image, ImageSet
 from oodshape.images.in_memory import PictureListing, Pictures
 from oodshape.images.large import open_image
@@ -36,7 +37,6 @@ from oodshape.images.parquet_rows import ParquetImages
 from oodshape.images.places import is_remote, readable, root_of, stamp
 from oodshape.images.stored import RemoteImages, Stored
 from oodshape.images.tar_shards import PACKED, TarImages
-from oodshape.images.walking import no_image, walked
 
 LISTS = (".txt", ".lst", ".list", ".csv")
 PARQUET = (".parquet", ".pq")
@@ -76,11 +76,11 @@ class Listing:
         if given == "-":
             return ((line.rstrip("\r\n"), -1) for line in any_names(sys.stdin) if line.strip())
         if os.path.isdir(given):
-            return _below(given)
+            return below(given)
         if os.path.isfile(given):
             return list_pairs(Path(given)) if given.lower().endswith(LISTS) else iter([(given, -1)])
         if glob.has_magic(given):
-            return _matched(given)
+            return matched(given)
         raise InputError(f"there is no file or folder {given}, and it is no glob such as 'photos/**/*.jpg'")
 
     @property
@@ -286,42 +286,3 @@ def _stamp(file: str) -> tuple[int, int]:
     except OSError:
         return -1, -1
     return status.st_size, status.st_mtime_ns
-
-
-def _below(folder: str) -> Iterator[tuple[str, int]]:
-    """The images below a folder, one by one."""
-    found = False
-    for place, _, files in walked(folder):
-        for file in files:
-            found = True
-            yield os.path.join(folder, place, file), -1
-    if not found:
-        raise no_image(folder)
-
-
-def _matched(pattern: str) -> Iterator[tuple[str, int]]:
-    matches = sorted({path for path in _globbed(pattern) if os.path.isfile(path)})
-    if not matches:
-        raise InputError(f"no file matches {pattern}")
-    return ((path, -1) for path in matches)
-
-
-def _globbed(pattern: str) -> Iterator[str]:
-    """The paths that a glob matches. `**` goes below folders as a walk does: links back are not followed for ever."""
-    before, stars, after = _at_stars(pattern)
-    if not stars:
-        yield from glob.iglob(pattern)
-        return
-    for root in glob.iglob(before) if before else [""]:
-        if os.path.isdir(root or os.curdir):
-            for folder, _, _ in walked(root or os.curdir):
-                yield from _globbed(os.path.join(glob.escape(os.path.join(root, folder)), after or "*"))
-
-
-def _at_stars(pattern: str) -> tuple[str, str, str]:
-    """What stands before and after the first `**` that is a part of a path by itself."""
-    parts = pattern.split(os.sep)
-    if "**" not in parts:
-        return pattern, "", ""
-    at = parts.index("**")
-    return os.sep.join([*parts[:at], ""]) if at else "", "**", os.sep.join(parts[at + 1 :])

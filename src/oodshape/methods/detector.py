@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,13 +20,13 @@ from oodshape.core.fields import Ascending, AtLeast, Sizes, sizes_inside
 from oodshape.core.values import Value, encode, frozen_array, load_values
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
+from oodshape.methods.batches import batches, check_scores
 from oodshape.methods.decision import Decision, predicted
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.methods.heads import Linear
 from oodshape.methods.odin import Odin
 from oodshape.methods.scores.logits import Energy
 from oodshape.methods.slots import (
-    Batch,
     Evidence,
     FittedHead,
     FittedScore,
@@ -286,23 +286,3 @@ def _needed(images: Tensor | None) -> Tensor:
     if images is None:
         raise InputError("a classifier needs images: score(classifier, images), decide(classifier, images)")
     return images
-
-
-def batches(data: Features | Outputs, *, whole: bool = False, checked: bool = True) -> Iterator[Batch]:
-    """The rows in batches; `whole` asks for a single one where it needs no room of its own."""
-    if isinstance(data, Outputs):
-        yield Batch(data.features, data.head, given_logits=data.logits, checked=checked)
-        return
-    known = data.predictions if data.predictions_known else None
-    whole = whole and known is not None and not data.half
-    buffer = torch.empty(data.chunk_rows(), data.width, device=data.head.weight.device)
-    for first, raw in data.chunks(whole=whole):
-        classes = None if known is None else known[first : first + len(raw)]
-        yield Batch(raw, data.head, first, given_classes=classes, buffer=None if whole else buffer[: len(raw)])
-
-
-def check_scores(scores: Tensor) -> None:
-    """Refuse NaN and infinite scores, naming the row."""
-    if not bool(torch.isfinite(scores).all()):
-        row = int((~torch.isfinite(scores)).to(torch.uint8).argmax())
-        raise InputError(f"the score of row {row} is {float(scores[row])}: its features are too large")

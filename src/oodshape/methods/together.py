@@ -12,7 +12,8 @@ from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.parts import Part
 from oodshape.features.sums import Sums
-from oodshape.methods.detector import Detector, Method, batches, check_scores
+from oodshape.methods.batches import batches, check_scores
+from oodshape.methods.detector import Detector, Method
 from oodshape.methods.scores.neighbours import Guide, NeighbourDistance, both
 from oodshape.methods.slots import Batch, Evidence, FittedHead, FittedScore, Shape
 from oodshape.networks.head import Head
