@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import collected_files
 import given_files
 import own_files
 from damage import bytes_damaged
@@ -33,6 +34,11 @@ SECONDS = 30.0  # for one input; more is a hang
 SHOWN = 3  # failures of a kind that are printed
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a folder in memory
 KINDS: dict[str, Callable[[], Kind]] = {}
+
+
+def every() -> dict[str, Callable[[], Kind]]:
+    """How each kind is made, by its name."""
+    return {**own_files.every(), "collected": collected_files.parts_of_a_fit, **given_files.every()}
 
 
 class Hang(BaseException):
@@ -136,7 +142,7 @@ def _hang(*_: object) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Try the kinds asked for; 1 where anything went wrong."""
-    KINDS.update({**own_files.every(), **given_files.every()})
+    KINDS.update(every())
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=2.0, help="for all kinds together")
     parser.add_argument("--format", choices=sorted(KINDS), action="append", help="a kind of file; none: all")

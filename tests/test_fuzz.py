@@ -16,6 +16,7 @@ KINDS = (
     *("guard", "watch", "statistics", "moments", "results", "scores-csv", "scores-jsonl", "scores-parquet", "part"),
     *(
         "cache",
+        "collected",
         "cifar",
         "mnist",
         "svhn",
@@ -41,13 +42,13 @@ def run() -> Iterator[ModuleType]:
 
 
 def test_every_kind_is_there(run: ModuleType) -> None:
-    made = {**run.own_files.every(), **run.given_files.every()}
+    made = run.every()
     assert tuple(made) == KINDS
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_damaged_files_of_each_kind_end_well(run: ModuleType, name: str, tmp_path: Path) -> None:
-    kind = {**run.own_files.every(), **run.given_files.every()}[name]()
+    kind = run.every()[name]()
     said = {run.outcome(kind, number, 1, tmp_path / "files", {}) for number in range(8)}
     assert said <= {"refused", "read"}
     assert run.damaged(kind, 3, 1)[1] == run.damaged(kind, 3, 1)[1]
