@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from oodshape.methods.slots import Shape as Shape
     from oodshape.methods.slots import Shaper as Shaper
     from oodshape.methods.table import METHODS as METHODS
+    from oodshape.methods.table import authors_methods as authors_methods
     from oodshape.methods.table import paper_methods as paper_methods
     from oodshape.methods.together import fit_all as fit_all
     from oodshape.methods.training import Training as Training
@@ -83,6 +84,7 @@ _HOMES = {
     "Detector": "methods.detector",
     "Decision": "methods.decision",
     "METHODS": "methods.table",
+    "authors_methods": "methods.table",
     "paper_methods": "methods.table",
     "fit_all": "methods.together",
     "Auto": "methods.auto",

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from oodshape import InputError
+from oodshape.benchmark.prepared import methods_of
 from oodshape.benchmark.spec import Benchmark
+from oodshape.methods.shapes.clipping import VraP
+from oodshape.methods.shapes.optfs import OptFS
 
 GOOD = """
 name = "mine"
@@ -61,7 +64,7 @@ def test_the_shipped_ones_are_found() -> None:
         (GOOD + '[[models]]\nname = "digits-convnet"', "two entries for the model 'digits-convnet'"),
         (
             'settings = "mnist"' + GOOD,
-            "settings must be one of general, imagenet, cifar10, cifar100, openood, got 'mnist'",
+            "settings must be one of general, imagenet, cifar10, cifar100, authors-code, openood, got 'mnist'",
         ),
         ("name = ", "b.toml is not TOML"),
         (GOOD.replace("[id]", "[idd]"), r"\[id\] must be a table"),
@@ -84,3 +87,18 @@ def test_unknown_benchmarks_and_models() -> None:
         Benchmark.load("missing.toml")
     with pytest.raises(InputError, match="has no model 'VIT'; there are ConvNet, ViT, MLP-Mixer"):
         Benchmark.load("digits").chosen(["VIT"])
+
+
+def test_the_settings_of_the_authors_code_are_of_an_id_set() -> None:
+    shipped = Benchmark.load("cifar100").with_settings("authors-code")
+    assert shipped.of_paper == "cifar100"
+    assert methods_of(shipped)["optfs-e"].shape == OptFS(k=100, norm=1000.0)
+    own = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "authors-code"'))
+    with pytest.raises(InputError, match='mine does not say which; put id_set = "imagenet"'):
+        methods_of(own)
+    said = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "authors-code"\nid_set = "cifar10"'))
+    assert methods_of(said)["vra-p"].shape == VraP(low=0.6, high=0.95, absolute=True)
+    paper = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "cifar10"'))
+    assert paper.with_settings("authors-code").of_paper == "cifar10"
+    with pytest.raises(InputError, match="id_set must be one of"):
+        parse(GOOD.replace('name = "mine"', 'name = "mine"\nid_set = "digits"'))

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from oodshape.benchmark import openood
-from oodshape.benchmark.spec import UNCROPPED, Benchmark, ModelSpec
+from oodshape.benchmark.spec import AUTHORS, UNCROPPED, Benchmark, ModelSpec
 from oodshape.core.errors import InputError
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
@@ -20,7 +20,7 @@ from oodshape.images.by_name import Missing, open_source
 from oodshape.images.image_set import ImageSet, limited
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Method
-from oodshape.methods.table import METHODS, named, paper_methods
+from oodshape.methods.table import METHODS, authors_methods, named, paper_methods
 from oodshape.metrics.separation import Positive
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
@@ -83,10 +83,22 @@ def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, M
     if benchmark.settings == openood.NAME:
         table = openood.Protocol.of(benchmark, tuned=False).methods
     else:
-        table = METHODS if benchmark.settings == "general" else paper_methods(benchmark.settings)
+        table = with_settings(benchmark.settings, benchmark.of_paper, benchmark.name)
     for name in names:
         named(name, table)
     return {name: method for name, method in table.items() if not names or name in names}
+
+
+def with_settings(settings: str, id_set: str, where: str) -> dict[str, Method]:
+    """The methods with general settings, with the paper's for an ID set, or as its published code has them."""
+    if settings != AUTHORS:
+        return METHODS if settings == "general" else paper_methods(settings)
+    if not id_set:
+        raise InputError(
+            f"the settings of the authors' code are of an ID set, and {where} does not say which; "
+            'put id_set = "imagenet", "cifar10" or "cifar100" into its file'
+        )
+    return authors_methods(id_set)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def again(results: Results, **where: Any) -> tuple[Benchmark, Options]:
             name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in CHOSEN
         }
         benchmark = Benchmark.parse(said["text"], where="the benchmark of the results", base=Path(said["base"]))
-        return replace(benchmark, settings=said["settings"]), Options(**chosen, **where)
+        return benchmark.with_settings(said["settings"]), Options(**chosen, **where)
     except (KeyError, TypeError) as error:
         raise InputError(f"these results do not say how they were made: {error}") from None
 

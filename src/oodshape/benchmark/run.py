@@ -21,7 +21,7 @@ from oodshape.benchmark.prepared import Model, Options, Prepared
 from oodshape.benchmark.repeat import recipe_of
 from oodshape.benchmark.results import Results, Row, flat, provenance
 from oodshape.benchmark.seeds import further, merged
-from oodshape.benchmark.spec import Benchmark
+from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.progress import tracked
 from oodshape.features.features import Features
 from oodshape.features.panel import panel_features
@@ -104,6 +104,8 @@ def _departures(prepared: Prepared) -> dict[str, Any]:
     """What a reader must know where a run is not the plain one."""
     benchmark, options, sets = prepared.benchmark, prepared.options, prepared.sets
     said: dict[str, Any] = {}
+    if benchmark.settings == AUTHORS:
+        said["id_set"] = benchmark.of_paper
     if prepared.runs:
         said["runs"] = prepared.runs
     if benchmark.spectrum:

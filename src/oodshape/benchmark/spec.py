@@ -19,7 +19,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETTINGS = ("general", "imagenet", "cifar10", "cifar100", "openood")
+ID_SETS = ("imagenet", "cifar10", "cifar100")  # of the paper
+AUTHORS = "authors-code"
+SETTINGS = ("general", *ID_SETS, AUTHORS, "openood")
 PREPROCESSING = ("native", "paper")
 UNCROPPED = "uncropped"
 
@@ -74,7 +76,8 @@ class Benchmark:
 
     name: str
     title: str = ""
-    settings: str = "general"  # whose hyperparameters: general, or the paper's for an ID set
+    settings: str = "general"  # whose hyperparameters: general, the paper's for an ID set, its published code's
+    id_set: str = ""  # the paper's ID set, where neither settings nor catalogued images say it
     preprocessing: str = "native"
     real: str = ""  # the OOD set that studies take for real OOD data; "": the largest
     train: str
@@ -124,10 +127,11 @@ class Benchmark:
             "models": tuple(_made(ModelSpec, item, f"{where}: [[models]]") for item in _list(data, "models", where)),
             "shifted": tuple(_made(ShiftedSpec, item, f"{where}: [[shifted]]") for item in shifted),
         }
-        top = ("name", "title", "settings", "preprocessing", "real")
+        top = ("name", "title", "settings", "id_set", "preprocessing", "real")
         _table(data, where, top, ("name",))
         made = cls(**data, **inside, **items, base=base, hash=hash_of(text), text=text)
         _one_of(made.settings, SETTINGS, f"{where}: settings")
+        _one_of(made.id_set, ("", *ID_SETS), f"{where}: id_set")
         _one_of(made.real, ("", *(ood.name for ood in made.ood)), f"{where}: real")
         for way, place in ((made.preprocessing, "preprocessing"), *((m.preprocessing, m.name) for m in made.models)):
             _one_of(way or "native", PREPROCESSING, f"{where}: {place}")
@@ -155,6 +159,16 @@ class Benchmark:
             raise InputError(f"{self.name} has no shifted images {with_!r}; there are {', '.join(words) or 'none'}")
         kind = f"fs+{with_}" if with_ else "fs"
         return replace(self, name=f"{self.name}-{kind}", title=f"{self.title}, full spectrum ({kind})", spectrum=kind)
+
+    @property
+    def of_paper(self) -> str:
+        """Which of the paper's ID sets this is, as its settings, its file or its catalogued images say; or nothing."""
+        catalogued = self.train.removeprefix("catalog:").partition("/")[0]
+        return next((name for name in (self.settings, self.id_set, catalogued) if name in ID_SETS), "")
+
+    def with_settings(self, settings: str) -> Benchmark:
+        """The same benchmark with other hyperparameters; it stays one of the same ID set."""
+        return replace(self, id_set=self.of_paper, settings=settings)
 
     @property
     def pooled(self) -> tuple[ShiftedSpec, ...]:

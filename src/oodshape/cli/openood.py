@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +23,7 @@ class Settings(Enum):
     imagenet = "imagenet"
     cifar10 = "cifar10"
     cifar100 = "cifar100"
+    authors_code = "authors-code"
     openood = "openood"
 
 
@@ -33,8 +34,8 @@ class OpenOod:
     settings: Annotated[
         Settings | None,
         typer.Option(
-            help="Whose hyperparameters: general, the paper's for an ID set, or OpenOOD's, fitted on what it fits on "
-            "\\[default: as the benchmark says].",
+            help="Whose hyperparameters: general, the paper's for an ID set, those of its authors' code, or OpenOOD's, "
+            "fitted on what it fits on \\[default: as the benchmark says].",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -66,4 +67,4 @@ class OpenOod:
             raise InputError("--with-es is a part of --full-spectrum; give both")
         if self.full_spectrum:
             benchmark = benchmark.full_spectrum("es" if self.with_es else "")
-        return benchmark if self.settings is None else replace(benchmark, settings=self.settings.value)
+        return benchmark if self.settings is None else benchmark.with_settings(self.settings.value)

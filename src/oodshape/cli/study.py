@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.comparing import Compared, SeedOption
+from oodshape.cli.openood import Settings
 from oodshape.cli.options import Costs, Keeping, Running, words
 
 
@@ -31,6 +32,13 @@ def study(
         str,
         typer.Option(help="The OOD set that stands for real OOD data \\[default: the benchmark's, or the largest]."),
     ] = "",
+    settings: Annotated[
+        Settings | None,
+        typer.Option(
+            help="Whose hyperparameters; authors-code: objective, noise and search of the paper's published code too "
+            "\\[default: as the benchmark says, or the paper's for the network that a folder is named after]."
+        ),
+    ] = None,
     seed: SeedOption = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Run with so many seeds; means, and the largest spread.")] = 1,
     resamples: Annotated[int, typer.Option(min=1, help="Resamples of the fitting set (study samples).")] = 10,
@@ -53,7 +61,8 @@ def study(
     costs.hold()
     names, picked = chosen(name), words(methods)
     check_picked(names, picked)
-    how = compared.said() | running.place("float32") | running.feeding() | {"seed": seed}
+    whose = "" if settings is None else settings.value
+    how = {"settings": whose} | compared.said() | running.place("float32") | running.feeding() | {"seed": seed}
     opened = networks(benchmark, features or [], surrogates=surrogates, panel=panel, cache=keeping.folder, **how)
     found = [network.telling(real, picked, seed, resamples) for network in opened]
     for network in found:

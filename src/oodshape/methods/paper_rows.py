@@ -26,9 +26,10 @@ def paper_rows(
     ash_b: float = 0.65,
     ash_s: float = 0.9,
     vra: VraP = VraP(low=0.6, high=0.95),
+    optfs: OptFS = OptFS(k=100),
 ) -> dict[str, Row]:
     """The rows, with the general settings where no others are given."""
-    react, optfs = ReAct(q=0.9), OptFS(k=100)
+    react = ReAct(q=0.9)
     return {
         "msp": Row(
             Method(score=softmax),

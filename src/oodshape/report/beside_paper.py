@@ -59,7 +59,7 @@ def beside_paper(table: Table, results: Results, kind: str, model: str | None = 
 
 def _columns(results: Results, kind: str, model: str | None, names: Iterable[str]) -> list[dict[str, Figures]]:
     """The paper's figures of each column, empty where it has none."""
-    id_set = _id_set(results)
+    id_set = comparable(results)
     if kind == "ood":
         return [paper_figures().get(("ood", id_set, str(model), name), {}) for name in names]
     if kind == "groups":
@@ -70,7 +70,7 @@ def _columns(results: Results, kind: str, model: str | None, names: Iterable[str
 def _models(results: Results, table: str, names: list[str] | None = None) -> list[dict[str, Figures]]:
     """The figures of the models, by default of all that are in the results."""
     wanted = results.names("model") if names is None else names
-    return [paper_figures().get((table, _id_set(results), name, "Average"), {}) for name in wanted]
+    return [paper_figures().get((table, comparable(results), name, "Average"), {}) for name in wanted]
 
 
 def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
@@ -91,9 +91,10 @@ def check_comparable(settings: str, positive: str) -> None:
         raise InputError(f"--compare-paper needs the paper's settings for {', '.join(known)}, got {settings!r}")
 
 
-def _id_set(results: Results) -> str:
-    """Whose figures to compare with."""
-    id_set = str(results.provenance.get("settings", {}).get("settings", "general"))
+def comparable(results: Results) -> str:
+    """The ID set whose figures to compare with: that of the paper's settings, or of those of its authors' code."""
+    said = results.provenance.get("settings", {})
+    id_set = str(said.get("id_set", said.get("settings", "general")))
     check_comparable(id_set, str(results.provenance.get("positive", "id")))
     return id_set
 

@@ -8,7 +8,7 @@ from typing import Any
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
 from oodshape.methods.describe import method_lines
-from oodshape.report.beside_paper import check_comparable, paper_figures
+from oodshape.report.beside_paper import comparable, paper_figures
 from oodshape.report.headline import OURS
 from oodshape.report.measures import MAIN, MEASURES, SHOWN
 from oodshape.report.method_kinds import kind
@@ -130,9 +130,8 @@ def _samples(results: Results, models: Any, methods: Any, oods: Any) -> dict[str
 
 def _paper(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, Any] | None:
     """The paper's figures in percent, "table,model,method(,ood)" -> one per metric; None where it has none of these."""
-    id_set = str(results.provenance.get("settings", {}).get("settings", "general"))
     try:
-        check_comparable(id_set, str(results.provenance.get("positive", "id")))
+        id_set = comparable(results)
     except InputError:
         return None
     found = {}

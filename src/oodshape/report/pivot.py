@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.benchmark.results import Axis, Results, convention
+from oodshape.benchmark.spec import AUTHORS
 from oodshape.core.errors import InputError
 from oodshape.report.measures import SHOWN, Measure
 from oodshape.report.method_kinds import block
@@ -233,6 +234,8 @@ def caveats(results: Results, incomplete: bool) -> Iterator[str]:
     if limit is not None:
         yield f"Only a subset was used: at most {limit} images per set (limit {limit})."
     said = results.provenance.get("settings", {})
+    if said.get("settings") == AUTHORS:
+        yield f"Settings: those of the authors' code for {said['id_set']}, where it departs from the paper."
     if said.get("spectrum"):
         yield f"Full spectrum ({said['spectrum']}): images of {', '.join(said['shifted'])} count as ID."
     if said.get("lists"):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from oodshape.benchmark.results import Results
-from oodshape.benchmark.spec import Benchmark
+from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.report.beside_paper import beside_paper, check_comparable, paper_figures
 from oodshape.report.pivot import Table, table
@@ -38,7 +38,7 @@ def tables_of(results: Results, kind: Kind = "model", *, paper: bool = False) ->
 def check(benchmark: Benchmark, kind: Kind, *, paper: bool, positive: str) -> None:
     """Refuse tables that the results of a benchmark cannot fill, before it is run."""
     if paper:
-        check_comparable(benchmark.settings, positive)
+        check_comparable(benchmark.of_paper if benchmark.settings == AUTHORS else benchmark.settings, positive)
     names = [ood.name for ood in benchmark.ood]
     if kind == "standard4" and not set(STANDARD4) & set(names):
         raise InputError(f"standard4 is over {', '.join(STANDARD4)}; {benchmark.name} has {', '.join(names)}")

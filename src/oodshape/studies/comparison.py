@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from oodshape.features.features import Features
 from oodshape.methods.detector import Detector, Method
+from oodshape.methods.shapes.optfs import OptFS
 from oodshape.methods.table import METHODS
 from oodshape.metrics.separation import auroc, fpr_at_tpr
 
@@ -31,6 +32,13 @@ def measured(detector: Detector, inside: Features, ood: Mapping[str, Features], 
         other = detector.score(outside)
         rows.append(columns | {"ood": name, "fpr95": fpr_at_tpr(scores, other), "auroc": auroc(scores, other)})
     return rows
+
+
+def optfs_of(methods: Mapping[str, Method]) -> OptFS:
+    """OptFS with the settings that the methods have."""
+    shape = methods["optfs-v"].shape
+    assert isinstance(shape, OptFS)
+    return shape
 
 
 def compatibility(

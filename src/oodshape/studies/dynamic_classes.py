@@ -24,12 +24,13 @@ def dynamic(
 
     Every iteration draws min(samples, n) images anew, takes the class that the features reshaped with the theta
     so far give (bias included; the first time, the network's own class), and solves for theta. The edges are
-    those of the whole training set.
+    those of the whole training set. On the way theta has the norm sqrt(K), in the end that of `optfs`.
     """
     shape = optfs.fit(Training.of(train))
     assert shape.grid is not None
     theta: PiecewiseConstant | None = None
     weight = train.head.weight.cpu()
+    on_the_way = replace(optfs, norm=None)
     for iteration in range(iterations):
         rows = smallest(train.identities, samples, seed, f"dynamic {iteration}")
         total = np.zeros(optfs.k + 2)
@@ -38,8 +39,8 @@ def dynamic(
             shaped = z if theta is None else theta(z)
             classes = train.head.logits(shaped).argmax(dim=1)
             total += kernels.interval_impacts(z, classes, weight, shape.grid, optfs.k + 2)
-        theta = replace(shape, theta=optfs.solve(total[1:-1] / len(rows)))
-    return shape if theta is None else theta
+        theta = replace(shape, theta=on_the_way.solve(total[1:-1] / len(rows)))
+    return shape if theta is None else replace(theta, theta=optfs.solve(theta.theta))
 
 
 @dataclass(frozen=True)

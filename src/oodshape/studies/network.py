@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from oodshape.benchmark.prepared import Options, methods_of
+from oodshape.benchmark.prepared import Model, Options, methods_of, with_settings
 from oodshape.benchmark.run import extracted
-from oodshape.benchmark.spec import Benchmark
+from oodshape.benchmark.spec import AUTHORS, ID_SETS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.images.limits import npz_within
 from oodshape.images.noise import NoiseSet
 from oodshape.methods.detector import Method
-from oodshape.methods.table import METHODS, named, paper_methods
+from oodshape.methods.table import named
 from oodshape.networks.zoo import MODELS
 
 SURROGATES = ("gaussian", "uniform")
 PANEL = "scrambled"
 HELD_OUT = "calibration"  # ID images that are neither fitted on nor tested
+CODED_REAL = {"cifar100": "Places365"}  # what the configuration of the authors' code takes for real OOD data
 LAYOUT = "head.npz (weight, bias), train.npz, val.npz or test.npz, and a .npz per OOD set (features, labels)"
 
 
@@ -40,11 +42,18 @@ class Network:
     picked: tuple[str, ...] = ()  # only these methods, where a study compares them
     seed: int = 0
     resamples: int = 10  # of the fitting set, where a study draws some
+    settings: str = "general"  # whose hyperparameters the methods have
+    id_set: str = ""  # of the paper, where it is one of these
 
     @property
     def real(self) -> str:
         """The OOD set that stands for real OOD data: as told, else the largest, the first of equals."""
         return self.told if self.told in self.ood else max(self.ood, key=lambda name: len(self.ood[name]))
+
+    @property
+    def as_coded(self) -> bool:
+        """Whether all is to be as in the authors' code: the objective and the search too, not the methods alone."""
+        return self.settings == AUTHORS
 
     @property
     def compared(self) -> dict[str, Method]:
@@ -83,7 +92,11 @@ class Network:
         panel = sum(len(features) for features in self.panel)
         why = "" if self.real == self.told else " (the largest)"
         why = f" (the largest here; {self.told} is not)" if self.told not in ("", self.real) else why
-        return f"{self.name}: {sizes}; surrogates: {extra or 'none'}; panel: {panel}; real OOD data: {self.real}{why}"
+        whose = f"{self.settings} ({self.id_set})" if self.as_coded else self.settings
+        return (
+            f"{self.name}: {sizes}; surrogates: {extra or 'none'}; panel: {panel}; settings: {whose}; "
+            f"real OOD data: {self.real}{why}"
+        )
 
 
 def folders_in(paths: Sequence[Path]) -> list[Path]:
@@ -97,10 +110,11 @@ def folders_in(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def from_folder(folder: Path, panels: Path | None = None) -> Network:
+def from_folder(folder: Path, panels: Path | None = None, settings: str = "") -> Network:
     """The network whose feature files lie in a folder; family and settings follow from its name where known.
 
-    The panel is scrambled.npz there, or in the folder of the same name below `panels`.
+    The panel is scrambled.npz there, or in the folder of the same name below `panels`. Without `settings`, methods have
+    those of the paper for the ID set of the network, as the folder is named, or general ones.
     """
     arrays = {}
     more = [] if panels is None else [panels / folder.name / f"{PANEL}.npz"]
@@ -121,8 +135,13 @@ def from_folder(folder: Path, panels: Path | None = None) -> Network:
     if not sets:
         raise InputError(f"{folder} holds no OOD set; a network's folder has {LAYOUT}")
     family, id_set = _known(folder.name)
-    methods = paper_methods(id_set) if id_set in ("imagenet", "cifar10", "cifar100") else METHODS
-    return Network(folder.name, family, train, inside, sets, surrogates, dict(methods), panel, held_out)
+    known = id_set if id_set in ID_SETS else ""
+    whose = settings or known or "general"
+    if whose not in ("general", *ID_SETS, AUTHORS):
+        raise InputError(f"methods cannot have the settings {whose!r} on feature files: these are of a benchmark")
+    methods = dict(with_settings(whose, known, folder.name))
+    said: dict[str, Any] = {"settings": whose, "id_set": known}
+    return Network(folder.name, family, train, inside, sets, surrogates, methods, panel, held_out, **said)
 
 
 def _known(name: str) -> tuple[str, str]:
@@ -135,20 +154,29 @@ def _known(name: str) -> tuple[str, str]:
     return entry.family, entry.id_set
 
 
+def _side(model: Model) -> int:
+    """The side of the noise images: the paper's, or that of the test images where nothing brings them to one size."""
+    way = model.preprocessing
+    return 32 if way.resize or way.crop else len(way.pixels(model.sets["test"][0]))
+
+
 def from_benchmark(benchmark: Benchmark, options: Options, surrogates: int = 50_000) -> Iterator[Network]:
     """The networks of a benchmark one by one; noise images are made where the benchmark has no set of that name."""
     for model in extracted(benchmark, options):
         sets = dict(model.features)
         train, inside = sets.pop("train"), sets.pop("test")
+        coded = benchmark.settings == AUTHORS  # then noise is drawn as their code does
         noise = {name: sets.pop(name) for name in SURROGATES if name in sets}
         for name in SURROGATES:
-            if name not in noise:
+            if name not in noise or coded:
                 noise[name] = Features.extract(
                     model.classifier,
-                    NoiseSet(name, surrogates),
+                    NoiseSet(name, surrogates, side=_side(model), truncated=coded),
                     model.preprocessing,
                     **options.extraction(),
                 )
         methods = methods_of(benchmark, options.methods)
         panel = tuple(model.panel)
-        yield Network(model.spec.title, model.family, train, inside, sets, noise, methods, panel, told=benchmark.real)
+        real = CODED_REAL.get(benchmark.of_paper, benchmark.real) if coded else benchmark.real
+        said: dict[str, Any] = {"told": real, "settings": benchmark.settings, "id_set": benchmark.of_paper}
+        yield Network(model.spec.title, model.family, train, inside, sets, noise, methods, panel, **said)

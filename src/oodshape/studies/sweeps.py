@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oodshape.features.features import Features
-from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.detector import Method
 from oodshape.methods.table import METHODS
-from oodshape.studies.comparison import measured
+from oodshape.studies.comparison import measured, optfs_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -19,7 +19,11 @@ TAILS = (0.0, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)  # the paper's eigh
 
 
 def k_sweep(
-    train: Features, inside: Features, ood: Mapping[str, Features], numbers: Sequence[int] = NUMBERS
+    train: Features,
+    inside: Features,
+    ood: Mapping[str, Features],
+    numbers: Sequence[int] = NUMBERS,
+    methods: Mapping[str, Method] = METHODS,
 ) -> DataFrame:
     """k, method (optfs-v, optfs-e), ood, fpr95, auroc for each number of intervals; k = 0 is Energy for both."""
     from pandas import DataFrame
@@ -27,13 +31,17 @@ def k_sweep(
     rows: list[dict[str, Any]] = []
     for k in numbers:
         for name in ("optfs-v", "optfs-e"):
-            method = replace(METHODS[name], shape=OptFS(k=k)) if k else METHODS["energy"]
+            method = replace(methods[name], shape=replace(optfs_of(methods), k=k)) if k else methods["energy"]
             rows += measured(method.fit(train), inside, ood, k=k, method=name)
     return DataFrame(rows)
 
 
 def limits_sweep(
-    train: Features, inside: Features, ood: Mapping[str, Features], tails: Sequence[float] = TAILS
+    train: Features,
+    inside: Features,
+    ood: Mapping[str, Features],
+    tails: Sequence[float] = TAILS,
+    methods: Mapping[str, Method] = METHODS,
 ) -> DataFrame:
     """tail, lower, upper (the limits as feature values), method, ood, fpr95, auroc; tail = 0 is the whole range."""
     from pandas import DataFrame
@@ -41,7 +49,7 @@ def limits_sweep(
     rows: list[dict[str, Any]] = []
     for tail in tails:
         for name in ("optfs-v", "optfs-e"):
-            detector = replace(METHODS[name], shape=OptFS(tail=tail)).fit(train)
+            detector = replace(methods[name], shape=replace(optfs_of(methods), tail=tail)).fit(train)
             lower, upper = train.stats.quantile(tail), train.stats.quantile(1 - tail)
             rows += measured(detector, inside, ood, tail=tail, lower=lower, upper=upper, method=name)
     return DataFrame(rows)

@@ -14,10 +14,11 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError, no_such
 from oodshape.core.files import replacing
 from oodshape.report.render import frame_latex, frame_markdown
-from oodshape.studies import drawing
+from oodshape.studies import drawing, tuning
 from oodshape.studies import figures as draw
 from oodshape.studies.auto_figures import draw_choice, draw_regret, print_choice
 from oodshape.studies.bounds import bounds, draw_bounds, print_bounds
+from oodshape.studies.comparison import optfs_of
 from oodshape.studies.network import Network, folders_in, from_benchmark, from_folder
 from oodshape.studies.page import study_page
 from oodshape.studies.samples import draw_samples, of_network, print_samples
@@ -31,6 +32,7 @@ from oodshape.studies.tables import (
     print_tuning,
     print_weights,
 )
+from oodshape.studies.with_ood import Objective
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,11 +64,17 @@ def _v_first(frame: DataFrame) -> DataFrame:
     return frame.sort_values("method", ascending=False, kind="stable")
 
 
+def _variants(network: Network) -> DataFrame:
+    objective: Objective = "authors-code" if network.as_coded else "mean-gap"
+    how: dict[str, Any] = {"objective": objective, "seed": network.seed}
+    return analysis.variants(*_sets(network), _sources(network), network.methods, **how)
+
+
 def _dynamic(network: Network) -> DataFrame:
     from pandas import DataFrame, concat
 
     fixed = network.methods["optfs-v"].fit(network.train).shape
-    moving = analysis.dynamic(network.train, seed=network.seed)
+    moving = analysis.dynamic(network.train, optfs=optfs_of(network.methods), seed=network.seed)
     ratio = vars(analysis.changed_ratio(network.train, fixed))
     limits: dict[str, Any] = {"left": moving.edges[:-1].astype(float), "right": moving.edges[1:].astype(float)}
     curves: dict[str, Any] = {"ours (V)": fixed, "dynamic": moving}
@@ -79,7 +87,9 @@ def _dynamic(network: Network) -> DataFrame:
 def _tuning(network: Network) -> DataFrame:
     from pandas import DataFrame, concat
 
-    tuned = analysis.tune_on_surrogates(*_sets(network), network.surrogate, network.methods, seed=network.seed)
+    search = tuning.AUTHORS if network.as_coded else tuning.OURS
+    how: dict[str, Any] = {"search": search, "seed": network.seed}
+    tuned = analysis.tune_on_surrogates(*_sets(network), network.surrogate, network.methods, **how)
     said: dict[str, Any] = {"method": "optfs-e", "tuned": False, "setting": "no setting", "surrogate_auroc": None}
     ours = analysis.measured(network.methods["optfs-e"].fit(network.train), network.inside, network.ood, **said)
     return concat([tuned, DataFrame(ours).astype({"surrogate_auroc": float})], ignore_index=True)
@@ -88,7 +98,7 @@ def _tuning(network: Network) -> DataFrame:
 STUDIES: dict[str, Study] = {
     "variants": Study(
         "Variants of OptFS: one theta from one OOD set, tested on all; means over OOD sets",
-        lambda network: analysis.variants(*_sets(network), _sources(network), seed=network.seed),
+        _variants,
         lambda frame: by_network(frame, ["variant"]),
         draw.draw_variants,
     ),
@@ -112,7 +122,7 @@ STUDIES: dict[str, Study] = {
     ),
     "intervals": Study(
         "Number of intervals K; K = 0 is Energy; means over OOD sets",
-        lambda network: analysis.k_sweep(*_sets(network)),
+        lambda network: analysis.k_sweep(*_sets(network), methods=network.methods),
         lambda frame: by_network(_v_first(frame), ["method", "k"]),
         draw.draw_intervals,
     ),
@@ -124,7 +134,7 @@ STUDIES: dict[str, Study] = {
     ),
     "limits": Study(
         "Limits of the intervals at the p and 100 - p percentiles; means over OOD sets",
-        lambda network: analysis.limits_sweep(*_sets(network)),
+        lambda network: analysis.limits_sweep(*_sets(network), methods=network.methods),
         lambda frame: by_network(_v_first(frame), ["method", "tail"], also=("lower", "upper")),
         draw.draw_limits,
     ),
@@ -222,6 +232,7 @@ def networks(
     cache: Path | None = None,
     panel: Path | None = None,
     weights: Path | None = None,
+    settings: str = "",
     **how: Any,
 ) -> list[Network]:
     """The networks that studies look at: from folders of feature files where any is given, else from a benchmark.
@@ -229,13 +240,14 @@ def networks(
     `how` are more of the `Options` that a benchmark runs with.
     """
     if features:
-        found = [from_folder(folder, panel) for folder in folders_in(features)]
+        found = [from_folder(folder, panel, settings) for folder in folders_in(features)]
         missing = set(models) - {network.name for network in found}
         if missing:
             raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")
         return [network for network in found if not models or network.name in models]
     options = Options(models=models, limit=limit, data=data, weights=weights, cache=cache, **how)
-    return list(from_benchmark(Benchmark.load(benchmark), options, surrogates))
+    chosen = Benchmark.load(benchmark)
+    return list(from_benchmark(chosen.with_settings(settings) if settings else chosen, options, surrogates))
 
 
 def write(name: str, networks: Sequence[Network], folder: Path, seeds: int = 1) -> Iterator[Path]:

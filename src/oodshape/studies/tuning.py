@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,29 @@ GRIDS: dict[str, tuple[Shaper, ...]] = {
 }
 
 
+@dataclass(frozen=True)
+class Search:
+    """How settings are chosen on surrogates: the grids, the most images of a side, and whether those are held out."""
+
+    grids: Mapping[str, tuple[Shaper, ...]]
+    most: int
+    apart: bool  # images that are tried on are kept from fitting meanwhile
+
+
+OURS = Search(GRIDS, most=250, apart=True)
+# the published code: up to 50,000 images that it also fits on, VRA-P's limits as feature values, of equals the first
+AUTHORS = Search(
+    {
+        **GRIDS,
+        "vra-p": tuple(
+            VraP(low=low / 10, high=high / 10, absolute=True) for low, high in product(range(4), range(5, 15))
+        ),
+    },
+    most=50_000,
+    apart=False,
+)
+
+
 def tune_on_surrogates(
     train: Features,
     inside: Features,
@@ -42,25 +65,26 @@ def tune_on_surrogates(
     surrogate: Features,
     methods: Mapping[str, Method] = METHODS,
     *,
-    most: int = 250,
+    search: Search = OURS,
     seed: int = 0,
 ) -> DataFrame:
     """method, tuned, setting, surrogate_auroc, ood, fpr95, auroc: each rival as given, and tuned on surrogates.
 
-    Settings are tried on at most `most` surrogates and as many training images, held out of the fit while trying;
+    Settings are tried on at most 250 surrogates and as many training images, held out of the fit while trying;
     the best AUROC wins, of equals the one with the largest gap of mean scores in standard deviations. The winner
-    is fitted on the whole training set.
+    is fitted on the whole training set. `search=AUTHORS` is how the authors' code of OptFS does it.
     """
     from pandas import DataFrame
 
-    held = smallest(train.identities, max(1, min(most, len(train) // 5)), seed, "tuning")
-    fit, tried = train[np.delete(np.arange(len(train)), held)], _single(train[held])
+    most = search.most
+    held = smallest(train.identities, max(1, min(most, len(train) // 5)) if search.apart else most, seed, "tuning")
+    fit, tried = train[np.delete(np.arange(len(train)), held)] if search.apart else train, _single(train[held])
     noise = _single(surrogate[smallest(surrogate.identities, most, seed, "tuning")])
     rows: list[dict[str, Any]] = []
-    for name, grid in GRIDS.items():
+    for name, grid in search.grids.items():
         given = methods[name]
         worth = {setting: _worth(replace(given, shape=setting), fit, tried, noise) for setting in grid}
-        chosen = max(worth, key=lambda setting: worth[setting])
+        chosen = max(worth, key=lambda setting: worth[setting] if search.apart else worth[setting][0])
         worths = {given.shape: _worth(given, fit, tried, noise), chosen: worth[chosen]}
         for tuned, setting in ((False, given.shape), (True, chosen)):
             try:

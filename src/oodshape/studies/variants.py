@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oodshape.features.features import Features
+from oodshape.methods.detector import Method
 from oodshape.methods.table import METHODS
-from oodshape.studies.comparison import measured
+from oodshape.studies.comparison import measured, optfs_of
 from oodshape.studies.dynamic_classes import dynamic
-from oodshape.studies.with_ood import OBJECTIVES, with_ood
+from oodshape.studies.with_ood import OBJECTIVES, Objective, with_ood
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -21,18 +22,25 @@ def variants(
     inside: Features,
     ood: Mapping[str, Features],
     sources: Mapping[str, Features],
+    methods: Mapping[str, Method] = METHODS,
     *,
+    objective: Objective = "mean-gap",
     seed: int = 0,
 ) -> DataFrame:
     """variant, ood, fpr95, auroc: theta with each source of OOD data, with dynamic classes, and from ID data alone.
 
-    Each theta is tested on every OOD set with the V score; the last variant is the E score of the ID-only theta.
+    `objective` is what theta makes small with the OOD data (`with_ood`). Each theta is tested on every OOD set with
+    the V score; the last variant is the E score of the ID-only theta.
     """
     from pandas import DataFrame
 
-    vanilla, energy = METHODS["optfs-v"].fit(train), METHODS["optfs-e"].fit(train)
-    detectors = {name: replace(vanilla, shape=with_ood(train, source)) for name, source in sources.items()}
-    detectors["dynamic"] = replace(vanilla, shape=dynamic(train, seed=seed))
+    vanilla, energy = methods["optfs-v"].fit(train), methods["optfs-e"].fit(train)
+    optfs = optfs_of(methods)
+    detectors = {
+        name: replace(vanilla, shape=with_ood(train, source, objective=objective, optfs=optfs, seed=seed))
+        for name, source in sources.items()
+    }
+    detectors["dynamic"] = replace(vanilla, shape=dynamic(train, optfs=optfs, seed=seed))
     detectors |= {"ours (V)": vanilla, "ours (E)": energy}
     rows: list[dict[str, Any]] = []
     for name, detector in detectors.items():

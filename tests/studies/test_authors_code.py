@@ -1,0 +1,115 @@
+"""Studies with the settings of the paper's published code: its objective, its noise, its search, its norm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+
+from commands import call
+from oodshape import InputError, auroc, authors_methods
+from oodshape.benchmark.spec import Benchmark
+from oodshape.images.noise import NoiseSet
+from oodshape.methods.shapes.clipping import VraP
+from oodshape.methods.shapes.optfs import OptFS
+from oodshape.studies import dynamic, impact_vectors, measured, tuning, with_ood
+from oodshape.studies.network import from_folder
+from oodshape.studies.table import STUDIES, networks
+
+
+def test_the_objective_is_the_plain_logistic_regression(small) -> None:
+    """|theta|^2 / 2 and the summed losses of unequally many impacts as they are, minimised from its gradient."""
+    outside = small["ood"]["far"][np.arange(30)]
+    shape = with_ood(small["train"], outside, objective="authors-code")
+    impacts = np.concatenate([impact_vectors(each, shape.edges) for each in (small["train"], outside)])
+    sides = np.repeat([1.0, -1.0], [len(small["train"]), 30])
+
+    def loss(x):
+        margins = sides * (impacts @ x[:-1] + x[-1])
+        slopes = -sides / (1 + np.exp(margins))
+        gradient = np.append(impacts.T @ slopes + x[:-1], slopes.sum())
+        return np.logaddexp(0, -margins).sum() + x[:-1] @ x[:-1] / 2, gradient
+
+    best = minimize(loss, np.zeros(101), jac=True, method="BFGS", options={"gtol": 1e-6}).x[:-1]
+    np.testing.assert_allclose(shape.theta / 10, best / np.linalg.norm(best), atol=2e-3)
+
+
+def test_noise_is_truncated_and_stops_at_254() -> None:
+    plain, cut = (NoiseSet("gaussian", 3, truncated=truncated) for truncated in (False, True))
+    values = np.random.default_rng([0, 2]).normal(127.5, 255, (32, 32, 3)).clip(0, 255)
+    np.testing.assert_array_equal(cut[2], np.floor(values))
+    np.testing.assert_array_equal(plain[2], np.rint(values))
+    uniform = np.stack([NoiseSet("uniform", 30, truncated=True)[place] for place in range(30)])
+    assert (uniform.min(), uniform.max()) == (0, 254)
+    assert np.bincount(uniform.ravel(), minlength=255).min() > 250  # 361 on average; rounding gives 0 half as many
+    assert plain.fingerprint != cut.fingerprint
+    assert plain.identities[0] != cut.identities[0]
+    assert plain.fingerprint == NoiseSet("gaussian", 3).fingerprint
+    assert repr(plain) == "NoiseSet(name='gaussian', n=3, seed=0, side=32)"  # caches are named by it
+
+
+def test_settings_are_searched_as_in_the_code(small) -> None:
+    """All images that it fits on, VRA-P's limits as values, the first of equals."""
+    grid = tuning.AUTHORS.grids["vra-p"]
+    assert len(grid) == 4 * 10
+    assert (grid[0], grid[-1]) == (VraP(low=0.0, high=0.5, absolute=True), VraP(low=0.3, high=1.4, absolute=True))
+    only = replace(tuning.AUTHORS, grids={"vra-p": grid})
+    methods = authors_methods("cifar10")
+    sets = small["train"], small["inside"], small["ood"]
+    table = tuning.tune_on_surrogates(*sets, small["ood"]["far"], methods, search=only)
+    weight, bias = (np.asarray(part, np.float64) for part in small["head"])
+    worth = []
+    for setting in grid:
+        energies = []
+        for z in (small["z"].astype(np.float64), small["outside"]["far"].astype(np.float64)):
+            logits = np.where(z < np.float32(setting.low), 0.0, np.minimum(z, setting.high)) @ weight.T + bias
+            energies.append(np.log(np.exp(logits).sum(axis=1)))
+        worth.append(auroc(*energies))
+    tuned = table[table["tuned"]]
+    assert set(tuned["setting"]) == {repr(grid[int(np.argmax(np.round(worth, 6)))])}
+    assert tuned["surrogate_auroc"].iloc[0] == pytest.approx(max(worth), abs=1e-4)
+
+
+def test_dynamic_classes_have_the_norm_in_the_end_only(small) -> None:
+    plain, long = (dynamic(small["train"], optfs=OptFS(norm=norm), iterations=3) for norm in (None, 1000.0))
+    assert np.linalg.norm(long.theta) == pytest.approx(1000, rel=1e-5)
+    np.testing.assert_allclose(long.theta, 100 * plain.theta, rtol=1e-5)
+
+
+def test_a_study_takes_them_from_a_file_or_an_option(tmp_path) -> None:
+    text = Benchmark.load("digits").text
+    own = tmp_path / "own.toml"
+    own.write_text('id_set = "cifar10"\n' + text)
+    few = {"limit": 12, "surrogates": 9, "models": ("ViT",)}
+    (network,) = networks(str(own), [], settings="authors-code", **few)
+    assert network.as_coded
+    assert network.methods["vra-p"].shape == VraP(low=0.6, high=0.95, absolute=True)
+    assert {name: len(made) for name, made in network.surrogates.items()} == {"gaussian": 9, "uniform": 9}  # its noise
+    assert set(network.ood) == {"digits89", "letters", "photos", "textures"}
+    variants_of = STUDIES["variants"].compute(network)
+    assert list(variants_of["variant"].unique()[:3]) == ["real", "gaussian", "uniform"]
+    own.write_text(text)
+    with pytest.raises(InputError, match='does not say which; put id_set = "imagenet"'):
+        networks(str(own), [], settings="authors-code", **few)
+
+
+def test_real_ood_data_are_worth_more_with_it_and_the_command_says_so(shared, tmp_path) -> None:
+    folder = shared / "features" / "imagenet_deit_tiny"
+    words = ("study", "variants", "--features", str(folder), "--settings")
+    done = call(*words, "authors-code", "--out", "o", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "settings: authors-code (imagenet); real OOD data: places" in done.stdout
+    assert "settings: authors-code (imagenet)" in (tmp_path / "o" / "variants.md").read_text()
+    means = 100 * pd.read_csv(tmp_path / "o" / "variants.csv").groupby("variant")["auroc"].mean()
+    assert means["real"] == pytest.approx(81.1, abs=0.1)
+    assert means["ours (E)"] == pytest.approx(77.4, abs=0.1)  # the norm of theta
+    plain = from_folder(folder)
+    gap = replace(plain.methods["optfs-v"].fit(plain.train), shape=with_ood(plain.train, plain.ood["places"]))
+    paper = [row["auroc"] for row in measured(gap, plain.inside, plain.ood)]
+    assert 100 * np.mean(paper) == pytest.approx(71.2, abs=0.1)
+    wrong = call(*words, "openood", cwd=tmp_path)
+    assert wrong.returncode != 0
+    assert "on feature files" in wrong.stderr
