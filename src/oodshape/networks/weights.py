@@ -118,18 +118,31 @@ def _read_pickle(path: Path) -> Any:
 def _check_names(path: Path) -> None:
     """Refuse a file that asks for something by an endless name; what is damaged is left to torch."""
     for pickled in _pickles(path):
-        try:
-            for _ in range(5):  # files of old torch hold so many, one behind the other, then raw numbers
-                for opcode, given, _ in pickletools.genops(pickled):
-                    if opcode.name == "GLOBAL" and isinstance(given, str) and len(given) > LONGEST:
-                        raise InputError(
-                            f"{path} asks for {given[:40]}... by a name of {len(given):,} letters beside tensors; it "
-                            "is damaged or made to hang, and none of it was run"
-                        )
-        except InputError:
-            raise
-        except Exception:  # where a stream ends, and whatever damaged bytes lead to
-            continue
+        for _ in range(5):  # files of old torch hold so many, one behind the other, then raw numbers
+            at = pickled.tell()
+            try:
+                for opcode, _, _ in pickletools.genops(pickled):
+                    if opcode.name == "GLOBAL":
+                        _check_name(path, pickled, at)
+                    at = pickled.tell()
+            except InputError:
+                raise
+            except Exception:  # where a stream ends, and whatever damaged bytes lead to, such as a name in no ASCII
+                _check_name(path, pickled, at)
+                break
+
+
+def _check_name(path: Path, pickled: IO[bytes], at: int) -> None:
+    """Refuse an endless name in the two lines behind the sign for it, where it stands at this place."""
+    after = pickled.tell()
+    pickled.seek(at)
+    size = len(pickled.readline() + pickled.readline()) if pickled.read(1) == pickle.GLOBAL else 0
+    pickled.seek(after)
+    if size > LONGEST:
+        raise InputError(
+            f"{path} asks for something beside tensors by a name of {size:,} letters; it is damaged or made to hang, "
+            "and none of it was run"
+        )
 
 
 def _pickles(path: Path) -> Iterator[IO[bytes]]:
