@@ -34,6 +34,7 @@ def test_the_file_decides_as_score_does(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert (said["images"], said["decisions"], said["path"]) == (64, 0, "guarded.onnx")
+    assert b".py" not in (place / "guarded.onnx").read_bytes()  # no path of the machine that it was made on
     assert call("score", *GUARD, "--images", "test", "--out", "test.csv", cwd=place).returncode == 0
     largest = max(abs(float(row["score"])) for row in csv.DictReader((place / "test.csv").read_text().splitlines()))
     assert said["score"] < 1e-4 * largest

@@ -153,7 +153,17 @@ def _traced(guarded: GuardedNet, images: Tensor, opset: int) -> Any:
             custom_translation_table={torch.ops.aten.sort.stable: _stable_sort},
         )
     assert program is not None
-    return program.model_proto
+    return _without_traces(program.model_proto)
+
+
+def _without_traces(model: Any) -> Any:
+    """The model without the tracer's notes: where each node stands in whose source files is nobody else's business."""
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    graph = model.graph
+    for noted in (graph, *nodes, *graph.input, *graph.output, *graph.value_info, *graph.initializer, *model.functions):
+        del noted.metadata_props[:]
+        noted.doc_string = ""
+    return model
 
 
 def _stable_sort(self: Any, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
