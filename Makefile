@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Threads that wait for work sleep: test workers and other programs need the cores.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test test-portable test-lowest test-newest lint bench fuzz kill docs clean
+.PHONY: demo test test-ray test-portable test-lowest test-newest lint bench fuzz kill docs clean
 
 # What depends most on other packages: file formats, every method, the images, the commands.
 FAST := tests/test_golden.py tests/test_imports.py tests/metrics tests/methods/test_contract.py \
@@ -30,6 +30,14 @@ demo: $(VENV)/.ready
 
 test: lint test-portable
 	$(BIN)/pytest -n 2
+
+# The engine of Ray, on one local cluster: apart from the rest, since Ray is large and takes both cores for itself.
+$(VENV)/.ready-ray: $(VENV)/.ready-dev
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	touch $@
+
+test-ray: $(VENV)/.ready-ray
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/engines
 
 # What other processors compute: the same tests without the wide instructions of this one. No choice, no file and no
 # kept figure may hang on the last bits in which they differ.

@@ -59,7 +59,7 @@ def each_sum(sums: Sums | None, name: str = "") -> dict[str, Any]:
 
 
 def assert_equal_sums(found: Summed, wanted: Summed) -> None:
-    """Counts, bins and identities exactly; float sums to 1e-12 of the largest, those of float32 logits to 1e-6."""
+    """Counts, bins and identities exactly; float sums to 1e-12 of the largest."""
     for name in ("fitting", "kept", "every"):
         mine, theirs = each_sum(getattr(found, name)), each_sum(getattr(wanted, name))
         assert mine.keys() == theirs.keys()
@@ -68,9 +68,8 @@ def assert_equal_sums(found: Summed, wanted: Summed) -> None:
             if exact or key.endswith("bank"):
                 np.testing.assert_array_equal(mine[key], value, err_msg=f"{name} {key}")
             elif value.size:
-                close = 1e-6 if key.endswith(("energy", "softmax_sums")) else 1e-12
-                most = close * np.abs(value).max()
-                np.testing.assert_allclose(mine[key], value, rtol=close, atol=most, err_msg=f"{name} {key}")
+                most = 1e-12 * np.abs(value).max()
+                np.testing.assert_allclose(mine[key], value, rtol=1e-12, atol=most, err_msg=f"{name} {key}")
     assert found.selection is not None
     assert wanted.selection is not None
     np.testing.assert_array_equal(found.selection.identities, wanted.selection.identities)

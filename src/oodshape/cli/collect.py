@@ -79,20 +79,24 @@ def collect(
         if engine.is_ray:
             from oodshape.engines import ray
 
-            if mine.shards > 1:
-                raise InputError("the engine ray makes its own shards: leave --shard out")
+            if mine.shards > 1 or cache is not None:
+                raise InputError(
+                    "the engine ray makes its own shards and keeps no features: leave --shard, --cache out"
+                )
             opening = {**network.said(), **running.place()}
             took = ray.collect(source, given, out, network=opening, pool=engine.pool(), **how)
-            typer.echo(encoder.dumps(vars(took) | {"out": str(out)}) if json else took.line())
-            return
-        part = collect_shard(source, given, out, shard=mine, cache=cache, **how)
+            made, lines = vars(took), [took.line()]
+        else:
+            part = collect_shard(source, given, out, shard=mine, cache=cache, **how)
+            lost = f", {part.lost:,} of them unreadable" if part.lost else ""
+            made, lines = part._asdict(), [f"shard {mine}: {part.images:,} of {part.total:,} images{lost}"]
     if json:
-        typer.echo(encoder.dumps(part._asdict() | {"out": str(out)}))
+        typer.echo(encoder.dumps(made | {"out": str(out)}))
     elif not quiet:
-        lost = f", {part.lost:,} of them unreadable" if part.lost else ""
-        typer.echo(f"shard {mine}: {part.images:,} of {part.total:,} images{lost}")
-        typer.echo(f"part: {out} ({out.stat().st_size / 1e6:.1f} MB)")
-        typer.echo(f"next, with all {mine.shards} parts: oodshape fit --parts FILES --model {network.model} ...")
+        which = "this part" if mine.shards == 1 else f"all {mine.shards} parts"
+        lines.append(f"part: {out} ({out.stat().st_size / 1e6:.1f} MB)")
+        for line in [*lines, f"next, with {which}: oodshape fit --parts FILES --model {network.model} ..."]:
+            typer.echo(line)
 
 
 def merge(

@@ -80,6 +80,7 @@ def fit(
 
     costs.hold()
     check_out(out)
+    took: list[Any] = []  # what an engine says of its work
     with warnings_as_lines():
         source = open_model(network.model, **network.said(), **running.place())
         said = preparing.said()
@@ -97,13 +98,13 @@ def fit(
             "progress": False if json or quiet else None,
             **running.feeding(),
         }
-        if engine.is_ray and keep_samples:
-            raise InputError("the engine ray keeps no samples: leave --keep-samples or --engine ray out")
-        if engine.is_ray and parts is None and images is not None:
+        if engine.is_ray:
             from oodshape.engines.ray import fit_guard
 
+            if parts or images is None or keep_samples or keeping.cache is not None:
+                raise InputError("the engine ray takes --images, not --parts, and keeps no samples and no features")
             opening = {**network.said(), **running.place()}
-            guard = fit_guard(network.model, network=opening, pool=engine.pool(), **how)
+            guard = fit_guard(network.model, network=opening, pool=engine.pool(), watch=took.append, **how)
         else:
             guard = Guard.fit(source, parts=parts or None, cache=keeping.folder, keep_samples=keep_samples, **how)
     guard.save(out)
@@ -112,7 +113,7 @@ def fit(
         return
     if quiet:
         return
-    for line in chosen_lines(guard):
+    for line in [*(each.line() for each in took), *chosen_lines(guard)]:
         typer.echo(line)
     typer.echo(f"images: {preprocessing_line(guard.about.preprocessing)}")
     if guard.detector.groups is not None:

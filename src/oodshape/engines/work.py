@@ -16,7 +16,7 @@ from oodshape.core.spent import spending, spent
 from oodshape.guard.collect import collected
 from oodshape.guard.collected import Collected, together
 from oodshape.guard.guard import Guard
-from oodshape.guard.score_file import score_to_file
+from oodshape.guard.score_file import Busy, Tally, score_to_file
 from oodshape.guard.way import Way
 from oodshape.images.decode import read_image
 from oodshape.images.image_set import Image, ImageSet
@@ -28,6 +28,8 @@ from oodshape.images.preprocessing import Preprocessing
 from oodshape.images.shards import Shard
 from oodshape.methods.detector import Method
 from oodshape.networks.opening import Source, open_model
+
+PATIENCE = 60.0  # seconds that a shard which another process writes is waited for
 
 
 @dataclass(frozen=True)
@@ -116,18 +118,30 @@ class ShardScorer:
 
     def _one(self, number: int) -> dict[str, Any]:
         begun = time.time()
-        tally = score_to_file(
-            self.guard,
-            self.source,
-            self.listing,
-            self.folder / name_of(number, self.job.shards),
-            batch_size=self.job.batch_size,
-            workers=self.job.workers,
-            progress=False,
-            shard=Shard(number, self.job.shards),
-        )
+        tally = self._scored(number, begun + PATIENCE)
         said = {"tally": json.dumps(vars(tally)), "spent": json.dumps(spent())}
         return {"shard": number, **said, "begun": begun, "ended": time.time(), "pid": os.getpid()}
+
+    def _scored(self, number: int, until: float) -> Tally:
+        """The shard in its file; a worker of a run that was killed a moment ago may still be at it."""
+        out = self.folder / name_of(number, self.job.shards)
+        while not out.exists():
+            try:
+                return score_to_file(
+                    self.guard,
+                    self.source,
+                    self.listing,
+                    out,
+                    batch_size=self.job.batch_size,
+                    workers=self.job.workers,
+                    progress=False,
+                    shard=Shard(number, self.job.shards),
+                )
+            except Busy:
+                if time.time() > until:
+                    raise
+                time.sleep(0.1)
+        return Tally()
 
 
 def name_of(shard: int, shards: int) -> str:

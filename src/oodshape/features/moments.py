@@ -44,7 +44,8 @@ FORMS = {
 class Moments:
     """Sums over features by name, and a bank of at most 5,000 of them; two of them add up.
 
-    Sums are float64; products of pairs of many features over many images are made in float32 (`sum_kernels.Products`).
+    Sums are float64; products of pairs of many features over many images are made in float32
+    (`sum_kernels.Products`), and logits are float32, unless `exact` is asked for: then parts add up to the whole.
     The bank holds the images with the smallest keys, and a key is a seeded hash of which image it is
     (`Features.identities`): a random sample without replacement, the same in whatever order parts are added.
 
@@ -78,9 +79,9 @@ class Moments:
             raise InputError(f"the counts of classes add up to {counts.sum():g}, there are {self.n} images")
 
     @classmethod
-    def of(cls, features: Chunked, needs: frozenset[str]) -> Moments:
+    def of(cls, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> Moments:
         """The parts asked for, in one pass."""
-        running = RunningMoments(features, needs)
+        running = RunningMoments(features, needs, exact=exact)
         for first, raw, predicted in features.classified() if needs else ():
             running.add(first, raw, predicted)
         return running.result()
@@ -136,13 +137,13 @@ class Moments:
 class RunningMoments:
     """Moments on their way through the features they are of."""
 
-    def __init__(self, features: Chunked, needs: frozenset[str]) -> None:
+    def __init__(self, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> None:
         """Nothing yet of all that is asked for."""
         if needs - NAMES:
             raise InputError(f"no part is called {min(needs - NAMES)!r}; there are {', '.join(sorted(NAMES))}")
         self.head, self.n = features.head.to("cpu"), len(features)
         self.labels = features.labels
-        self.sums = RunningSums(needs & SUMS, self.head, self.n)
+        self.sums = RunningSums(needs & SUMS, self.head, self.n, exact=exact)
         self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
         self.bank = Bank(self.head.width) if "bank" in needs else None
 

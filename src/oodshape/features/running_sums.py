@@ -24,15 +24,24 @@ class Rows:
     """Some rows of features, with what the head says about them: computed once, and only when asked for."""
 
     def __init__(
-        self, z: Tensor, classes: Tensor, head: Head, logits: Tensor | None = None, labels: Tensor | None = None
+        self,
+        z: Tensor,
+        classes: Tensor,
+        head: Head,
+        logits: Tensor | None = None,
+        labels: Tensor | None = None,
+        *,
+        exact: bool = False,
     ) -> None:
         """The rows [n, M] float32, their predicted classes [n], and where they are known logits [n, C] and labels."""
-        self.z, self.classes, self.head, self.given_logits = z, classes, head, logits
+        self.z, self.classes, self.head, self.given_logits, self.exact = z, classes, head, logits, exact
         self.labels = torch.full_like(classes, -1) if labels is None else labels
 
     @cached_property
     def logits(self) -> Tensor:
-        """[n, C]."""
+        """[n, C]; in float32 their last bits hang on how many rows are multiplied at once, so `exact` ones are not."""
+        if self.exact:
+            return torch.addmm(self.head.bias.double(), self.z.double(), self.head.weight.double().T)
         return self.head.logits(self.z) if self.given_logits is None else self.given_logits
 
     @cached_property
@@ -121,18 +130,19 @@ NAMES = frozenset([*SUMS, *PRODUCTS])
 class RunningSums:
     """The sums of some names over all rows that were added."""
 
-    def __init__(self, names: frozenset[str], head: Head, images: int) -> None:
-        """Zeros; `images` says how many rows will come."""
-        self.head = head
+    def __init__(self, names: frozenset[str], head: Head, images: int, *, exact: bool = False) -> None:
+        """Zeros; `images` says how many rows will come; `exact`: in float64 throughout, however many."""
+        self.head, self.exact = head, exact
         sizes = head.classes, head.width
         self.totals = {name: np.zeros(SUMS[name][0](*sizes)) for name in sorted(names & SUMS.keys())}
         self.products = {
-            name: Products(head.width, images, directions=PRODUCTS[name]) for name in sorted(names & PRODUCTS.keys())
+            name: Products(head.width, images, directions=PRODUCTS[name], double=exact)
+            for name in sorted(names & PRODUCTS.keys())
         }
 
     def add(self, z: Tensor, classes: Tensor, logits: Tensor | None = None, labels: Tensor | None = None) -> None:
         """Add rows [n, M] float32 of the predicted classes [n]; logits [n, C] and labels [n], where they are known."""
-        rows = Rows(z, classes, self.head, logits, labels)
+        rows = Rows(z, classes, self.head, logits, labels, exact=self.exact)
         for name, total in self.totals.items():
             SUMS[name][1](rows, total)
         for products in self.products.values():

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
-from scipy.linalg.blas import ssyrk
+from scipy.linalg.blas import dsyrk, ssyrk
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
@@ -106,23 +106,21 @@ class Products:
     float32 (`exact`), a few thousand rows at once, and added up in float64.
     """
 
-    def __init__(self, width: int, images: int, *, directions: bool = False) -> None:
-        """No products yet; `images` says how many will come."""
+    def __init__(self, width: int, images: int, *, directions: bool = False, double: bool = False) -> None:
+        """No products yet; `images` says how many will come; `double`: in float64, however many."""
         self.total = np.zeros((width, width))  # the lower triangle
-        self.double, self.directions = exact(images, width), directions
+        self.double, self.directions = double or exact(images, width), directions
 
     def add(self, rows: Tensor) -> None:
         """Add some rows."""
         for part in torch.split(rows, DOUBLE_ROWS if self.double else SINGLE_ROWS):
-            if self.double:
-                wide = unit(part.double()) if self.directions else part.double()
-                torch.from_numpy(self.total).addmm_(wide.T, wide)
-            else:
-                self._add_single(unit(part) if self.directions else part)
+            values = part.double() if self.double else part
+            self._add(unit(values) if self.directions else values)
 
-    def _add_single(self, rows: Tensor) -> None:
+    def _add(self, rows: Tensor) -> None:
+        multiply = dsyrk if self.double else ssyrk
         with torchs_threads():
-            products = ssyrk(1.0, rows.contiguous().numpy().T).T  # the upper triangle by columns, the lower by rows
+            products = multiply(1.0, rows.contiguous().numpy().T).T  # the upper triangle by columns, the lower by rows
         over_triangle(products, self.total)
 
     def result(self) -> Array:

@@ -59,7 +59,7 @@ class Sums:
             stay = np.flatnonzero(~left_out[features.predictions.cpu().numpy()])
             if len(stay):
                 near = Sums.of(features[stay].with_head(without(features.head, left_out)), needs)
-        moments = features.moments(needs)  # on the way the statistics are made too
+        moments = Moments.of(features, needs, exact=True)  # else sums would hang on the number of parts
         return cls(features.head, features.stats, moments, near)
 
     def __len__(self) -> int:

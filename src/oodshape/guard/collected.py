@@ -34,7 +34,9 @@ from oodshape.networks.head import Head
 
 HELD_OUT = 0.2  # the share of the training images that sets the threshold where there are no others
 FEW = 512  # images that a file keeps as rows: among more, more than enough decide each way for themselves
-MANY = 20_000  # rows of many small parts, above which they are summed too
+# Rows of many small parts, above which they are summed too: below it sums over rows are float64 in any case
+# (`sum_kernels.exact`), so that they are those of fewer and larger parts.
+MANY = 5_000
 KIND = "part"
 Count = Annotated[int, AtLeast(0)]
 

@@ -47,7 +47,7 @@ def of_images(
     held = None if calibrate is None else image_set(calibrate, upright=way.upright)
     total = len(given)
     if held is None:
-        _check_enough_to_split(min(total, limit or total), alpha)
+        check_enough_to_split(min(total, limit or total), alpha)
     else:
         refuse_copies(copies(held, given), len(held))
         check_enough(len(held), alpha)
@@ -85,7 +85,7 @@ def _divided(
     if held is not None:
         held_out = way.extracted(held if limit is None else limited(held, max(limit, needed)))
     elif isinstance(train, Features):
-        _check_enough_to_split(len(train), alpha)
+        check_enough_to_split(len(train), alpha)
         last = identity.held_out(train.identities, HELD_OUT, purpose="calibration", fewest=needed)
         train, held_out = train[np.flatnonzero(~last)], train[np.flatnonzero(last)]
     else:
@@ -122,7 +122,7 @@ def of_tensors(
     seen = tensors_through(classifier, images, keep=keep, progress=progress)
     every = Features.from_tensors(seen, classifier.head)
     if calibrate is None:
-        _check_enough_to_split(len(every), alpha)
+        check_enough_to_split(len(every), alpha)
         last = identity.held_out(seen.identities, HELD_OUT, purpose="calibration", fewest=images_needed(alpha))
         train, held_out = every[np.flatnonzero(~last)], every[np.flatnonzero(last)]
     else:
@@ -145,7 +145,8 @@ def refuse_copies(names: list[str], of: int) -> None:
         )
 
 
-def _check_enough_to_split(n: int, alpha: float) -> None:
+def check_enough_to_split(n: int, alpha: float) -> None:
+    """Refuse fewer training images than are needed where a share of them sets the threshold."""
     needed = images_needed(alpha)
     fewest = math.ceil(needed / HELD_OUT)
     if n < fewest:

@@ -230,8 +230,12 @@ def _blocks(file: IO[bytes], part: Path, batch_size: int) -> Iterator[tuple[list
             block.append(line)
 
 
+class Busy(InputError):
+    """Another process writes these scores."""
+
+
 def _refuse(part: Path) -> None:
-    raise InputError(f"another process writes {part}; wait for it, or choose another file")
+    raise Busy(f"another process writes {part}; wait for it, or choose another file")
 
 
 Write = Callable[..., None]  # file, rows, whether classes have names, and which shard where it is one

@@ -128,6 +128,12 @@ class Subset:
         """A hash of the whole set's fingerprint and the numbers chosen."""
         return fingerprint_of(self.base.fingerprint, np.asarray(self.indices, np.int64))
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names behind the labels, where the whole set has some."""
+        names: tuple[str, ...] = getattr(self.base, "classes", ())
+        return names
+
     @cached_property
     def identities(self) -> Keys:
         """[N]: those of the chosen images."""

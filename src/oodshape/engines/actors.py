@@ -1,0 +1,139 @@
+"""A pool of Ray's actors: each makes its worker once, takes one shard after the other, and dies without harm."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from oodshape.core.errors import InputError
+from oodshape.core.progress import progress_bar
+from oodshape.core.reading import one_line
+
+FAILED = "failed"  # the column of a row that says why a worker gave up
+AGAIN = 3  # times that a shard is begun anew when its worker has died
+# What Ray, torch and the system say of memory that is not there; the word alone also stands in memory:// addresses, and
+# in Ray's list of all that may have ended a process.
+NO_MEMORY = ("out of memory", "allocate memory", "unable to allocate", "low on memory", "bad_alloc")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """How many actors there are, and what each takes; None: one per GPU, or per two cores."""
+
+    actors: int | None = None
+    num_gpus: float = 0.0
+    num_cpus: float = 1.0
+
+    def size(self) -> int:
+        """The number of actors."""
+        if self.actors is not None:
+            return self.actors
+        there = imported().cluster_resources()
+        return max(1, int(there.get("GPU", 0) / self.num_gpus if self.num_gpus else there.get("CPU", 1) // 2))
+
+
+def started() -> Any:
+    """Ray, running: the cluster of RAY_ADDRESS, or a local one."""
+    ray = imported()
+    if not ray.is_initialized():
+        try:
+            ray.init(log_to_driver=False, include_dashboard=False, logging_level="error")
+        except Exception as error:  # Ray has no error of its own for this
+            raise InputError(f"Ray could not be started: {one_line(error)}") from None
+    return ray
+
+
+def mapped(
+    work: type, told: dict[str, Any], shards: Iterable[int], pool: Pool | None, name: str, progress: bool | None
+) -> Iterator[dict[str, Any]]:
+    """The rows that workers give for each shard, as they come; `told` is what a worker is made with."""
+    ray = imported()
+    numbers = list(shards)
+    if not numbers:
+        return
+    pool = pool or Pool()
+    size = min(pool.size(), len(numbers))
+    ray.data.DataContext.get_current().enable_progress_bars = False  # there is our own
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # it would print stacks beside our line
+    ref = ray.put(told)  # once, not once per shard
+    data = ray.data.from_items([{"shard": number} for number in numbers], override_num_blocks=len(numbers))
+    rows = data.map_batches(
+        _Worker,
+        fn_constructor_kwargs={"work": work, "told": [ref]},
+        batch_size=1,
+        compute=ray.data.ActorPoolStrategy(size=size),
+        num_cpus=pool.num_cpus,
+        num_gpus=pool.num_gpus or None,
+        ray_remote_args_fn=partial(dict, max_restarts=AGAIN, max_task_retries=AGAIN),
+    )
+    with progress_bar(f"{name} on {size} actors", len(numbers), progress, "shards") as report:
+        for done, row in enumerate(rows.iter_rows(), 1):
+            if FAILED in row:
+                raise InputError(row[FAILED])
+            yield row
+            report(done)
+
+
+class _Worker:
+    """A worker that fetches what it is told once; its errors come back as rows, as Ray drops what they say."""
+
+    def __init__(self, work: Callable[..., Any], told: list[Any]) -> None:
+        try:
+            self.work = work(**imported().get(told[0]))
+        except Exception as error:
+            said = failure(error)  # to be said where there is someone to hear it
+            self.work = lambda batch: {FAILED: [said]}
+
+    def __call__(self, batch: dict[str, Any]) -> Any:
+        try:
+            return self.work(batch)
+        except Exception as error:
+            traceback.print_exc()  # into Ray's logs
+            return {FAILED: [failure(error)]}
+
+
+@contextmanager
+def one_line_each() -> Iterator[None]:
+    """What goes wrong between workers as one line."""
+    exceptions = imported().exceptions
+    try:
+        yield
+    except exceptions.RayError as error:
+        cause: Any = error
+        while isinstance(cause, exceptions.RayTaskError) and cause.cause is not None:
+            cause = cause.cause
+        if isinstance(cause, exceptions.ActorDiedError) and not lacks_memory(str(cause)):
+            raise InputError(
+                f"a worker died {AGAIN + 1} times on one shard, often for want of memory: take fewer actors "
+                "(--actors) or a smaller --batch-size, and look into Ray's logs"
+            ) from None
+        raise InputError(failure(cause)) from None
+
+
+def failure(error: BaseException) -> str:
+    """An error in one line, with a way out where there is one."""
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, MemoryError) or lacks_memory(str(error)):
+        return "a worker ran out of memory: take fewer actors (--actors), a smaller --batch-size or fewer --workers"
+    return f"a worker failed: {type(error).__name__}: {one_line(error)}"
+
+
+def lacks_memory(said: str) -> bool:
+    """Whether an error's text speaks of memory that could not be had."""
+    return any(phrase in said.lower() for phrase in NO_MEMORY)
+
+
+def imported() -> Any:
+    """Ray with its data sets, or one line on how to get them."""
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise InputError("the engine ray needs Ray: pip install 'oodshape[ray]'") from None
+    return ray

@@ -1,0 +1,171 @@
+"""What workers do, whoever calls them: parts and shards as one process makes them. Needs no Ray."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from commands import call
+from oodshape import Guard, InputError
+from oodshape.engines import actors, work
+from oodshape.engines.ray import fit_guard
+from oodshape.engines.scorer import GuardScorer
+from oodshape.engines.work import Collector, Job, Listed, ShardScorer, merged_parts, unpacked
+from oodshape.features.features import Features
+from oodshape.guard.collect import collect_shard
+from oodshape.guard.collected import Collected
+from oodshape.guard.score_file import Busy, Tally
+from oodshape.images.image_set import Subset
+from oodshape.images.listing import image_set, one_by_one
+from oodshape.methods.table import named
+from oodshape.networks.opening import open_model, prepared
+
+MODEL = "zoo:digits-convnet"
+
+
+def test_parts_of_workers_add_up_to_that_of_one_process(digits: Path, tmp_path: Path, one_thread: None) -> None:
+    source, images = open_model(MODEL), image_set(digits / "train")
+    collect_shard(source, digits / "train", tmp_path / "whole", method="vim", batch_size=16, progress=False)
+    whole = Collected.load(tmp_path / "whole")
+    job = Job(MODEL, 3, batch_size=16)
+    worker = Collector(job, images, named("vim"), prepared(source.native), upright=False, hold_out=False)
+    rows = worker({"shard": [3, 1, 2]})
+    assert rows["lost"] == [0, 0, 0]
+    first = merged_parts(*rows["part"][:2])
+    found = unpacked(merged_parts(first, rows["part"][2]))
+    assert not whole.made.difference(found.made)
+    assert whole.rows is not None
+    assert found.rows is not None
+    for mine, theirs in zip(_columns(found.rows), _columns(whole.rows), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def _columns(rows: Features) -> Iterator[Any]:
+    """Identities, labels and values, by identity: workers end in any order."""
+    order = np.argsort(rows.identities)
+    assert rows.labels is not None
+    yield rows.identities[order]
+    yield rows.labels.numpy()[order]
+    yield np.concatenate([values.numpy() for _, values in rows.chunks()])[order]
+
+
+def scorer(digits: Path, folder: Path) -> ShardScorer:
+    guard = Guard.load(digits / "guard.safetensors")
+    return ShardScorer(Job(MODEL, 2, batch_size=8), guard, Listed.of(one_by_one(digits / "letters")), folder)
+
+
+def test_a_shard_that_is_there_is_not_scored_again(digits: Path, tmp_path: Path) -> None:
+    worker = scorer(digits, tmp_path)
+    assert '"images": 8' in worker({"shard": [1]})["tally"][0]
+    assert '"images": 0' in worker({"shard": [1]})["tally"][0]
+
+
+def test_a_shard_that_another_process_writes_is_waited_for(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Any] = [Busy("taken"), Busy("taken"), Tally(images=8)]
+
+    def busy(*_: Any, **__: Any) -> Any:
+        if isinstance(answers[0], Busy):
+            raise answers.pop(0)
+        return answers[0]
+
+    monkeypatch.setattr(work, "score_to_file", busy)
+    worker = scorer(digits, tmp_path)
+    assert '"images": 8' in worker({"shard": [1]})["tally"][0]
+    assert len(answers) == 1
+    answers.insert(0, Busy("taken for good"))
+    monkeypatch.setattr(work, "PATIENCE", -1.0)
+    with pytest.raises(Busy, match="for good"):
+        worker({"shard": [2]})
+
+
+def test_a_scorer_takes_bytes_and_says_what_cannot_be_read(digits: Path) -> None:
+    files = sorted((digits / "letters").iterdir())
+    batch = {"bytes": [file.read_bytes() for file in files] + [b"no image"], "path": [*map(str, files), "x"]}
+    made = GuardScorer(str(digits / "guard.safetensors"), MODEL)(batch)
+    guard = Guard.load(digits / "guard.safetensors")
+    rows = list(guard.score([*files], MODEL, progress=False))
+    assert made["score"][:-1] == [row.score for row in rows]
+    assert made["path"] == batch["path"]
+    assert (made["score"][-1], made["accepted"][-1]) == (None, None)
+    assert "Pillow" in made["error"][-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("collect", "--images", ".", "--shard", "1/2"), "the engine ray makes its own shards"),
+        (("collect", "--images", ".", "--cache", "c"), "keeps no features"),
+        (("fit", "--parts", "p.safetensors"), "the engine ray takes --images, not --parts"),
+        (("fit", "--images", ".", "--keep-samples", "3"), "keeps no samples"),
+        (("score", "--images", ".", "--detector", "guard.safetensors", "--shard", "1/2"), "makes its own shards"),
+    ],
+)
+def test_what_the_engine_does_not_do_is_said_in_one_line(words: tuple[str, ...], says: str, digits: Path) -> None:
+    out = "x.parquet" if words[0] == "score" else "x.safetensors"
+    run = call(*words, "--model", MODEL, "--out", out, "--engine", "ray", cwd=digits)
+    assert run.returncode == 2
+    assert says in " ".join(run.stderr.split())
+
+
+def test_without_ray_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, digits: Path) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"^the engine ray needs Ray: pip install 'oodshape\[ray\]'$"):
+        fit_guard(MODEL, images=digits / "train", method="energy", progress=False)
+
+
+def test_too_few_images_are_refused_before_any_is_read(monkeypatch: pytest.MonkeyPatch, digits: Path) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    few = Subset(image_set(digits / "train"), range(40))
+    with pytest.raises(InputError, match="alpha = 0.05 needs 19 there, so 95 in all, got 40"):
+        fit_guard(MODEL, images=few, method="energy", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("said", "lacking"),
+    [
+        ("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory: you tried to allocate", True),
+        ("CUDA out of memory. Tried to allocate 2.00 GiB", True),
+        ("Unable to allocate 4.47 GiB for an array with shape (40000, 40000, 3)", True),
+        ("Task was killed due to the node running low on memory.", True),
+        ("[Errno 12] Cannot allocate memory", True),
+        ("memory://bucket/train has no image", False),
+        ("The process is killed by SIGKILL by OOM killer due to high memory usage, or ray stop was called", False),
+    ],
+)
+def test_what_speaks_of_memory_that_is_not_there(said: str, lacking: bool) -> None:
+    assert actors.lacks_memory(said) is lacking
+
+
+def test_errors_of_a_worker_come_back_as_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ray gives them back without what they say."""
+
+    class Kept:
+        def get(self, told: Any) -> Any:
+            return told
+
+    class Fails:
+        def __init__(self, error: Exception, at_once: bool = False) -> None:
+            self.error = error
+            if at_once:
+                raise error
+
+        def __call__(self, batch: dict[str, Any]) -> Any:
+            raise self.error
+
+    monkeypatch.setattr(actors, "imported", Kept)
+    cases = {
+        "give another": InputError("give another"),
+        "a worker failed: KeyError: 'x'": KeyError("x"),
+        "a worker ran out of memory": MemoryError(),
+    }
+    for wanted, error in cases.items():
+        for at_once in (False, True):
+            [said] = actors._Worker(Fails, [{"error": error, "at_once": at_once}])({"shard": [1]})["failed"]
+            assert said.startswith(wanted)
