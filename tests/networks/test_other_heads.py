@@ -64,7 +64,7 @@ def test_a_relu_between_head_and_pooling_is_refused() -> None:
 
 def test_a_reading_that_failed_leaves_nothing_behind() -> None:
     net = convolved(nn.ReLU(), *POOLED)
-    with pytest.raises(RuntimeError, match="channels"):
+    with pytest.raises(InputError, match=r"images of shape \[5, 8, 8\] .*channels"):
         Classifier(net, head="2")(torch.randn(2, 5, 8, 8))
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
     assert torch.overrides._get_current_function_mode() is None

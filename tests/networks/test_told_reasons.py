@@ -12,8 +12,10 @@ from torch import nn
 
 from oodshape.core.errors import InputError
 from oodshape.networks import zoo
+from oodshape.networks.classifier import Classifier
 from oodshape.networks.opening import open_model
 from oodshape.networks.weights import load_weights
+from oodshape.networks.zoo.registry import build
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -51,3 +53,9 @@ def test_a_torchscript_file_is_told_as_model_and_as_weights(script: Path) -> Non
 def test_what_is_no_model_is_told() -> None:
     with pytest.raises(InputError, match="a model is timm:NAME.* got int"):
         open_model(3)  # type: ignore[arg-type]
+
+
+def test_images_of_a_size_that_the_network_cannot_take_are_named() -> None:
+    images = torch.zeros(2, 1, 40, 50)
+    with pytest.raises(InputError, match=r"images of shape \[1, 40, 50\] with RuntimeError: mat1 .*--resize, --crop"):
+        Classifier(build("digits-mixer"))(images)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import one_line
 from oodshape.networks.linear_maps import Call, Reader
 
 
@@ -30,7 +31,7 @@ def read_layers(net: nn.Module, images: Tensor, layers: list[nn.Linear]) -> tupl
     with eval_mode(net), ExitStack() as hooks:
         for layer in layers:
             hooks.callback(layer.register_forward_hook(record, with_kwargs=True).remove)
-        return net(images.clone()), calls
+        return _through(net, images), calls
 
 
 def read_maps(net: nn.Module, images: Tensor, inside: str | None = None) -> tuple[Any, list[Call]]:
@@ -58,7 +59,20 @@ def read_maps(net: nn.Module, images: Tensor, inside: str | None = None) -> tupl
         for name, module in modules.items():
             hooks.callback(module.register_forward_pre_hook(lambda *_, name=name: enter(name)).remove)
             hooks.callback(module.register_forward_hook(leave).remove)
-        return net(images.clone()), reader.calls
+        return _through(net, images), reader.calls
+
+
+def _through(net: nn.Module, images: Tensor) -> Any:
+    """What the network gives; images that it cannot take are an error that says which."""
+    try:
+        return net(images.clone())
+    except (InputError, torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:  # the network's own code: layers fail in whatever way
+        raise InputError(
+            f"the network fails on images of shape {list(images.shape[1:])} with {type(error).__name__}: "
+            f"{one_line(error)}; prepare them as it was trained, in its size (--resize, --crop) and with its channels"
+        ) from error
 
 
 @contextmanager
