@@ -16,7 +16,8 @@ from pathlib import Path
 
 from oodshape.core.files import replacing
 from oodshape.studies.network import Network, folders_in, from_folder
-from oodshape.studies.table import STUDIES, printed
+from oodshape.studies.table import STUDIES
+from oodshape.studies.writing import printed
 
 PAGE = Path(__file__).parents[1] / "docs" / "studies.md"
 NAMED = re.compile(r"`oodshape study ([a-z]+)`")

@@ -1,5 +1,7 @@
 """src/oodshape/report/paper.csv: the figures of the paper's main tables, from one CSV file per table.
 
+src/oodshape/studies/paper.csv: those of its studies, except the variants, which stand with the main tables.
+
     python scripts/make_paper_csv.py TABLES
 
 Methods get this package's names; `Ours` with features of OOD images instead of none keeps the paper's names.
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TARGET = Path(__file__).parents[1] / "src/oodshape/report/paper.csv"
+STUDIES = Path(__file__).parents[1] / "src/oodshape/studies/paper.csv"
 COLUMNS = ("table", "id_set", "model", "ood", "method", "fpr95", "auroc")
 METHODS = {"Ours (V)": "optfs-v", "Ours (E)": "optfs-e"}
 METHODS |= {name: name.lower() for name in ("MSP", "MLS", "Energy", "ODIN", "DICE", "ReAct", "BFAct", "VRA-P")}
@@ -33,6 +36,28 @@ def rows(folder: Path) -> Iterator[tuple[str, ...]]:
         yield "model", id_set.lower(), model, "Average", *figures(line)
 
 
+def study_rows(folder: Path) -> Iterator[tuple[str, ...]]:
+    """Every figure of the studies: the study, the network, the row, the measure, and the value as printed."""
+    names = {"norm_ratio": "norm_ratio", "cosine": "cosine", "auroc_real": "auroc_with", "auroc_ours": "auroc_without"}
+    for line in read(folder / "validation_of_id_only.csv"):
+        yield from (("validation", "ResNet50", line["ood"], ours, line[theirs]) for theirs, ours in names.items())
+    for line in read(folder / "changed_weight_ratio.csv"):
+        yield "dynamic", line["model"], "r", "r", line["percent_changed"]
+    limits = {"lower": "lower_limit", "upper": "upper_limit", "fpr95": "fpr95", "auroc": "auroc"}
+    for line in read(folder / "percentile_robustness.csv"):
+        row = f"{float(line['lower_percentile']):g}"
+        yield from (("limits", "ResNet50", row, ours, line[theirs]) for ours, theirs in limits.items())
+
+
+def written(target: Path, head: tuple[str, ...], found: list[tuple[str, ...]]) -> None:
+    """Write the file and say so."""
+    with target.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(found)
+    print(f"{len(found)} figures in {target}")
+
+
 def read(path: Path) -> list[dict[str, str]]:
     """The lines of a CSV file."""
     with path.open(encoding="utf-8", newline="") as file:
@@ -48,10 +73,5 @@ def figures(line: dict[str, str]) -> tuple[str, str, str]:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
-    found = list(rows(Path(sys.argv[1])))
-    TARGET.parent.mkdir(exist_ok=True)
-    with TARGET.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(found)
-    print(f"{len(found)} figures in {TARGET}")
+    written(TARGET, COLUMNS, list(rows(Path(sys.argv[1]))))
+    written(STUDIES, ("study", "model", "row", "measure", "value"), list(study_rows(Path(sys.argv[1]))))

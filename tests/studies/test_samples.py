@@ -12,7 +12,8 @@ from oodshape import METHODS, InputError
 from oodshape.benchmark.spec import Benchmark
 from oodshape.studies.network import Network
 from oodshape.studies.samples import SIZES, print_samples, samples
-from oodshape.studies.table import STUDIES, check_picked, write
+from oodshape.studies.table import STUDIES, picked_of
+from oodshape.studies.writing import write
 from small_study import sets
 
 
@@ -51,8 +52,11 @@ def test_methods_are_for_studies_that_compare_them(small: dict) -> None:
     assert list(network(small, methods=("react", "msp")).compared) == ["react", "msp"]
     with pytest.raises(InputError, match="no method is called 'raect'"):
         network(small, methods=("raect",))
-    with pytest.raises(InputError, match="variants is of fixed methods; --methods is for generalisation, samples"):
-        check_picked(["samples", "variants"], ("react",))
+    assert picked_of("samples", ("react",)) == ("react",)
+    with pytest.raises(InputError, match="the study variants is of optfs-v, optfs-e, not of react"):
+        picked_of("variants", ("react",))
+    with pytest.raises(InputError, match="the study validation is of optfs-v, not of react"):
+        picked_of("validation", ("react",))
 
 
 def test_more_images_give_steadier_fits(small: dict) -> None:
@@ -82,5 +86,5 @@ def test_seeds_give_means_and_their_spread(small: dict, tmp_path: Path) -> None:
 def test_the_command_refuses_what_it_cannot_do(tmp_path: Path) -> None:
     said = call("study", "variants", "--methods", "react", cwd=tmp_path)
     assert said.returncode == 2
-    assert "--methods is for" in said.stderr
+    assert "the study variants is of optfs-v, optfs-e, not of react" in said.stderr
     assert STUDIES["samples"].compares

@@ -16,8 +16,9 @@ from oodshape import METHODS, InputError
 from oodshape.images.limits import Limits
 from oodshape.report.render import frame_latex, frame_markdown
 from oodshape.studies import drawing, every_method
-from oodshape.studies.network import Network, folders_in, from_folder
-from oodshape.studies.table import STUDIES, chosen, networks, possible, write
+from oodshape.studies.network import Network, folders_in, from_folder, networks
+from oodshape.studies.table import STUDIES, chosen, possible
+from oodshape.studies.writing import write
 
 
 def write_folder(folder: Path, *, seed: int = 0, signed: bool = False) -> Path:

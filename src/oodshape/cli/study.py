@@ -27,7 +27,14 @@ def study(
         typer.Option(help="With --features: a folder with NETWORK/scrambled.npz, where they are not beside the rest."),
     ] = None,
     compared: Compared,
-    methods: Annotated[str, typer.Option(help="Only these methods, where a study compares them.")] = "",
+    methods: Annotated[str, typer.Option(help="Only these methods, of those that a study is of.")] = "",
+    compare_paper: Annotated[
+        bool,
+        typer.Option(
+            "--compare-paper",
+            help="Show the paper's figures and the difference beside ours (validation, variants, dynamic, limits).",
+        ),
+    ] = False,
     real: Annotated[
         str,
         typer.Option(help="The OOD set that stands for real OOD data \\[default: the benchmark's, or the largest]."),
@@ -56,21 +63,35 @@ def study(
     hold head.npz (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels);
     gaussian and uniform are surrogates; scrambled is the panel that `auto` chooses by.
     """
-    from oodshape.studies.table import check_picked, chosen, networks, possible, write
+    from oodshape.core.errors import InputError
+    from oodshape.studies import beside_paper
+    from oodshape.studies.network import networks
+    from oodshape.studies.table import chosen, picked_of, possible
+    from oodshape.studies.writing import write
 
     costs.hold()
     names, picked = chosen(name), words(methods)
-    check_picked(names, picked)
+    taken, skipped = {}, {}
+    for each in names:
+        try:
+            taken[each] = picked_of(each, picked)
+        except InputError as error:
+            if name != "all":
+                raise
+            skipped[each] = str(error)
     whose = "" if settings is None else settings.value
     how = {"settings": whose} | compared.said() | running.place("float32") | running.feeding() | {"seed": seed}
     opened = networks(benchmark, features or [], surrogates=surrogates, panel=panel, cache=keeping.folder, **how)
     found = [network.telling(real, picked, seed, resamples) for network in opened]
     for network in found:
         typer.echo(network.describe())
+    if compare_paper:
+        beside_paper.check(names, found)
     can = possible(names, found) if name == "all" else names
-    for each in names:
-        if each not in can:
-            typer.echo(f"skipped {each}: a network has no panel (scrambled.npz)")
-    for each in can:
-        for path in write(each, found, out, seeds):
+    skipped |= {each: "a network has no panel (scrambled.npz)" for each in names if each not in can}
+    for each, why in skipped.items():
+        typer.echo(f"skipped {each}: {why}")
+    for each in (each for each in can if each in taken):
+        told = [network.telling(real, taken[each], seed, resamples) for network in opened]
+        for path in write(each, told, out, seeds, paper=compare_paper):
             typer.echo(f"wrote {path}")

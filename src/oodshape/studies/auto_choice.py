@@ -96,8 +96,8 @@ def _row(one: DataFrame) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name, part in sets.items():
         row[f"rank_{name}"] = part["panel_auroc"].rank().corr(part["auroc"].rank())
-    for name, part in sets.items():
-        row |= {f"best_{name}": part["auroc"].idxmax(), f"auroc_best_{name}": part["auroc"].max()}
+    for name, part in sets.items():  # a group may be empty where methods were picked
+        row |= {f"best_{name}": part["auroc"].idxmax() if len(part) else "", f"auroc_best_{name}": part["auroc"].max()}
     for name, method in (("auto", AUTO), ("one", ONE)):
         row |= {f"auroc_{name}": one.loc[method, "auroc"], f"fpr95_{name}": one.loc[method, "fpr95"]}
         for against in sets:

@@ -74,9 +74,10 @@ def print_bounds(frame: DataFrame) -> DataFrame:
                 said[bound, int(k)] = (percent(auroc), percent(fpr95))
         row = {"network": str(network), "features": "signed" if part["signed"].iloc[0] else "not negative"}
         row["energy"] = " / ".join(said["none", 0])
-        row |= {f"{name}, K = {SHOWN}": " / ".join(said[bound, SHOWN]) for bound, name in ROWS.items()}
+        here = {bound: name for bound, name in ROWS.items() if (bound, SHOWN) in said}
+        row |= {f"{name}, K = {SHOWN}": " / ".join(said[bound, SHOWN]) for bound, name in here.items()}
         others = sorted({k for _, k in said} - {0, SHOWN})
-        rows.append(row | {f"K = {k}": " / ".join(said[bound, k][0] for bound in ROWS) for k in others})
+        rows.append(row | {f"K = {k}": " / ".join(said[bound, k][0] for bound in here) for k in others})
     return DataFrame(rows)
 
 
@@ -84,7 +85,7 @@ def draw_bounds(frame: DataFrame) -> Figure:
     """Density and impact of the features, both thetas, both functions f, and the mean AUROC over K."""
     figure, (density, impact, theta, f, swept) = panels(6.4, 5, height_ratios=(0.8, 0.8, 1.1, 1.1, 1.1))
     profiles = frame.dropna(subset=["left"])
-    one = profiles[profiles["bound"] == "theta"]
+    one = profiles[profiles["bound"] == profiles["bound"].iloc[0]]
     z = (one["left"] + one["right"]) / 2
     density.fill_between(z, one["density"], color=WASH, step="mid")
     density.set(ylabel="density")
@@ -92,12 +93,14 @@ def draw_bounds(frame: DataFrame) -> Figure:
     impact.set(ylabel="impact\nper unit of z")
     means = frame.dropna(subset=["ood"]).groupby(["bound", "k"], sort=False)["auroc"].mean()
     for bound, name in ROWS.items():
+        if bound not in set(profiles["bound"]):  # was not picked
+            continue
         part, look = profiles[profiles["bound"] == bound], line_style(name)
         theta.plot(z, part["theta"], label=f"{name}: bound on {bound}", **look)
         f.plot(z, part["f"], **look)
         values = means[bound]
         swept.plot(range(len(values)), 100 * values, "o", **look)
-    ticks = [f"{k:g}" for k in means["theta"].index]
+    ticks = [f"{k:g}" for k in means[profiles["bound"].iloc[0]].index]
     swept.axhline(100 * means["none"].iloc[0], color=TEXT, linewidth=0.8, linestyle="--", label="energy")
     swept.set_xticks(range(len(ticks)), ticks)
     theta.set(ylabel="θ(z)")

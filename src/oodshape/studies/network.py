@@ -180,3 +180,31 @@ def from_benchmark(benchmark: Benchmark, options: Options, surrogates: int = 50_
         real = CODED_REAL.get(benchmark.of_paper, benchmark.real) if coded else benchmark.real
         said: dict[str, Any] = {"told": real, "settings": benchmark.settings, "id_set": benchmark.of_paper}
         yield Network(model.spec.title, model.family, train, inside, sets, noise, methods, panel, **said)
+
+
+def networks(
+    benchmark: str,
+    features: Sequence[Path],
+    models: tuple[str, ...] = (),
+    limit: int | None = None,
+    surrogates: int = 50_000,
+    data: Path | None = None,
+    cache: Path | None = None,
+    panel: Path | None = None,
+    weights: Path | None = None,
+    settings: str = "",
+    **how: Any,
+) -> list[Network]:
+    """The networks that studies look at: from folders of feature files where any is given, else from a benchmark.
+
+    `how` are more of the `Options` that a benchmark runs with.
+    """
+    if features:
+        found = [from_folder(folder, panel, settings) for folder in folders_in(features)]
+        missing = set(models) - {network.name for network in found}
+        if missing:
+            raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")
+        return [network for network in found if not models or network.name in models]
+    options = Options(models=models, limit=limit, data=data, weights=weights, cache=cache, **how)
+    chosen = Benchmark.load(benchmark)
+    return list(from_benchmark(chosen.with_settings(settings) if settings else chosen, options, surrogates))

@@ -1,28 +1,22 @@
-"""The table of studies: what each computes, prints and draws; and `write`, which makes its files."""
+"""The table of studies: what each computes, prints and draws, and which methods it is of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodshape import studies as analysis
-from oodshape.benchmark.prepared import Options
-from oodshape.benchmark.results import convention
-from oodshape.benchmark.spec import Benchmark
-from oodshape.core.errors import InputError, no_such
-from oodshape.core.files import replacing
-from oodshape.report.render import frame_latex, frame_markdown
-from oodshape.studies import drawing, tuning
+from oodshape.core.errors import no_such
 from oodshape.studies import figures as draw
+from oodshape.studies import tuning
 from oodshape.studies.auto_figures import draw_choice, draw_regret, print_choice
 from oodshape.studies.bounds import bounds, draw_bounds, print_bounds
-from oodshape.studies.comparison import optfs_of
-from oodshape.studies.network import Network, folders_in, from_benchmark, from_folder
-from oodshape.studies.page import study_page
+from oodshape.studies.comparison import PAIRS, optfs_of
+from oodshape.studies.network import Network
+from oodshape.studies.picking import Picks, picked
+from oodshape.studies.profiles import BY_VALUE, BY_VECTOR, WITH, WITHOUT
 from oodshape.studies.samples import draw_samples, of_network, print_samples
-from oodshape.studies.seeds import over_seeds
 from oodshape.studies.tables import (
     by_network,
     listed,
@@ -49,7 +43,13 @@ class Study:
     draw: Callable[[DataFrame], Figure]
     draw_all: Callable[[DataFrame], Figure] | None = None
     by_panel: bool = False  # each network must have a panel
-    compares: bool = False  # methods can be picked
+    compares: bool = False  # any methods can be picked
+    picks: Picks | None = None  # the methods that it is of, if it is not of optfs-v alone
+
+    def of(self, network: Network) -> DataFrame:
+        """The tidy rows of a network, of the methods that were picked."""
+        frame = self.compute(network)
+        return frame if self.picks is None else self.picks.of(frame, network.picked)
 
 
 def _sources(network: Network) -> dict[str, Any]:
@@ -101,6 +101,9 @@ STUDIES: dict[str, Study] = {
         _variants,
         lambda frame: by_network(frame, ["variant"]),
         draw.draw_variants,
+        picks=Picks(
+            "variant", {"optfs-v": ("real", "gaussian", "uniform", "dynamic", "ours (V)"), "optfs-e": ("ours (E)",)}
+        ),
     ),
     "objectives": Study(
         "OptFS with OOD data by objective: one theta from one OOD set, tested on all; V score, means over OOD sets",
@@ -125,18 +128,21 @@ STUDIES: dict[str, Study] = {
         lambda network: analysis.k_sweep(*_sets(network), methods=network.methods),
         lambda frame: by_network(_v_first(frame), ["method", "k"]),
         draw.draw_intervals,
+        picks=Picks.named("method", "optfs-v", "optfs-e"),
     ),
     "bounds": Study(
         "OptFS with the bound on theta (optfs-e) and on the features (optfs-f): mean AUROC / FPR95; at other K, AUROC",
         lambda network: bounds(*_sets(network)),
         print_bounds,
         draw_bounds,
+        picks=Picks("bound", {"optfs-e": ("theta",), "optfs-f": ("features",)}, kept=("none",)),
     ),
     "limits": Study(
         "Limits of the intervals at the p and 100 - p percentiles; means over OOD sets",
         lambda network: analysis.limits_sweep(*_sets(network), methods=network.methods),
         lambda frame: by_network(_v_first(frame), ["method", "tail"], also=("lower", "upper")),
         draw.draw_limits,
+        picks=Picks.named("method", "optfs-v", "optfs-e"),
     ),
     "compatibility": Study(
         "Scores and methods alone and with OptFS; means over OOD sets",
@@ -145,6 +151,7 @@ STUDIES: dict[str, Study] = {
             frame.assign(shaped=frame["shaped"].map({False: "base", True: "+ OptFS"})), ["base", "shaped"]
         ),
         draw.draw_compatibility,
+        picks=Picks.named("base", *(base for base, _ in PAIRS)),
     ),
     "shaping": Study(
         "Shaping functions: cosine of each theta with that of OptFS with OOD data, over intervals that hold values",
@@ -153,6 +160,7 @@ STUDIES: dict[str, Study] = {
         ),
         print_shaping,
         draw.draw_shaping,
+        picks=Picks.named("curve", *BY_VALUE, *BY_VECTOR, WITHOUT, kept=(WITH,)),
     ),
     "weights": Study(
         "Weights of the predicted class by feature value, mean and standard deviation in ten equal parts of the range",
@@ -181,6 +189,7 @@ STUDIES: dict[str, Study] = {
         _tuning,
         print_tuning,
         draw.draw_tuning,
+        picks=Picks.named("method", *tuning.GRIDS, "optfs-e"),
     ),
     "samples": Study(
         "How many images a fit needs: AUROC over resamples of the fitting set, and how far theta moves",
@@ -191,11 +200,12 @@ STUDIES: dict[str, Study] = {
     ),
     "auto": Study(
         "The choice of auto: AUROC against scrambled ID images and classes left out beside AUROC against real OOD data",
-        lambda network: analysis.choice(*_sets(network), network.chosen_by(), network.methods),
+        lambda network: analysis.choice(*_sets(network), network.chosen_by(), network.compared),
         print_choice,
         draw_choice,
         draw_regret,
         by_panel=True,
+        compares=True,
     ),
 }
 
@@ -209,99 +219,12 @@ def chosen(name: str) -> list[str]:
     return [name]
 
 
-def check_picked(names: Sequence[str], methods: tuple[str, ...]) -> None:
-    """Refuse a list of methods for studies that do not compare any."""
-    can = [name for name, study in STUDIES.items() if study.compares]
-    for name in names if methods else ():
-        if name not in can:
-            raise InputError(f"the study {name} is of fixed methods; --methods is for {', '.join(can)}")
+def picked_of(name: str, methods: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the methods that a study has; an error where it has none of them."""
+    study = STUDIES[name]
+    return picked(name, methods, study.picks, any_method=study.compares)
 
 
 def possible(names: Sequence[str], networks: Sequence[Network]) -> list[str]:
     """The studies that these networks allow: one that looks at a panel needs it for each of them."""
     return [name for name in names if not STUDIES[name].by_panel or all(network.panel for network in networks)]
-
-
-def networks(
-    benchmark: str,
-    features: Sequence[Path],
-    models: tuple[str, ...] = (),
-    limit: int | None = None,
-    surrogates: int = 50_000,
-    data: Path | None = None,
-    cache: Path | None = None,
-    panel: Path | None = None,
-    weights: Path | None = None,
-    settings: str = "",
-    **how: Any,
-) -> list[Network]:
-    """The networks that studies look at: from folders of feature files where any is given, else from a benchmark.
-
-    `how` are more of the `Options` that a benchmark runs with.
-    """
-    if features:
-        found = [from_folder(folder, panel, settings) for folder in folders_in(features)]
-        missing = set(models) - {network.name for network in found}
-        if missing:
-            raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")
-        return [network for network in found if not models or network.name in models]
-    options = Options(models=models, limit=limit, data=data, weights=weights, cache=cache, **how)
-    chosen = Benchmark.load(benchmark)
-    return list(from_benchmark(chosen.with_settings(settings) if settings else chosen, options, surrogates))
-
-
-def write(name: str, networks: Sequence[Network], folder: Path, seeds: int = 1) -> Iterator[Path]:
-    """Run a study and write its table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and page; the paths written.
-
-    The CSV holds the tidy rows in full; Markdown, LaTeX and the page hold the table to print.
-    """
-    study = STUDIES[name]
-    parts, frame, more = over_seeds(lambda each: _computed(study, each), networks, seeds)
-    table, notes = study.table(frame), [*_notes(networks), *more]
-    texts = {
-        "csv": frame.to_csv(index=False, lineterminator="\n"),
-        "md": frame_markdown(table, study.title, notes),
-        "tex": frame_latex(table, study.title, notes),
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind, text in texts.items():
-        yield _written(text, folder / f"{name}.{kind}")
-    pictures: list[Path] = []
-    for network, part in zip(networks, parts, strict=True):
-        with drawing.look():
-            figure = study.draw(part)
-        pictures += drawing.save(figure, folder, f"{name}-{drawing.slug(network.name)}")
-    if study.draw_all is not None:
-        with drawing.look():
-            figure = study.draw_all(frame)
-        pictures += drawing.save(figure, folder, name)
-    yield from pictures
-    drawn = [path for path in pictures if path.suffix == ".svg"]
-    yield _written(study_page(table, study.title, notes, drawn), folder / f"{name}.html")
-
-
-def printed(name: str, networks: Sequence[Network]) -> str:
-    """The Markdown that `write` puts into a study's file, without the files."""
-    study = STUDIES[name]
-    return frame_markdown(study.table(_computed(study, networks)[1]), study.title, _notes(networks))
-
-
-def _computed(study: Study, networks: Sequence[Network]) -> tuple[list[DataFrame], DataFrame]:
-    """The tidy rows of each network, named after it, and all of them in one frame."""
-    from pandas import concat
-
-    parts = [study.compute(network) for network in networks]
-    for part, network in zip(parts, networks, strict=True):
-        part.insert(0, "family", network.family)
-        part.insert(0, "network", network.name)
-    return parts, concat(parts, ignore_index=True)
-
-
-def _written(text: str, path: Path) -> Path:
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return path
-
-
-def _notes(networks: Sequence[Network]) -> list[str]:
-    return [f"Percent where a column says FPR95, AUROC or r; {convention()}.", *(n.describe() for n in networks)]

@@ -1,0 +1,129 @@
+"""Studies beside the paper's figures, and of the methods that were asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from commands import call
+from oodshape import METHODS, InputError
+from oodshape.studies.beside_paper import TABLES, beside, check, figures, model_for
+from oodshape.studies.network import Network
+from oodshape.studies.table import STUDIES, picked_of
+
+
+@pytest.fixture(scope="module")
+def network(small) -> Network:
+    noise = {"gaussian": small["ood"]["far"], "uniform": small["ood"]["near"]}
+    sets = small["train"], small["inside"], {"MNIST": small["ood"]["far"], "dogs": small["ood"]["near"]}
+    panel = (small["ood"]["near"],)
+    return Network("imagenet_resnet50", "ConvNet", *sets, noise, dict(METHODS), panel, id_set="imagenet")
+
+
+def test_the_papers_figures_are_those_printed() -> None:
+    assert figures("validation")["ResNet50"]["ImageNet-O"] == {
+        "norm_ratio": 0.91,
+        "cosine": 0.99,
+        "auroc_with": 70.19,
+        "auroc_without": 59.33,
+    }
+    assert figures("variants")["Average"]["dynamic"] == {"fpr95": 65.56, "auroc": 83.22}
+    assert {model: row["r"]["r"] for model, row in figures("dynamic").items()}["MLP-B"] == 4.3
+    assert figures("limits")["ResNet50"]["0.1"] == {"lower": 0.0, "upper": 3.88, "fpr95": 41.82, "auroc": 88.11}
+    sizes = {name: sum(len(row) for model in figures(name).values() for row in model.values()) for name in TABLES}
+    assert sizes == {"validation": 8 * 4, "variants": 9 * 6 * 2, "dynamic": 9, "limits": 8 * 4}
+
+
+def test_each_table_has_ours_the_papers_and_the_difference(network) -> None:
+    for name, table in TABLES.items():
+        frame = STUDIES[name].of(network)
+        frame.insert(0, "network", network.name)
+        made, notes = beside(name, frame, [network])
+        assert table.where in notes[0]
+        assert len(notes) == 1  # the network is one of the paper's
+        assert set(made["the paper's"]) == {"ResNet50"}
+        compared = 0
+        for head, decimals in table.measures.values():
+            for ours, paper, gap in zip(made[head], made[f"{head} (paper)"], made[f"{head} (difference)"], strict=True):
+                if paper == "-":
+                    assert gap == "-"
+                else:
+                    assert float(gap) == pytest.approx(float(ours) - float(paper), abs=10**-decimals / 2)
+                    compared += 1
+        assert compared == {"validation": 4, "variants": 6 * 2, "dynamic": 1, "limits": 8 * 4}[name]
+    rows = made.set_index("percentile")
+    printed = STUDIES["limits"].table(frame)
+    same = printed[(printed["method"] == "optfs-v") & (printed["tail"] == "0.001")]
+    assert rows.loc["0.1", "AUROC"] == same["AUROC"].item()
+
+
+def test_another_network_stands_beside_the_mean_or_the_only_one(network) -> None:
+    other = replace(network, name="imagenet_deit_tiny")
+    assert [model_for(name, other.name) for name in TABLES] == ["ResNet50", "Average", "Average", "ResNet50"]
+    frame = STUDIES["dynamic"].of(other)
+    frame.insert(0, "network", other.name)
+    made, notes = beside("dynamic", frame, [other])
+    assert made["r without bias (paper)"].item() == "2.8"
+    assert "not among the paper's networks: beside it stands the mean over its eight networks" in notes[1]
+
+
+def test_where_the_paper_has_no_figures_the_comparison_is_refused(network) -> None:
+    with pytest.raises(InputError, match="prints figures of validation, variants, dynamic, limits, not of intervals"):
+        check(["intervals"], [network])
+    with pytest.raises(InputError, match="are of ImageNet, and cifar is not"):
+        check(["limits"], [replace(network, name="cifar", id_set="cifar10")])
+    check(["intervals", "limits"], [network])
+
+
+def test_the_command_writes_it(shared, tmp_path) -> None:
+    folder = shared / "features" / "imagenet_deit_tiny"
+    done = call("study", "dynamic", "--features", str(folder), "--compare-paper", "--out", "o", cwd=tmp_path)
+    assert done.returncode == 0
+    text = (tmp_path / "o" / "dynamic.md").read_text()
+    (line,) = (line for line in text.splitlines() if line.startswith("| imagenet_deit_tiny"))
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[1] == "Average"
+    assert cells[4] == "2.8"
+    assert float(cells[5]) == pytest.approx(float(cells[3]) - 2.8, abs=0.01)
+    wrong = call("study", "intervals", "--features", str(folder), "--compare-paper", cwd=tmp_path)
+    assert wrong.returncode != 0
+    assert "leave --compare-paper out" in wrong.stderr
+
+
+SOME = {
+    "variants": ("variant", "optfs-e", {"ours (E)"}),
+    "intervals": ("method", "optfs-v", {"optfs-v"}),
+    "limits": ("method", "optfs-e", {"optfs-e"}),
+    "bounds": ("bound", "optfs-f", {"none", "features"}),
+    "compatibility": ("base", "dice", {"dice"}),
+    "shaping": ("curve", "ash-s", {"ash-s", "optfs with OOD"}),
+    "tuning": ("method", "react", {"react"}),
+    "generalisation": ("method", "knn", {"knn"}),
+    "auto": ("method", "knn", {"knn", "auto", "auto, best one"}),
+}
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_study_is_of_the_methods_that_were_picked(name: str, network, monkeypatch) -> None:
+    from oodshape.studies import tuning
+
+    short = replace(tuning.OURS, grids={"react": tuning.GRIDS["react"][::9], "ash-s": tuning.GRIDS["ash-s"][::9]})
+    monkeypatch.setattr(tuning, "OURS", short)
+    column, method, values = SOME[name]
+    picked = replace(network, picked=picked_of(name, (method, "msp"))[:1])
+    frame = STUDIES[name].of(picked)
+    assert set(frame[column]) == values
+    frame.insert(0, "family", "ConvNet")
+    frame.insert(0, "network", picked.name)
+    assert len(STUDIES[name].table(frame)) > 0
+    assert STUDIES[name].draw(frame).axes
+
+
+def test_every_study_takes_methods_or_says_which_it_is_of(shared, tmp_path) -> None:
+    for name, study in STUDIES.items():
+        known = ["msp"] if study.compares else list(study.picks.rows) if study.picks else ["optfs-v"]
+        assert picked_of(name, (known[0],)) == (known[0],)
+        if not study.compares:
+            with pytest.raises(InputError, match=f"the study {name} is of .*{known[0]}.*, not of knn"):
+                picked_of(name, ("knn",))
