@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,9 +80,10 @@ def merged(paths: Sequence[Path]) -> tuple[Iterator[Scored], bool]:
 
 def refuse_missing(shards: dict[int, Path], count: int, way_out: str) -> None:
     """An error that names the shards that are not there."""
-    missing = [str(number) for number in range(1, count + 1) if number not in shards]
+    missing = count - len(shards)  # a file may speak of more shards than anyone could list
     if missing:
-        shown = ", ".join(missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
+        first = islice((str(number) for number in range(1, count + 1) if number not in shards), 10)
+        shown = ", ".join(first) + (f" and {missing - 10:,} more" if missing > 10 else "")
         raise InputError(f"shard {shown} of {count} is missing beside {min(shards.values())}: {way_out}")
 
 
