@@ -31,7 +31,7 @@ def kept(moments: Moments) -> np.ndarray:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_order_and_any_split_into_parts_give_the_same_bank(data: st.DataObject) -> None:
     n = data.draw(st.integers(2, 80))
     z, head = arrays(n)

@@ -64,7 +64,7 @@ def test_counts_sums_and_limits_are_those_of_the_values(half: bool) -> None:
     assert stats.counts[zero].sum() == 2  # -0.0 is 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(z=array_strategy(np.float16, (7, 3), elements=HALF), q=st.floats(0, 1))
 def test_quantile_of_float16_is_exact(z: np.ndarray, q: float) -> None:
     stats = Features.from_arrays(z, (np.eye(3), np.zeros(3))).stats
@@ -72,7 +72,7 @@ def test_quantile_of_float16_is_exact(z: np.ndarray, q: float) -> None:
     assert stats.quantile(q) == pytest.approx(wanted, rel=1e-12, abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     z=array_strategy(np.float32, (7, 3), elements=st.floats(-1e6, 1e6, width=32)),
     q=st.floats(0, 1),
@@ -86,7 +86,7 @@ def test_quantile_of_float32_is_within_a_bin(z: np.ndarray, q: float) -> None:
     assert stats.quantile(1) == z.max()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     z=array_strategy(np.float16, (7, 3), elements=HALF),
     edges=st.lists(st.floats(-100, 100, width=16), min_size=2, max_size=9, unique=True),

@@ -56,7 +56,7 @@ CUTTABLE = cuttable()
 
 
 @pytest.mark.parametrize("key", CUTTABLE)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(share=st.floats(0, 1), from_end=st.booleans(), few=st.integers(0, 400))
 @example(share=0, from_end=False, few=0)
 @example(share=0, from_end=True, few=1)
@@ -69,7 +69,7 @@ def test_a_cut_file_gives_one_clear_error(key: str, share: float, from_end: bool
                 attempt(cut)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(kind=st.sampled_from([10, 100]), records=st.integers(0, 3), extra=st.integers(0, 3072))
 def test_a_cut_cifar_binary_keeps_whole_records_only(kind: int, records: int, extra: int) -> None:
     images = pixels(4)
@@ -84,7 +84,7 @@ def test_a_cut_cifar_binary_keeps_whole_records_only(kind: int, records: int, ex
             attempt(records * size + extra)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(key=st.sampled_from(sorted(CUTTABLE)), at=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255))
 def test_a_changed_byte_gives_a_set_or_one_clear_error(key: str, at: float, byte: int) -> None:
     content, _ = CUTTABLE[key]

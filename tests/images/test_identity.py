@@ -94,7 +94,7 @@ many = st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=60, unique=True)
 
 
 @given(many, st.floats(0.01, 0.99), st.integers(0, 50), st.integers(0, 3), st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_holding_out_hangs_on_identity_alone(numbers, share, fewest, seed, chance) -> None:
     identities = np.array(numbers, np.uint64)
     held = held_out(identities, share, seed, purpose="test", fewest=fewest)

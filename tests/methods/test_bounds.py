@@ -43,7 +43,7 @@ def test_by_hand() -> None:
     assert shape(torch.tensor([[-1.0, 4.0]])).tolist() == [[0, 0]]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     pairs=st.lists(
         st.tuples(st.floats(-1, 1).filter(lambda n: n == 0 or abs(n) > 1e-3), st.floats(0.1, 1)), min_size=2, max_size=6
@@ -67,7 +67,7 @@ def test_no_other_theta_of_the_same_energy_has_a_larger_impact(pairs: list[tuple
         np.testing.assert_allclose(theta, found.x, atol=2e-2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     impact=st.lists(NUMBERS.filter(lambda n: n == 0 or abs(n) > 1e-6), min_size=1, max_size=9),
     scale=st.floats(0.01, 100),
@@ -146,7 +146,7 @@ def test_scaled_features_have_the_same_theta_and_the_density_does_not_matter() -
     assert OptFS(k=10).fit(Training.of(Features.from_arrays(z, (np.ones((1, 8)), None)))).theta.std() > 0.3
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 150))
 def test_values_beyond_the_limits_take_the_end_intervals(seed: int, k: int) -> None:
     data = features(30, seed=seed, signed=True, half=True)

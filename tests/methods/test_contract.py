@@ -80,7 +80,7 @@ def test_scores_are_those_of_the_naive_formula(name: str, fitted: tuple[bool, di
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_laws(name: str, fitted: tuple[bool, dict[str, Detector]], data: st.DataObject) -> None:
     signed, detectors = fitted

@@ -42,7 +42,7 @@ def test_too_few_scores_say_how_many_are_needed() -> None:
         ENERGY.calibrate(np.array([np.nan] * 50))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     held_out=st.lists(st.integers(-5, 5), min_size=19, max_size=60),
     alpha=st.sampled_from([0.05, 0.1, 0.07, 0.3]),

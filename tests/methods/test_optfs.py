@@ -106,7 +106,7 @@ def test_one_pass_on_real_float32_features(real_features) -> None:
             assert abs(a - b) < 1e-4, real["name"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(alpha=FLOATS, width=st.floats(1e-3, 1e4), k=st.integers(1, 300))
 def test_edges_are_where_the_arithmetic_changes(alpha: float, width: float, k: int) -> None:
     beta = float(np.float32(alpha + width))
@@ -129,7 +129,7 @@ def test_edges_are_where_the_arithmetic_changes(alpha: float, width: float, k: i
     assert torch.equal(compiled, plain)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 150), signed=st.booleans())
 def test_compiled_equals_torch_equals_masks(seed: int, k: int, signed: bool) -> None:
     data = features(30, seed=seed, signed=signed, half=True)

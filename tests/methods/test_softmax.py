@@ -17,7 +17,7 @@ from oodshape.methods.slots import Shaper
 NETWORK = "cifar10_densenet101"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(array_strategy(np.float32, (5, 4), elements=st.integers(-40, 40).map(float)))
 def test_it_is_the_log_of_the_largest_probability(logits: np.ndarray) -> None:
     exact = logits.astype(np.float64)

@@ -73,7 +73,7 @@ def test_drawn_thresholds_are_those_of_resamples() -> None:
     assert other.low <= other.value <= other.high
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.lists(st.integers(0, 9), min_size=1, max_size=60))
 def test_fpr95_without_sorting(inside: list[int], outside: list[int]) -> None:
     assert fpr95(np.array(inside, float), np.array(outside, float)) == fpr_at_tpr(inside, outside)

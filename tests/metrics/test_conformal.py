@@ -100,7 +100,7 @@ def test_classes_with_too_few_images_share_the_threshold_of_all() -> None:
         assert float(detector.thresholds[label]) == mine[rank(len(mine), 0.1) - 1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     scores=st.lists(st.integers(-5, 5), min_size=20, max_size=60),
     groups=st.lists(st.integers(0, 3), min_size=60, max_size=60),

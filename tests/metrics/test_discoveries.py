@@ -16,7 +16,7 @@ P_VALUES = st.lists(st.floats(0.001, 1), min_size=1, max_size=30)
 
 
 @given(P_VALUES, st.sampled_from([0.05, 0.1, 0.3]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_it_is_the_step_up_rule(p_values: list[float], level: float) -> None:
     """The largest k whose k-th smallest p-value is at most level k / m, tried one by one."""
     m, ranked = len(p_values), sorted(p_values)
@@ -26,7 +26,7 @@ def test_it_is_the_step_up_rule(p_values: list[float], level: float) -> None:
 
 
 @given(P_VALUES, st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_order_does_not_matter(p_values: list[float], chance) -> None:
     order = list(range(len(p_values)))
     chance.shuffle(order)

@@ -89,7 +89,7 @@ def test_fpr_and_seed() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_holm_is_the_step_down_rule(p_values: list[float]) -> None:
     adjusted = holm(p_values)
     for level in (0.01, 0.05, 0.2):
