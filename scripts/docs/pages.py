@@ -12,6 +12,7 @@ from typing import Any
 import oodshape
 from oodshape.core.values import Value
 from oodshape.features.parts import Part
+from oodshape.methods import departures
 from oodshape.methods.detector import Method
 from oodshape.methods.slots import FittedHead, FittedScore, Shape
 from oodshape.methods.table import METHODS, ROWS, paper_methods
@@ -202,9 +203,23 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
         f"in [studies](../studies.md).\n\n{measured_table(name, docs)}",
         f"## Settings\n\n{settings_table(name)}",
         f"## Try it\n\n```python\n{snippet(name)}\n```",
+        f"## Beside its authors' code\n\n{beside_authors(name)}",
         f"## Reference\n\n{row.paper}",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def beside_authors(name: str) -> str:
+    """How a method departs from its authors' code, and what it is held to."""
+    found = [each for each in departures.departures_of(name) if each.difference != departures.UNKNOWN]
+    worth = [f"Worth, AUROC/FPR95: {each.difference}." for each in found]
+    return "\n\n".join([departures.told(name), *worth, "All departures stand in [one table](../paper.md)."])
+
+
+def departures_table() -> str:
+    """Every departure, the paper's own code first."""
+    rows = [[each.what, each.theirs, each.here, each.difference] for each in departures.DEPARTURES]
+    return _table(["what", "the authors' code", "here", "difference on our features"], rows)
 
 
 def methods_table() -> str:
@@ -227,7 +242,8 @@ def complete(page: str, written: str, docs: Path = DOCS) -> str:
     name = method_of(page)
     if name is not None:
         return method_page(name, written, docs)
-    for mark, part in (("<!-- methods -->", methods_table), ("<!-- api -->", api_list)):
+    parts = {"methods": methods_table, "api": api_list, "departures": departures_table}
+    for mark, part in ((f"<!-- {name} -->", part) for name, part in parts.items()):
         if mark in written:
             written = written.replace(mark, part())
     return written

@@ -23,6 +23,7 @@ from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.app import app
 from oodshape.features.features import Features
+from oodshape.methods.departures import DEPARTURES
 from oodshape.methods.table import METHODS, ROWS
 from oodshape.studies.network import from_benchmark
 
@@ -144,6 +145,17 @@ def test_needs_and_settings_are_those_of_the_recipe() -> None:
     assert dict(pages.settings(METHODS["optfs-e+react"].shape))["ReAct.q"] == "`0.9`"
     assert "| `AshS.p` | `0.9` | `0.9` | `0.95` | `0.9` |" in pages.settings_table("ash-s")
     assert pages.settings_table("energy") == "Nothing to set."
+
+
+def test_pages_say_how_methods_depart_from_their_authors_code() -> None:
+    table = text("paper.md")
+    for each in DEPARTURES:
+        assert f"| {each.what} | {each.theirs} | {each.here} | {each.difference} |" in table
+        for name in each.methods:
+            assert f"{each.what}: in the authors' code {each.theirs}" in text(f"methods/{pages.page_name(name)}.md")
+    assert "No departure is known. Held by tests to the code of OptFS's authors" in text("methods/msp.md")
+    assert "Not compared with code of others" in text("methods/ras.md")
+    assert "Our own" in text("methods/optfs-f.md").partition("## Beside its authors' code")[2]
 
 
 def test_figures_can_stand_inside_a_page() -> None:

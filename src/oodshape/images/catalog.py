@@ -84,7 +84,8 @@ _MOS = "(the subset of MOS) from https://github.com/deeplearning-wisc/large_scal
 _ODIN = "from https://github.com/facebookresearch/odin, unpacked"
 _DTD = "dtd-r1.0.1.tar.gz (all 47 classes) from https://www.robots.ox.ac.uk/~vgg/data/dtd, unpacked"
 _TINY = "the validation images of http://cs231n.stanford.edu/tiny-imagenet-200.zip, unpacked"
-_PLACES365 = "test images (256 px) of Places365 from http://places2.csail.mit.edu"
+# the paper gives no number; 10,000 is what is drawn to test such networks (github.com/deeplearning-wisc/SNN)
+_PLACES365 = "10,000 of the test images (256 px) of Places365 from http://places2.csail.mit.edu"
 _VIM = "the images in the list openimage_o.txt of https://github.com/haoqiwang/vim"
 _ADVERSARIAL = "imagenet-o.tar from https://github.com/hendrycks/natural-adv-examples, unpacked"
 
@@ -118,7 +119,7 @@ _SMALL_NEAR = _folders(
 _SMALL_FAR = (
     _SVHN,
     _folders("Texture", 5_640, _DTD, "dtd/images", "texture32/test", "texture"),
-    _folders("Places365", None, _PLACES365, "places365", "places32/test"),
+    _folders("Places365", 10_000, _PLACES365, "places365", "places32/test"),
     _folders("LSUN-Crop", 10_000, f"LSUN.tar.gz (crop) {_ODIN}", "LSUN/test", "LSUN"),
     _folders("LSUN-Resize", 10_000, f"LSUN_resize.tar.gz {_ODIN}", "LSUN_resize/LSUN_resize", "LSUN_resize"),
     _folders("iSUN", 8_925, f"iSUN.tar.gz {_ODIN}", "iSUN/iSUN_patches", "iSUN"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oodshape.core.values import Value
+from oodshape.methods import departures
 from oodshape.methods.detector import Method
 from oodshape.methods.table import ROWS, named
 
@@ -23,6 +24,7 @@ def told(name: str) -> list[tuple[str, str]]:
         ("fails", row.fails),
         ("recipe", short_recipe(row.method)),
         ("export", "ONNX and torch.export" if row.method.exportable else "cannot be exported"),
+        ("beside its authors' code", departures.told(name)),
         ("paper", row.paper.replace("*", "")),
     ]
 
