@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from oodshape.core.errors import InputError
@@ -69,7 +68,8 @@ def mapped(
         compute=ray.data.ActorPoolStrategy(size=size),
         num_cpus=pool.num_cpus,
         num_gpus=pool.num_gpus or None,
-        ray_remote_args_fn=partial(dict, max_restarts=AGAIN, max_task_retries=AGAIN),
+        max_restarts=AGAIN,
+        max_task_retries=AGAIN,
     )
     with progress_bar(f"{name} on {size} actors", len(numbers), progress, "shards") as report:
         for done, row in enumerate(rows.iter_rows(), 1):
