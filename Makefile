@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Threads that wait for work sleep: test workers and other programs need the cores.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test test-ray test-portable test-lowest test-newest lint bench fuzz kill docs clean
+.PHONY: demo test test-ray test-portable test-lowest test-newest lint bench fuzz kill docs docs-serve clean
 
 # What depends most on other packages: file formats, every method, the images, the commands.
 FAST := tests/test_golden.py tests/test_imports.py tests/metrics tests/methods/test_contract.py \
@@ -82,6 +82,11 @@ docs: $(VENV)/.ready
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "the site: out/site/index.html"
+
+# The same on http://127.0.0.1:8000, where several readers or a phone emulator may look at it.
+PORT ?= 8000
+docs-serve: docs
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory out/site $(PORT)
 
 clean:
 	rm -rf $(VENV) $(LOWEST) $(NEWEST) out build dist

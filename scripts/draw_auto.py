@@ -19,11 +19,11 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.images.digits import digits_sets
 from oodshape.report.palette import TEXT
-from oodshape.studies.drawing import line_style, look, marker
+from oodshape.studies.drawing import look
+from oodshape.studies.labels import TOWARDS, Point, families, missing, name_points, scatter, toward_hundred
 from oodshape.studies.network import from_benchmark
 
 DIGITS = (0, 4, 6)  # the first image of each
-NAMED = 92  # methods below it on the panel are named: the others lie too close together
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     keys = ["method", "scrambled_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
     with look():
-        figure = Figure(figsize=(6.2, 2.7), layout="constrained")
+        figure = Figure(figsize=(6.6, 4.6), layout="constrained")
         grid = figure.add_gridspec(len(DIGITS), 3, width_ratios=(0.55, 0.55, 2.3))
         for row, digit in enumerate(DIGITS):
             number = train.labels.tolist().index(digit)
@@ -49,21 +49,24 @@ def main() -> None:
                 if row == 0:
                     axes.set_title(title)
         axes = figure.add_subplot(grid[:, 2])
-        for name, seen, chosen, real in means.itertuples(index=False):
-            if seen != seen:  # auto itself has no place on the panel
-                continue
-            x, y = 100 * seen, 100 * real
-            axes.plot([x], [y], marker(name), color=line_style(name)["color"], markersize=4.5)
-            if chosen:
-                axes.plot([x], [y], "o", color=TEXT, fillstyle="none", markersize=8, markeredgewidth=0.7)
-            if x < NAMED:
-                axes.annotate(name, (x, y), (6, -2), textcoords="offset points")
-        fused = 100 * float(means.loc[means["method"] == "auto", "auroc"].iloc[0])
+        points = [
+            Point(name, missing(seen), missing(real), bool(chosen))
+            for name, seen, chosen, real in means.itertuples(index=False)
+            if seen == seen  # auto itself has no place on the panel
+        ]
+        toward_hundred(axes, "x", "y")
+        scatter(axes, points)
+        fused = missing(float(means.loc[means["method"] == "auto", "auroc"].iloc[0]))
         axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")
         axes.annotate(
             "auto (rings: fused)", (0.01, fused), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points"
         )
-        axes.set(xlabel="AUROC (%): held-out ID images against scrambled ones", ylabel="mean AUROC (%): real OOD sets")
+        axes.set(
+            xlabel=f"held-out ID images against scrambled ones: AUROC (%),\n{TOWARDS}; dotted: x = y",
+            ylabel=f"real OOD sets: mean AUROC (%),\n{TOWARDS}",
+        )
+        families(figure, [point.name for point in points])
+        name_points(axes, points)
         with replacing(folder / "auto.svg") as temporary:
             figure.savefig(temporary, format="svg", metadata={"Date": None})
 

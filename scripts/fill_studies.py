@@ -1,67 +1,72 @@
-"""The tables of docs/studies.md are what `oodshape study` prints: fill them anew, or check that they still are.
+"""The pages of docs/studies hold what `oodshape study` shows and prints: fill them anew, or check that they still do.
 
     python scripts/fill_studies.py --features FEATURES           # compute and write
     python scripts/fill_studies.py --features FEATURES --check   # compute and compare; fails where they differ
 
-A table belongs to the nearest `oodshape study NAME` above it. Numbers may differ by a little: processors do not agree
-on last bits, and one image that changes sides moves FPR95 by its share.
+Below its title the page of a study has one bold sentence, what the study shows; its first table that holds no pictures
+is the one that the study prints. Numbers may differ by a little: processors do not agree on last bits, and one image
+that changes sides moves FPR95 by its share.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from oodshape.core.files import replacing
+from oodshape.studies.catalog import STUDIES
 from oodshape.studies.network import Network, folders_in, from_folder
-from oodshape.studies.table import STUDIES
 from oodshape.studies.writing import printed
 
-PAGE = Path(__file__).parents[1] / "docs" / "studies.md"
-NAMED = re.compile(r"`oodshape study ([a-z]+)`")
+PAGES = Path(__file__).parents[1] / "docs" / "studies"
 ABSOLUTE = (1.0, 0.5, 0.5, 0.02)  # by the decimals printed: counts, percent, percent, cosines and weights
 RELATIVE = 0.01
 
 
-def found(text: str) -> Iterator[tuple[str, slice]]:
-    """(study, lines) of every table that a study prints: the first one below its command."""
-    lines, waiting = text.splitlines(), ""
-    start = None
+def pages() -> dict[str, Path]:
+    """By study: its page."""
+    return {name: PAGES / f"{name}.md" for name in STUDIES if (PAGES / f"{name}.md").is_file()}
+
+
+def table_of(text: str) -> slice:
+    """The lines of the first table that holds no pictures."""
+    lines, start = text.splitlines(), None
     for number, line in enumerate([*lines, ""]):
-        named = NAMED.search(line)
-        if line.startswith("#"):
-            waiting = ""
-        if named and named[1] in STUDIES and not line.startswith("|"):
-            waiting = named[1]
         if line.startswith("|") and start is None:
             start = number
         elif not line.startswith("|") and start is not None:
-            if waiting and "![" not in lines[start + 2]:  # a table of pictures is no result
-                yield waiting, slice(start, number)
-                waiting = ""
+            if "![" not in lines[start + 2]:
+                return slice(start, number)
             start = None
+    raise ValueError("a study's page has no table")
 
 
-def filled(text: str, tables: Mapping[str, Sequence[str]]) -> str:
-    """The page with these tables in place of its own."""
+def kept(text: str) -> list[str]:
+    """What a page holds of its study: the sentence, and the lines of the table."""
+    (sentence,) = re.findall(r"\A# .*\n\n\*\*(.*)\*\*\n", text)
+    return [sentence, *text.splitlines()[table_of(text)]]
+
+
+def filled(text: str, now: Sequence[str]) -> str:
+    """The page with this sentence and this table in place of its own."""
     lines = text.splitlines()
-    for name, place in reversed(list(found(text))):
-        lines[place] = tables.get(name, lines[place])
+    lines[table_of(text)] = now[1:]
+    lines[2] = f"**{now[0]}**"
     return "\n".join(lines) + "\n"
 
 
-def differences(kept: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+def differences(old: Sequence[str], now: Sequence[str]) -> Iterator[str]:
     """What differs by more than processors do: heads, names, numbers."""
-    if len(kept) != len(now):
-        yield f"{len(kept)} lines, now {len(now)}"
-    for old, new in zip(kept, now, strict=False):
-        if [_words(cell) for cell in _cells(old)] != [_words(cell) for cell in _cells(new)]:
-            yield f"{old}\n  now {new}"
+    if len(old) != len(now):
+        yield f"{len(old)} lines, now {len(now)}"
+    for one, two in zip(old, now, strict=False):
+        if [_words(cell) for cell in _cells(one)] != [_words(cell) for cell in _cells(two)]:
+            yield f"{one}\n  now {two}"
             continue
-        if not all(_close(*pair) for pair in zip(_numbers(old), _numbers(new), strict=True)):
-            yield f"{old}\n  now {new}"
+        if not all(_close(*pair) for pair in zip(_numbers(one), _numbers(two), strict=True)):
+            yield f"{one}\n  now {two}"
 
 
 def _cells(line: str) -> list[str]:
@@ -69,7 +74,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _words(cell: str) -> str:
-    return re.sub(r"-?\d+(\.\d+)?", "0", cell)
+    return re.sub(r"[+-]?\d+(\.\d+)?", "0", cell)
 
 
 def _numbers(line: str) -> list[str]:
@@ -82,33 +87,32 @@ def _close(old: str, new: str) -> bool:
     return abs(float(old) - float(new)) <= max(ABSOLUTE[decimals], RELATIVE * abs(float(old)))
 
 
-def tables(names: Iterable[str], networks: Sequence[Network]) -> dict[str, list[str]]:
-    """The lines of the table that each study prints."""
-    return {
-        name: [line for line in printed(name, networks).splitlines() if line.startswith("|")] for name in set(names)
-    }
+def computed(name: str, networks: Sequence[Network]) -> list[str]:
+    """What a study shows now: its sentence, and the lines of its table."""
+    finding, text = printed(name, networks)
+    return [finding, *(line for line in text.splitlines() if line.startswith("|"))]
 
 
 def main() -> None:
-    """Fill the page, or compare it."""
+    """Fill the pages, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=Path, nargs="+", required=True)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--only", nargs="*", help="these studies alone")
     options = parser.parse_args()
-    text = PAGE.read_text(encoding="utf-8")
-    places = {name: place for name, place in found(text) if not options.only or name in options.only}
-    made = tables(places, [from_folder(folder) for folder in folders_in(options.features)])
-    if not options.check:
-        with replacing(PAGE) as temporary:
-            temporary.write_text(filled(text, made), encoding="utf-8")
-        return
-    wrong = [
-        f"{name}: {gap}" for name, place in places.items() for gap in differences(text.splitlines()[place], made[name])
-    ]
+    networks = [from_folder(folder) for folder in folders_in(options.features)]
+    wrong, looked_at = [], {name: path for name, path in pages().items() if not options.only or name in options.only}
+    for name, path in looked_at.items():
+        text, now = path.read_text(encoding="utf-8"), computed(name, networks)
+        if options.check:
+            wrong += [f"{name}: {gap}" for gap in differences(kept(text), now)]
+            continue
+        with replacing(path) as temporary:
+            temporary.write_text(filled(text, now), encoding="utf-8")
     if wrong:
         raise SystemExit("\n".join(wrong))
-    print(f"{len(places)} tables are what the command prints")
+    if options.check:
+        print(f"{len(looked_at)} pages hold what the command prints")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from oodshape.studies.network import Network, folders_in, from_benchmark, from_f
 sys.path.insert(0, str(Path(__file__).parent / "docs"))
 
 import pictures
+from faces import familiar_and_strange
 from pages import page_name
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -69,7 +70,7 @@ def main() -> None:
     arguments = parser.parse_args()
     digits = list(from_benchmark(Benchmark.load("digits"), Options(cache=None, progress=False)))
     (drawn,) = (network for network in digits if network.name == NETWORK)
-    for name, picture in pictures.idea(drawn).items():
+    for name, picture in {"idea-images": familiar_and_strange(drawn), **pictures.idea(drawn)}.items():
         write(arguments.docs / "img" / f"{name}.svg", picture)
     draw_methods(drawn, arguments.docs / "img" / "methods")
     path = arguments.docs / "methods" / "measured.json"

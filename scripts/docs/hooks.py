@@ -14,8 +14,10 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 import pages
+from api import api_rooms
 from oodshape.methods.table import METHODS
 from oodshape.report.palette import inline, site_css
+from oodshape.studies.catalog import STUDIES
 
 FIGURE = re.compile(r'(<p>)?<img alt="([^"]*)" src="([^"]+\.svg)" ?/?>(?(1)</p>)?')
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', flags=re.DOTALL)
@@ -38,9 +40,11 @@ def _unfolded(entry: Any, docs: Path, extra: Any) -> Any:
     for item in inside:
         if item == "methods/*":
             items += [{name: f"methods/{pages.page_name(name)}.md"} for name in METHODS]
+        elif item == "api/*":
+            items += [{room: f"api/{room}.md"} for room in api_rooms()]
         elif isinstance(item, str) and item.endswith("/*"):
-            folder, order = item.removesuffix("/*"), extra.get("order", [])
-            found = [path.stem for path in (docs / folder).glob("*.md")]
+            folder, order = item.removesuffix("/*"), [*extra.get("order", []), *STUDIES]
+            found = [path.stem for path in (docs / folder).glob("*.md") if path.stem != "index"]
             found.sort(key=lambda stem: (order.index(stem) if stem in order else len(order), stem))
             items += [f"{folder}/{stem}.md" for stem in found]
         else:
@@ -49,9 +53,9 @@ def _unfolded(entry: Any, docs: Path, extra: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """The pages, with one for every method that nobody has written words for."""
-    for name in METHODS:
-        uri = f"methods/{pages.page_name(name)}.md"
+    """The pages, with one for every room of the API and every method that nobody has written words for."""
+    methods = [f"methods/{pages.page_name(name)}.md" for name in METHODS]
+    for uri in [*methods, *(f"api/{room}.md" for room in api_rooms())]:
         if files.get_file_from_path(uri) is None:
             files.append(File.generated(config, uri, content=""))
     files.append(File.generated(config, "css/palette.css", content=site_css()))

@@ -9,13 +9,14 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
-import oodshape
+from api import api_page, api_table, room_of, table
 from oodshape.core.values import Value
 from oodshape.features.parts import Part
 from oodshape.methods import departures
 from oodshape.methods.detector import Method
 from oodshape.methods.slots import FittedHead, FittedScore, Shape
 from oodshape.methods.table import METHODS, ROWS, paper_methods
+from oodshape.studies.catalog import STUDIES
 
 DOCS = Path(__file__).parents[2] / "docs"
 SLOTS = ("perturb", "shape", "head", "score")
@@ -60,9 +61,10 @@ def method_of(page: str) -> str | None:
 
 
 def written(page: str, docs: Path = DOCS) -> str:
-    """What is written by hand of a page; a method's page needs nothing."""
+    """What is written by hand of a page; the pages of methods and rooms need nothing."""
     path = docs / page
-    return path.read_text(encoding="utf-8") if path.is_file() or method_of(page) is None else ""
+    generated = method_of(page) is not None or room_of(page) is not None
+    return path.read_text(encoding="utf-8") if path.is_file() or not generated else ""
 
 
 def slots(method: Method) -> dict[str, str]:
@@ -119,7 +121,7 @@ def settings_table(name: str) -> str:
     head = ["setting", *rows]
     lines = [[setting, *(row.get(setting, "-") for row in rows.values())] for setting in rows[next(iter(rows))]]
     said = "" if len(rows) == 1 else "\n\nThe last three columns are the paper's, `oodshape.paper_methods(...)`."
-    return _table(head, [[f"`{setting}`", *values] for setting, *values in lines]) + said
+    return table(head, [[f"`{setting}`", *values] for setting, *values in lines]) + said
 
 
 def _used(method: Method) -> dict[str, str]:
@@ -127,24 +129,29 @@ def _used(method: Method) -> dict[str, str]:
     return dict(pair for piece in pieces for pair in settings(piece))
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def place(name: str, areas: dict[str, float]) -> str:
+    """Where a method stands, as far as the printed figures tell.
+
+    >>> place("a", {"a": 99.1, "b": 99.1, "c": 99.2}), place("c", {"a": 99.1, "c": 99.2})
+    ('2 of 3, tied with 1', '1 of 2')
+    """
+    values = list(areas.values())
+    tied = values.count(areas[name]) - 1
+    return f"{1 + sum(value > areas[name] for value in values)} of {len(values)}" + (f", tied with {tied}" * bool(tied))
 
 
 def measured_table(name: str, docs: Path = DOCS) -> str:
     """FPR95 and AUROC of a method on every network of docs/methods/measured.json, and its place."""
     rows = []
-    for row in json.loads((docs / "methods" / "measured.json").read_text(encoding="utf-8")):
-        ranked = sorted(row["methods"], key=lambda other: -row["methods"][other][1])
+    for row in kept_results(docs):
+        areas = {other: area for other, (_, area) in row["methods"].items()}
         network = NETWORKS.get(row["network"], row["network"]) if row["real"] else f"digits {row['network']}"
-        if name in ranked:
-            fpr, value = row["methods"][name]
-            place = f"{ranked.index(name) + 1} of {len(ranked)}"
-            rows.append([network, f"{fpr:.1f}", f"{value:.1f}", place])
+        if name in areas:
+            fpr, area = row["methods"][name]
+            rows.append([network, f"{fpr:.1f}", f"{area:.1f}", place(name, areas)])
         else:
             rows.append([network, "-", "-", "-"])
-    return _table(["network", "FPR95 ↓", "AUROC ↑", "place by AUROC"], rows)
+    return table(["network", "FPR95 ↓", "AUROC ↑", "place by AUROC"], rows)
 
 
 def snippet(name: str) -> str:
@@ -200,7 +207,7 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
         words.strip() or f"{docstrings(method)}\n\n## When it fails\n\n{row.fails[0].upper()}{row.fails[1:]}.",
         f'## Picture\n\n<div class="figures" markdown="1">\n\n{pictures}\n\n</div>\n\n{drawn_words}',
         "## Measured\n\nPercent, means over OOD sets; the digits are the embedded benchmark, the others are described "
-        f"in [studies](../studies.md).\n\n{measured_table(name, docs)}",
+        f"in [studies](../studies/index.md).\n\n{measured_table(name, docs)}",
         f"## Settings\n\n{settings_table(name)}",
         f"## Try it\n\n```python\n{snippet(name)}\n```",
         f"## Beside its authors' code\n\n{beside_authors(name)}",
@@ -216,25 +223,48 @@ def beside_authors(name: str) -> str:
     return "\n\n".join([departures.told(name), *worth, "All departures stand in [one table](../paper.md)."])
 
 
-def departures_table() -> str:
+def departures_table(docs: Path = DOCS) -> str:
     """Every departure, the paper's own code first."""
     rows = [[each.what, each.theirs, each.here, each.difference] for each in departures.DEPARTURES]
-    return _table(["what", "the authors' code", "here", "difference on our features"], rows)
+    return table(["what", "the authors' code", "here", "difference on our features"], rows)
 
 
-def methods_table() -> str:
-    """Every method with its slots, needs and sentence."""
-    rows = []
+def kept_results(docs: Path = DOCS) -> list[dict[str, Any]]:
+    """The rows of docs/methods/measured.json, a network each."""
+    found: list[dict[str, Any]] = json.loads((docs / "methods" / "measured.json").read_text(encoding="utf-8"))
+    return found
+
+
+def performance(name: str, rows: list[dict[str, Any]]) -> str:
+    """AUROC and FPR95 of a method, means over these networks; nothing where it was not measured on all of them."""
+    found = [row["methods"][name] for row in rows if name in row["methods"]]
+    if not found or len(found) < len(rows):
+        return "-"
+    fpr, area = (sum(pair[place] for pair in found) / len(found) for place in (0, 1))
+    return f"{area:.1f} / {fpr:.1f}"
+
+
+def methods_table(docs: Path = DOCS) -> str:
+    """Every method with what it reaches, its slots, needs and sentence."""
+    rows, kept = [], kept_results(docs)
+    groups = [[row for row in kept if row["real"]], [row for row in kept if not row["real"]]]
     for name, row in ROWS.items():
         filled = ", ".join(f"{slot}: {piece}" for slot, piece in slots(row.method).items())
-        rows.append([f"[{name}]({page_name(name)}.md)", filled, needs(row.method), row.what])
-    return _table(["method", "slots", "fitting needs", "in a sentence"], rows)
+        reached = [performance(name, group) for group in groups]
+        rows.append([f"[{name}]({page_name(name)}.md)", row.what, *reached, needs(row.method), filled])
+    heads = [f"{len(groups[0])} real networks", f"{len(groups[1])} of the digits"]
+    return table(["method", "in a sentence", *heads, "fitting needs", "slots"], rows)
 
 
-def api_list() -> str:
-    """The public names, each pointing at its home module."""
-    homes = oodshape._HOMES
-    return "\n\n".join(f"::: oodshape.{homes[name]}.{name}" for name in homes if name != "METHODS")
+def studies_list(docs: Path = DOCS) -> str:
+    """The studies, each with what its page says first."""
+    lines = []
+    for name in STUDIES:
+        path = docs / "studies" / f"{name}.md"
+        if path.is_file():
+            title, _, finding, *_ = path.read_text(encoding="utf-8").splitlines()
+            lines.append(f"- [{title.removeprefix('# ')}]({name}.md): {finding.strip('*')}")
+    return "\n".join(lines)
 
 
 def complete(page: str, written: str, docs: Path = DOCS) -> str:
@@ -242,10 +272,13 @@ def complete(page: str, written: str, docs: Path = DOCS) -> str:
     name = method_of(page)
     if name is not None:
         return method_page(name, written, docs)
-    parts = {"methods": methods_table, "api": api_list, "departures": departures_table}
+    room = room_of(page)
+    if room is not None:
+        return api_page(room, docs)
+    parts = {"methods": methods_table, "api": api_table, "departures": departures_table, "studies": studies_list}
     for mark, part in ((f"<!-- {name} -->", part) for name, part in parts.items()):
         if mark in written:
-            written = written.replace(mark, part())
+            written = written.replace(mark, part(docs))
     return written
 
 

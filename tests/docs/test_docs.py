@@ -31,11 +31,13 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "docs")]
 pages, maker = importlib.import_module("pages"), importlib.import_module("make_docs_figures")
+api = importlib.import_module("api")
 
 OPTIONAL = ("onnx", "onnxruntime", "onnxscript", "timm", "torchvision", "pyarrow", "fastapi")
 METHOD_PAGES = {f"methods/{pages.page_name(name)}.md": name for name in METHODS}
+API_PAGES = {f"api/{room}.md": room for room in api.api_rooms()}
 BY_HAND = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
-WRITTEN = sorted(BY_HAND | METHOD_PAGES.keys())
+WRITTEN = sorted(BY_HAND | METHOD_PAGES.keys() | API_PAGES.keys())
 
 
 @functools.cache
@@ -90,9 +92,15 @@ def test_the_site(tmp_path: Path) -> None:
         wanted = len(re.findall(r"\$\$.*?\$\$", text(page), flags=re.DOTALL))
         assert made[site / page.replace(".md", ".html")].formulas >= wanted
         assert wanted > 0 or page not in BY_HAND
-    api = (site / "api.html").read_text(encoding="utf-8")
-    for name in oodshape._HOMES:
-        assert f".{name}" in api or name == "METHODS"
+    for page, room in API_PAGES.items():
+        shown = (site / page.replace(".md", ".html")).read_text(encoding="utf-8")
+        for name, home in oodshape._HOMES.items():
+            there = f'id="oodshape.{home}.{name}"' in shown
+            assert there == (home.partition(".")[0] == room and name != "METHODS"), (page, name)
+    assert '<span class="n">Guard</span>' in (site / "api" / "guard.html").read_text(encoding="utf-8")  # as code
+    # the search of pages that are opened from disk: its index is a script, and its worker lies beside it
+    assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = ")
+    assert "js/iframe-worker.js" in made[site / "index.html"].loads
 
 
 @pytest.mark.parametrize("page", METHOD_PAGES)
@@ -117,6 +125,13 @@ def test_every_method_is_listed_and_measured() -> None:
     assert [row["network"] for row in digits] == ["ConvNet", "ViT", "MLP-Mixer"]
     for row in digits:
         assert row["methods"].keys() == METHODS.keys()
+    columns = [line.split(" | ") for line in table.splitlines() if line.startswith("| [")]
+    assert len(columns) == len(METHODS)
+    for line in columns:
+        name = re.findall(r"\[(.*?)\]", line[0])[0]
+        area = sum(row["methods"][name][1] for row in digits) / len(digits)
+        assert float(line[3].partition(" / ")[0]) == pytest.approx(area, abs=0.051), name
+        assert re.fullmatch(r"-|\d+\.\d / \d+\.\d", line[2]), name
 
 
 def test_a_method_without_words_has_a_page_too() -> None:
@@ -229,7 +244,7 @@ def commands(page: str) -> list[str]:
 
 
 def test_commands_are_found_in_pages() -> None:
-    assert "oodshape study NAME" in " ".join(commands("studies.md"))
+    assert "oodshape study NAME" in " ".join(commands("studies/index.md"))
     assert any("--compare-paper" in line for line in commands("paper.md"))
 
 

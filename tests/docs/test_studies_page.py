@@ -1,4 +1,4 @@
-"""The tables of docs/studies.md are what `oodshape study` prints, and the script that fills them sees a difference."""
+"""The pages of docs/studies hold what `oodshape study` prints, and the script that fills them sees a difference."""
 
 from __future__ import annotations
 
@@ -9,33 +9,40 @@ from pathlib import Path
 import pytest
 
 from oodshape import METHODS
+from oodshape.studies.catalog import STUDIES
 from oodshape.studies.network import from_folder
-from oodshape.studies.table import STUDIES
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 fill = importlib.import_module("fill_studies")
-TEXT = fill.PAGE.read_text(encoding="utf-8")
-KEPT = {name: TEXT.splitlines()[place] for name, place in fill.found(TEXT)}
+KEPT = {name: fill.kept(path.read_text(encoding="utf-8")) for name, path in fill.pages().items()}
 NETWORK = "imagenet_deit_tiny"  # the smallest features
 
 
-def test_every_study_of_the_paper_has_a_table() -> None:
+def test_every_study_of_the_paper_has_a_page() -> None:
     own = {"samples"}  # is answered in the guide to fitting
     assert set(KEPT) == {name for name, study in STUDIES.items() if not study.by_panel} - own
+    assert {path.stem for path in fill.PAGES.glob("*.md")} == {"index", *KEPT}
+
+
+def test_every_page_begins_with_what_the_study_shows() -> None:
+    for name, (sentence, *_) in KEPT.items():
+        assert sentence.endswith("."), name
+        assert any(letter.isdigit() for letter in sentence), name
+    assert len({sentence for sentence, *_ in KEPT.values()}) == len(KEPT)
 
 
 def test_every_method_on_features_is_in_the_generalisation_table() -> None:
     """ODIN's step in the image is 0 on ImageNet; `auto` needs a panel."""
-    names = [line.split("|")[1].strip() for line in KEPT["generalisation"][2:]]
+    names = [line.split("|")[1].strip() for line in KEPT["generalisation"][3:]]
     assert names == [name for name, method in METHODS.items() if not method.wants_panel]
 
 
 def test_the_generalisation_table_is_what_the_command_prints(shared: Path) -> None:
     """One network of three; scripts/fill_studies.py --check compares everything."""
     network = from_folder(shared / "features" / NETWORK)
-    (now,) = fill.tables(["generalisation"], [network]).values()
-    place = KEPT["generalisation"][0].split("|").index(f" {NETWORK} ")
-    ours = [[line.split("|")[at].strip() for at in (1, place)] for line in KEPT["generalisation"][2:]]
+    _, *now = fill.computed("generalisation", [network])
+    place = KEPT["generalisation"][1].split("|").index(f" {NETWORK} ")
+    ours = [[line.split("|")[at].strip() for at in (1, place)] for line in KEPT["generalisation"][3:]]
     theirs = [[cell.strip() for cell in line.split("|")[1:3]] for line in now[2:]]
     drawn = {"ash-rand", "knn", "nnguide", "vim"}  # these hang on a draw
     for (name, kept), (same, value) in zip(ours, theirs, strict=True):
@@ -51,5 +58,15 @@ def test_differences_are_seen_and_last_digits_are_not() -> None:
     assert list(fill.differences(table, table[:2]))
     assert not list(fill.differences(["| a | 0.958 |"], ["| a | 0.960 |"]))
     assert list(fill.differences(["| a | 0.958 |"], ["| a | 0.900 |"]))
-    text = "`oodshape study variants`\n\n" + "\n".join(table) + "\n\nwords\n"
-    assert fill.filled(text, {"variants": [*table[:2], "| msp | 1.00 |"]}) == text.replace("81.58", "1.00")
+    assert not list(fill.differences(["It changes by 0.0 (a) points."], ["It changes by +0.1 (a) points."]))
+    assert list(fill.differences(["It changes by 0.0 (a) points."], ["It changes by +2.1 (a) points."]))
+    assert list(fill.differences(["It is better on 1 of 3."], ["It is worse on 1 of 3."]))
+
+
+def test_a_page_is_filled_where_its_study_stands() -> None:
+    table = ["| method | AUROC |", "| --- | ---: |", "| msp | 81.58 |"]
+    pictures = "| a |\n| --- |\n| ![a](../img/a.svg) |"
+    text = "# Title\n\n**Old.**\n\nwords\n\n" + pictures + "\n\n" + "\n".join(table) + "\n\nmore\n"
+    assert fill.kept(text) == ["Old.", *table]
+    now = fill.filled(text, ["New.", *table[:2], "| msp | 1.00 |"])
+    assert now == text.replace("Old", "New").replace("81.58", "1.00")

@@ -16,8 +16,8 @@ from oodshape.images.noise import NoiseSet
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.studies import dynamic, impact_vectors, measured, tuning, with_ood
+from oodshape.studies.catalog import STUDIES
 from oodshape.studies.network import from_folder, networks
-from oodshape.studies.table import STUDIES
 
 
 def test_the_objective_is_the_plain_logistic_regression(small) -> None:

@@ -9,8 +9,8 @@ import pytest
 from commands import call
 from oodshape import METHODS, InputError
 from oodshape.studies.beside_paper import TABLES, beside, check, figures, model_for
+from oodshape.studies.catalog import STUDIES, picked_of
 from oodshape.studies.network import Network
-from oodshape.studies.table import STUDIES, picked_of
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_each_table_has_ours_the_papers_and_the_difference(network) -> None:
                     compared += 1
         assert compared == {"validation": 4, "variants": 6 * 2, "dynamic": 1, "limits": 8 * 4}[name]
     rows = made.set_index("percentile")
-    printed = STUDIES["limits"].table(frame)
+    printed = STUDIES["limits"].table(frame, 2)
     same = printed[(printed["method"] == "optfs-v") & (printed["tail"] == "0.001")]
     assert rows.loc["0.1", "AUROC"] == same["AUROC"].item()
 
@@ -116,7 +116,7 @@ def test_a_study_is_of_the_methods_that_were_picked(name: str, network, monkeypa
     assert set(frame[column]) == values
     frame.insert(0, "family", "ConvNet")
     frame.insert(0, "network", picked.name)
-    assert len(STUDIES[name].table(frame)) > 0
+    assert len(STUDIES[name].table(frame, 1)) > 0
     assert STUDIES[name].draw(frame).axes
 
 

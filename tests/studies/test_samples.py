@@ -10,9 +10,9 @@ import pytest
 from commands import call
 from oodshape import METHODS, InputError
 from oodshape.benchmark.spec import Benchmark
+from oodshape.studies.catalog import STUDIES, picked_of
 from oodshape.studies.network import Network
 from oodshape.studies.samples import SIZES, print_samples, samples
-from oodshape.studies.table import STUDIES, picked_of
 from oodshape.studies.writing import write
 from small_study import sets
 

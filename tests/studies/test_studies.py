@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,9 @@ from oodshape import METHODS, InputError
 from oodshape.images.limits import Limits
 from oodshape.report.render import frame_latex, frame_markdown
 from oodshape.studies import drawing, every_method
+from oodshape.studies.catalog import STUDIES, chosen, possible
 from oodshape.studies.network import Network, folders_in, from_folder, networks
-from oodshape.studies.table import STUDIES, chosen, possible
-from oodshape.studies.writing import write
+from oodshape.studies.writing import write, write_all
 
 
 def write_folder(folder: Path, *, seed: int = 0, signed: bool = False) -> Path:
@@ -126,6 +128,8 @@ def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeyp
     assert html.count("<svg aria-label=") == len(stems)
     assert "<script" not in html
     assert "higher score = ID" in html
+    (finding,) = re.findall(r"</h1>\n<p><strong>(.*?)</strong></p>", html)
+    assert text.startswith(unescape(finding))
     for figure in seen:
         assert figure.get_size_inches()[0] == pytest.approx(3.3)
         rows, columns = figure.axes[0].get_subplotspec().get_gridspec().get_geometry()
@@ -133,8 +137,30 @@ def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeyp
             cell = axes.get_subplotspec()
             assert axes.get_xlabel() or cell.rowspan.stop < rows  # shared axes are named once
             assert axes.get_ylabel() or cell.colspan.start > 0
+            for scale, label in ((axes.get_xscale(), axes.get_xlabel()), (axes.get_yscale(), axes.get_ylabel())):
+                assert (scale == "log") == ("logarithmic" in label)
+        assert all(len(legend.get_texts()) <= 6 for legend in figure.legends)
     assert len(seen) == len(stems)
     assert columns <= 2
+
+
+def test_all_have_an_index_of_what_they_show(two, tmp_path) -> None:
+    *_, last = write_all({"validation": two, "intuition": two}, tmp_path)
+    assert last == tmp_path / "index.html"
+    index = unescape(last.read_text())
+    for name in ("validation", "intuition"):
+        assert f'<a href="{name}.html">{name}</a>: {STUDIES[name].title}' in index
+        assert (tmp_path / f"{name}.md").read_text().partition("\n")[0] in index
+    assert two[0].describe() in index
+
+
+def test_figures_have_the_decimals_that_the_images_support(two, tmp_path) -> None:
+    few = two[0]  # 100 ID images and 121 others: one is a whole point
+    many = replace(few, inside=few.inside[list(range(100)) * 10], ood={"far": few.ood["far"][list(range(60)) * 20]})
+    for network, pattern in ((few, r"\| \d+ \| \d+ \|"), (many, r"\| \d+\.\d \| \d+\.\d \|")):
+        list(write("validation", [network], tmp_path))
+        (row,) = (line for line in (tmp_path / "validation.md").read_text().splitlines() if "| far |" in line)
+        assert re.search(pattern + "$", row), row
 
 
 def test_figures_are_the_same_twice(two, tmp_path) -> None:

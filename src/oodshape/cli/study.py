@@ -59,15 +59,16 @@ def study(
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
 
-    Each writes a table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and a page with both. Folders of feature files
-    hold head.npz (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels);
-    gaussian and uniform are surrogates; scrambled is the panel that `auto` chooses by.
+    Each writes a table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and a page with both that begins with what the
+    study shows; `all` writes index.html, which leads to them. Folders of feature files hold head.npz (weight, bias),
+    train.npz, test.npz or val.npz, and one file per OOD set (features, labels); gaussian and uniform are surrogates;
+    scrambled is the panel that `auto` chooses by.
     """
     from oodshape.core.errors import InputError
     from oodshape.studies import beside_paper
+    from oodshape.studies.catalog import chosen, picked_of, possible
     from oodshape.studies.network import networks
-    from oodshape.studies.table import chosen, picked_of, possible
-    from oodshape.studies.writing import write
+    from oodshape.studies.writing import write, write_all
 
     costs.hold()
     names, picked = chosen(name), words(methods)
@@ -91,7 +92,11 @@ def study(
     skipped |= {each: "a network has no panel (scrambled.npz)" for each in names if each not in can}
     for each, why in skipped.items():
         typer.echo(f"skipped {each}: {why}")
-    for each in (each for each in can if each in taken):
-        told = [network.telling(real, taken[each], seed, resamples) for network in opened]
-        for path in write(each, told, out, seeds, paper=compare_paper):
-            typer.echo(f"wrote {path}")
+    told = {
+        each: [network.telling(real, taken[each], seed, resamples) for network in opened]
+        for each in can
+        if each in taken
+    }
+    made = write_all(told, out, seeds, paper=compare_paper) if name == "all" else None
+    for path in made or write(name, told[name], out, seeds, paper=compare_paper):
+        typer.echo(f"wrote {path}")

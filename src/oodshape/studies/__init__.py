@@ -1,8 +1,8 @@
 """The paper's other tables and figures: functions over features that give a tidy frame or a small frozen value.
 
-A study is a row of `table`: what it computes (the functions below, one idea per file), the table it prints (`tables`),
-its figures (`figures` and `auto_figures`, in the look of `drawing`), its page. `network` reads the features, from
-folders or from a benchmark.
+A study is a row of `catalog`: what it computes (the functions below, one idea per file), the sentence that it shows
+(`findings`), the table it prints (`printing`), its figures (`figures` and `auto_figures`, in the look of `drawing`);
+`writing` makes its files. `network` reads the features, from folders or from a benchmark.
 """
 
 from oodshape.studies.auto_choice import choice as choice

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from oodshape.report.palette import PALE, TEXT
 from oodshape.studies.auto_choice import AUTO, LATER, ONE, PAPER, regret
-from oodshape.studies.drawing import below, line_style, marker, panels
-from oodshape.studies.tables import number, percent
+from oodshape.studies.drawing import below, line_style, panels
+from oodshape.studies.labels import TOWARDS, Point, families, missing, name_points, scatter, toward_hundred
+from oodshape.studies.printing import number, percent
+from oodshape.studies.sentences import led
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-FLOOR = 0.01  # percent, the least that is drawn as missing to an AUROC of 100
 # well-known choices, drawn beside that of `auto`
 LOOKS: dict[str, dict[str, Any]] = {
     **{name: {"marker": "o"} for name in ("msp", "energy", "ash-s", "optfs-e")},
@@ -22,40 +23,53 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def print_choice(frame: DataFrame) -> DataFrame:
+def print_choice(frame: DataFrame, digits: int = 1) -> DataFrame:
     """Per network and OOD set: rank correlations, the best method in hindsight, `auto`, and its regret in points."""
     table = regret(frame)
     shown = table[["network", "ood"]].copy()
     shown["rank corr. paper"] = table["rank_paper"].map(number)
     shown["rank corr. all"] = table["rank_all"].map(number)
-    shown["auto AUROC"] = table["auroc_auto"].map(percent)
-    shown["auto FPR95"] = table["fpr95_auto"].map(percent)
-    for against, title in (("paper", "of the paper"), ("all", "of all")):
-        named = zip(table[f"best_{against}"], table[f"auroc_best_{against}"], strict=True)
-        shown[f"best {title}"] = [f"{name} {percent(value)}" for name, value in named]
-        shown["regret" if against == "paper" else "regret to all"] = table[f"regret_auto_{against}"].map(percent)
-    shown["regret of one"] = table["regret_one_paper"].map(percent)
+    shown["auto AUROC"] = [percent(value, digits) for value in table["auroc_auto"]]
+    shown["auto FPR95"] = [percent(value, digits) for value in table["fpr95_auto"]]
+    groups = {"paper": ("of the paper", [PAPER]), "all": ("of all", [PAPER, LATER])}
+    for against, (title, kinds) in groups.items():
+        part = frame[frame["group"].isin(kinds)]
+        places = zip(table["network"], table["ood"], strict=True)
+        shown[f"best {title}"] = [led(_found(part, network, ood), digits) for network, ood in places]
+        regrets = [percent(value, digits) for value in table[f"regret_auto_{against}"]]
+        shown["regret" if against == "paper" else "regret to all"] = regrets
+    shown["regret of one"] = [percent(value, digits) for value in table["regret_one_paper"]]
     return shown.rename(columns={"ood": "OOD set"})
+
+
+def _found(frame: DataFrame, network: str, ood: str) -> dict[str, float]:
+    """By method: the AUROC on an OOD set of a network, or the mean over them."""
+    part = frame[(frame["network"] == network) & ((frame["ood"] == ood) | (ood == "mean"))]
+    return {str(name): float(value) for name, value in part.groupby("method", sort=False)["auroc"].mean().items()}
 
 
 def draw_choice(frame: DataFrame) -> Figure:
     """A point per method: mean AUROC against the panels, and against real OOD sets; chosen ones have a ring."""
     keys = ["method", "group", "panel_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
-    figure, (axes,) = panels(5.0)
-    for row in means[means["group"].isin([PAPER, LATER])].to_dict("records"):
-        # the best lie near 100: a logarithm of what is missing keeps them apart
-        name, x, y = str(row["method"]), max(100 * (1 - row["panel_auroc"]), FLOOR), 100 * row["auroc"]
-        axes.plot([x], [y], marker(name), color=line_style(name)["color"], label=name, markersize=4.5)
-        if row["chosen"]:
-            axes.plot([x], [y], "o", color=TEXT, fillstyle="none", markersize=8, markeredgewidth=0.8)
-    fused = 100 * means.loc[means["method"] == AUTO, "auroc"].iloc[0]
+    figure, (axes,) = panels(4.4)
+    # the best lie near 100: a logarithm of what is missing keeps them apart
+    points = [
+        Point(str(row["method"]), missing(row["panel_auroc"]), missing(row["auroc"]), bool(row["chosen"]))
+        for row in means[means["group"].isin([PAPER, LATER])].to_dict("records")
+    ]
+    toward_hundred(axes, "x", "y")
+    scatter(axes, points)
+    fused = missing(float(means.loc[means["method"] == AUTO, "auroc"].iloc[0]))
     axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")
-    axes.set(xscale="log", ylabel="real OOD sets: mean AUROC (%)")
-    axes.invert_xaxis()
-    axes.xaxis.set_major_formatter(lambda value, place: f"{100 - value:g}")
-    axes.set_xlabel("scrambled ID images and classes left out:\nmean AUROC (%); rings: fused in auto; dashed: auto")
-    below(figure, 3)
+    axes.set_ylabel(f"real OOD sets: mean AUROC (%),\n{TOWARDS}")
+    axes.set_xlabel(
+        "scrambled ID images and classes left out:\nmean AUROC (%), "
+        f"{TOWARDS}\n"
+        "rings: fused in auto; dashed: auto; dotted: x = y"
+    )
+    families(figure, [point.name for point in points])
+    name_points(axes, points)
     return figure
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from oodshape.core.errors import InputError
 from oodshape.report.beside_paper import paper_figures
 from oodshape.studies.network import Network
-from oodshape.studies.tables import METRICS
+from oodshape.studies.printing import METRICS
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -14,7 +14,7 @@ from oodshape.methods.shapes.pieces import PiecewiseConstant
 from oodshape.report.palette import TEXT, WASH
 from oodshape.studies.comparison import measured
 from oodshape.studies.drawing import below, line_style, panels
-from oodshape.studies.tables import percent
+from oodshape.studies.printing import percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +60,7 @@ def _profile(train: Features, shape: PiecewiseConstant, bound: str) -> list[dict
     return [{"bound": bound, **dict(zip(names, row, strict=True))} for row in zip(*columns.values(), strict=True)]
 
 
-def print_bounds(frame: DataFrame) -> DataFrame:
+def print_bounds(frame: DataFrame, digits: int = 1) -> DataFrame:
     """A row per network: Energy, and AUROC and FPR95 of both bounds at K = 100; then AUROC at every other K."""
     from pandas import DataFrame
 
@@ -71,7 +71,7 @@ def print_bounds(frame: DataFrame) -> DataFrame:
         for bound in ("none", *ROWS):
             means = tested[tested["bound"] == bound].groupby("k", sort=False)[["auroc", "fpr95"]].mean().reset_index()
             for k, auroc, fpr95 in means.itertuples(index=False, name=None):
-                said[bound, int(k)] = (percent(auroc), percent(fpr95))
+                said[bound, int(k)] = (percent(auroc, digits), percent(fpr95, digits))
         row = {"network": str(network), "features": "signed" if part["signed"].iloc[0] else "not negative"}
         row["energy"] = " / ".join(said["none", 0])
         here = {bound: name for bound, name in ROWS.items() if (bound, SHOWN) in said}
@@ -108,6 +108,6 @@ def draw_bounds(frame: DataFrame) -> Figure:
     low, high = np.quantile(profiles["theta"], [0.01, 0.99])
     theta.set_ylim(min(low, 0) - 0.15 * (high - low), high + 0.15 * (high - low))
     f.set(ylabel="f(z) = θ(z) z", xlabel="feature value z")
-    swept.set(xlabel="number of intervals K", ylabel="mean AUROC (%)")
+    swept.set(xlabel="number of intervals K; not to scale", ylabel="mean AUROC (%)")
     below(figure, 2)
     return figure

@@ -29,7 +29,7 @@ _LOOK: Any = {
     "ytick.labelsize": 7.0,
     "legend.fontsize": 6.8,
     "legend.frameon": False,
-    "legend.handlelength": 1.8,
+    "legend.handlelength": 2.8,
     "legend.borderaxespad": 0.2,
     "text.parse_math": False,
     "svg.fonttype": "none",

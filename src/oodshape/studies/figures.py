@@ -8,7 +8,8 @@ import numpy as np
 
 from oodshape.report.headline import OURS
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PALE, TEXT, WASH
-from oodshape.studies.drawing import below, dots, line_style, marker, panels
+from oodshape.studies.drawing import below, dots, line_style, panels
+from oodshape.studies.labels import TOWARDS, Point, families, missing, name_points, scatter, toward_hundred
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 AUROC, FPR = "AUROC (%)", "FPR95 (%)"
+STEPS = "; not to scale"
 # the paper's figure of shaping functions: (title, the curve, the optimal one drawn with it)
 PANELS = (
     ("ReAct", "react", "optfs with OOD"),
@@ -76,13 +78,13 @@ def draw_dynamic(frame: DataFrame) -> Figure:
 
 def draw_intervals(frame: DataFrame) -> Figure:
     """Mean AUROC and FPR95 over the number of intervals."""
-    return _swept(frame, "k", [str(k) for k in frame["k"].unique()], "number of intervals K (0: Energy)")
+    return _swept(frame, "k", [str(k) for k in frame["k"].unique()], f"number of intervals K (0: Energy){STEPS}")
 
 
 def draw_limits(frame: DataFrame) -> Figure:
     """Mean AUROC and FPR95 over the percentiles that limit the intervals."""
     names = [f"{100 * tail:g}" for tail in frame["tail"].unique()]
-    return _swept(frame, "tail", names, "limits at the percentiles p and 100 - p: p")
+    return _swept(frame, "tail", names, f"limits at the percentiles p and 100 - p: p{STEPS}")
 
 
 def _swept(frame: DataFrame, column: str, ticks: list[str], label: str) -> Figure:
@@ -183,21 +185,22 @@ def draw_weights(frame: DataFrame) -> Figure:
 
 def draw_intuition(frame: DataFrame) -> Figure:
     """a = E[I_ID] as the unit vector, and b = E[I_OOD] of each OOD set at its angle and length."""
-    figure, (axes,) = panels(2.4)
+    rows = sorted(frame.itertuples(index=False), key=lambda row: -float(row.y))  # type: ignore[arg-type]
+    top = max(1.15 * float(frame["y"].max()), 0.12 * len(rows), 0.3)
+    figure, (axes,) = panels(0.55 + 2.0 * (top + 0.12))
+    axes.set_aspect("equal")  # or an angle looks like another
     arrow: Any = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "linewidth": 1.2}
     axes.annotate("", (1, 0), (0, 0), arrowprops=arrow | {"color": ID_COLOR})
-    axes.annotate("a (ID)", (1, 0), (0, 4), textcoords="offset points", ha="right", color=ID_COLOR)
-    top = 1.35 * max(float(frame["y"].max()), 0.05)
-    rows = sorted(frame.itertuples(index=False), key=lambda row: -float(row.y))  # type: ignore[arg-type]
+    axes.annotate("a (ID)", (1, 0), (0, -9), textcoords="offset points", ha="right", color=ID_COLOR)
     for place, row in enumerate(rows):
         point = (float(row.x), float(row.y))  # type: ignore[arg-type]
         axes.annotate("", point, (0, 0), arrowprops=arrow | {"color": OOD_COLOR})
         # the words stand in a column, a thin line leads to the tip: tips lie close together
-        words = (1.04, top * (0.93 - 0.85 * place / max(len(rows) - 1, 1)))
+        words = (1.04, top * (0.95 - 0.85 * place / max(len(rows) - 1, 1)))
         says = f"{row.ood}: {row.degrees:.0f}°, {np.hypot(*point):.2f}"
         line = {"arrowstyle": "-", "color": PALE, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 1}
         axes.annotate(says, point, words, va="center", fontsize=6.8, arrowprops=line, annotation_clip=False)
-    axes.set(xlabel="along a, in units of |a|", ylabel="across a", ylim=(-0.04 * top, top), xlim=(0, 1.02))
+    axes.set(xlabel="along a, in units of |a|", ylabel="across a", ylim=(-0.12, top), xlim=(0, 1.02))
     return figure
 
 
@@ -218,16 +221,24 @@ def draw_bars(frame: DataFrame) -> Figure:
 
 
 def draw_generalisation(table: DataFrame) -> Figure:
-    """A point per method: mean AUROC on ConvNets against that on transformers and MLPs."""
+    """A point per method: mean AUROC on ConvNets against that on transformers and MLPs; on the line both are equal."""
     known = table.dropna()
-    figure, (axes,) = panels(2.9 + 0.145 * -(-len(known) // 4))  # the legend has a line for four methods
-    for name, x, y in zip(known["method"], 100 * known["convnets"], 100 * known["others"], strict=True):
-        axes.plot([x], [y], marker(name), color=line_style(name)["color"], label=name, markersize=5)
-    axes.set(xlabel=f"ConvNets: mean {AUROC}", ylabel=f"transformers and MLPs: mean {AUROC}")
+    figure, (axes,) = panels(4.0)
+    axes.set(
+        xlabel=f"ConvNets: mean {AUROC}, {TOWARDS}\ndotted: x = y",
+        ylabel=f"transformers and MLPs: mean {AUROC},\n{TOWARDS}",
+    )
     if known.empty:
         axes.text(0.5, 0.5, "needs a ConvNet and another network", transform=axes.transAxes, ha="center")
-    else:
-        below(figure, 4)
+        return figure
+    points = [
+        Point(str(name), missing(x), missing(y))
+        for name, x, y in zip(known["method"], known["convnets"], known["others"], strict=True)
+    ]
+    toward_hundred(axes, "x", "y")
+    scatter(axes, points)
+    families(figure, [point.name for point in points])
+    name_points(axes, points)  # at last: the legend moves the axes
     return figure
 
 

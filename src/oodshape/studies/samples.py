@@ -19,7 +19,7 @@ from oodshape.studies.comparison import measured
 from oodshape.studies.drawing import below, line_style, panels
 from oodshape.studies.figures import AUROC
 from oodshape.studies.network import Network
-from oodshape.studies.tables import percent
+from oodshape.studies.printing import percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,7 +89,7 @@ def _change(detector: Detector, whole: Detector) -> float:
     return float(torch.linalg.vector_norm(one - two) / torch.linalg.vector_norm(two))
 
 
-def print_samples(frame: DataFrame) -> DataFrame:
+def print_samples(frame: DataFrame, digits: int = 1) -> DataFrame:
     """Per network and size: each method's AUROC, mean and standard deviation over resamples, and theta's change."""
     from pandas import DataFrame
 
@@ -98,7 +98,7 @@ def print_samples(frame: DataFrame) -> DataFrame:
         row = {"network": str(network), "images": str(images)}
         for name, one in part.groupby("method", sort=False):
             spread = one["auroc"].std() if len(one) > 1 else 0.0
-            row[f"{name} AUROC"] = f"{percent(one['auroc'].mean())} ± {percent(spread)}"
+            row[f"{name} AUROC"] = f"{percent(one['auroc'].mean(), digits)} ± {percent(spread, digits)}"
         change = part["theta"].dropna()
         row["change of theta"] = f"{change.mean():.3f}" if len(change) else ""
         rows.append(row)
@@ -115,7 +115,7 @@ def draw_samples(frame: DataFrame) -> Figure:
         axes.plot(mean.index, mean, "o", label=name, **style)
         axes.fill_between(mean.index, mean - spread, mean + spread, color=style.get("color"), alpha=0.15, linewidth=0)
     axes.set_xscale("log")
-    axes.set_xlabel("images to fit on")
+    axes.set_xlabel("images to fit on (logarithmic)")
     axes.set_ylabel(f"mean {AUROC}")
     below(figure, 4)
     return figure

@@ -1,4 +1,4 @@
-"""The table of studies: what each computes, prints and draws, and which methods it is of."""
+"""The catalogue of studies: what each computes, shows, prints and draws, and which methods it is of."""
 
 from __future__ import annotations
 
@@ -13,11 +13,28 @@ from oodshape.studies import tuning
 from oodshape.studies.auto_figures import draw_choice, draw_regret, print_choice
 from oodshape.studies.bounds import bounds, draw_bounds, print_bounds
 from oodshape.studies.comparison import PAIRS, optfs_of
+from oodshape.studies.findings import (
+    find_bounds,
+    find_dynamic,
+    find_intervals,
+    find_intuition,
+    find_limits,
+    find_objectives,
+    find_shaping,
+    find_validation,
+    find_variants,
+    find_weights,
+)
+from oodshape.studies.method_findings import (
+    find_choice,
+    find_compatibility,
+    find_generalisation,
+    find_samples,
+    find_tuning,
+)
 from oodshape.studies.network import Network
 from oodshape.studies.picking import Picks, picked
-from oodshape.studies.profiles import BY_VALUE, BY_VECTOR, WITH, WITHOUT
-from oodshape.studies.samples import draw_samples, of_network, print_samples
-from oodshape.studies.tables import (
+from oodshape.studies.printing import (
     by_network,
     listed,
     print_changed,
@@ -26,6 +43,8 @@ from oodshape.studies.tables import (
     print_tuning,
     print_weights,
 )
+from oodshape.studies.profiles import BY_VALUE, BY_VECTOR, WITH, WITHOUT
+from oodshape.studies.samples import draw_samples, of_network, print_samples
 from oodshape.studies.with_ood import Objective
 
 if TYPE_CHECKING:
@@ -35,11 +54,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Study:
-    """Title, tidy rows of one network, the table to print for all, a figure per network and one for all."""
+    """Title, tidy rows of one network; of all, what they show and the table to print; figures.
+
+    A sentence and a table are told how many decimals the images support.
+    """
 
     title: str
     compute: Callable[[Network], DataFrame]
-    table: Callable[[DataFrame], DataFrame]
+    finding: Callable[[DataFrame, int], str]
+    table: Callable[[DataFrame, int], DataFrame]
     draw: Callable[[DataFrame], Figure]
     draw_all: Callable[[DataFrame], Figure] | None = None
     by_panel: bool = False  # each network must have a panel
@@ -99,7 +122,8 @@ STUDIES: dict[str, Study] = {
     "variants": Study(
         "Variants of OptFS: one theta from one OOD set, tested on all; means over OOD sets",
         _variants,
-        lambda frame: by_network(frame, ["variant"]),
+        find_variants,
+        lambda frame, digits: by_network(frame, ["variant"], digits),
         draw.draw_variants,
         picks=Picks(
             "variant", {"optfs-v": ("real", "gaussian", "uniform", "dynamic", "ours (V)"), "optfs-e": ("ours (E)",)}
@@ -108,31 +132,36 @@ STUDIES: dict[str, Study] = {
     "objectives": Study(
         "OptFS with OOD data by objective: one theta from one OOD set, tested on all; V score, means over OOD sets",
         lambda network: analysis.objectives(*_sets(network), _sources(network)),
-        lambda frame: by_network(frame, ["source", "objective"]),
+        find_objectives,
+        lambda frame, digits: by_network(frame, ["source", "objective"], digits),
         draw.draw_objectives,
     ),
     "validation": Study(
         "Validation of the ID-only problem: one theta per OOD set, tested on that set; V score",
         lambda network: analysis.validation(*_sets(network)),
+        find_validation,
         listed,
         draw.draw_validation,
     ),
     "dynamic": Study(
         "Classes that may change: the ratio r of changed argmax, and theta by alternating optimisation",
         _dynamic,
+        find_dynamic,
         print_changed,
         draw.draw_dynamic,
     ),
     "intervals": Study(
         "Number of intervals K; K = 0 is Energy; means over OOD sets",
         lambda network: analysis.k_sweep(*_sets(network), methods=network.methods),
-        lambda frame: by_network(_v_first(frame), ["method", "k"]),
+        find_intervals,
+        lambda frame, digits: by_network(_v_first(frame), ["method", "k"], digits),
         draw.draw_intervals,
         picks=Picks.named("method", "optfs-v", "optfs-e"),
     ),
     "bounds": Study(
         "OptFS with the bound on theta (optfs-e) and on the features (optfs-f): mean AUROC / FPR95; at other K, AUROC",
         lambda network: bounds(*_sets(network)),
+        find_bounds,
         print_bounds,
         draw_bounds,
         picks=Picks("bound", {"optfs-e": ("theta",), "optfs-f": ("features",)}, kept=("none",)),
@@ -140,15 +169,17 @@ STUDIES: dict[str, Study] = {
     "limits": Study(
         "Limits of the intervals at the p and 100 - p percentiles; means over OOD sets",
         lambda network: analysis.limits_sweep(*_sets(network), methods=network.methods),
-        lambda frame: by_network(_v_first(frame), ["method", "tail"], also=("lower", "upper")),
+        find_limits,
+        lambda frame, digits: by_network(_v_first(frame), ["method", "tail"], digits, also=("lower", "upper")),
         draw.draw_limits,
         picks=Picks.named("method", "optfs-v", "optfs-e"),
     ),
     "compatibility": Study(
         "Scores and methods alone and with OptFS; means over OOD sets",
         lambda network: analysis.compatibility(*_sets(network), network.methods),
-        lambda frame: by_network(
-            frame.assign(shaped=frame["shaped"].map({False: "base", True: "+ OptFS"})), ["base", "shaped"]
+        find_compatibility,
+        lambda frame, digits: by_network(
+            frame.assign(shaped=frame["shaped"].map({False: "base", True: "+ OptFS"})), ["base", "shaped"], digits
         ),
         draw.draw_compatibility,
         picks=Picks.named("base", *(base for base, _ in PAIRS)),
@@ -158,6 +189,7 @@ STUDIES: dict[str, Study] = {
         lambda network: analysis.shaping_profiles(
             network.train, network.inside, network.ood[network.real], network.methods
         ),
+        find_shaping,
         print_shaping,
         draw.draw_shaping,
         picks=Picks.named("curve", *BY_VALUE, *BY_VECTOR, WITHOUT, kept=(WITH,)),
@@ -167,18 +199,21 @@ STUDIES: dict[str, Study] = {
         lambda network: analysis.weights_by_value(
             network.train, {"ID": network.inside, f"OOD ({network.real})": network.ood[network.real]}
         ),
+        find_weights,
         print_weights,
         draw.draw_weights,
     ),
     "intuition": Study(
         "The intuition: b = E[I_OOD] beside a = E[I_ID] = (1, 0)",
         lambda network: analysis.intuition(analysis.validation(*_sets(network))),
+        find_intuition,
         listed,
         draw.draw_intuition,
     ),
     "generalisation": Study(
         "Generalisation: mean AUROC per method on each network, on ConvNets, and on transformers and MLPs",
         lambda network: analysis.every_method(*_sets(network), network.compared, network.panel),
+        find_generalisation,
         print_generalisation,
         draw.draw_bars,
         lambda frame: draw.draw_generalisation(analysis.generalisation(frame.rename(columns={"network": "model"}))),
@@ -187,6 +222,7 @@ STUDIES: dict[str, Study] = {
     "tuning": Study(
         "Rivals tuned on Gaussian surrogates; means over OOD sets",
         _tuning,
+        find_tuning,
         print_tuning,
         draw.draw_tuning,
         picks=Picks.named("method", *tuning.GRIDS, "optfs-e"),
@@ -194,6 +230,7 @@ STUDIES: dict[str, Study] = {
     "samples": Study(
         "How many images a fit needs: AUROC over resamples of the fitting set, and how far theta moves",
         of_network,
+        find_samples,
         print_samples,
         draw_samples,
         compares=True,
@@ -201,6 +238,7 @@ STUDIES: dict[str, Study] = {
     "auto": Study(
         "The choice of auto: AUROC against scrambled ID images and classes left out beside AUROC against real OOD data",
         lambda network: analysis.choice(*_sets(network), network.chosen_by(), network.compared),
+        find_choice,
         print_choice,
         draw_choice,
         draw_regret,

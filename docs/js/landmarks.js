@@ -1,0 +1,16 @@
+// Screen readers list the landmarks of a page by name; the theme leaves some without one.
+let blocks = 0;
+const name = () => {
+  for (const nav of document.querySelectorAll("nav.md-code__nav:not([aria-label])"))
+    nav.setAttribute("aria-label", `Code ${++blocks}`);
+};
+new MutationObserver(name).observe(document.body, { childList: true, subtree: true }); // they come later
+name();
+for (const nav of document.querySelectorAll("nav[aria-labelledby]")) {
+  const label = document.getElementById(nav.getAttribute("aria-labelledby"));
+  if (label && !label.textContent.trim()) { // a section with a page of its own: the words are in the link beside it
+    nav.setAttribute("aria-label", label.parentElement.textContent.trim());
+    nav.removeAttribute("aria-labelledby");
+  }
+}
+document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
