@@ -241,7 +241,7 @@ def performance(name: str, rows: list[dict[str, Any]]) -> str:
     if not found or len(found) < len(rows):
         return "-"
     fpr, area = (sum(pair[place] for pair in found) / len(found) for place in (0, 1))
-    return f"{area:.1f} / {fpr:.1f}"
+    return f"{area:.1f}&nbsp;/&nbsp;{fpr:.1f}"
 
 
 def methods_table(docs: Path = DOCS) -> str:
