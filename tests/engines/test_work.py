@@ -28,16 +28,20 @@ from oodshape.networks.opening import open_model, prepared
 MODEL = "zoo:digits-convnet"
 
 
-def test_parts_of_workers_add_up_to_that_of_one_process(digits: Path, tmp_path: Path, one_thread: None) -> None:
+@pytest.mark.parametrize("shards", [1, 3, 16])  # of 13 batches: three of 16 are empty
+def test_parts_of_workers_add_up_to_that_of_one_process(
+    digits: Path, tmp_path: Path, shards: int, one_thread: None
+) -> None:
     source, images = open_model(MODEL), image_set(digits / "train")
     collect_shard(source, digits / "train", tmp_path / "whole", method="vim", batch_size=16, progress=False)
     whole = Collected.load(tmp_path / "whole")
-    job = Job(MODEL, 3, batch_size=16)
+    job = Job(MODEL, shards, batch_size=16)
     worker = Collector(job, images, named("vim"), prepared(source.native), upright=False, hold_out=False)
-    rows = worker({"shard": [3, 1, 2]})
-    assert rows["lost"] == [0, 0, 0]
-    first = merged_parts(*rows["part"][:2])
-    found = unpacked(merged_parts(first, rows["part"][2]))
+    numbers = [*range(2, shards + 1, 2), *range(1, shards + 1, 2)][::-1]
+    rows = worker({"shard": numbers})
+    assert rows["lost"] == [0] * shards
+    first = merged_parts(*rows["part"][: shards - 1]) if shards > 1 else None
+    found = unpacked(merged_parts(*([] if first is None else [first]), rows["part"][-1]))
     assert not whole.made.difference(found.made)
     assert whole.rows is not None
     assert found.rows is not None
