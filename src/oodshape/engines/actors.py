@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,16 +62,18 @@ def mapped(
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # it would print stacks beside our line
     ref = ray.put(told)  # once, not once per shard
     data = ray.data.from_items([{"shard": number} for number in numbers], override_num_blocks=len(numbers))
-    rows = data.map_batches(
-        _Worker,
-        fn_constructor_kwargs={"work": work, "told": [ref]},
-        batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=size),
-        num_cpus=pool.num_cpus,
-        num_gpus=pool.num_gpus or None,
-        max_restarts=AGAIN,
-        max_task_retries=AGAIN,
-    )
+    with warnings.catch_warnings():  # Ray has no other way to bound restarts, and takes this one away in 2.64
+        warnings.simplefilter("ignore", DeprecationWarning)
+        rows = data.map_batches(
+            _Worker,
+            fn_constructor_kwargs={"work": work, "told": [ref]},
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=size),
+            num_cpus=pool.num_cpus,
+            num_gpus=pool.num_gpus or None,
+            max_restarts=AGAIN,
+            max_task_retries=AGAIN,
+        )
     with progress_bar(f"{name} on {size} actors", len(numbers), progress, "shards") as report:
         for done, row in enumerate(rows.iter_rows(), 1):
             if FAILED in row:
