@@ -220,3 +220,20 @@ def test_an_endless_name_does_not_hang(packed: bool, letter: str, tmp_path: Path
         path.write_bytes(asks)
     with pytest.raises(InputError, match=r"by a name of 100,003 letters.*none of it was run"):
         read_weights(path)
+
+
+def test_an_encrypted_archive_is_no_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "locked.pth"
+    torch.save({"w": torch.zeros(2)}, path)
+    content = bytearray(path.read_bytes())
+    for sign, place in (
+        (b"PK\x03\x04", 6),
+        (b"PK\x01\x02", 8),
+    ):  # the flags of a file, and of its entry in the directory
+        at = content.find(sign)
+        while at >= 0:
+            content[at + place] |= 1
+            at = content.find(sign, at + 1)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"locked\.pth"):
+        read_weights(path)

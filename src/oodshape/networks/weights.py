@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import lzma
 import pickle
 import pickletools
 import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -25,7 +27,11 @@ PREFIXES = ("module.", "model.", "backbone.", "net.", "network.", "encoder.", "_
 # torchvision's transformers were published with other names for the layers of their MLPs.
 RENAMED = ((".mlp.linear_1.", ".mlp.0."), (".mlp.linear_2.", ".mlp.3."))
 LONGEST = 1000  # letters of a name that a file asks for; torch's own message takes their square in time
-BROKEN = (zipfile.BadZipFile, OSError, ValueError, struct.error, NotImplementedError, EOFError)  # of an archive
+# what a damaged, encrypted or foreign archive leads to
+BROKEN = (
+    *(zipfile.BadZipFile, OSError, ValueError, struct.error, RuntimeError, EOFError),
+    *(zlib.error, lzma.LZMAError),
+)
 
 
 def load_weights(net: nn.Module, path: str | Path) -> None:
