@@ -8,12 +8,13 @@ from pathlib import Path
 from oodshape import METHODS
 from oodshape.methods.departures import DEPARTURES, IN_CODE, IN_PYTORCH_OOD, OPENOOD, OWN, compared_with, told
 from oodshape.methods.describe import told as facts
+from oodshape.methods.image_rows import IMAGE_ROWS
 from oodshape.methods.openood_settings import openood_settings
 
 
 def test_every_method_says_how_it_departs() -> None:
-    assert {name for each in DEPARTURES for name in each.methods} <= METHODS.keys()
-    for name in METHODS:
+    assert {name for each in DEPARTURES for name in each.methods} <= METHODS.keys() | IMAGE_ROWS.keys()
+    for name in (*METHODS, *IMAGE_ROWS):
         assert dict(facts(name))["beside its authors' code"] == told(name)
         assert told(name).endswith(".")
     assert set(OWN) <= METHODS.keys()

@@ -21,14 +21,33 @@ from oodshape.core.progress import Report, progress_bar
 from oodshape.core.values import encode
 from oodshape.features.disk_cache import Table, locked
 from oodshape.features.extraction import CHUNK, PROBED, Extraction
-from oodshape.images.image_set import ImageSet, Subset
+from oodshape.images.image_set import ImageSet, Subset, limited
 from oodshape.images.prefetch import decoded_rows
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.methods.detector import Detector
+from oodshape.methods.detector import Detector, Method
 from oodshape.networks.classifier import Classifier
 
 Part = tuple[int, NDArray[np.float32]]  # a row, and the scores from that row on
+SEEN = 5000  # training images that a step learns from: what the authors of AdaSCALE take
 BATCH = 64  # images at once: gradients take several times the memory of a forward pass
+
+
+def learned(
+    method: Method,
+    classifier: Classifier,
+    images: ImageSet,
+    preprocessing: Preprocessing,
+    *,
+    seed: int = 0,
+    workers: int | None = None,
+) -> Method:
+    """The method, once its step in the image has seen at most 5,000 training images, where it wants to."""
+    if not method.perturb.learns:
+        return method
+    few = limited(images, SEEN, seed)
+    with closing(decoded_rows(few, preprocessing, 0, BATCH, workers)) as decoding:
+        batches = (preprocessing.normalize(pixels) for _, pixels, _ in decoding)
+        return replace(method, perturb=method.perturb.learned(classifier, batches))
 
 
 def perturbed_scores(

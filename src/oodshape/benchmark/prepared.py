@@ -20,6 +20,7 @@ from oodshape.images.by_name import Missing, open_source
 from oodshape.images.image_set import ImageSet, limited
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Method
+from oodshape.methods.image_rows import IMAGE_METHODS
 from oodshape.methods.table import METHODS, authors_methods, named, paper_methods
 from oodshape.metrics.separation import Positive
 from oodshape.networks import zoo
@@ -84,6 +85,7 @@ def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, M
         table = openood.Protocol.of(benchmark, tuned=False).methods
     else:
         table = with_settings(benchmark.settings, benchmark.of_paper, benchmark.name)
+    table = table | {name: IMAGE_METHODS[name] for name in names if name in IMAGE_METHODS}
     for name in names:
         named(name, table)
     return {name: method for name, method in table.items() if not names or name in names}

@@ -16,7 +16,7 @@ from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.hardest_images import Gallery
 from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.benchmark.openood import OOD_VAL, pooled_accuracy
-from oodshape.benchmark.perturbed_scores import perturbed_scores
+from oodshape.benchmark.perturbed_scores import learned, perturbed_scores
 from oodshape.benchmark.prepared import Model, Options, Prepared
 from oodshape.benchmark.repeat import recipe_of
 from oodshape.benchmark.results import Results, Row, flat, provenance
@@ -64,7 +64,10 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
             start = time.perf_counter()
             images = model.features[protocol.fitted_on(name)]
             scores = partial(_scores, model=model, options=options)
-            detector = protocol.choose(title, name, method, images, scores).fit(images, panel=model.panel)
+            chosen = protocol.choose(title, name, method, images, scores)
+            way = model.sets["train"], model.prepares("train")
+            chosen = learned(chosen, model.classifier, *way, seed=options.seed, workers=options.workers)
+            detector = chosen.fit(images, panel=model.panel)
             fitting = time.perf_counter() - start
             rows_of_method, curves_of_method = _compared(
                 benchmark, model, name, detector, fitting, options, gallery, kept

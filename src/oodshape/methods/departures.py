@@ -129,6 +129,12 @@ OTHERS = (
         "on training images unless some are held out",
     ),
     Departure(
+        "AdaSCALE",
+        ("adascale-a", "adascale-l"),
+        "learns from 5,000 validation images, and chooses its shares on OOD validation images",
+        "learns from at most 5,000 training images, and keeps the shares 0.60 and 0.85",
+    ),
+    Departure(
         "CADRef",
         ("cadref",),
         "errors over the energy and over its mean",
@@ -144,6 +150,8 @@ IN_CODE = ("msp", "mls", "energy", "odin", "dice", "react", "bfact", "ash-p", "a
 PYTORCH_OOD = "pytorch-ood 0.4, on the same features"
 IN_PYTORCH_OOD = ("she", "knn", "klm", "vim")
 OPENOOD = "the formulas of OpenOOD v1.5, with `--settings openood`, on DenseNet-101"
+STEPS = "the steps of OpenOOD's implementation, on a small network"
+IN_STEPS = ("adascale-a", "adascale-l")
 OWN = ("optfs-f", "optfs", "auto")  # there is no other code
 
 
@@ -163,6 +171,7 @@ def compared_with(method: str) -> tuple[str, ...]:
         (OPTFS_CODE, method in IN_CODE),
         (PYTORCH_OOD, method in IN_PYTORCH_OOD),
         (OPENOOD, setting is not None and bool(setting.theirs)),
+        (STEPS, method in IN_STEPS),
     )
     return tuple(what for what, yes in held if yes)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oodshape.core.values import Value
 from oodshape.methods import departures
 from oodshape.methods.detector import Method
+from oodshape.methods.image_rows import IMAGE_ROWS
 from oodshape.methods.table import ROWS, named
 
 
@@ -15,8 +16,9 @@ def method_lines() -> list[tuple[str, ...]]:
 
 def told(name: str) -> list[tuple[str, str]]:
     """One method at length, in lines of (what is said, the text)."""
-    named(name)
-    row = ROWS[name]
+    rows = {**ROWS, **IMAGE_ROWS}
+    named(name, {known: row.method for known, row in rows.items()})
+    row = rows[name]
     return [
         ("method", name),
         ("does", row.what),

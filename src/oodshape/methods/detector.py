@@ -24,7 +24,7 @@ from oodshape.methods.batches import batches, check_scores
 from oodshape.methods.decision import Decision, predicted
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.methods.heads import Linear
-from oodshape.methods.odin import Odin
+from oodshape.methods.odin import Odin, Step
 from oodshape.methods.scores.logits import Energy
 from oodshape.methods.slots import (
     Evidence,
@@ -56,7 +56,7 @@ class Method(Recipe):
     shape: Shaper = Identity()
     head: HeadRecipe = Linear()
     score: ScoreRecipe = Energy()
-    perturb: Odin = Odin()
+    perturb: Step = Odin()
 
     def __post_init__(self) -> None:
         """Refuse a shape or a head that the score would never look at."""
@@ -136,7 +136,7 @@ class Detector(Value):
     def score(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Tensor:
         """[N] float32 scores, higher = more in-distribution: `score(features)` or `score(classifier, images)`."""
         if isinstance(data, Classifier):
-            data = data(self.method.perturb(data, _needed(images)))
+            data = self.method.perturb.outputs(data, _needed(images))
         else:
             self.check_features(data)
         self._check_head(data.head)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.methods.slots import Recipe
+from oodshape.networks.head import Outputs
 
 # the per-channel constants of the ODIN code, which most later code copied whatever the data
 AUTHORS_STD = (63.0 / 255.0, 62.1 / 255.0, 66.7 / 255.0)
@@ -18,13 +20,40 @@ AUTHORS_STD = (63.0 / 255.0, 62.1 / 255.0, 66.7 / 255.0)
 class Differentiable(Protocol):
     """A classifier whose logits can be differentiated by the images."""
 
+    def __call__(self, images: Tensor) -> Outputs:
+        """[N, ...] images -> features and logits, without gradients."""
+        ...
+
     def logits(self, images: Tensor) -> Tensor:
         """[N, ...] images -> [N, C] logits, the graph kept."""
         ...
 
 
+class Step(Recipe):
+    """A step in the image, of size `eps`: what fills the first slot."""
+
+    eps: float
+
+    @property
+    def learns(self) -> bool:
+        """Whether it has to see training images before it can be used (`learned`)."""
+        return False
+
+    def learned(self, classifier: Differentiable, batches: Iterable[Tensor]) -> Step:
+        """The same step once it has seen batches of training images."""
+        raise NotImplementedError
+
+    def __call__(self, classifier: Differentiable, images: Tensor) -> Tensor:
+        """The perturbed images; the input is left alone."""
+        raise NotImplementedError
+
+    def outputs(self, classifier: Differentiable, images: Tensor) -> Outputs:
+        """What shape, head and score go on with: what the network says of the perturbed images."""
+        return classifier(self(classifier, images))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Odin(Recipe):
+class Odin(Step):
     """A step of size eps that raises the confidence of the predicted class (Liang et al., 2018).
 
     images - eps / std * sign(gradient of the cross entropy at the given temperature). `std` is that of the

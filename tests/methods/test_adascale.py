@@ -1,0 +1,145 @@
+"""AdaSCALE: by hand, against the steps of OpenOOD's implementation written in numpy, and in a benchmark."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from oodshape import Classifier, Detector, Features, InputError, Method
+from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.run import run
+from oodshape.benchmark.spec import Benchmark
+from oodshape.methods.adascale import AdaScale
+from oodshape.methods.describe import told
+from oodshape.methods.image_rows import IMAGE_METHODS
+
+
+class Net(nn.Module):
+    """Flatten, a layer with ReLU, the head."""
+
+    def __init__(self, inside: int, width: int, classes: int, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.body = nn.Linear(inside, width)
+        self.fc = nn.Linear(width, classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.body(images.flatten(1)).relu())
+
+
+def theirs(net: Net, train: np.ndarray, images: np.ndarray, *, logits: bool) -> list[float]:
+    """The steps of OpenOOD's postprocessor and wrapper (k1 = 5, k2 = 1, o = 0.05), image by image, in float64."""
+    body, bias, head, last = (
+        each.detach().double().numpy() for each in (net.body.weight, net.body.bias, net.fc.weight, net.fc.bias)
+    )
+    width = len(bias)
+
+    def features(x: np.ndarray) -> np.ndarray:
+        return np.maximum(body @ x + bias, 0)
+
+    def moved(x: np.ndarray) -> np.ndarray:
+        z = features(x)
+        gradient = body.T @ (head[int(np.argmax(head @ z + last))] * (z > 0))
+        few = np.argsort(np.abs(gradient), kind="stable")[: int(len(x) * 0.05)]
+        step = np.zeros(len(x))
+        step[few] = 0.5 * np.sign(gradient[few])
+        return features(x + step)
+
+    def norm(x: np.ndarray) -> float:
+        z, y = features(x), moved(x)
+        order = np.argsort(-z, kind="stable")
+        return y[order[: int(width * 0.05)]].sum() + 10 * np.abs(z - y)[order[: int(width * 0.01)]].sum()
+
+    known = np.array([norm(x) for x in train])
+    scores = []
+    for x in images:
+        z = features(x)
+        p = 60 + (1 - np.mean(known <= norm(x))) * 25
+        k = width - round(width * p / 100)
+        r = z.sum() / np.sort(z)[::-1][:k].sum()
+        out = (head @ z + last) * r**2 if logits else head @ (z * math.exp(r)) + last
+        scores.append(out.max() + math.log(np.exp(out - out.max()).sum()))
+    return scores
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[Net, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    return Net(3 * 8 * 8, 200, 5), torch.rand(40, 3, 8, 8), torch.rand(12, 3, 8, 8) * 1.5
+
+
+@pytest.mark.parametrize("logits", [False, True])
+def test_it_is_what_openood_does(data, logits: bool) -> None:
+    net, train, images = data
+    classifier = Classifier(net)
+    step = AdaScale(on_logits=logits).learned(classifier, train.split(16))
+    assert len(step.shifts) == 40
+    features = Features.from_arrays(classifier(train).features, classifier.head)
+    detector = Method(perturb=step).fit(features)
+    before = images.clone()
+    scores = detector.score(classifier, images)
+    wanted = theirs(net, train.flatten(1).double().numpy(), images.flatten(1).double().numpy(), logits=logits)
+    np.testing.assert_allclose(scores, wanted, rtol=1e-4)
+    torch.testing.assert_close(images, before)
+    parts = torch.cat([detector.score(classifier, part) for part in images.split(5)])
+    torch.testing.assert_close(parts, scores, rtol=1e-5, atol=1e-5)
+
+
+def test_by_hand() -> None:
+    """Features (3, 1) of the image (3, 1) with the identity for a body; the head prefers the first."""
+    net = Net(2, 2, 2)
+    with torch.no_grad():
+        net.body.weight.copy_(torch.eye(2))
+        net.body.bias.zero_()
+        net.fc.weight.copy_(torch.tensor([[2.0, 0.5], [0.0, 0.0]]))
+        net.fc.bias.zero_()
+    classifier, image = Classifier(net), torch.tensor([[3.0, 1.0]])
+    step = AdaScale(low=0.2, high=0.6, pixels=0.5, corrected=0.5, moved=0.5, weight=10.0, eps=0.5)
+    # the logit's gradient is (2, 0.5): the second value moves to 1.5, the largest feature stays: Q = 3 + 10 * 0
+    torch.testing.assert_close(step(classifier, image), torch.tensor([[3.0, 1.5]]))
+    known = replace(step, shifts=[1.0, 3.0, 4.0, 5.0])
+    # half of the known Q are at most 3: p = 0.2 + 0.5 * 0.4 = 0.4; 2 - round(0.8) = 1 value is kept: r = 4 / 3
+    out = known.outputs(classifier, image)
+    torch.testing.assert_close(out.features, image * math.exp(4 / 3))
+    torch.testing.assert_close(out.logits, torch.tensor([[6.5 * math.exp(4 / 3), 0.0]]))
+    out = replace(known, on_logits=True).outputs(classifier, image)
+    torch.testing.assert_close(out.logits, torch.tensor([[6.5 * 16 / 9, 0.0]]))
+
+
+def test_it_needs_images_and_says_so(data, tmp_path) -> None:
+    net, train, images = data
+    classifier = Classifier(net)
+    features = Features.from_arrays(classifier(train).features, classifier.head)
+    method = IMAGE_METHODS["adascale-a"]
+    assert not method.exportable
+    assert method.for_nonnegative
+    with pytest.raises(InputError, match="has not seen training images"):
+        method.fit(features).score(classifier, images)
+    detector = Method(perturb=method.perturb.learned(classifier, [train])).fit(features)
+    with pytest.raises(InputError, match="cannot work on features alone"):
+        detector.score(features)
+    with pytest.raises(InputError):
+        detector.wrap(net)
+    detector.save(tmp_path / "d.safetensors")
+    again = Detector.load(tmp_path / "d.safetensors")
+    assert again == detector
+    assert torch.equal(again.score(classifier, images), detector.score(classifier, images))
+    with pytest.raises(InputError, match="low must be less than high"):
+        AdaScale(low=0.9, high=0.8)
+    assert dict(told("adascale-l"))["export"] == "cannot be exported"
+
+
+def test_a_benchmark_runs_it_where_it_is_named() -> None:
+    names = ("energy", "adascale-a", "adascale-l")
+    options = Options(models=("ConvNet",), methods=names, limit=20, resamples=5, progress=False)
+    results = run(Benchmark.load("digits"), options)
+    assert results.names("method") == list(names)
+    by = {(row.method, row.ood): row.auroc for row in results.rows}
+    assert by["adascale-a", "photos"] != by["energy", "photos"]
+    plain = run(Benchmark.load("digits"), replace(options, methods=("energy",)))
+    assert {row.method for row in plain.rows} == {"energy"}
