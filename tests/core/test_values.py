@@ -162,3 +162,18 @@ def test_types_of_the_package_are_written_by_their_own_name() -> None:
     tensors: dict[str, np.ndarray] = {}
     assert encode(Clip(1.0), tensors) == {"type": "Clip", "t": 1.0}
     assert all(":" not in name for name, kind in Value.known.items() if kind.__module__.startswith("oodshape."))
+
+
+def test_what_is_frozen_is_taken_as_it_is_and_nothing_else() -> None:
+    array = np.linspace(0, 1, 6).reshape(2, 3)
+    frozen = values.frozen_array(array, np.float32)
+    assert values.frozen_array(frozen, np.float32) is frozen
+    assert values.frozen_array(frozen, np.float64) is not frozen
+    for other in (array.astype(np.float32), frozen[:1], frozen.T, np.array(frozen)):
+        other = np.asarray(other)
+        again = values.frozen_array(other, np.float32)
+        assert not np.shares_memory(again, other)
+        np.testing.assert_array_equal(again, other)
+        assert again.ctypes.data % values.ALIGNED == 0
+    with pytest.raises(ValueError, match="read-only"):
+        frozen[0, 0] = 1

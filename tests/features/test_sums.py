@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from data import features
 from oodshape import METHODS, Features, Moments, auroc
 from oodshape.features import moments, sum_kernels
 from oodshape.features.running_sums import TEMPERATURES
@@ -139,3 +140,10 @@ def test_real_scores_with_products_in_float32_are_those_in_float64(
     for key in sets:
         torch.testing.assert_close(single[key], double[key], rtol=1e-4, atol=1e-4 * usual)
         assert auroc(single["id"], single[key]) == pytest.approx(auroc(double["id"], double[key]), abs=1e-4)
+
+
+def test_sums_by_label_take_no_memory_where_no_image_has_one() -> None:
+    sums = features(20).moments(frozenset(["label_sums", "class_sums"])).parts
+    assert sums["label_sums"].shape == sums["class_sums"].shape
+    assert sums["label_sums"].strides == (0, 0)
+    assert not sums["label_sums"].any()

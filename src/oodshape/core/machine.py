@@ -1,9 +1,11 @@
-"""What this machine offers: cores to work on, a folder for caches, locks between processes."""
+"""What this machine offers: cores to work on, memory, a folder for caches, locks between processes."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from filelock import lock_descriptor
@@ -12,6 +14,20 @@ from filelock import lock_descriptor
 def cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def give_back() -> None:
+    """Give memory that was freed back to the system: glibc keeps up to 64 MB of it for itself."""
+    if (trim := _trim()) is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Callable[[int], object] | None:
+    if os.name != "posix":
+        return None
+    trim: Callable[[int], object] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other libraries have none
+    return trim
 
 
 def default_cache() -> Path:

@@ -167,21 +167,48 @@ def frozen_array(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """A read-only copy of `values` as a numpy array that begins at a multiple of 64 bytes.
 
     What the type cannot hold becomes infinite or is refused. Matrix products may round differently by where their
-    arrays lie: what is loaded must score as what was saved.
+    arrays lie: what is loaded must score as what was saved. What was frozen before is itself: nobody can change it.
     """
     given = np.asarray(values)
+    if _frozen(given) and given.dtype == dtype:
+        return given
     if np.dtype(dtype).kind == "i" and given.size:
         limits = np.iinfo(dtype)
         if given.dtype.kind not in "iu" or given.min() < limits.min or given.max() > limits.max:
             raise InputError(f"an array must hold {np.dtype(dtype)}, got {given.dtype}{list(given.shape)}")
+    array = aligned(given.shape, dtype)
     with np.errstate(over="ignore"):
-        source = given.astype(dtype, copy=False)
-    memory = np.empty(source.nbytes + ALIGNED, np.uint8)
+        array[...] = given
+    return freeze(array)
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    """An array to be filled that begins at a multiple of 64 bytes."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.empty(size + ALIGNED, np.uint8)
     start = -memory.ctypes.data % ALIGNED
-    array = memory[start : start + source.nbytes].view(source.dtype).reshape(source.shape)
-    array[...] = source
-    array.flags.writeable = False
+    array: np.ndarray[Any, Any] = memory[start : start + size].view(dtype).reshape(shape)
     return array
+
+
+def freeze(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An `aligned` array, read-only from now on, so that a value takes it without a copy."""
+    assert array.base is not None
+    array.flags.writeable = array.base.flags.writeable = False
+    return array
+
+
+def _frozen(array: np.ndarray[Any, Any]) -> bool:
+    """Whether it is all of an array that `frozen_array` made, so that no one holds its memory to write to."""
+    memory = array.base
+    return (
+        isinstance(memory, np.ndarray)
+        and memory.dtype == np.uint8
+        and memory.nbytes == array.nbytes + ALIGNED
+        and not memory.flags.writeable
+        and not array.flags.writeable
+        and array.flags.c_contiguous
+    )
 
 
 def encode(value: Any, tensors: dict[str, np.ndarray[Any, Any]], name: str = "value") -> Json:

@@ -16,7 +16,7 @@ from oodshape.features.bank import BANK, Bank
 from oodshape.features.chunks import check_finite
 from oodshape.features.features import Features
 from oodshape.features.moments import SEED, Moments
-from oodshape.features.running_sums import NAMES, PRODUCTS, Array, RunningSums
+from oodshape.features.running_sums import BY_LABEL, NAMES, Array, RunningSums
 from oodshape.features.statistics import FeatureStats, RunningStatistics
 from oodshape.features.sums import LeftOut, without
 from oodshape.images import identity
@@ -24,7 +24,6 @@ from oodshape.images import identity
 BY_CLASS = frozenset(["counts", "class_sums", "unit_class_sums"])
 BY_HEAD = frozenset(["softmax_sums", "energy"])  # of other probabilities without the classes left out
 BY_ROW = frozenset(["squares", "profile"])
-BY_LABEL = NAMES - BY_CLASS - BY_HEAD - BY_ROW - PRODUCTS.keys()  # a smaller head has no labels
 
 
 class Apart:

@@ -267,7 +267,7 @@ class Features:
 
     def forget(self, parts: frozenset[str]) -> None:
         """Give back the memory of some sums; who needs them again pays for them again."""
-        if self._moments is not None:
+        if self._moments is not None and self._moments.parts.keys() & parts:
             kept = {name: part for name, part in self._moments.parts.items() if name.removesuffix("_keys") not in parts}
             self._moments = replace(self._moments, parts=kept)
 

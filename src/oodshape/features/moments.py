@@ -143,7 +143,8 @@ class RunningMoments:
             raise InputError(f"no part is called {min(needs - NAMES)!r}; there are {', '.join(sorted(NAMES))}")
         self.head, self.n = features.head.to("cpu"), len(features)
         self.labels = features.labels
-        self.sums = RunningSums(needs & SUMS, self.head, self.n, exact=exact)
+        labelled = self.labels is not None
+        self.sums = RunningSums(needs & SUMS, self.head, self.n, exact=exact, labelled=labelled)
         self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
         self.bank = Bank(self.head.width) if "bank" in needs else None
 

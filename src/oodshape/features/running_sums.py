@@ -125,16 +125,25 @@ SUMS: dict[str, tuple[Callable[[int, int], tuple[int, ...]], Callable[[Rows, Arr
     "label_surprise": (lambda c, m: (len(TEMPERATURES),), _add_surprise),
 }
 NAMES = frozenset([*SUMS, *PRODUCTS])
+BY_LABEL = frozenset(["label_counts", "label_sums", "unit_label_sums", "right_counts", "right_sums", "label_surprise"])
 
 
 class RunningSums:
     """The sums of some names over all rows that were added."""
 
-    def __init__(self, names: frozenset[str], head: Head, images: int, *, exact: bool = False) -> None:
-        """Zeros; `images` says how many rows will come; `exact`: in float64 throughout, however many."""
+    def __init__(
+        self, names: frozenset[str], head: Head, images: int, *, exact: bool = False, labelled: bool = True
+    ) -> None:
+        """Zeros; `images` says how many rows will come, `labelled` whether any of them may have a label.
+
+        `exact`: in float64 throughout, however many.
+        """
         self.head, self.exact = head, exact
-        sizes = head.classes, head.width
-        self.totals = {name: np.zeros(SUMS[name][0](*sizes)) for name in sorted(names & SUMS.keys())}
+        sizes = {name: SUMS[name][0](head.classes, head.width) for name in sorted(names & SUMS.keys())}
+        missing = frozenset() if labelled else BY_LABEL
+        # what stays zero takes no memory
+        self.never = {name: np.broadcast_to(0.0, size) for name, size in sizes.items() if name in missing}
+        self.totals = {name: np.zeros(size) for name, size in sizes.items() if name not in missing}
         self.products = {
             name: Products(head.width, images, directions=PRODUCTS[name], double=exact)
             for name in sorted(names & PRODUCTS.keys())
@@ -150,4 +159,4 @@ class RunningSums:
 
     def parts(self) -> dict[str, Array]:
         """The sums by name, no copies."""
-        return {**self.totals, **{name: products.result() for name, products in self.products.items()}}
+        return {**self.never, **self.totals, **{name: products.result() for name, products in self.products.items()}}

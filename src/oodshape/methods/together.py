@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.core.machine import give_back
 from oodshape.features.features import Features
 from oodshape.features.parts import Part
 from oodshape.features.sums import Sums
@@ -19,7 +20,8 @@ from oodshape.methods.slots import Batch, Evidence, FittedHead, FittedScore, Sha
 from oodshape.networks.head import Head
 
 ROWS = 1024  # images that are scored at once
-LARGE = (Part.SECOND, Part.UNIT_SECOND, Part.BANK)  # whoever needs them is fitted first, so that they can go
+# whoever needs them is fitted first, so that they can go; what a method keeps of the first is half as large
+LARGE = (Part.SOFTMAX_SUMS, Part.SECOND, Part.UNIT_SECOND, Part.BANK)
 
 
 def fit_each(
@@ -40,6 +42,7 @@ def fit_each(
             yield name, error
         if isinstance(train, Features):
             train.forget(everything - needs_of({name: methods[name] for name in left}))
+        give_back()
 
 
 def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Features] = ()) -> dict[str, Detector]:
@@ -62,6 +65,7 @@ def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Feat
 def collect(methods: Mapping[str, Method], train: Features | Sums) -> None:
     """Go over the features once for all that any of the methods needs; the features keep it."""
     train.moments(needs_of(methods))
+    give_back()  # what the pass was made in
 
 
 def needs_of(methods: Mapping[str, Method]) -> frozenset[Part]:

@@ -73,6 +73,11 @@ class Head:
             digest.update(np.ascontiguousarray(array + np.float32(0.0)).astype("<f4").tobytes())
         return digest.hexdigest()[:16]
 
+    @cached_property
+    def distances(self) -> Tensor:
+        """[C, C] Euclidean distances between the weights of the classes."""
+        return torch.cdist(self.weight, self.weight)
+
     def logits(self, features: Tensor) -> Tensor:
         """[N, M] features -> [N, C] logits."""
         return torch.addmm(self.bias, features, self.weight.T)

@@ -15,6 +15,9 @@ from oodshape.core.fields import Sizes
 from oodshape.features.rows import TINY, row_distances, unit
 from oodshape.methods.slots import Evidence, FittedScore, Score, ScoreRecipe
 from oodshape.methods.training import Training
+from oodshape.networks.head import Head
+
+MANY = 4096  # classes, from which the distances between all of them would take much memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,6 +68,13 @@ class GradNorm(FittedScore, ScoreRecipe):
         return seen.features.abs().sum(dim=1) * (p * p.shape[1] - 1).abs().sum(dim=1)
 
 
+def _distances(head: Head, classes: Tensor) -> Tensor:
+    """[n, C]: between the weights of some classes and those of all; computed once for a head of not too many."""
+    if torch.compiler.is_compiling() or head.classes > MANY:
+        return row_distances(head.weight[classes], head.weight)
+    return head.distances[classes]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class BoundaryDistance(FittedScore):
     """Mean distance to the decision boundaries of all other classes, over the distance to the mean feature."""
@@ -73,9 +83,9 @@ class BoundaryDistance(FittedScore):
 
     def of(self, seen: Evidence) -> Tensor:
         """mean over c' of |l_c' - l_c| / ||w_c' - w_c||, over ||z - mean||."""
-        weight, classes = seen.head.weight, seen.classes
+        classes = seen.classes
         gaps = (seen.logits - seen.logits.gather(1, classes[:, None])).abs()
-        lengths = row_distances(weight[classes], weight)
+        lengths = _distances(seen.head, classes)
         # the class itself, and classes with the same weights, have no boundary
         distances = torch.where(lengths > TINY, gaps / lengths.clamp_min(TINY), 0.0).scatter(1, classes[:, None], 0.0)
         away: Tensor = torch.linalg.vector_norm(seen.features - self.tensor("mean", gaps), dim=1)
@@ -106,7 +116,7 @@ class BoundaryAngle(FittedScore):
         head, classes = seen.head, seen.classes[:, None]
         mean = self.tensor("mean", seen.features)
         gaps = seen.logits.gather(1, classes) - seen.logits
-        ww = row_distances(head.weight[seen.classes], head.weight).square()
+        ww = _distances(head, seen.classes).square()
         along = seen.logits - head.bias - head.weight @ mean  # w_c' . u, without another product with the head
         uw, uu = along.gather(1, classes) - along, (seen.features - mean).square().sum(dim=1, keepdim=True)
         # the class itself, and classes with the same weights, have no boundary

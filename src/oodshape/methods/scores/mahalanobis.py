@@ -12,6 +12,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.fields import Sizes
+from oodshape.core.values import aligned, freeze
 from oodshape.features.moments import Moments
 from oodshape.features.parts import Part
 from oodshape.methods.scores.labelled import CHECKED, Classes, by_label, check_classes
@@ -22,6 +23,7 @@ from oodshape.methods.training import Training
 Array = NDArray[Any]
 D = TypeVar("D", bound="Mds")
 Shrinkage = Literal["oas", "likelihood"]
+AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of them
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,12 +72,25 @@ UNIT = _Sums(Part.UNIT_SECOND, Part.UNIT_CLASS_SUMS, Part.UNIT_LABEL_SUMS)
 
 
 class _Classes(NamedTuple):
-    """Where the classes lie: the mean of all images, those of the classes that have images, and the scatter around."""
+    """Where the classes that have images lie, as sums, and the scatter around their means."""
 
+    sums: Array  # [C, M]
+    counts: Array  # [C]
     center: Array  # [M]
-    means: Array  # [K, M]
     scatter: Array  # [M, M]
     free: int  # degrees of freedom that made it
+
+    def whitened(self, within: Array) -> Array:
+        """[K, M] float32: the means of the K classes that have images, less the center, times a matrix [M, M]."""
+        seen = np.flatnonzero(self.counts)
+        means = aligned((len(seen), len(within)), np.float32)
+        for first in range(0, len(within), AT_ONCE):
+            wide = torch.from_numpy(within[:, first : first + AT_ONCE].astype(np.float64))
+            for start in range(0, len(seen), AT_ONCE):
+                part = seen[start : start + AT_ONCE]
+                around = torch.from_numpy(self.sums[part] / self.counts[part, None] - self.center)
+                means[start : start + AT_ONCE, first : first + AT_ONCE] = (around @ wide).numpy()
+        return freeze(means)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,12 +136,20 @@ class Mds(ScoreRecipe):
 
     def fit(self, train: Training) -> Clusters:
         """The whitened class means."""
-        found = self._classes(train)
-        within = whitening(found.scatter, found.free, self._share(found.scatter, found.free))
-        return Clusters(found.center, within, (found.means - found.center) @ within, unit=self._sums is UNIT)
+        return self._within(train, self._share_of(train) if self.shrinkage == "likelihood" else None)
 
-    def _share(self, scatter: Array, free: int) -> float:
-        return oas_share(scatter, free) if self.shrinkage == "oas" else likeliest_share(scatter, free)
+    def _share_of(self, train: Training) -> float:
+        """The likeliest share; the scatter goes with it, and is made again: a copy would need more memory."""
+        found = self._classes(train)
+        return likeliest_share(found.scatter, found.free)
+
+    def _within(self, train: Training, share: float | None) -> Clusters:
+        """The whitened class means by a covariance that is shrunk by a share, or by the one that suits Gaussians."""
+        found = self._classes(train)
+        chosen = oas_share(found.scatter, found.free) if share is None else share
+        within = whitening(found.scatter, found.free, chosen)
+        found = found._replace(scatter=within)  # the other one is not needed any more
+        return Clusters(found.center, within, found.whitened(within), unit=self._sums is UNIT)
 
     def _classes(self, train: Training) -> _Classes:
         moments = train.moments(self._predicted, self._labelled)
@@ -135,23 +158,24 @@ class Mds(ScoreRecipe):
         labelled = by_label(moments, self.classes)
         sums = moments.parts[self._sums.by_label if labelled else self._sums.by_class]
         counts = moments.parts[Part.LABEL_COUNTS if labelled else Part.COUNTS]
-        seen = counts > 0
-        means, center = sums[seen] / counts[seen, None], sums.sum(axis=0) / moments.n
-        free = moments.n - int(seen.sum())
+        center, free = sums.sum(axis=0) / moments.n, moments.n - int((counts > 0).sum())
         if not free:
-            return _Classes(center, means, self._around(train, center), moments.n - 1)
-        return _Classes(center, means, self._scatter(moments, means, counts[seen]), free)
+            return _Classes(sums, counts, center, self._around(train), moments.n - 1)
+        return _Classes(sums, counts, center, self._scatter(moments, sums, counts), free)
 
-    def _around(self, train: Training, center: Array) -> Array:
+    def _around(self, train: Training) -> Array:
         """[M, M]: the scatter of all images around their mean, with n - 1 degrees of freedom."""
         moments = train.moments(self._predicted)
-        return self._scatter(moments, center[None], np.array([float(moments.n)]))
+        total = moments.parts[self._sums.by_class].sum(axis=0, keepdims=True)
+        return self._scatter(moments, total, np.array([float(moments.n)]))
 
-    def _scatter(self, moments: Moments, means: Array, counts: Array) -> Array:
-        """[M, M]: the second moment around means [K, M] that stand for `counts` images each."""
+    def _scatter(self, moments: Moments, sums: Array, counts: Array) -> Array:
+        """[M, M]: the second moment around the means of groups, given by their sums [K, M] and counts [K]."""
         scatter = torch.from_numpy(moments.parts[self._sums.second].copy())
-        weighted = torch.from_numpy(means * counts[:, None])
-        return np.asarray(scatter.addmm_(weighted.T, torch.from_numpy(means), alpha=-1.0))
+        for first in range(0, len(sums), AT_ONCE):
+            part, number = sums[first : first + AT_ONCE], counts[first : first + AT_ONCE, None]
+            scatter.addmm_(torch.from_numpy(part).T, torch.from_numpy(part / np.maximum(number, 1)), alpha=-1.0)
+        return np.asarray(scatter)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -164,13 +188,12 @@ class Rmds(Mds):
 
     def fit(self, train: Training) -> RelativeClusters:
         """The whitened class means and the background."""
-        found = self._classes(train)
-        share = self._share(found.scatter, found.free)
-        within = whitening(found.scatter, found.free, share)
-        around, free = self._around(train, found.center), train.n - 1
-        background = whitening(around, free, oas_share(around, free) if self.shrinkage == "oas" else share)
-        means = (found.means - found.center) @ within
-        return RelativeClusters(found.center, within, means, background, unit=self._sums is UNIT)
+        share = self._share_of(train) if self.shrinkage == "likelihood" else None
+        around, free = self._around(train), train.n - 1
+        background = whitening(around, free, oas_share(around, free) if share is None else share)
+        del around  # of both Gaussians one at a time is in memory
+        within = self._within(train, share)
+        return RelativeClusters(within.center, within.whitening, within.means, background, unit=within.unit)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

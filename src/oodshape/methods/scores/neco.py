@@ -8,13 +8,14 @@ from typing import Annotated
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 from torch import Tensor
 
 from oodshape.core.errors import check_fraction
 from oodshape.core.fields import Sizes
 from oodshape.features.parts import Part
 from oodshape.features.rows import TINY
-from oodshape.features.sum_kernels import noise
+from oodshape.features.sum_kernels import noise, torchs_threads
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
@@ -61,12 +62,15 @@ class Neco(ScoreRecipe):
     def fit(self, train: Training) -> Subspace:
         """Mean, scale and axes of the training features."""
         second, mean = train.moments(self.needs).parts[Part.SECOND], train.stats.mean()
-        covariance = second / train.n - np.outer(mean, mean)
+        covariance = second / train.n
+        center = torch.from_numpy(mean)
+        torch.from_numpy(covariance).addr_(center, center, alpha=-1)
         variance, rounding = np.diagonal(covariance), noise(train.n, len(mean)) * np.diagonal(second) / train.n
         scale = np.sqrt(np.where(variance > rounding, variance, 1.0))  # one that never changes is not scaled
-        values, axes = (
-            part.numpy() for part in torch.linalg.eigh(torch.from_numpy(covariance / np.outer(scale, scale)))
-        )
+        covariance /= scale
+        covariance /= scale[:, None]
+        with torchs_threads():  # in the covariance's own memory
+            values, axes = eigh(covariance.T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
         shares = np.cumsum(np.maximum(values[::-1], 0.0))
         kept = 1 + int(np.searchsorted(shares, (self.variance - ROUNDING) * shares[-1]))
         return Subspace(mean, scale, axes[:, ::-1][:, :kept], self.logit)

@@ -5,6 +5,7 @@ The bank is a seeded sample of at most 5,000 training images (`Moments`), saved 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
@@ -16,11 +17,13 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.fields import AtLeast, Sizes
+from oodshape.core.values import aligned, freeze
 from oodshape.features.parts import Part
 from oodshape.features.rows import ROUNDING, unit
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
+AT_ONCE = 64  # rows of a bank that are brought to length 1
 BLOCK = 1 << 22  # products at once
 ROWS = 1 << 16  # of a bank at once: a larger one is gone over in parts, which a block of images shares
 
@@ -41,6 +44,15 @@ def best_products(z: Tensor, bank: Tensor, k: int) -> Tensor:
     rows = max(1, BLOCK // min(len(bank), ROWS))
     blocks = (z,) if torch.compiler.is_compiling() else torch.split(z, rows)  # a graph has one form for any batch
     return torch.cat([best(part) for part in blocks])
+
+
+def _directions(bank: Tensor, factor: Callable[[Tensor], Tensor | float]) -> NDArray[np.float32]:
+    """[B, M] frozen: the rows at length 1 times a factor, a few at a time: a bank is large."""
+    rows = aligned(tuple(bank.shape), np.float32)
+    for first in range(0, len(bank), AT_ONCE):
+        part = bank[first : first + AT_ONCE]
+        rows[first : first + AT_ONCE] = unit(part).mul_(factor(part)).numpy()
+    return freeze(rows)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,7 +100,7 @@ class Knn(Neighbours):
 
     def fit(self, train: Training) -> NeighbourDistance:
         """The normalised bank."""
-        return NeighbourDistance(unit(train.moments(self.needs).bank()).numpy(), self.k)
+        return NeighbourDistance(_directions(train.moments(self.needs).bank(), lambda _: 1.0), self.k)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,6 +157,6 @@ class NnGuide(Neighbours):
 
     def fit(self, train: Training) -> Guide:
         """The normalised bank, times its energies."""
+        head = train.head.to("cpu")
         bank = train.moments(self.needs).bank()
-        energy = torch.logsumexp(train.head.to("cpu").logits(bank), dim=1, keepdim=True)
-        return Guide(unit(bank).mul_(energy).numpy(), self.k)
+        return Guide(_directions(bank, lambda z: torch.logsumexp(head.logits(z), dim=1, keepdim=True)), self.k)

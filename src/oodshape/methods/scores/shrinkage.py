@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from oodshape.core.errors import InputError
+from oodshape.core.values import frozen_array
 from oodshape.features.sum_kernels import exact, torchs_threads
 
 Array = NDArray[Any]
@@ -33,6 +35,7 @@ def likeliest_share(scatter: Array, free: int) -> float:
 
     Without an image the covariance is A less a multiple of x x'; the determinant and the distance of x follow from
     r = x' A^-1 x, whose mean over all images is the trace of A^-1 S: the eigenvalues of S are all that is needed.
+    The scatter is used up: its memory serves them.
 
     >>> likeliest_share(np.eye(3) * 50, 50)
     1.0
@@ -40,7 +43,9 @@ def likeliest_share(scatter: Array, free: int) -> float:
     _trace(scatter, free)
     if free < 2:
         return 1.0
-    values = np.maximum(torch.linalg.eigvalsh(torch.from_numpy(scatter)).numpy() / free, 0.0)
+    with torchs_threads():
+        found = eigvalsh(scatter.T, overwrite_a=True, check_finite=False, driver="evd")
+    values = np.maximum(found / free, 0.0)
     best, lowest = 1.0, np.inf
     for share in SHARES:
         kept = (1 - share) / (free - 1)
@@ -54,7 +59,7 @@ def likeliest_share(scatter: Array, free: int) -> float:
 
 
 def whitening(scatter: Array, free: int, share: float) -> Array:
-    """[M, M] A with A A' = the inverse of the covariance shrunk by a share.
+    """[M, M] float32, frozen: A with A A' = the inverse of the covariance shrunk by a share.
 
     The scatter is used up: its memory serves the covariance.
     """
@@ -66,7 +71,7 @@ def whitening(scatter: Array, free: int, share: float) -> Array:
         if failed:
             raise InputError("the covariance of the training features has no inverse; give more images")
         inverse: Array = dtrtri(upper, overwrite_c=True)[0]
-    return inverse.astype(np.float32)
+    return frozen_array(inverse, np.float32)
 
 
 def _trace(scatter: Array, free: int) -> float:
