@@ -118,7 +118,8 @@ def shoot(check: Check, path: Path) -> None:
     from PIL import Image
     from playwright.sync_api import sync_playwright
 
-    command = f"oodshape check --detector guard.safetensors --model {MODEL} --id test --ood letters --ood photos"
+    given = " ".join(f"--ood {name}" for name in STRANGE)
+    command = f"oodshape check --detector guard.safetensors --model {MODEL} --id test {given}"
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
         page, shot = Path(folder, "check.html"), Path(folder, "shot.png")
         write_check(check, page, check.guard.opened(MODEL), Origin(command, "guard.safetensors"))

@@ -1,8 +1,10 @@
-// Screen readers list the landmarks of a page by name; the theme leaves some without one.
+// Screen readers list the landmarks of a page by name, and keys must reach all of it; the theme leaves some out.
 let blocks = 0;
 const name = () => {
   for (const nav of document.querySelectorAll("nav.md-code__nav:not([aria-label])"))
     nav.setAttribute("aria-label", `Code ${++blocks}`);
+  for (const wide of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])"))
+    wide.tabIndex = 0; // a table wider than the page scrolls by keyboard
 };
 new MutationObserver(name).observe(document.body, { childList: true, subtree: true }); // they come later
 name();
