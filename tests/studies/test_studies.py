@@ -104,7 +104,8 @@ def test_wrong_folders_say_what_is_missing(tmp_path) -> None:
 def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeypatch) -> None:
     from oodshape.studies import tuning
 
-    monkeypatch.setattr(tuning, "GRIDS", {key: grid[::9] for key, grid in tuning.GRIDS.items()})
+    few = {key: grid[::9] for key, grid in tuning.GRIDS.items()}
+    monkeypatch.setattr(tuning, "OURS", replace(tuning.OURS, grids=few))
     seen = []
     save = drawing.save
     monkeypatch.setattr(drawing, "save", lambda figure, *rest: seen.append(figure) or save(figure, *rest))
@@ -212,7 +213,8 @@ def test_studies_run_on_digits(tmp_path) -> None:
 def test_all_studies_on_digits_from_one_extraction(tmp_path, monkeypatch) -> None:
     from oodshape.studies import tuning
 
-    monkeypatch.setattr(tuning, "GRIDS", {key: grid[::9] for key, grid in tuning.GRIDS.items()})
+    few = {key: grid[::9] for key, grid in tuning.GRIDS.items()}
+    monkeypatch.setattr(tuning, "OURS", replace(tuning.OURS, grids=few))
     found = networks("digits", [], ("ViT",), limit=40, cache=tmp_path / "cache")
     assert list(found[0].ood) == ["digits89", "letters", "photos", "textures"]
     for name in STUDIES:

@@ -148,14 +148,14 @@ def test_every_method_leaves_out_perturbations(small) -> None:
     assert set(every_method(*sets(small), chosen)["method"]) == {"msp"}
 
 
-def test_tuning_chooses_the_best_on_surrogates(small, monkeypatch) -> None:
+def test_tuning_chooses_the_best_on_surrogates(small) -> None:
     from oodshape.images.identity import numbered, smallest
     from oodshape.methods.shapes.clipping import ReAct
     from oodshape.studies import tuning
 
     grid = tuple(ReAct(q=q) for q in (0.2, 0.5, 0.8, 0.95))
-    monkeypatch.setattr(tuning, "GRIDS", {"react": grid})
-    table = tune_on_surrogates(*sets(small), small["ood"]["far"], seed=3)
+    search = replace(tuning.OURS, grids={"react": grid})
+    table = tune_on_surrogates(*sets(small), small["ood"]["far"], search=search, seed=3)
     held = smallest(numbered(200), 40, 3, "tuning")
     fit, tried = np.delete(small["z"], held, axis=0), small["z"][held]
     noise = small["outside"]["far"]
