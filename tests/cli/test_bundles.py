@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -92,6 +93,9 @@ def test_commands_with_a_network_take_its_options_and_flags_show_no_type(name: s
     said = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "100"}).output
     assert "--help" in said
     assert "bool" not in said.lower()
+    narrow = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "80"}).output
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert not re.search(r"<[^>│]*\|[^>]*│", narrow)  # a list of choices that goes on in the next line
 
 
 def test_the_front_page_shows_no_type_for_flags() -> None:

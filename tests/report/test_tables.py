@@ -42,8 +42,8 @@ def test_equal_printed_values_share_a_rank() -> None:
     made = table(by_hand([0.10001, 0.10004, 0.2, 0.3, 0.3, 0.5], [0.9, 0.8, 0.7, 0.7, 0.7, 0.6]))
     assert [rank for _, rank in column(made, "convnet", "fp").values()] == [1, 1, 3, 4, 4, 6]
     assert [rank for _, rank in column(made, "convnet", "au").values()] == [1, 2, 3, 3, 3, 6]
-    assert to_markdown(made).count("**10.00**") == 4  # both methods, in the column and in the average
-    assert to_markdown(made).count("<u>70.00</u>") == 6
+    assert to_markdown(made).count("**10.00**") == 2  # both methods
+    assert to_markdown(made).count("<u>70.00</u>") == 3
     assert "<u>30.00</u>" not in to_markdown(made)
 
 
@@ -86,7 +86,19 @@ def test_a_missing_cell_is_a_dash_and_marks_the_average() -> None:
 
 
 def test_a_model_or_a_set_called_average_is_another_column() -> None:
-    assert table(results(["Average"])).groups == ("Average", "Average")
+    assert table(results(["Average", "vit"])).groups == ("Average", "vit", "Average")
+
+
+def test_one_column_has_no_average() -> None:
+    one = table(results(["vit"]))
+    assert one.groups == ("vit",)
+    assert {len(line.entries) for line in one.lines} == {1}
+    assert not any("Average" in note for note in one.notes)
+    assert table(results(["vit"]), "ood", "vit").groups == ("letters", "noise", "Average")
+    lone = table(results(["vit"], sets=["letters"]), "ood", "vit")
+    assert lone.groups == ("letters",)
+    assert "On 1 OOD set (near: letters)." in lone.notes
+    assert table(results(), "family").groups == ("ConvNets",)  # both networks are of one family
 
 
 def test_methods_since_the_paper_are_a_block_of_their_own() -> None:

@@ -22,7 +22,7 @@ from oodshape.benchmark.repeat import recipe_of
 from oodshape.benchmark.results import Results, Row, flat, provenance
 from oodshape.benchmark.seeds import further, merged
 from oodshape.benchmark.spec import AUTHORS, Benchmark
-from oodshape.core.progress import tracked
+from oodshape.core.progress import counting, progress_bar, tracked
 from oodshape.features.features import Features
 from oodshape.features.panel import panel_features
 from oodshape.methods.detector import Detector, Method
@@ -53,13 +53,14 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     weights: dict[str, str] = {}
     protocol = prepared.protocol
     gallery, kept = Gallery(sets, options.samples), KeptScores()
-    for title in prepared.networks:
+    for title in _one_by_one(prepared):
         model = _extracted(prepared, title, panel=wants_panel(methods))
         weights[title] = model.classifier.fingerprint
         train = model.features["train"]
-        low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
-        for fitted, here in protocol.by_set(methods).items():
-            collect(here, model.features[fitted])
+        with progress_bar(f"{title}: statistics", None, options.progress):
+            low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
+            for fitted, here in protocol.by_set(methods).items():
+                collect(here, model.features[fitted])
         for name, method in tracked(methods.items(), title, options.progress, "methods"):
             start = time.perf_counter()
             images = model.features[protocol.fitted_on(name)]
@@ -90,6 +91,8 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     )
     said["run"] = recipe_of(benchmark, options)
     how: dict[str, Any] = {"resamples": options.resamples, "seed": options.seed, "positive": options.positive}
+    means = counting(averages(kept, **how), "intervals", len(weights) * len(methods), options.progress, "methods")
+    equals = counting(ties(kept), "ties", None, options.progress, "columns")
     results = Results(
         tuple(rows),
         said,
@@ -97,8 +100,8 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         tuple(curves),
         tuple(shapes),
         gallery.samples(rows),
-        tuple(averages(kept, **how)),
-        tuple(ties(kept)),
+        tuple(means),
+        tuple(equals),
     )
     return results, kept
 
@@ -129,8 +132,15 @@ def wants_panel(methods: Mapping[str, Method]) -> bool:
 def extracted(benchmark: Benchmark, options: Options = Options()) -> Iterator[Model]:
     """The networks of the benchmark one by one, each with the features of every set here and the panel's."""
     prepared = Prepared.of(benchmark, options)
-    for title in prepared.networks:
+    for title in _one_by_one(prepared):
         yield _extracted(prepared, title, panel=True)
+
+
+def _one_by_one(prepared: Prepared) -> Iterator[str]:
+    """The networks' titles, behind a bar where there are several."""
+    show = prepared.options.progress if len(prepared.networks) > 1 else False
+    for title, _ in tracked(((title, title) for title in prepared.networks), "networks", show, "networks"):
+        yield title
 
 
 def _extracted(prepared: Prepared, title: str, *, panel: bool) -> Model:

@@ -24,6 +24,14 @@ class Table(Enum):
     groups = "groups"
 
 
+class Sort(Enum):
+    """The order of the methods in the printed table."""
+
+    auroc = "auroc"
+    fpr95 = "fpr95"
+    table = "table"
+
+
 class Positive(Enum):
     """The positive side of FPR95."""
 
@@ -51,8 +59,21 @@ def bench(
         Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
     table: Annotated[
-        Table, typer.Option(help="By model, by OOD set, by model on the standard four sets, or by family of models.")
+        Table,
+        typer.Option(
+            metavar="KIND",
+            help="By model (model), by OOD set (ood), by model on the standard four sets (standard4), or by family of "
+            "models (groups).",
+        ),
     ] = Table.model,
+    sort: Annotated[
+        Sort,
+        typer.Option(
+            metavar="ORDER",
+            help="The order of what is printed: by mean AUROC (auroc) or FPR95 (fpr95), the best on top below `auto`, "
+            "or as in the paper (table), which is the order of the files.",
+        ),
+    ] = Sort.auroc,
     compare_paper: Annotated[
         bool, typer.Option("--compare-paper", help="Show the paper's figures and the difference beside ours.")
     ] = False,
@@ -80,6 +101,7 @@ def bench(
     from oodshape.report import show, tables_of
     from oodshape.report.benchmark_files import bench_files
     from oodshape.report.openood_files import show_openood
+    from oodshape.report.verdict import verdict
 
     costs.hold()
     chosen = openood.of(Benchmark.load(benchmark))
@@ -104,6 +126,7 @@ def bench(
         return
     if not quiet:
         show_openood(results, console())
-        for part in tables_of(results, table.value, paper=compare_paper):
+        for part in tables_of(results, table.value, paper=compare_paper, sort=sort.value):
             show(part, console())
+        console().print("", *verdict(results), "", sep="\n", markup=False)
     typer.echo(f"page: {folder / 'report.html'}")

@@ -22,6 +22,7 @@ from oodshape.cli.options import (
     UprightOption,
 )
 from oodshape.cli.terminal import check_out, warnings_as_lines
+from oodshape.core.words import counted
 
 
 def collect(
@@ -89,7 +90,7 @@ def collect(
         else:
             part = collect_shard(source, given, out, shard=mine, cache=cache, **how)
             lost = f", {part.lost:,} of them unreadable" if part.lost else ""
-            made, lines = part._asdict(), [f"shard {mine}: {part.images:,} of {part.total:,} images{lost}"]
+            made, lines = part._asdict(), [f"shard {mine}: {part.images:,} of {counted(part.total, 'image')}{lost}"]
     if json:
         typer.echo(encoder.dumps(made | {"out": str(out)}))
     elif not quiet:

@@ -34,6 +34,7 @@ class OpenOod:
     settings: Annotated[
         Settings | None,
         typer.Option(
+            metavar="KIND",
             help="Whose hyperparameters: general, the paper's for an ID set, those of its authors' code, or OpenOOD's, "
             "fitted on what it fits on \\[default: as the benchmark says].",
             rich_help_panel=PANEL,

@@ -102,7 +102,11 @@ class Running:
     ] = "auto"
     precision: Annotated[
         Precision | None,
-        typer.Option(help="The network's arithmetic \\[default: float32, or as the guard was fitted]."),
+        typer.Option(
+            metavar="KIND",
+            help="The network's arithmetic: float32, bfloat16 or float16 \\[default: float32, or as the "
+            "guard was fitted].",
+        ),
     ] = None
     batch_size: Annotated[int, typer.Option(min=1, help="Images that go through the network together.")] = 64
     workers: Annotated[
@@ -144,7 +148,9 @@ class Preparing:
     crop: Annotated[int | None, typer.Option(min=1, help="The side of the centre crop.")] = None
     mean: Annotated[str, typer.Option(help="One number per channel, fractions of 255: 0.485,0.456,0.406.")] = ""
     std: Annotated[str, typer.Option(help="One number per channel, fractions of 255.")] = ""
-    interpolation: Annotated[Interpolation | None, typer.Option(help="How images are resized.")] = None
+    interpolation: Annotated[
+        Interpolation | None, typer.Option(metavar="KIND", help="How images are resized: bilinear, bicubic or nearest.")
+    ] = None
 
     def said(self) -> dict[str, Any]:
         """The parts that were given, by name."""

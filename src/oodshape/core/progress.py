@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 Report = Callable[..., None]
 T = TypeVar("T")
-PAUSE = 30.0  # seconds between two lines where there is no terminal
+FIRST, PAUSE = 5.0, 30.0  # seconds to the first line, and between two, where there is no terminal
+AT_ONCE = 0.2  # seconds; what is done by then was done by an earlier run
 _running: list[Progress] = []  # the display that is on the screen, of which there can be one
 
 
@@ -21,8 +22,8 @@ _running: list[Progress] = []  # the display that is on the screen, of which the
 def progress_bar(text: str, total: int | None, show: bool | None = None, unit: str = "images") -> Iterator[Report]:
     """A function `report(done, text=...)` behind a bar with its speed and the time left, on stderr.
 
-    A total of None is one that nobody knows. Without a terminal, work that takes long says a line every `PAUSE`
-    seconds; with show=False the function does nothing.
+    A total of None is one that nobody knows. Without a terminal, work that takes long says a line after `FIRST` seconds
+    and then every `PAUSE`; with show=False the function does nothing.
     """
     if show is False:
         yield _nothing
@@ -31,9 +32,11 @@ def progress_bar(text: str, total: int | None, show: bool | None = None, unit: s
         yield _lines(text, total, unit)
         return
     with _display() as bar:
-        task = bar.add_task(text, total=total, unit=unit)
+        pace = Pace()
+        task = bar.add_task(text, total=total, unit=unit, pace=pace)
 
         def report(done: int, text: str | None = None) -> None:
+            pace.at(done)
             bar.update(task, completed=done, description=text)
 
         try:
@@ -52,6 +55,62 @@ def tracked(items: Iterable[tuple[str, T]], text: str, show: bool | None, unit: 
             yield name, item
 
 
+def counting(items: Iterable[T], text: str, total: int | None, show: bool | None, unit: str) -> Iterator[T]:
+    """The items as they come, behind a bar that counts them."""
+    with progress_bar(text, total, show, unit) as report:
+        for done, item in enumerate(items, 1):
+            yield item
+            report(done)
+
+
+class Pace:
+    """How fast work goes, known from its first report on."""
+
+    def __init__(self) -> None:
+        """It starts now."""
+        self.start = time.monotonic()
+        self.before: int | None = None  # done by an earlier run
+        self.done = 0
+        self.last = self.start
+
+    def at(self, done: int) -> None:
+        """So much is done."""
+        self.last = time.monotonic()
+        if self.before is None:
+            self.before = done if self.last - self.start < AT_ONCE else 0
+        self.done = done
+
+    @property
+    def speed(self) -> float | None:
+        """How much a second, None before anything is done."""
+        work, spent = self.done - (self.before or 0), self.last - self.start
+        return work / spent if work > 0 and spent > 0 else None
+
+    def said(self, unit: str) -> str:
+        """The speed in words, as seconds for one where these are many.
+
+        >>> pace = Pace()
+        >>> pace.start, pace.last, pace.before, pace.done = 0.0, 8.0, 0, 200
+        >>> pace.said("images")
+        '25 images/s'
+        >>> pace.done = 2
+        >>> pace.said("networks")
+        '4 s each'
+        """
+        if self.speed is None:
+            return ""
+        if self.speed < 0.5:
+            return f"{1 / self.speed:.0f} s each"
+        return f"{self.speed:.{0 if self.speed >= 10 else 1}f} {unit}/s"
+
+    def left(self, total: int | None) -> float | None:
+        """The seconds that are left, None where nobody knows."""
+        if total is None or self.speed is None:
+            return None
+        since = time.monotonic() - self.last
+        return max(0.0, (total - self.done) / self.speed - since)
+
+
 @contextmanager
 def _display() -> Iterator[Progress]:
     """The display that is running, or a new one until the block ends."""
@@ -60,13 +119,16 @@ def _display() -> Iterator[Progress]:
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
-    from rich.progress import TimeRemainingColumn as TimeLeft
     from rich.text import Text
 
     class Speed(ProgressColumn):
         def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text("" if speed is None else f"{speed:.{0 if speed >= 10 else 1}f} {task.fields['unit']}/s")
+            return Text(task.fields["pace"].said(task.fields["unit"]))
+
+    class TimeLeft(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            left = task.fields["pace"].left(None if task.total is None else int(task.total))
+            return Text("" if left is None else f"{_clock(left)} left", style="cyan")
 
     words = TextColumn("{task.description}", markup=False)
     columns = (words, BarColumn(), MofNCompleteColumn(), Speed(), TimeLeft())
@@ -79,15 +141,31 @@ def _display() -> Iterator[Progress]:
             _running.remove(bar)
 
 
+def _clock(seconds: float) -> str:
+    """Minutes and seconds, hours where there are any.
+
+    >>> _clock(7.6), _clock(75), _clock(3700)
+    ('0:08', '1:15', '1:01:40')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 def _lines(text: str, total: int | None, unit: str) -> Report:
     """A report that writes a line where the last one, or the beginning, is long ago."""
-    last = time.monotonic()
+    pace = Pace()
+    due = pace.start + FIRST
 
     def report(done: int, text: str = text) -> None:
-        nonlocal last
-        if time.monotonic() - last >= PAUSE:
-            last = time.monotonic()
-            sys.stderr.write(f"{text}: {done:,}{'' if total is None else f' of {total:,}'} {unit}\n")
+        nonlocal due
+        pace.at(done)
+        if pace.last >= due:
+            due = pace.last + PAUSE
+            left = pace.left(total)
+            parts = [f"{done:,}{'' if total is None else f' of {total:,}'} {unit}", pace.said(unit)]
+            parts.append("" if left is None else f"{_clock(left)} left")
+            sys.stderr.write(f"{text}: {', '.join(filter(None, parts))}\n")
             sys.stderr.flush()
 
     return report

@@ -16,6 +16,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
 from oodshape.core.reading import reading
 from oodshape.core.values import load_values
+from oodshape.core.words import counted
 from oodshape.guard.p_value_stream import lines_of, p_values
 from oodshape.metrics.discoveries import false_discoveries, fewest_flagged
 
@@ -68,7 +69,7 @@ class Decisions:
         """What people want to know, and what cannot be done."""
         m, lost = int(self.readable.sum()), int((~self.readable).sum())
         said = [
-            f"{m:,} images: {int(self.flagged.sum()):,} flagged as strange; of those flagged, at most "
+            f"{counted(m, 'image')}: {int(self.flagged.sum()):,} flagged as strange; of those flagged, at most "
             f"{100 * self.level:g} % are familiar on average ({'Storey' if self.storey else 'Benjamini-Hochberg'})"
         ]
         said += [f"{lost:,} more could not be read, and are neither"] if lost else []
@@ -82,7 +83,9 @@ class Decisions:
         if self.storey:
             together = f"without Storey's estimate {together}"
         elif self.fewest > m:
-            together = f"nothing can be flagged among {m:,} images: give more calibration images or a larger --fdr"
+            together = (
+                f"nothing can be flagged among {counted(m, 'image')}: give more calibration images or a larger --fdr"
+            )
         said.append(f"{border}{together}{end}")
         if self.calibration is not None and not self.calibration.held_out:
             said.append("no guarantee: the guard was calibrated on training images")

@@ -24,6 +24,7 @@ from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.machine import lock_file
 from oodshape.core.progress import progress_bar
 from oodshape.core.values import encode
+from oodshape.core.words import counted
 from oodshape.guard import score_parquet
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import Scored, rows_of, score_images, see
@@ -63,7 +64,7 @@ class Tally:
     def lines(self) -> list[str]:
         """What people want to know."""
         again = f" ({self.resumed:,} of them by an earlier run)" if self.resumed else ""
-        said = [f"{self.images:,} images{again}: {self.accepted:,} accepted, {self.rejected:,} rejected"]
+        said = [f"{counted(self.images, 'image')}{again}: {self.accepted:,} accepted, {self.rejected:,} rejected"]
         return said + ([f"{self.unreadable:,} could not be read; {self.first_error}"] if self.unreadable else [])
 
 

@@ -24,6 +24,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.reading import any_names
+from oodshape.core.words import counted
 from oodshape.images import identity
 from oodshape.images.decode import read_image
 from oodshape.images.folders import ImageFiles, ImageFolder, list_pairs
@@ -87,7 +88,7 @@ class Listing:
     def name(self) -> str:
         """A short name for messages: the folder's or the file's."""
         if isinstance(self.given, tuple):
-            return f"{len(self.given)} images"
+            return counted(len(self.given), "image")
         return "standard input" if self.given == "-" else Path(self.given).resolve().name
 
     def count(self) -> int | None:
@@ -199,18 +200,18 @@ def _of_items(images: Iterable[Any], upright: bool) -> Listing | Pictures:
         items.append(item)
     if all(isinstance(item, (str, os.PathLike)) for item in items):
         return Listing(tuple(map(os.fspath, items)))
-    return Pictures(items, f"{len(items)} images", upright=upright)
+    return Pictures(items, counted(len(items), "image"), upright=upright)
 
 
 def _stacked(images: Any) -> tuple[Any, str]:
     """One image in memory, or a batch of them, as a sequence, and its name."""
     if isinstance(images, np.ndarray) and images.ndim == 4:
         as_image(images[0] if len(images) else images, upright=False)
-        return images, f"{len(images)} images"
+        return images, counted(len(images), "image")
     if isinstance(images, Tensor) and images.ndim == 4:
         images = as_bytes(images)
         as_image(images[0] if len(images) else images, upright=False)
-        return images, f"{len(images)} images"
+        return images, counted(len(images), "image")
     if isinstance(images, (np.ndarray, Tensor)):
         as_image(images, upright=False)
     return [images], "1 image"

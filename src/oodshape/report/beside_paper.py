@@ -43,18 +43,21 @@ def beside_paper(table: Table, results: Results, kind: str, model: str | None = 
     `kind` is what the columns are: model, ood (of `model`), standard4 or groups. The paper's average is that of
     the columns that are here, so that both averages are over the same models or sets.
     """
-    columns = _columns(results, kind, model, table.groups[:-1])
-    columns.append(_averaged(columns) if kind != "groups" else _averaged(_models(results, "model")))
+    several = len(table.groups) > 1
+    names = table.groups[:-1] if several else table.groups
+    columns = _columns(results, kind, model, names)
+    if several:
+        columns.append(_averaged(columns) if kind != "groups" else _averaged(_models(results, "model")))
     if not any(columns):
-        raise InputError(f"the paper has no figures for {', '.join(table.groups[:-1])}; leave --compare-paper out")
+        raise InputError(f"the paper has no figures for {', '.join(names)}; leave --compare-paper out")
     lines = []
     for line in table.lines:
         entries: list[Entry] = []
         for entry, figures in zip(line.entries, columns, strict=True):
             entries += [entry, *_beside(entry, table.measures, figures.get(line.method, {}))]
         lines.append(Line(line.method, tuple(entries), line.rule))
-    names = [part for name in table.groups for part in (name, f"{name} (paper)", f"{name} (difference)")]
-    return replace(table, groups=tuple(names), lines=tuple(lines), notes=(*table.notes, *_notes(kind)))
+    heads = [part for name in table.groups for part in (name, f"{name} (paper)", f"{name} (difference)")]
+    return replace(table, groups=tuple(heads), lines=tuple(lines), notes=(*table.notes, *_notes(kind)))
 
 
 def _columns(results: Results, kind: str, model: str | None, names: Iterable[str]) -> list[dict[str, Figures]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.core.errors import InputError
+from oodshape.core.words import counted
 from oodshape.guard.score import Scored
 from oodshape.images.decode import read_image
 from oodshape.images.thumbnail import thumbnail
@@ -50,7 +51,7 @@ class Extremes:
 def write_gallery(extremes: Extremes, path: str | Path, opened: Callable[[str], Any]) -> None:
     """Write the page; `opened` gives what the decoder can open of a row's image."""
     body = [
-        f"<p>{extremes.seen:,} images were scored.</p>",
+        f"<p>{counted(extremes.seen, 'image')} {'was' if extremes.seen == 1 else 'were'} scored.</p>",
         f"<h2>Least trusted</h2>\n{_figures(extremes.least, opened)}",
         f"<h2>Most trusted</h2>\n{_figures(extremes.most, opened)}",
     ]

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from oodshape.benchmark.results import Axis, Results, convention
 from oodshape.benchmark.spec import AUTHORS
 from oodshape.core.errors import InputError
+from oodshape.core.words import counted
 from oodshape.report.measures import SHOWN, Measure
 from oodshape.report.method_kinds import block
 
 Columns = Literal["model", "ood", "family"]
 TIED = " ="
+AVERAGE = "Average"
 SPREADS = {measure.head: measure.name for measure in SHOWN}  # of which results hold the spread over seeds
 
 
@@ -72,7 +74,9 @@ class Table:
 def table(
     results: Results, columns: Columns = "model", model: str | None = None, measures: tuple[Measure, ...] = SHOWN
 ) -> Table:
-    """The table with a line per method and a group of columns per model, OOD set or family; the last is the average.
+    """The table with a line per method and a group of columns per model, OOD set or family.
+
+    Where there are several, the last group is their average.
 
     A model's value is the mean over its OOD sets. An OOD set's value is that of `model`, or the mean over models.
     A family's value is the mean over its models, and the average beside it that over all models.
@@ -92,7 +96,8 @@ def table(
         return pivot.loc[names, methods].to_numpy(np.float64)
 
     members = families(chosen) if columns == "family" else {name: [name] for name in names}
-    places = [[names.index(name) for name in group] for group in (*members.values(), names)]
+    averaged = [AVERAGE] if len(members) > 1 else []  # one alone is its own
+    places = [[names.index(name) for name in group] for group in (*members.values(), *([names] if averaged else []))]
     counts = np.nan_to_num(wide("over")).astype(int)
     over = np.array([counts[place].sum(axis=0) for place in places])
     full = np.array([counts[place].max(axis=1).sum() for place in places])
@@ -103,6 +108,7 @@ def table(
     ]
     incomplete = bool((over != full[:, None]).any())
     equal = [frozenset[str]() if incomplete else same for same in _ties(results, columns, model, list(members))]
+    equal = equal[: len(places)]
     groups = [
         [replace(entry, tied=method in same) for method, entry in zip(methods, group, strict=True)]
         for same, group in zip(equal, groups, strict=True)
@@ -111,7 +117,7 @@ def table(
     rules = [False, *(a != b for a, b in pairwise(blocks))]
     return Table(
         title=_title(chosen, model),
-        groups=(*members, "Average"),
+        groups=(*members, *averaged),
         lines=tuple(Line(*line) for line in zip(methods, zip(*groups, strict=True), rules, strict=True)),
         notes=(
             *_meaning(chosen, columns, counts.max(axis=1).tolist(), measures),
@@ -210,16 +216,17 @@ def _meaning(chosen: Results, columns: Columns, full: list[int], measures: tuple
     kinds = [
         f"{kind}: {', '.join(ood for ood in oods if groups[ood] == kind)}" for kind in dict.fromkeys(groups.values())
     ]
-    sets = f"{_count(len(oods), 'OOD set')} ({'; '.join(kinds)})"
+    sets = f"{counted(len(oods), 'OOD set')} ({'; '.join(kinds)})"
     if columns == "ood":
-        each = f"Each value is the mean over {_count(len(models), 'model')}. " if len(models) > 1 else ""
-        yield f"{each}Average: the mean over {sets}."
+        each = f"Each value is the mean over {counted(len(models), 'model')}. " if len(models) > 1 else ""
+        yield f"{each}Average: the mean over {sets}." if len(oods) > 1 else f"{each}On {sets}."
     else:
         few = [f", but {n} for {name}" for name, n in zip(models, full, strict=True) if n < len(oods)]
         kinds = [f"{family}: {', '.join(group)}" for family, group in families(chosen).items()]
         each = f" and over the models of a family ({'; '.join(kinds)})" if columns == "family" else ""
         yield f"Each value is the mean over {sets}{''.join(few)}{each}."
-        yield f"Average: the mean over {_count(len(models), 'model')}."
+        if len(families(chosen) if columns == "family" else models) > 1:
+            yield f"Average: the mean over {counted(len(models), 'model')}."
     if columns == "ood" and len(models) == 1:
         wide = {m.head: (chosen.frame[f"{m.name}_high"] - chosen.frame[f"{m.name}_low"]).max() for m in measures}
         said = " and ".join(f"{100 * width:.1f} ({head})" for head, width in wide.items())
@@ -248,7 +255,3 @@ def caveats(results: Results, incomplete: bool) -> Iterator[str]:
 def skipped_notes(results: Results) -> list[str]:
     """A note for each model and OOD set that was left out."""
     return [f"Skipped {what}: {why}" for what, why in results.skipped]
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from oodshape.core.words import counted
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import Scored
 from oodshape.guard.set_check import exact_share
@@ -57,7 +58,9 @@ def _verdict(crowd: Crowd) -> list[str]:
         return ["<b>No image could be read.</b>"]
     out = sum(p_value <= crowd.alpha for p_value in crowd.p_values)
     share = exact_share(out, len(crowd))
-    said = f"{out:,} of {len(crowd):,} images are rejected ({100 * share.value:.1f} %)."
+    said = (
+        f"{out:,} of {counted(len(crowd), 'image')} {'is' if out == 1 else 'are'} rejected ({100 * share.value:.1f} %)."
+    )
     asked = f"Of familiar images {100 * crowd.alpha:g} % would be"
     if share.low > crowd.alpha:
         end = f"{asked}: these are more than chance explains, so some are strange, or the images have changed."

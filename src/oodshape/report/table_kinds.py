@@ -9,27 +9,28 @@ from oodshape.benchmark.results import Results
 from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.report.beside_paper import beside_paper, check_comparable, paper_figures
+from oodshape.report.order import Order, ordered
 from oodshape.report.pivot import Table, table
 
 Kind = Literal["model", "ood", "standard4", "groups"]
 STANDARD4 = ("iNaturalist", "SUN", "Places", "Texture")  # the sets of MOS, on which most papers report
 
 
-def tables_of(results: Results, kind: Kind = "model", *, paper: bool = False) -> list[Table]:
+def tables_of(results: Results, kind: Kind = "model", *, paper: bool = False, sort: Order = "table") -> list[Table]:
     """The tables of a kind; with `paper` the paper's figures stand beside ours.
 
     model: by model, means over OOD sets. ood: one table per model, by OOD set. standard4: by model, over four
-    OOD sets only. groups: by family of models.
+    OOD sets only. groups: by family of models. `sort` is the order of the lines.
     """
     if kind == "ood":
         models = results.names("model")
         known = [model for model in models if any(place[0::2] == ("ood", model) for place in paper_figures())]
-        return [by_ood(results, model, paper=paper and model in (known or models)) for model in models]
+        return [by_ood(results, model, paper=paper and model in (known or models), sort=sort) for model in models]
     if kind == "standard4":
         results = standard4(results)
     elif kind not in ("model", "groups"):
         raise InputError(f"there is no table {kind!r}; there are model, ood, standard4, groups")
-    made = table(results, "family" if kind == "groups" else "model")
+    made = ordered(table(results, "family" if kind == "groups" else "model"), sort)
     if kind == "standard4":
         made = replace(made, title=f"{made.title}, the standard four OOD sets")
     return [beside_paper(made, results, kind) if paper else made]
@@ -44,9 +45,9 @@ def check(benchmark: Benchmark, kind: Kind, *, paper: bool, positive: str) -> No
         raise InputError(f"standard4 is over {', '.join(STANDARD4)}; {benchmark.name} has {', '.join(names)}")
 
 
-def by_ood(results: Results, model: str, *, paper: bool = False) -> Table:
+def by_ood(results: Results, model: str, *, paper: bool = False, sort: Order = "table") -> Table:
     """One model's table by OOD set."""
-    made = table(results, "ood", model)
+    made = ordered(table(results, "ood", model), sort)
     return beside_paper(made, results, "ood", model) if paper else made
 
 
