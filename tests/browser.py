@@ -34,4 +34,7 @@ class Opened:
         return found
 
     def press(self, name: str, filter: str) -> None:
+        """Open the menu of a filter, press one of its chips, and close it."""
+        self.page.locator(f".menu:has([data-filter={filter}]) summary").click()
         self.page.locator(f"[data-filter={filter}] button", has_text=name).first.click()
+        self.page.keyboard.press("Escape")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from browser import CHROMIUM, Opened
 from oodshape.benchmark.prepared import Options
@@ -29,11 +30,14 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-@pytest.fixture(scope="module")
-def folder(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """results.csv and report.html of a small run of digits."""
     folder = tmp_path_factory.mktemp("browser")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     results = run(Benchmark.load("digits"), Options(methods=METHODS, limit=80, resamples=20, progress=False))
+    torch.set_num_threads(threads)
     results.save(folder)
     write_page(results, folder / "report.html")
     return folder

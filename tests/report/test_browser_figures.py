@@ -33,11 +33,12 @@ def test_two_methods_never_share_a_colour(opened: Opened, folder: Path) -> None:
                 "#detail .legend line", "all => all.map(line => getComputedStyle(line).stroke)"
             )
             assert len(set(strokes)) == len(strokes) == len({method, other})
-            caption = opened.page.inner_text("#detail .figures figure:has-text('letters') figcaption")
-            for name in (method, other):
+            lines = opened.page.locator("#detail .figures figure:has-text('letters') .mini tbody tr").all_inner_texts()
+            assert len(lines) == len({method, other})
+            for name, line in zip((method, other), lines, strict=False):
                 row = rows["ConvNet", name, "letters"]
-                assert f"{name}: AUROC {100 * row.auroc:.2f} (" in caption
-                assert f"FPR95 {100 * row.fpr95:.2f} (" in caption
+                figures = (row.auroc, row.auroc_low, row.auroc_high, row.fpr95, row.fpr95_low, row.fpr95_high)
+                assert line.replace("–", " ").split() == [name, *(f"{100 * value:.2f}" for value in figures)]
 
 
 def test_a_method_shows_its_figures(opened: Opened) -> None:

@@ -17,8 +17,9 @@ from oodshape.report.headline import OURS, Answer, Gap, answers, gaps
 from oodshape.report.html import document, page_json, web_file, write_html
 from oodshape.report.page_data import payload
 from oodshape.report.pivot import Table, caveats, skipped_notes, table
+from oodshape.report.verdict import verdict
 
-SCRIPTS = ("elements.js", "data.js", "table.js", "charts.js", "page.js")
+SCRIPTS = ("elements.js", "data.js", "filters.js", "table.js", "charts.js", "enlarge.js", "state.js", "page.js")
 
 _READING = {
     "id": "<b>FPR95</b> is the share of unfamiliar images (out-of-distribution, OOD) that still pass when 95 % of the"
@@ -46,6 +47,7 @@ def page(results: Results) -> str:
         "title": escape(overview.title),
         "reading": _READING[positive],
         "lets": _THRESHOLD[positive],
+        "verdict": "\n".join(f"<p>{escape(line)}</p>" for line in verdict(results)),
         "answers": "\n".join(_card(answer, _LETS[positive]) for answer in answers(results)),
         "losses": _losses(results, _LETS[positive]),
         "notes": "".join(f"<li>{escape(note)}</li>" for note in _notes(results, overview)),
@@ -55,7 +57,7 @@ def page(results: Results) -> str:
         "data": page_json(payload(results)),
     }
     body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], web_file("page.html").rstrip())
-    return document(overview.title, body, "\n".join(map(web_file, SCRIPTS)))
+    return document(overview.title, body, "\n".join(map(web_file, SCRIPTS)), web_file("page_wide.css"))
 
 
 def _notes(results: Results, overview: Table) -> list[str]:

@@ -7,7 +7,10 @@ from typing import Any
 
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
-from oodshape.methods.describe import method_lines
+from oodshape.methods.detector import Method
+from oodshape.methods.papers import cited
+from oodshape.methods.row import Row
+from oodshape.methods.table import ROWS
 from oodshape.report.beside_paper import comparable, paper_figures
 from oodshape.report.headline import OURS
 from oodshape.report.measures import MAIN, MEASURES, SHOWN
@@ -96,12 +99,13 @@ def _models(results: Results) -> list[dict[str, Any]]:
 
 
 def _methods(results: Results) -> list[dict[str, Any]]:
-    sentences = {name: sentence for name, sentence, *_ in method_lines()}
     recipes = results.provenance.get("methods", {})
     found = []
     for name in results.names("method"):
         color, dashes = style(name).web
-        said = {"name": name, "sentence": sentences.get(name, ""), "recipe": str(recipes.get(name, ""))}
+        row = ROWS.get(name, Row(Method()))
+        said = {"name": name, "sentence": row.what, "needs": row.needs, "fails": row.fails, "papers": cited(row.paper)}
+        said |= {"paper": row.paper.replace("*", ""), "recipe": str(recipes.get(name, ""))}
         found.append(said | {"kind": kind(name), "color": color, "dashes": dashes})
     return found
 

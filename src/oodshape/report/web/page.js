@@ -12,6 +12,7 @@ function refresh() {
   drawScatter();
   drawDetail();
   drawGallery();
+  writeState();
 }
 
 function chooseMethod(method, jump = false) {
@@ -33,7 +34,7 @@ function selector(label, options, value, onchange) {
 
 function buildChoice() {
   const names = DATA.methods.map((method, index) => [index, method.name]);
-  const compare = (method) => { chosen.beside = method; drawDetail(); };
+  const compare = (method) => { chosen.beside = method; drawDetail(); writeState(); };
   document.getElementById("choice").replaceChildren(
     selector("Method", names, chosen.method, (method) => chooseMethod(method)),
     selector("compare with", [[-1, "none"], ...names], chosen.beside ?? -1, compare));
@@ -69,13 +70,48 @@ function compared() {
     ...(other && chosen.beside !== chosen.method ? [[chosen.beside, { ...other, color, dashes: "5 3" }]] : [])]);
 }
 
-// "name: AUROC x (low to high), FPR95 y" of the mean over these rows, with limits where it is one row.
-function figured(name, rows) {
-  const said = DATA.shown.map((metric) => {
-    const at = place(metric), value = `${titled(metric)} ${percent(nested(rows, at, MODEL))}`;
-    return rows.length > 1 ? value : `${value} (${percent(rows[0][at + 1])} to ${percent(rows[0][at + 2])})`;
-  });
-  return `${name}: ${said.join(", ")}`;
+const small = (kind, heads, rows) => make("table", { class: kind },
+  make("thead", {}, make("tr", {}, ...heads.map((head) => (head ? make("th", { scope: "col" }, head) : make("td"))))),
+  make("tbody", {}, ...rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name),
+    ...cells.map((cell) => make("td", {}, ...[].concat(cell)))))));
+
+// The figures of both methods on one OOD set, with their intervals.
+function figuresBeside(rows, styles) {
+  const cell = (row, at) => [percent(row[at]), make("span", {}, `${percent(row[at + 1])} – ${percent(row[at + 2])}`)];
+  return small("mini", ["", ...DATA.shown.map(titled)], [...styles.keys()].flatMap((method) =>
+    rows.filter((row) => row[METHOD] === method).map((row) =>
+      [DATA.methods[method].name, ...DATA.shown.map((metric) => cell(row, place(metric)))])));
+}
+
+// A line per network: the means of both methods, and the first less the second.
+function meansBeside(rows, styles) {
+  const methods = [...styles.keys()];
+  const heads = methods.flatMap((method) => DATA.shown.map((metric) => `${DATA.methods[method].name} ${titled(metric)}`));
+  const line = (name, part) => {
+    const texts = methods.map((method) => {
+      const own = part.filter((row) => row[METHOD] === method);
+      return DATA.shown.map((metric) => (own.length ? percent(nested(own, place(metric), MODEL)) : "–"));
+    });
+    const gaps = methods.length < 2 ? [] : DATA.shown.map((_, i) => {
+      const gap = Number(texts[0][i]) - Number(texts[1][i]);
+      return Number.isNaN(gap) ? "–" : `${gap < 0 ? "−" : "+"}${Math.abs(gap).toFixed(2)}`;
+    });
+    return [name, ...texts.flat(), ...gaps];
+  };
+  const networks = [...grouped(rows, (row) => row[MODEL])];
+  const lines = networks.map(([model, part]) => line(DATA.models[model].name, part));
+  const ends = methods.length < 2 ? [] : DATA.shown.map((metric) => `difference, ${titled(metric)}`);
+  return small("beside", ["network", ...heads, ...ends], networks.length > 1 ? [...lines, line("mean", rows)] : lines);
+}
+
+// What a method does, needs and where to read of it.
+function factsOf(method) {
+  const link = ([title, address]) => make("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, title);
+  const facts = [["does", method.sentence], ["needs", method.needs], ["fails", method.fails],
+    ["paper", method.papers.length ? method.papers.flatMap((each, i) => (i ? [make("br"), link(each)] : [link(each)])) : method.paper],
+    ["in code", method.recipe ? make("code", {}, method.recipe) : ""]];
+  return make("table", { class: "facts" }, make("tbody", {}, ...facts.filter(([, said]) => said && said.length !== 0)
+    .map(([name, said]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, ...[].concat(said))))));
 }
 
 function figuresOf(model, rows) {
@@ -91,10 +127,8 @@ function figuresOf(model, rows) {
   for (const [ood, part] of grouped(rows, (row) => row[OOD])) {
     const { name, group } = DATA.oods[ood], pairs = found("curves", `,${ood}`);
     const own = DATA.curves[`${model},${chosen.method},${ood}`];
-    const said = [...styles].flatMap(([method, style]) => part.filter((row) => row[METHOD] === method)
-      .flatMap((row) => [make("br"), figured(style.name, [row])]));
     const parts = own ? [histogram(own, styles.get(chosen.method), name), roc(pairs, name)] : [];
-    const caption = make("figcaption", {}, make("b", {}, name), ` (${group})`, ...said);
+    const caption = make("figcaption", {}, make("b", {}, name), ` (${group})`, figuresBeside(part, styles));
     figures.push(make("figure", {}, caption, ...parts));
   }
   return figures;
@@ -107,27 +141,23 @@ function drawDetail() {
     const { name, family, accuracy, train, id } = DATA.models[model];
     const figures = make("div", { class: "figures" });
     const draw = () => { if (!figures.children.length) figures.append(...figuresOf(model, part)); };
-    const means = [...grouped(part, (row) => row[METHOD])]
-      .sort(([a], [b]) => (b === chosen.method) - (a === chosen.method))
-      .map(([index, own]) => figured(DATA.methods[index].name, own));
     const box = make("details", { class: "net", ontoggle: draw },
-      make("summary", {}, make("b", {}, name), `${family === name ? "" : ` (${family})`}. ${means.join("; ")}`),
+      make("summary", {}, make("b", {}, name), `${family === name ? "" : ` (${family})`}: scores, curves and shaping`),
       figures,
       make("p", { class: "soft", style: "padding: 0 .8rem" }, `Fitted on ${train} images; ${id} ID images` +
         (accuracy === null ? "." : `; accuracy of the network ${percent(accuracy)} %.`)));
     box.open = model === chosen.network;
     if (box.open) draw();
-    box.addEventListener("toggle", () => { if (box.open) chosen.network = model; });
+    box.addEventListener("toggle", () => { if (box.open) { chosen.network = model; writeState(); } });
     return box;
   });
   if (networks.length && !networks.some((box) => box.open)) networks[0].open = true;
   const legend = make("div", { class: "legend" }, ...[...styles].map(([index, style]) => keyed(index, style)),
     make("span", { class: "soft" },
       "Histograms: blue is ID, the orange line OOD; what lies left of the dotted line is rejected when 95 % of ID pass."));
-  document.getElementById("detail").replaceChildren(
-    make("p", {}, make("b", {}, method.name), method.sentence ? `: ${method.sentence}.` : ""),
-    method.recipe ? make("details", { class: "notes" }, make("summary", {}, "In code"),
-      make("code", {}, method.recipe)) : "", legend, ...networks);
+  document.getElementById("detail").replaceChildren(make("h3", {}, method.name), factsOf(method),
+    make("div", { class: "roll", tabindex: 0, role: "region", "aria-label": "Means of the method by network" },
+      meansBeside(rows, styles)), legend, ...networks);
 }
 
 // Whether the threshold that keeps 95 % of ID images lets an image pass; ID images stand the lowest score first.
@@ -144,8 +174,8 @@ function thumbnail(pick, i) {
   const what = isId ? "ID image" : DATA.oods[pick.ood].name;
   const image = make("img", { src: source, alt: `${what}, ${taken}; ${verdict}; ${more}; score ${pick.scores[i]}` });
   image.addEventListener("load", () => image.classList.toggle("smooth", image.naturalWidth > 40));
-  return make("figure", { title: `score ${pick.scores[i]}`, class: isRight ? "right" : "wrong" }, image,
-    make("figcaption", {}, make("b", {}, verdict), ...[more, taken].flatMap((words) => [make("br"), words])));
+  const caption = make("figcaption", {}, make("b", {}, verdict), ...[more, taken].flatMap((words) => [make("br"), words]));
+  return make("figure", { title: `score ${pick.scores[i]}`, class: isRight ? "right" : "wrong" }, enlargeable(image, caption), caption);
 }
 
 // The images of a network and a method that the filters leave; the reader's own where they were kept.
@@ -164,9 +194,10 @@ function drawGallery() {
     return make("h3", {}, pick.ood < 0 ? "ID" : DATA.oods[pick.ood].name, " ", make("small", {}, said));
   };
   const named = (list, indices) => indices.map((index) => [index, list[index].name]);
-  const change = (part) => (index) => { wall[part] = index; drawGallery(); };
+  const change = (part) => (index) => { wall[part] = index; drawGallery(); writeState(); };
   const none = () => `No images were kept for ${DATA.methods[wall.method].name} on ${DATA.models[model].name}.`;
   const isOther = method !== undefined && method !== wall.method;
+  large.order = [];
   document.getElementById("gallery").replaceChildren(
     make("div", { class: "filter" },
       selector("Network", named(DATA.models, models), model, change("model")),
@@ -190,11 +221,10 @@ function hideWhatIsEmpty() {
 
 hideWhatIsEmpty();
 buildTheme();
-buildFilters();
-buildChoice();
-refresh();
+buildLarge();
+usual = stateNow();
+followState();
 document.getElementById("reset").addEventListener("click", resetFilters);
 document.querySelector(".scroll").addEventListener("scroll", cue);
 let width = innerWidth;
-document.getElementById("controls").open = width > 640;
 addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawScatter(); cue(); } });

@@ -1,4 +1,4 @@
-// The leaderboard: filters above, a table that sorts by any column.
+// The leaderboard: a table that sorts by any column.
 
 // What the reader sorts by; it is kept while a filter hides that column.
 const sorted = { column: "Average", metric: DATA.main, descending: better(DATA.main) === 1 };
@@ -7,59 +7,6 @@ function keyed(index, { color, dashes } = DATA.methods[index]) {
   return make("span", {}, sketch("svg", { class: "key", viewBox: "0 0 22 10", "aria-hidden": "true" },
     sketch("line", { x1: 0, x2: 22, y1: 5, y2: 5, stroke: color, "stroke-width": 4, "stroke-dasharray": dashes })),
     DATA.methods[index].name);
-}
-
-function filterRow(name, filter, values, notes = {}) {
-  const row = make("fieldset", { class: "filter", "data-filter": filter }, make("legend", {}, name));
-  const update = () => {
-    const toggle = (value) => () => {
-      if (!picked[filter].delete(value)) picked[filter].add(value);
-      if (picked[filter].size === values.length) picked[filter].clear();
-      update();
-      row.querySelectorAll("button")[picked[filter].size ? values.indexOf(value) + 1 : 0].focus();
-      refresh();
-    };
-    const clear = () => { picked[filter].clear(); update(); row.querySelector("button").focus(); refresh(); };
-    const chips = values.map((value) => chip(value, picked[filter].has(value), toggle(value), notes[value]));
-    row.replaceChildren(row.firstChild, chip("all", picked[filter].size === 0, clear), ...chips);
-  };
-  update();
-  return row;
-}
-
-function viewRow() {
-  const choose = (label, options, onchange, value) => make("label", { class: "soft" }, `${label} `,
-    make("select", { onchange: (event) => { onchange(event.target.value); refresh(); } },
-      ...options.map(([key, text]) => make("option", { value: key, selected: key === value }, text))));
-  const toggle = (name, key) => chip(name, view[key], (event) => {
-    view[key] = !view[key];
-    event.currentTarget.setAttribute("aria-pressed", String(view[key]));
-    refresh();
-  });
-  const measures = [[String(DATA.shown), DATA.shown.map(titled).join(" and ")],
-    ...DATA.metrics.map(({ name, title }) => [name, title])];
-  const axes = [["model", "by network"], ["family", "by family"], ["ood", "by OOD set"]];
-  return make("div", { class: "filter" },
-    choose("Columns", axes, (value) => { view.columns = value; }, view.columns),
-    choose("Show", measures, (value) => { view.metrics = value.split(","); }, String(view.metrics)),
-    make("label", { class: "soft" }, "Search ", make("input", {
-      type: "search", size: 12, placeholder: "method", value: view.search,
-      oninput: (event) => { view.search = event.target.value; refresh(); },
-    })),
-    toggle("95 % intervals", "intervals"), DATA.paper ? toggle("Beside the paper", "paper") : undefined);
-}
-
-function buildFilters() {
-  const groups = Object.fromEntries(DATA.oods.map((ood) => [ood.name, ood.group]));
-  const rows = [
-    ["Network", "model", DATA.models.map((model) => model.name)],
-    ["Family", "family", unique(DATA.models.map((model) => model.family))],
-    ["OOD set", "ood", DATA.oods.map((ood) => ood.name), groups],
-    ["OOD kind", "group", unique(DATA.oods.map((ood) => ood.group))],
-    ["Methods", "kind", unique(DATA.methods.map((method) => method.kind))],
-  ];
-  const shown = rows.filter(([, , values]) => values.length > 1).map((row) => filterRow(...row));
-  document.getElementById("filters").replaceChildren(...shown, viewRow());
 }
 
 // The order that these columns allow: the reader's own, or the first column by the same metric.
@@ -76,6 +23,7 @@ function sortBy(column, metric, now) {
   const first = metric !== "method" && better(metric) === 1; // the best on top, names from a to z
   Object.assign(sorted, { column, metric, descending: same ? !now.descending : first });
   drawBoard();
+  writeState();
 }
 
 function head(columns, now, ranked) {
@@ -92,7 +40,7 @@ function head(columns, now, ranked) {
     make("th", { colspan: view.metrics.length, scope: "colgroup", class: "start" }, name));
   const measures = columns.flatMap(({ name }) =>
     view.metrics.map((metric) => button(`${titled(metric)}${arrow(metric)}`, name, metric)));
-  return make("thead", {}, make("tr", {}, make("th"), make("th"), ...names),
+  return make("thead", {}, make("tr", {}, make("td"), make("td"), ...names),
     make("tr", {}, make("th", { scope: "col", title: `place by ${ranked}` }, "#"), button("method", "", "method"),
       ...measures));
 }
@@ -121,13 +69,14 @@ function boardCell(cell, method, metric, isFirst) {
     parts.push(make("span", {}, `paper ${theirs.toFixed(2)} (${sign}${Math.abs(gap).toFixed(2)})`));
   }
   const rank = cell.rank === 1 ? "best" : "";
-  return make("td", { class: `${rank}${isFirst ? " start" : ""}`.trim() || undefined, title: behind(cell, metric) },
-    ...parts);
+  const told = (event) => { event.currentTarget.title ||= behind(cell, metric); }; // long, so only where it is pointed at
+  return make("td", { class: `${rank}${isFirst ? " start" : ""}`.trim() || undefined, onpointerenter: told }, ...parts);
 }
 
 function drawBoard() {
   const rows = rowsShown(), methods = methodsShown(rows), columns = columnsOf(rows), now = orderOf(columns);
   tell(rows, methods);
+  taken.rows = [];
   if (!methods.length) return;
   const cells = columns.map((column) => view.metrics.map((metric) => cellsOf(column, methods, metric)));
   const order = [...methods];
@@ -155,8 +104,22 @@ function drawBoard() {
       boardCell(column[j].get(method), method, metric, j === 0))));
   const ranked = `${titled(view.metrics[at])}, ${columns[column].name}`;
   board.replaceChildren(head(columns, now, ranked), make("tbody", {}, ...order.map(line)));
+  keepTable(columns, cells, order, key);
+  document.querySelector(".wide").style.setProperty("--columns", columns.length * view.metrics.length);
   if (focused) [...board.querySelectorAll("[data-sort]")].find((b) => b.dataset.sort === focused)?.focus();
   cue();
+}
+
+// The same as text, to be copied or saved; where intervals are shown, their limits have columns of their own.
+function keepTable(columns, cells, order, key) {
+  const ends = view.intervals ? ["", " low", " high"] : [""];
+  const heads = columns.flatMap(({ name }) => view.metrics.flatMap((metric) => ends.map((end) => `${name} ${titled(metric)}${end}`)));
+  const texts = (cell) => [cell.text, percent(cell.low), percent(cell.high)].slice(0, ends.length);
+  taken.rows = [["place", "method", ...heads], ...order.map((method) => [String(key.get(method).rank || ""),
+    DATA.methods[method].name, ...cells.flatMap((column) => column.flatMap((metric) => {
+      const cell = metric.get(method);
+      return cell.rows.length ? texts(cell) : ends.map(() => "");
+    }))])];
 }
 
 // What the figures are means of, or that there are none; a way back from every filter.
@@ -180,7 +143,7 @@ function resetFilters() {
   view.search = "";
   buildFilters();
   refresh();
-  document.querySelector("#filters button, #filters select").focus();
+  document.querySelector("#filters summary, #filters select").focus();
 }
 
 // A shadow and a word where the table goes on to the right.
