@@ -25,18 +25,18 @@ def test_every_metric_of_a_row_has_a_measure() -> None:
 
 
 def test_a_new_head_is_a_column_in_every_format() -> None:
-    made = table(results(["net"], ["msp", "react"]), measures=THREE)
-    plain = table(results(["net"], ["msp", "react"]))
-    assert [[len(entry.cells) for entry in line.entries] for line in made.lines] == 2 * [[3, 3]]
+    made = table(results(["net", "other"], ["msp", "react"]), measures=THREE)
+    plain = table(results(["net", "other"], ["msp", "react"]))
+    assert [[len(entry.cells) for entry in line.entries] for line in made.lines] == 2 * [[3, 3, 3]]
     assert "PR: AUPR-in in percent, higher is better." in made.notes[0]
     text, markdown, latex = terminal.to_text(made), render.to_markdown(made), render.to_latex(made)
-    assert text.count("PR↑") == markdown.count("PR↑") == latex.count(r"PR$\uparrow$") == 2
+    assert text.count("PR↑") == markdown.count("PR↑") == latex.count(r"PR$\uparrow$") == 3
     assert r"\multicolumn{3}{c}{net}" in latex
-    assert r"\begin{tabular}{lcccccc}" in latex
-    assert r"\cmidrule(lr){2-4} \cmidrule(lr){5-7}" in latex
+    assert r"\begin{tabular}{lccccccccc}" in latex
+    assert r"\cmidrule(lr){2-4} \cmidrule(lr){5-7} \cmidrule(lr){8-10}" in latex
     for rendered, short in ((text, terminal.to_text(plain)), (markdown, render.to_markdown(plain))):
         first, shorter = (next(line for line in part.splitlines() if "msp" in line) for part in (rendered, short))
-        assert first.count(".") == shorter.count(".") + 2
+        assert first.count(".") == shorter.count(".") + 3
 
 
 def test_a_column_that_the_paper_has_not_stays_empty_beside_it() -> None:

@@ -41,3 +41,5 @@ MEASURES = (
 )
 SHOWN = tuple(measure for measure in MEASURES if measure.head)
 MAIN = "auroc"  # methods are ranked by it where a page must choose
+ERROR = "fpr95"  # what a threshold lets through
+Order = Literal["table", "auroc", "fpr95"]  # of a table's lines: the methods' own, or by a measure

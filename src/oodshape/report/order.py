@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
-from oodshape.report.measures import MEASURES
+from oodshape.report.measures import MEASURES, Order
 from oodshape.report.method_kinds import CHOICE, family
 from oodshape.report.pivot import Line, Table
-
-Order = Literal["table", "auroc", "fpr95"]
 
 
 def ordered(table: Table, by: Order) -> Table:

@@ -9,7 +9,8 @@ from oodshape.benchmark.results import Results
 from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.report.beside_paper import beside_paper, check_comparable, paper_figures
-from oodshape.report.order import Order, ordered
+from oodshape.report.measures import Order
+from oodshape.report.order import ordered
 from oodshape.report.pivot import Table, table
 
 Kind = Literal["model", "ood", "standard4", "groups"]

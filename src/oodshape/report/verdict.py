@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from oodshape.benchmark.results import Results
 from oodshape.core.words import joined
 from oodshape.report.headline import AUTO, OURS
-from oodshape.report.measures import MAIN, SHOWN
+from oodshape.report.measures import ERROR, MAIN, SHOWN
 from oodshape.report.method_kinds import family
 from oodshape.report.pivot import Line, table
 
@@ -34,11 +34,11 @@ def verdict(results: Results) -> list[str]:
     have, s = ("has", "s") if len(best) == 1 else ("have", "")
     said = [
         f"{joined([line.method for line in best])} {have} the highest AUROC, {_text(best[0], MAIN)}{equal}, and "
-        f"{lets.format(s, joined([_text(line, 'fpr95') for line in best]))}."
+        f"{lets.format(s, joined([_text(line, ERROR) for line in best]))}."
     ]
     places = [
         f"{words} is number {_rank(named[name])} of {len(lines)} (AUROC {_text(named[name], MAIN)}, FPR95 "
-        f"{_text(named[name], 'fpr95')})"
+        f"{_text(named[name], ERROR)})"
         for name, words in _WHO.items()
         if name in named and _rank(named[name]) > 1
     ]

@@ -119,8 +119,7 @@ function csv() {
 }
 
 function saveTable() {
-  const address = URL.createObjectURL(new Blob([csv()], { type: "text/csv" }));
+  const address = `data:text/csv;charset=utf-8,${encodeURIComponent(csv())}`;
   make("a", { href: address, download: "leaderboard.csv" }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 1000);
   return "Saved";
 }
