@@ -11,6 +11,7 @@ from oodshape.methods.table import ROWS
 @pytest.mark.parametrize("name", ROWS)
 def test_a_method_has_its_paper(name: str) -> None:
     found = cited(ROWS[name].paper)
+    assert [title for title, _ in found] == ROWS[name].paper.split("*")[1::2]  # none without an address
     assert found or ROWS[name].paper.startswith("Our own")
     assert all(address.startswith("https://") for _, address in found)
 

@@ -48,9 +48,9 @@ PAPERS = {title: f"https://arxiv.org/abs/{number}" for title, number in _ARXIV.i
 
 
 def cited(reference: str) -> list[tuple[str, str]]:
-    """The titles in a reference, which stand between asterisks, each with its address.
+    """The titles in a reference, which stand between asterisks, each with its address where it is known.
 
     >>> cited("Sun and Li, *DICE*, ECCV 2022.")
     [('DICE', 'https://arxiv.org/abs/2111.09805')]
     """
-    return [(title, PAPERS[title]) for title in re.findall(r"\*([^*]+)\*", reference)]
+    return [(title, PAPERS[title]) for title in re.findall(r"\*([^*]+)\*", reference) if title in PAPERS]
