@@ -67,7 +67,8 @@ lint: $(VENV)/.ready-dev
 bench: $(VENV)/.ready-dev
 	$(BIN)/python benches/speed.py
 	$(BIN)/python benches/memory.py
-	$(BIN)/python benches/rivals.py
+	$(BIN)/python benches/guard.py
+	$(BIN)/python benches/rivals.py --quick
 
 # Damaged files of every kind: FUZZ="--minutes 30 --format guard --seed 1" asks for more.
 FUZZ ?= --minutes 2

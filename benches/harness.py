@@ -5,7 +5,6 @@ A ratio is taken within each round, so that what else the machine does falls on 
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape import Features, Head
+from oodshape.core.machine import give_back
 
 WIDTH, CLASSES, THREADS = 2048, 1000, 2
 Tasks = Mapping[str, Callable[[], object]]
@@ -52,6 +52,10 @@ class Rounds:
         """A task's time over that of another, round by round."""
         ratios = self.seconds[name][:, int(cpu)] / self.seconds[unit][:, int(cpu)]
         return Ratio(*(float(np.quantile(ratios, share)) for share in (0.5, 0.25, 0.75)))
+
+    def least(self, name: str, unit: str) -> float:
+        """The least CPU time of a task over that of another: what else the machine does can only add to both."""
+        return float(self.seconds[name][:, 1].min() / self.seconds[unit][:, 1].min())
 
 
 now = time.perf_counter
@@ -90,7 +94,7 @@ class Peak(threading.Thread):
 
     def __enter__(self) -> Peak:
         """Give freed memory back to the system, then start sampling."""
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        give_back()
         self.start_mb = self.peak_mb = anonymous()
         self.running, self.own_seconds = True, 0.0
         self.start()
@@ -134,11 +138,13 @@ def made(rows: int, *, signed: bool, seed: int = 0) -> Features:
     return Features.from_arrays(z, (weight, np.zeros(CLASSES, np.float32)), predictions=classes)
 
 
-def filled(z: NDArray[Any], *, signed: bool, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def filled(
+    z: NDArray[Any], *, signed: bool, seed: int = 0, classes: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """(the weights of a head, classes): the rows of z become features around the weights of their class."""
     rng = np.random.default_rng(seed)
     weight = rng.normal(scale=0.05, size=(CLASSES, WIDTH)).astype(np.float32)
-    classes = rng.integers(CLASSES, size=len(z))
+    classes = rng.integers(CLASSES, size=len(z)) if classes is None else classes
     for first in range(0, len(z), 4096):
         part = classes[first : first + 4096]
         block = rng.standard_normal((len(part), WIDTH), dtype=np.float32) * 0.5 + 4 * weight[part]

@@ -22,7 +22,7 @@ from oodshape import IMAGENET, METHODS, Classifier, Features, Guard, Live
 from oodshape.guard.fitted import About
 from oodshape.methods.slots import Batch, Evidence
 from oodshape.networks.zoo import build
-from rivals import theirs
+from pairs import theirs
 
 NETWORKS = ("deit_tiny", "efficientnet_lite0")
 ROUNDS = {1: 40, 32: 7}

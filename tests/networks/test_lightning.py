@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def trained() -> Any:
     """A module that holds on to its trainer, its logged values and its hyperparameters."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "benches"))
-    from rivals import declare_operators
+    from pairs import declare_operators
 
     declare_operators()  # lightning imports torchvision
     lightning = pytest.importorskip("lightning", reason="pip install lightning", exc_type=ImportError)

@@ -1,0 +1,181 @@
+"""Draw the figures of docs/speed.md and fill its tables from what `benches/rivals.py` measured.
+
+    python benches/rivals.py --out docs/speed.json
+    python scripts/draw_speed.py
+
+Writes docs/img/speed-*.svg, and the parts of docs/speed.md between its marks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from oodshape.core.files import replacing
+from oodshape.report.palette import ID_COLOR, OOD_COLOR
+from oodshape.studies.drawing import look
+
+DOCS = Path(__file__).parents[1] / "docs"
+COLUMNS = 4
+# what is drawn: (of which step, the key in a cell, its unit on the axis)
+FIGURES = {
+    "speed-fit": ("fit", "fit", "seconds"),
+    "speed-score": ("score", "score", "seconds"),
+    "speed-memory": ("fit", "fit_mb", "MB added"),
+}
+EVEN = 0.95  # a ratio from which ours counts as no slower
+SAME_MB = 10  # as much more is no difference
+HISTOGRAM = "ours makes the histogram that every method reads, theirs one number for each feature or one for all"
+DOUBLE = "ours sums and decomposes in float64, theirs in float32"
+WHY = {  # (method, step) -> why ours takes longer
+    **dict.fromkeys([(name, "fit") for name in ("dice", "react", "nci", "fdbd")], HISTOGRAM),
+    **dict.fromkeys([(name, "fit") for name in ("vim", "mds", "rmds")], DOUBLE),
+    ("knn", "fit"): "theirs keeps what it is given, and pays when it scores",
+    ("nnguide", "fit"): "ours hashes every image to draw its sample",
+    ("fdbd", "score"): "beside the product, ours looks for classes that share their weights",
+}
+SLOWER = {"fit": "what it costs hardly grows with the images", "score": "both are one product with the head"}
+LARGER = "what it holds has a size of its own, which does not grow with the images"
+MARK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+
+
+def main() -> None:
+    """Write figures and tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--docs", type=Path, default=DOCS)
+    folder = parser.parse_args().docs
+    found = json.loads((folder / "speed.json").read_text(encoding="utf-8"))
+    for name, (step, key, unit) in FIGURES.items():
+        draw(found["cells"], step, key, unit, folder / "img" / f"{name}.svg")
+    page = folder / "speed.md"
+    with replacing(page) as temporary:
+        temporary.write_text(filled(page.read_text(encoding="utf-8"), found), encoding="utf-8")
+
+
+def filled(text: str, found: dict[str, Any]) -> str:
+    """The page with the parts between its marks made anew."""
+    made = {"run": run(found), "fit": table(found, "fit"), "score": table(found, "score"), "behind": behind(found)}
+    return MARK.sub(lambda part: f"{part[1]}{made[part[2]]}\n{part[3]}", text)
+
+
+def run(found: dict[str, Any]) -> str:
+    """Where the figures come from, in words."""
+    turns = ", ".join(f"{int(size):,} ({number})" for size, number in found["turns"].items())
+    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    quiet = found["load"] < 2 * found["threads"]
+    machine = "" if quiet else " **Other programs ran beside it: only the ratios say something, and they are rough.**"
+    return (
+        f"One run of {found['minutes']:g} minutes on a {found['processor']}, {found['threads']} threads (mean load "
+        f"{found['load']:g}); {found['width']:,} features in float32, {found['classes']:,} classes; images (turns): "
+        f"{turns}. {versions}, Python {found['python']}.{machine}"
+    )
+
+
+def table(found: dict[str, Any], step: str) -> str:
+    """A row per method, a column per size: the ratio, then seconds and MB of ours and of theirs."""
+    sizes, methods = _sizes(found["cells"]), list(dict.fromkeys(cell["method"] for cell in found["cells"]))
+    by_place = {(cell["method"], cell["images"]): cell for cell in found["cells"]}
+    lines = [
+        "| method | " + " | ".join(f"{size:,} images" for size in sizes) + " |",
+        "|---|" + "---|" * len(sizes),
+    ]
+    for name in methods:
+        cells = [by_place.get((name, size)) for size in sizes]
+        if any(cell is not None and step in {**cell["theirs"], **cell["ratio"]} for cell in cells) or any(
+            cell is not None and "failed" in cell["theirs"] for cell in cells
+        ):
+            shown = ["" if cell is None else _shown(cell, step) for cell in cells]
+            lines.append(f"| {name} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def _shown(cell: dict[str, Any], step: str) -> str:
+    ours, theirs = cell["ours"], cell["theirs"]
+    mine = f"{_number(ours[step])} s, {ours[f'{step}_mb']:,} MB"
+    if step not in theirs:
+        return f"{mine}; theirs {theirs.get('failed', 'has nothing to fit')}"
+    star = "*" if step == "score" and theirs["scored"] < cell["images"] else ""
+    its = f"{_number(theirs[step])}{star} s, {theirs[f'{step}_mb']:,} MB"
+    return f"**{_number(cell['ratio'][step])}x** ({mine}; {its})"
+
+
+def behind(found: dict[str, Any]) -> str:
+    """A line for every cell in which theirs is faster or needs less memory, with the reason."""
+    lines = []
+    for cell, step in _places(found["cells"]):
+        ratio, ours, theirs = cell["ratio"][step], cell["ours"], cell["theirs"]
+        slower, more = ratio < EVEN, ours[f"{step}_mb"] > theirs[f"{step}_mb"] + SAME_MB
+        what = []
+        if slower:
+            why = WHY.get((cell["method"], step), SLOWER[step])
+            what.append(f"{_number(1 / ratio)}x the time ({why})")
+        if more:
+            what.append(f"{ours[f'{step}_mb']:,} MB beside {theirs[f'{step}_mb']:,} ({LARGER})")
+        if what:
+            lines.append(f"- {cell['method']}, {step}, {cell['images']:,} images: {' and '.join(what)}")
+    return "\n".join(lines) or "In no cell."
+
+
+def _places(cells: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+    for cell in cells:
+        for step in ("fit", "score"):
+            if step in cell["ratio"]:
+                yield cell, step
+
+
+def _sizes(cells: Sequence[dict[str, Any]]) -> list[int]:
+    return sorted({cell["images"] for cell in cells})
+
+
+def _number(value: float) -> str:
+    """Two digits that count.
+
+    >>> _number(0.01234), _number(1.26), _number(345.6)
+    ('0.012', '1.3', '346')
+    """
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def draw(cells: Sequence[dict[str, Any]], step: str, key: str, unit: str, path: Path) -> None:
+    """A small panel per method: how a figure grows with the images, ours and theirs."""
+    drawn = [cell for cell in cells if step in cell["theirs"] or "failed" in cell["theirs"]]
+    methods = list(dict.fromkeys(cell["method"] for cell in drawn))
+    rows, sizes = -(-len(methods) // COLUMNS), _sizes(drawn)
+    height = 1.3 * rows + 0.7
+    with look():
+        figure = Figure(figsize=(6.6, height))
+        figure.subplots_adjust(0.09, 0.55 / height, 0.99, 1 - 0.2 / height, wspace=0.12, hspace=0.45)
+        panels = figure.subplots(rows, COLUMNS, squeeze=False, sharey=True).ravel()
+        for axes, name in zip(panels, methods, strict=False):
+            for side, color, mark in (("ours", ID_COLOR, "o"), ("theirs", OOD_COLOR, "s")):
+                points = [
+                    (cell["images"], max(cell[side][key], 1.0 if unit.startswith("MB") else 1e-4))
+                    for cell in drawn
+                    if cell["method"] == name and key in cell[side]
+                ]
+                if points:
+                    label = "oodshape" if side == "ours" else "pytorch-ood"
+                    axes.plot(*zip(*points, strict=True), marker=mark, color=color, label=label)
+            axes.set(title=name, xscale="log", yscale="log")
+            axes.minorticks_off()
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.set_xlim(min(sizes) / 2, max(sizes) * 2)
+            axes.set_xticks(sizes, [f"{size // 1000}k" for size in sizes])
+        for axes in panels[len(methods) :]:
+            axes.set_axis_off()
+        figure.supylabel(f"{unit}, {step}", x=0.0, fontsize=7.5)
+        figure.text(0.54, 0.22 / height, "images", fontsize=7.5, ha="center")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="lower center", ncols=2)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format="svg", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()
