@@ -12,7 +12,6 @@ from scipy.stats import beta, binom
 from oodshape.core.errors import InputError
 from oodshape.core.fields import AtLeast
 from oodshape.core.values import Value
-from oodshape.core.words import counted
 
 Count = Annotated[int, AtLeast(0)]
 WINDOW = 100  # images that are compared together with all before them
@@ -82,7 +81,7 @@ class Unreadable(Value):
         """What people want to know; nothing where all could be read."""
         if not self.count:
             return []
-        said = [f"{self.count} of {counted(self.seen, 'image')} could not be read"]
+        said = [f"{self.count} of {self.seen} image{'' if self.seen == 1 else 's'} could not be read"]
         if self.jump is not None:
             said += [
                 f"WARNING: from image {self.jump} on many more of them than before; look where they come from: such "

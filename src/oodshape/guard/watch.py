@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import Value, encode, load_values
-from oodshape.core.words import counted
 from oodshape.guard.history import Event, History
 from oodshape.guard.place import Place, name_of
 from oodshape.guard.unreadable import Unreadable
@@ -200,7 +199,7 @@ class Watch(Value):
             return "\n".join(["no images yet", *self.unreadable.lines()])
         low, high = test.interval()
         lines = [
-            f"{counted(self.seen, 'image')}, {test.hits} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); promised "
+            f"{self.seen} image{'' if self.seen == 1 else 's'}, {test.hits} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); promised "
             f"{self.alpha:.2%}, up to {test.allowed:.2%} by the luck of {self.n_calibration} calibration images",
             f"p-values up to {MIDDLE:g}: {self.middle.rate:.2%}, up to {self.middle.allowed:.2%} expected",
             f"evidence against the promise: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "

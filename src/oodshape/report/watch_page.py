@@ -32,7 +32,7 @@ def _stream(name: str, watch: Watch) -> str:
         body += [_events(history), _acceptance(watch), _evidence(watch), _p_values(history), _unreadable(history)]
     else:
         body.append("<p>There is no history: this state was kept by an earlier release, or is a sum of two.</p>")
-    body.append(_classes(history))
+    body.append(_classes(history, "h3" if name else "h2"))  # below the name of the stream, or of the page
     return "\n".join(part for part in body if part)
 
 
@@ -175,7 +175,7 @@ def _unreadable(history: History) -> str:
     return frame.svg("unreadable images over time", frame.steps(share / top, "var(--soft)"), ticks, caption)
 
 
-def _classes(history: History) -> str:
+def _classes(history: History, level: str) -> str:
     """Every class, the most often rejected first."""
     if history.classes is None:
         return ""
@@ -186,4 +186,4 @@ def _classes(history: History) -> str:
         for name in order[:CLASSES]
     ]
     more = f"<p>{len(order) - CLASSES:,} more classes are left out.</p>" if len(order) > CLASSES else ""
-    return f"<h3>By class</h3>\n{html_table(['class', 'images', 'rejected', 'share'], rows)}{more}"
+    return f"<{level}>By class</{level}>\n{html_table(['class', 'images', 'rejected', 'share'], rows)}{more}"
