@@ -199,7 +199,8 @@ class Watch(Value):
             return "\n".join(["no images yet", *self.unreadable.lines()])
         low, high = test.interval()
         lines = [
-            f"{self.seen} image{'' if self.seen == 1 else 's'}, {test.hits} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); promised "
+            f"{self.seen} image{'' if self.seen == 1 else 's'}, {test.hits} rejected: {test.rate:.2%} "
+            f"({low:.2%} to {high:.2%}); promised "
             f"{self.alpha:.2%}, up to {test.allowed:.2%} by the luck of {self.n_calibration} calibration images",
             f"p-values up to {MIDDLE:g}: {self.middle.rate:.2%}, up to {self.middle.allowed:.2%} expected",
             f"evidence against the promise: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
