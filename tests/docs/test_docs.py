@@ -68,7 +68,7 @@ class Page(HTMLParser):
 def test_the_site(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     environment = {"PATH": "", "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": ":".join(map(str, sys.path))}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
 

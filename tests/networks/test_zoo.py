@@ -231,7 +231,7 @@ def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch, error: Exc
 
 def test_the_libraries_are_imported_late() -> None:
     code = "import sys, oodshape.networks.zoo; sys.exit(bool({'timm', 'torchvision'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=500).returncode == 0
 
 
 def test_sizes_that_do_not_go() -> None:
