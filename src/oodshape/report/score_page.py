@@ -8,7 +8,8 @@ from pathlib import Path
 from oodshape.core.words import counted
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import Scored
-from oodshape.guard.set_check import exact_share
+from oodshape.methods.detector import Detector
+from oodshape.metrics.conformal import rejected_count
 from oodshape.networks.opening import Source
 from oodshape.report.crowd import Crowd, Face
 from oodshape.report.html import html_table, write_html
@@ -50,21 +51,23 @@ def write_scored(
     faces = portraits(guard, source, [(crowd, images)])
     title = f"{crowd.name}: images scored by a guard of {guard.about.model or 'a network given in Python'}"
     data = payload(guard, [crowd] if len(crowd) else [], faces) | {"risk": None}
-    write_html(path, judged_page(title, _verdict(crowd), guard, [crowd], data, origin, more))
+    write_html(path, judged_page(title, _verdict(crowd, guard.detector), guard, [crowd], data, origin, more))
 
 
-def _verdict(crowd: Crowd) -> list[str]:
+def _verdict(crowd: Crowd, detector: Detector) -> list[str]:
+    """How many are rejected, and whether familiar images would be, the luck of the calibration included."""
     if not len(crowd):
         return ["<b>No image could be read.</b>"]
     out = sum(p_value <= crowd.alpha for p_value in crowd.p_values)
-    share = exact_share(out, len(crowd))
-    said = (
-        f"{out:,} of {counted(len(crowd), 'image')} {'is' if out == 1 else 'are'} rejected ({100 * share.value:.1f} %)."
-    )
-    asked = f"Of familiar images {100 * crowd.alpha:g} % would be"
-    if share.low > crowd.alpha:
+    share = 100 * out / len(crowd)
+    said = f"{out:,} of {counted(len(crowd), 'image')} {'is' if out == 1 else 'are'} rejected ({share:.1f} %)."
+    calibrated = len(detector.calibration) if detector.calibration is not None else 0
+    few, many = rejected_count(calibrated, crowd.alpha, len(crowd))
+    few = few if detector.groups is None else 0  # small classes reject less than alpha
+    asked = f"Of so many familiar ones {few:,} to {many:,} would be, 99 times in 100, with {calibrated:,} to calibrate by"
+    if out > many:
         end = f"{asked}: these are more than chance explains, so some are strange, or the images have changed."
-    elif share.high < crowd.alpha:
+    elif out < few:
         end = f"{asked}: these are fewer, so the images are more ordinary than those it was calibrated on."
     else:
         end = f"{asked}: by their number, these may all be familiar."
