@@ -64,7 +64,7 @@ def _verdict(crowd: Crowd, detector: Detector) -> list[str]:
     calibrated = len(detector.calibration) if detector.calibration is not None else 0
     few, many = rejected_count(calibrated, crowd.alpha, len(crowd))
     few = few if detector.groups is None else 0  # small classes reject less than alpha
-    asked = f"Of so many familiar ones {few:,} to {many:,} would be, 99 times in 100, with {calibrated:,} to calibrate by"
+    asked = f"Of so many familiar ones {few:,} to {many:,} would be (99 times in 100; {calibrated:,} calibrated it)"
     if out > many:
         end = f"{asked}: these are more than chance explains, so some are strange, or the images have changed."
     elif out < few:
