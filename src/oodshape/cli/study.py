@@ -42,8 +42,9 @@ def study(
     settings: Annotated[
         Settings | None,
         typer.Option(
+            metavar="KIND",
             help="Whose hyperparameters; authors-code: objective, noise and search of the paper's published code too "
-            "\\[default: as the benchmark says, or the paper's for the network that a folder is named after]."
+            "\\[default: as the benchmark says, or the paper's for the network that a folder is named after].",
         ),
     ] = None,
     seed: SeedOption = 0,
