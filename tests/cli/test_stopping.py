@@ -19,11 +19,12 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="pr
 # The images after the first 20 wait for a file: the run can be stopped before its end, however slow the test is.
 GO = "go"
 SLOW = f"""
-import itertools, os, time
+import itertools, os, signal, time
 from oodshape.images import folders, listing
 from oodshape.cli import main
 read = folders.open_image
 assert listing.open_image is read
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background task ignores it
 places = itertools.count()
 def slowly(path, **more):
     late = next(places) >= 20

@@ -127,7 +127,7 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_the_page_of_a_study(evil: str, browser: Any, tmp_path: Path) -> None:
-    write_html(tmp_path / "study.html", study_page(DataFrame({evil: [evil, "1"]}), evil, [evil], []))
+    write_html(tmp_path / "study.html", study_page(DataFrame({evil: [evil, "1"]}), evil, evil, [evil], []))
     with harmless(browser, tmp_path / "study.html") as shown:
         assert shown.page.title() == " ".join(evil.split())
-        assert [shown.page.inner_text(where) for where in ("h1", "th", "td >> nth=0", "li")] == [evil] * 4
+        assert [shown.page.inner_text(where) for where in ("h1", "strong", "th", "td >> nth=0", "li")] == [evil] * 5

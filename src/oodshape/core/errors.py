@@ -10,6 +10,10 @@ class InputError(ValueError):
     """A value that a user gave cannot be used; the message names it and the way out."""
 
 
+class NotTaken(InputError):
+    """The network fails on images as they are: their size, or their channels."""
+
+
 class HeadError(InputError):
     """The network's logits are not what its linear head gives: no image of this network can be scored."""
 

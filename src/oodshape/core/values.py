@@ -193,8 +193,7 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 def freeze(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """An `aligned` array, read-only from now on, so that a value takes it without a copy."""
-    assert array.base is not None
-    array.flags.writeable = array.base.flags.writeable = False
+    array.flags.writeable = False  # its memory stays as it is: torch's tracer asks for it
     return array
 
 
@@ -205,7 +204,6 @@ def _frozen(array: np.ndarray[Any, Any]) -> bool:
         isinstance(memory, np.ndarray)
         and memory.dtype == np.uint8
         and memory.nbytes == array.nbytes + ALIGNED
-        and not memory.flags.writeable
         and not array.flags.writeable
         and array.flags.c_contiguous
     )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from oodshape.core.errors import HeadError, InputError
+from oodshape.core.errors import HeadError, InputError, NotTaken
 from oodshape.core.progress import progress_bar
 from oodshape.core.spent import spending
 from oodshape.guard.fitted import Fitted
@@ -197,12 +197,12 @@ class _Work:
             return [Part(rows, decision, None if other is None else other.decide(outputs), outputs)]
         except HeadError:
             raise  # no fault of the image: none can be scored
-        except InputError as error:  # such as logits that are not finite
-            reason = str(error)
-        except RuntimeError as error:
+        except NotTaken as error:
             if self.one_size:
                 raise  # no fault of the image: all have one size
-            reason = f"the network does not take its size: {error}"
+            reason = f"the network does not take its size: {error.__cause__}"
+        except InputError as error:  # such as logits that are not finite
+            reason = str(error)
         if len(rows) == 1:
             self.errors[rows[0]] = _line(reason)
             return []

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, NotTaken
 from oodshape.core.reading import one_line
 from oodshape.networks.linear_maps import Call, Reader
 
@@ -69,7 +69,7 @@ def _through(net: nn.Module, images: Tensor) -> Any:
     except (InputError, torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:  # the network's own code: layers fail in whatever way
-        raise InputError(
+        raise NotTaken(
             f"the network fails on images of shape {list(images.shape[1:])} with {type(error).__name__}: "
             f"{one_line(error)}; prepare them as it was trained, in its size (--resize, --crop) and with its channels"
         ) from error
