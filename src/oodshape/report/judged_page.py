@@ -106,7 +106,12 @@ def _groups(crowds: Sequence[Crowd]) -> str:
         if len(crowd.folders) > 1 and folders != {group.name for group in crowd.classes}:
             root = common_folder(group.name for group in crowd.folders)
             parts.append(f"<h3>{escape(crowd.name)}, by folder</h3>{_table('folder', crowd, crowd.folders, root)}")
-    note = "Marked: rejected more often than the rest of its set, beyond chance (Fisher's exact test, Holm, 1 %)."
+    groups = [group for crowd in crowds for group in (*crowd.classes, *crowd.folders)]
+    none = "" if any(group.stands_out for group in groups) else " None is: by chance alone some come first."
+    note = (
+        "At the guard's own threshold. Marked: rejected more often than the rest of its set, beyond chance (Fisher's "
+        f"exact test, Holm, 1 %).{none}"
+    )
     return "\n".join([*parts, f'<p class="soft">{note}</p>']) if parts else "<p>One class, one folder.</p>"
 
 

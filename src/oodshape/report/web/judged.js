@@ -180,7 +180,7 @@ function why(face) {
   const at = limit(), set = DATA.sets[face.set];
   const strangers = face.members.filter(([, p]) => p <= DATA.ticks[state.tick]);
   const place = face.p <= 1 / (DATA.calibration + 1) + 1e-12 ? "no held-out familiar image scores as low"
-    : `${percentOf(face.p)} of familiar images score as low`;
+    : `with itself counted, ${percentOf(face.p)} of the held-out familiar images score as low`;
   const side = at === null ? "" : ` Its score ${short(face.score)} is ${passes(face) ? "at or above" : "below"} the threshold ${short(at)};`;
   const sure = (p) => (p < 0.0005 ? "under 0.1 %" : `${(100 * p).toFixed(1)} %`);
   const guesses = face.guesses.map(([label, p]) => `${label} (${sure(p)})`);
