@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from oodshape.core.once import once
 from oodshape.core.values import ArrayValue, Value
 from oodshape.features.chunks import check_finite
 from oodshape.features.parts import Part
@@ -18,6 +17,7 @@ from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
 R = TypeVar("R", bound="Recipe")
+T = TypeVar("T")
 
 
 class Recipe(Value):
@@ -61,6 +61,33 @@ class Recipe(Value):
     def unlabelled(self: R) -> R:
         """The same recipe with classes that the network predicts, whether the images have labels or not."""
         return self
+
+
+class once(Generic[T]):  # used as a decorator
+    """functools.cached_property without its lock, which no tracer can enter (Python 3.11 still has it).
+
+    >>> class Sum:
+    ...     @once
+    ...     def total(self) -> int:
+    ...         print("adding")
+    ...         return 1 + 2
+    >>> one = Sum()
+    >>> one.total + one.total
+    adding
+    6
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        """Remember how it is made."""
+        self.make = make
+        self.name = make.__name__
+        self.__doc__ = make.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        """The value, which the instance keeps in the property's place."""
+        value = self.make(instance)
+        setattr(instance, self.name, value)
+        return value
 
 
 @dataclass(eq=False)
