@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from oodshape.core.errors import InputError, check_fraction
-from oodshape.guard.fitted import Fitted
+from oodshape.core.errors import InputError
+from oodshape.guard.fitted import About, Fitted
 from oodshape.guard.way import Way
 from oodshape.images.listing import Given, image_set
 from oodshape.methods.detector import Detector
@@ -17,22 +17,16 @@ from oodshape.networks.opening import Source
 OWN = "zoo:"
 
 
-def recalibrated(guard: Fitted, alpha: float | None = None) -> Fitted:
-    """The guard with the threshold that another alpha gives on the images that calibrated it before."""
+def recalibrated(guard: Fitted, alpha: float | None = None) -> tuple[Detector, About]:
+    """The guard's parts with the threshold that another alpha gives on the images that calibrated it before."""
     if alpha is None:
         raise InputError(
             "nothing would change: give images that the network was not trained on, another alpha, or both"
         )
 
-    def moved(detector: Detector) -> Detector:
-        assert detector.calibration is not None
-        check_fraction("alpha", alpha)
-        check_enough(len(detector.calibration), alpha)
-        return replace(detector, alpha=alpha)
-
-    baseline = guard.about.baseline
-    about = replace(guard.about, baseline=None if baseline is None else moved(baseline))
-    return Fitted(moved(guard.detector), about)
+    detector, baseline = replace(guard.detector, alpha=alpha), guard.about.baseline
+    moved = None if baseline is None else replace(baseline, alpha=alpha)
+    return detector, replace(guard.about, baseline=moved)
 
 
 def calibrate_guard(
@@ -46,8 +40,8 @@ def calibrate_guard(
     progress: bool | None = None,
     batch_size: int = 64,
     workers: int | None = None,
-) -> Fitted:
-    """The guard with the threshold of new images, on its open network; what is not given stays as it was.
+) -> tuple[Detector, About]:
+    """The guard's parts with the threshold of new images, on its open network; what is not given stays as it was.
 
     Nothing in a guard tells whether the network was trained on an image: that they are held out is the caller's word.
     """
@@ -61,9 +55,8 @@ def calibrate_guard(
     )
     grouped = detector.groups is not None if per_class is None else per_class
     baseline = None if about.baseline is None else about.baseline.calibrate(features, alpha)
-    return Fitted(
-        detector.calibrate(features, alpha, per_class=grouped), replace(about, baseline=baseline, held_out=True)
-    )
+    about = replace(about, baseline=baseline, held_out=True)
+    return detector.calibrate(features, alpha, per_class=grouped), about
 
 
 def own_model(guard: Fitted) -> tuple[str, str | None]:

@@ -9,18 +9,18 @@ from pathlib import Path
 import oodshape
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.statistics import NEGATIVE, FeatureStats
+from oodshape.features.statistics import NEGATIVE
 from oodshape.features.sums import Summed
 from oodshape.guard import selection
 from oodshape.guard.collect import PartFiles, part_files, parts_for
-from oodshape.guard.fitted import About, Fitted
+from oodshape.guard.fitted import About
 from oodshape.guard.parts import of_collected, of_images, of_tensors
 from oodshape.guard.recipe import recipe_of
 from oodshape.guard.samples import Samples, check_kept
 from oodshape.guard.way import Way
 from oodshape.images.listing import Given
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.methods.detector import Method
+from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fusion import Fusion
 from oodshape.methods.table import METHODS
 from oodshape.metrics.conformal import check_enough
@@ -49,15 +49,16 @@ def fit_guard(
     batch_size: int = 64,
     workers: int | None = None,
     keep_samples: int = 0,
-) -> Fitted:
+) -> tuple[Detector, About]:
     """The detector of an open network and what is known about it: see `Guard.fit`."""
     recipe = recipe_of(method, exportable)
+    wants_panel = recipe.wants_panel
     if (images is None) == (parts is None):
         raise InputError("give images to fit on, or parts that were collected of them: one of the two")
     if keep_samples:
         check_kept(keep_samples, tensors or parts is not None)
     if tensors:
-        found = of_tensors(source.classifier, images, calibrate, alpha, limit, recipe.wants_panel, cache, progress)
+        found = of_tensors(source.classifier, images, calibrate, alpha, limit, wants_panel, cache, progress)
     elif parts is None:
         preprocessing = preprocessing or prepared(source.native)
         way = Way(source.classifier, preprocessing, upright, cache, progress, batch_size, workers)
@@ -68,19 +69,19 @@ def fit_guard(
         way = Way(source.classifier, preprocessing, upright, cache, progress, batch_size, workers)
         found = of_collected(way, collected, calibrate, alpha)
     check_enough(len(found.held_out), alpha)
-    _warn_if_unsuitable(method, recipe, found.train.stats)
+    _warn_if_unsuitable(method, recipe, found.train)
     panel, choosing, deciding = [], None, found.held_out
-    if recipe.wants_panel:
+    if wants_panel:
         panel = found.panel()
-    if recipe.wants_panel and calibrate is not None:
-        choosing, deciding = selection.parts(found.train, deciding, alpha, per_class=per_class)
+        if calibrate is not None:
+            choosing, deciding = selection.parts(found.train, deciding, alpha, per_class=per_class)
     detector = recipe.fit(found.train, panel=panel, held_out=choosing)
     detector = detector.calibrate(deciding, alpha, per_class=per_class)
     _warn_if_weak(detector.scorer)
     softmax = METHODS["msp"]
     same = recipe == softmax and not per_class
     baseline = detector if same else softmax.fit(found.train).calibrate(deciding, alpha)
-    about = About(
+    return detector, About(
         preprocessing=preprocessing,
         network=source.classifier.fingerprint,
         held_out=calibrate is not None,
@@ -96,11 +97,10 @@ def fit_guard(
         precision=source.classifier.precision,
         samples=Samples.of(way, images, keep_samples) if keep_samples else None,
     )
-    return Fitted(detector, about)
 
 
-def _warn_if_unsuitable(name: str | Method, method: Method, stats: FeatureStats) -> None:
-    if method.for_nonnegative and stats.signed:
+def _warn_if_unsuitable(name: str | Method, method: Method, train: Features | Summed) -> None:
+    if method.for_nonnegative and train.stats.signed:  # most methods need no statistics: then none are made
         warnings.warn(
             f"{name if isinstance(name, str) else 'this method'} is made for features that are never negative (after "
             f"a ReLU), but more than {100 * NEGATIVE:g} % of this network's are: it may do worse than a threshold on "

@@ -47,7 +47,7 @@ class Fitted(Value):
 
     def __post_init__(self) -> None:
         """Refuse a detector that cannot decide, and names that do not fit."""
-        _ = self.detector.threshold
+        self.detector.held_out()
         names, classes = self.about.names, self.detector.classes
         if names and len(names) != classes:
             raise InputError(f"the network has {classes} classes, but {len(names)} names were given")
@@ -113,9 +113,7 @@ class Fitted(Value):
         """What the threshold guarantees, in words."""
         if not self.about.held_out:
             return NO_GUARANTEE
-        scores, alpha = self.detector.calibration, self.detector.alpha
-        assert scores is not None
-        assert alpha is not None
+        scores, alpha = self.detector.held_out()
         low, high = rejected_share(len(scores), alpha)
         within = ", within each class that has a threshold of its own" if self.detector.groups is not None else ""
         return (

@@ -79,7 +79,7 @@ class Guard(Fitted):
         runs it under autocast; `workers` threads decode images. `keep_samples` of the fitting images are kept in the
         guard as thumbnails, to be shown beside an image that is explained: whoever has the guard can see them.
         """
-        fitted = fit_guard(
+        detector, about = fit_guard(
             open_model(model, weights=weights, head=head, device=device, precision=precision),
             images,
             calibrate,
@@ -99,7 +99,7 @@ class Guard(Fitted):
             workers=workers,
             keep_samples=keep_samples,
         )
-        return cls(fitted.detector, fitted.about)
+        return cls(detector, about)
 
     def calibrate(
         self,
@@ -127,14 +127,13 @@ class Guard(Fitted):
         if images is None:
             if model is not None or per_class is not None:
                 raise InputError("a model and thresholds per class need images: give calibrate images=... (--images)")
-            made = recalibrated(self, alpha)
-            return type(self)(made.detector, made.about)
+            return type(self)(*recalibrated(self, alpha))
         if model is None:
             model, own = own_model(self)
             weights = own if weights is None else weights
         how: dict[str, Any] = {"head": head, "device": device, "precision": precision}
         source = self.opened(model, weights=weights, num_classes=num_classes, **how)
-        made = calibrate_guard(
+        detector, about = calibrate_guard(
             self,
             source,
             images,
@@ -145,7 +144,7 @@ class Guard(Fitted):
             batch_size=batch_size,
             workers=workers,
         )
-        return type(self)(made.detector, made.about)
+        return type(self)(detector, about)
 
     def score(
         self,

@@ -80,13 +80,12 @@ def _divided(
 ) -> Parts:
     """What is fitted on and what sets the threshold: other images, or those held out of the collected ones."""
     train: Features | Summed | None = found.rows if found.summed is None else found.summed
-    needed = images_needed(alpha)
     assert train is not None
     if held is not None:
-        held_out = way.extracted(held if limit is None else limited(held, max(limit, needed)))
+        held_out = way.extracted(held if limit is None else limited(held, max(limit, images_needed(alpha))))
     elif isinstance(train, Features):
         check_enough_to_split(len(train), alpha)
-        last = identity.held_out(train.identities, HELD_OUT, purpose="calibration", fewest=needed)
+        last = identity.held_out(train.identities, HELD_OUT, purpose="calibration", fewest=images_needed(alpha))
         train, held_out = train[np.flatnonzero(~last)], train[np.flatnonzero(last)]
     else:
         check_enough(0 if found.held_out is None else len(found.held_out), alpha)

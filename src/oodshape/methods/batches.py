@@ -20,10 +20,12 @@ def batches(data: Features | Outputs, *, whole: bool = False, checked: bool = Tr
         return
     known = data.predictions if data.predictions_known else None
     whole = whole and known is not None and not data.half
-    buffer = torch.empty(data.chunk_rows(), data.width, device=data.head.weight.device)
+    buffer: Tensor | None = None  # one for all, as large as the first
     for first, raw in data.chunks(whole=whole):
         classes = None if known is None else known[first : first + len(raw)]
-        yield Batch(raw, data.head, first, given_classes=classes, buffer=None if whole else buffer[: len(raw)])
+        if not whole:
+            buffer = torch.empty(raw.shape, device=data.head.weight.device) if buffer is None else buffer[: len(raw)]
+        yield Batch(raw, data.head, first, given_classes=classes, buffer=buffer)
 
 
 def check_scores(scores: Tensor) -> None:

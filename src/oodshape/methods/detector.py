@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from oodshape.core import files
-from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.errors import InputError
 from oodshape.core.fields import Ascending, AtLeast, Sizes, sizes_inside
 from oodshape.core.values import Value, encode, frozen_array, load_values
 from oodshape.features.features import Features
@@ -193,7 +193,6 @@ class Detector(Value):
         floor(alpha (n + 1))-th smallest of the n scores (split conformal). `per_class` sets one for each
         predicted class that has enough images, so that the promise holds within it; the others share the one of all.
         """
-        check_fraction("alpha", alpha)
         data = held_out if isinstance(held_out, (Features, Outputs)) else None
         scores = as_scores(held_out if data is None else self.score(data), "calibration scores").astype(np.float32)
         order, groups = np.argsort(scores, kind="stable"), None
@@ -204,7 +203,8 @@ class Detector(Value):
         classes = self.classes if data is None else data.head.classes
         return replace(self, calibration=scores[order], alpha=alpha, groups=groups, classes=classes)
 
-    def _held_out(self) -> tuple[NDArray[np.float32], float]:
+    def held_out(self) -> tuple[NDArray[np.float32], float]:
+        """The held-out scores, ascending, and alpha, or an error that says how to set a threshold."""
         if self.calibration is None or self.alpha is None:
             raise InputError("this detector has no threshold yet: call calibrate(held_out_id_data) first")
         return self.calibration, self.alpha
@@ -212,7 +212,7 @@ class Detector(Value):
     @property
     def threshold(self) -> float:
         """The smallest score that is accepted, where the predicted class has no threshold of its own."""
-        return conformal.threshold(*self._held_out())
+        return conformal.threshold(*self.held_out())
 
     @property
     def thresholds(self) -> Tensor:
@@ -221,7 +221,7 @@ class Detector(Value):
             raise InputError("the number of classes is not known: calibrate with Features, not with scores")
         values = torch.full((self.classes,), self.threshold)
         for label, scores in self.own_scores.items():
-            values[label] = conformal.threshold(scores, self._held_out()[1])
+            values[label] = conformal.threshold(scores, self.held_out()[1])
         return values
 
     @property
@@ -232,7 +232,7 @@ class Detector(Value):
     @cached_property
     def own_scores(self) -> dict[int, NDArray[np.float32]]:
         """The held-out scores of every predicted class that has a threshold of its own, ascending."""
-        scores, alpha = self._held_out()
+        scores, alpha = self.held_out()
         return {} if self.groups is None else conformal.by_class(scores, self.groups, alpha)
 
     def p_values(self, scores: Tensor, classes: Tensor | None = None) -> Tensor:
@@ -240,7 +240,7 @@ class Detector(Value):
 
         With thresholds per class, those of the same predicted class: `classes` [N] says which.
         """
-        values = conformal.p_values(self._held_out()[0], scores)
+        values = conformal.p_values(self.held_out()[0], scores)
         if self.groups is None:
             return values
         if classes is None:

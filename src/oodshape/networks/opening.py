@@ -112,9 +112,11 @@ def prepared(
             "--mean 0.485,0.456,0.406 --std ... --resize 256 --crop 224; or return (network, Preprocessing) from the "
             "function. Give mean and std as fractions of 255, one per channel; resize and crop where there are any"
         )
-    if native is not None and isinstance(resize, tuple):
+    if native is None:
+        return Preprocessing(**said)
+    if isinstance(resize, tuple):
         native = replace(native, crop=None)
-    return Preprocessing(**said) if native is None else replace(native, **said)
+    return replace(native, **said) if said else native
 
 
 def built(spec: str) -> tuple[nn.Module, Preprocessing | None]:
