@@ -66,26 +66,24 @@ class Extraction:
         if len(self.images) == 0:
             raise InputError(f"{self.images.name} holds no images")
 
-    def arrays(self, cache: Path | None) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-        """([N, M] features, [N] predictions, the numbers of the images that can be read).
+    def arrays(self, cache: Path | None) -> Batch:
+        """([N, M] features, [N] predictions).
 
         The features are memory-mapped from a folder of the cache, or in memory without one. With `skip`, the
         prediction of an image that cannot be read is -1.
         """
         features, predictions = self._in_memory() if cache is None else self._on_disk(cache)
-        read = np.flatnonzero(predictions >= 0)
-        if len(read) == 0:
+        if predictions.max() < 0:
             self._first_image()  # says why
-        return features, predictions, read
+        return features, predictions
 
     def _in_memory(self) -> Batch:
         n, first = len(self.images), 0
-        features, predictions = np.empty((0, 0)), np.empty(n, np.int64)
-        if self.skip:
-            self.find_head()
+        features, predictions = np.empty((n, 0)), np.empty(n, np.int64)
         with progress_bar(self.images.name, n, self.progress) as report, closing(self._batches(0)) as batches:
             for part, classes in batches:
-                features = np.empty((n, part.shape[1]), self.dtype) if first == 0 else features
+                if features.shape[1] < part.shape[1]:  # the first images that can be read
+                    features = np.zeros((n, part.shape[1]), self.dtype)
                 rows = slice(first, first + len(part))
                 features[rows], predictions[rows] = part, classes
                 first += len(part)
@@ -186,11 +184,14 @@ class Extraction:
                 if len(read) == len(rows):
                     yield self._through(pixels, rows.start, where)
                     continue
-                kept = np.zeros((len(rows), self.classifier.head.width), self.dtype)
                 predictions = np.full(len(rows), -1, np.int64)  # -1: could not be read
-                if read:
-                    places = np.array(read) - rows.start
-                    kept[places], predictions[places] = self._through(pixels, rows.start, where)
+                if not read:
+                    width = self.classifier.head.width if self.classifier.head_known else 0
+                    yield np.zeros((len(rows), width), self.dtype), predictions
+                    continue
+                places, found = np.array(read) - rows.start, self._through(pixels, rows.start, where)
+                kept = np.zeros((len(rows), found[0].shape[1]), self.dtype)
+                kept[places], predictions[places] = found
                 yield kept, predictions
 
     def _through(self, pixels: NDArray[np.uint8], first: int, where: str) -> Batch:
@@ -201,9 +202,9 @@ class Extraction:
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         features = outputs.features.cpu()
-        check_finite(features, first)
         kept = features.to(getattr(torch, self.dtype))
         if not bool(torch.isfinite(kept).all()):
+            check_finite(features, first)
             raise InputError(f'{where}: features up to {features.abs().max():g} need dtype="float32"')
         return kept.numpy(), outputs.logits.argmax(dim=1).cpu().numpy()
 

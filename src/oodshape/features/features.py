@@ -120,14 +120,17 @@ class Features:
         return cls.from_arrays(seen.features, head, seen.labels, seen.predictions, seen.identities)
 
     @classmethod
-    def extracted(cls, extraction: Extraction, cache: Path | None) -> tuple[Features, NDArray[np.int64]]:
-        """The features, and the numbers of the images that they are of: with `skip`, of those that can be read."""
-        values, predictions, read = extraction.arrays(cache)
+    def extracted(cls, extraction: Extraction, cache: Path | None) -> tuple[Features, NDArray[np.bool_]]:
+        """The features, and for each image whether they hold it: with `skip`, those that can be read."""
+        values, predictions = extraction.arrays(cache)
         head, images = extraction.classifier.head, extraction.images
         if head.weight.device.type != "cpu":
             head = head.to("cpu")  # where the features are kept
-        kept = cls.from_arrays(values, head, images.labels, np.maximum(predictions, 0), identities_of(images))
-        return kept if len(read) == len(predictions) else kept[read], read
+        n, read = len(predictions), predictions >= 0
+        # a set of a user's own may say anything of its images; the rest was made here
+        labels, which = integers(images.labels, "labels", n), identity.checked(identities_of(images), n)
+        kept = cls(values, head, labels, torch.from_numpy(np.maximum(predictions, 0)), which)
+        return kept if read.all() else kept[np.flatnonzero(read)], read
 
     def __len__(self) -> int:
         """The number of images."""

@@ -50,12 +50,11 @@ class Way:
         """What can be read of images."""
         extraction = Extraction(self.classifier, images, self.preprocessing, skip=True, **self.how)
         features, read = Features.extracted(extraction, self.cache)
-        total = len(images)
-        if len(read) == total:
-            return Seen(images, features, total)
-        lost = np.setdiff1d(np.arange(total), read)
+        if read.all():
+            return Seen(images, features, len(read))
+        lost = np.flatnonzero(~read)
         reasons = tuple(_reason(images, int(row)) for row in lost[:SHOWN])
-        return Seen(Subset(images, read.tolist()), features, total, len(lost), reasons)
+        return Seen(Subset(images, np.flatnonzero(read).tolist()), features, len(read), len(lost), reasons)
 
     def extracted(self, images: ImageSet) -> Features:
         """The features of the readable images; a warning names those that cannot be read."""
