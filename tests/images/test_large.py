@@ -9,11 +9,11 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from oodshape.images import large
-from oodshape.images.decode import Unreadable, read_image
+from oodshape.images import decode, large
+from oodshape.images.decode import Unreadable, open_image, read_image
 from oodshape.images.folders import ImageFolder
 from oodshape.images.image_set import limited, reader
-from oodshape.images.large import Large, open_image
+from oodshape.images.large import Large
 from oodshape.images.limits import Limits
 from oodshape.images.preprocessing import Preprocessing
 
@@ -23,7 +23,7 @@ SIZE = (97, 61)
 
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "LARGE", 100)
+    monkeypatch.setattr(decode, "LARGE", 100)
     monkeypatch.setattr(large, "STRIP", 700)
 
 

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line, reading
 from oodshape.guard.verdict import Verdict
-from oodshape.images.decode import Unreadable
+from oodshape.images.decode import Unreadable, open_image
 from oodshape.images.image_set import Image
-from oodshape.images.large import open_image
 from oodshape.images.limits import TURNS
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.metrics.conformal import by_class

@@ -7,18 +7,18 @@ import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
-import numpy as np
 import PIL.Image
-import PIL.ImageOps
 
 from oodshape.core.errors import InputError
+from oodshape.images.kinds import whole
+from oodshape.images.large import Large, stored
 from oodshape.images.limits import PLAIN, TURNS, Limits
 from oodshape.images.places import readable
 
 Made = TypeVar("Made")
-Mode = Literal["RGB", "L"]  # colour or gray, 8 bits
+LARGE = 1 << 24  # pixels; two copies of fewer are 128 MB
 DECODERS = {"WEBP": 16, "AVIF": 10, "JPEG2000": 20, "HEIF": 16}  # bytes a pixel; others take PLAIN
 # An EXIF block that cannot be read says nothing about the pixels. Kept for good, and not for the length of a read:
 # filters belong to the whole process, and a thread that puts back what it found undoes what others did meanwhile.
@@ -41,6 +41,16 @@ def read_image(path: str | Path, *, upright: bool = True) -> PIL.Image.Image:
     `Limits` is not decoded.
     """
     return decoded(path, lambda image: whole(image, upright=upright))
+
+
+def open_image(path: str | Path, *, upright: bool = True) -> PIL.Image.Image | Large:
+    """As `read_image`, for who resizes it next: a large picture stays as it is stored."""
+    return decoded(path, lambda image: _opened(image, upright=upright))
+
+
+def _opened(image: PIL.Image.Image, *, upright: bool) -> PIL.Image.Image | Large:
+    make = stored if image.width * image.height > LARGE else whole
+    return make(image, upright=upright)
 
 
 def decoded(path: str | Path, then: Callable[[PIL.Image.Image], Made]) -> Made:
@@ -81,29 +91,3 @@ def _decoder_cost(image: PIL.Image.Image) -> int:
         rows = float(tags.get(278) or tags.get(323) or image.height)  # of a strip or a tile, which is inflated at once
         return PLAIN + math.ceil(PLAIN * min(rows / image.height, 1.0))
     return DECODERS.get(image.format or "", PLAIN)
-
-
-def whole(image: PIL.Image.Image, *, upright: bool) -> PIL.Image.Image:
-    """A decoded picture in colour, turned or not."""
-    if upright:
-        PIL.ImageOps.exif_transpose(image, in_place=True)
-    return in_mode(image, "RGB")
-
-
-def in_mode(image: PIL.Image.Image, mode: Mode) -> PIL.Image.Image:
-    """The picture in colour (RGB) or gray (L), 8 bits: 16 bits are scaled, alpha is dropped as in training.
-
-    >>> in_mode(PIL.Image.fromarray(np.array([[0, 32768, 65535]], np.uint16)), "L").tobytes().hex(" ")
-    '00 80 ff'
-    """
-    if image.mode == mode:
-        return image
-    # Pillow before 11 opens 16-bit PNG and PGM files as "I".
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
-        # The high byte, as Pillow does it for 16-bit colour; its own conversion of gray clips at 255.
-        image = PIL.Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    elif image.mode in ("I", "F"):
-        raise InputError(f"its 32-bit pixels (mode {image.mode}) have no fixed range: save it with 8 or 16 bits")
-    elif image.mode in ("P", "PA"):
-        image = image.convert("RGBA")  # a palette may hold transparent colours
-    return image.convert(mode)

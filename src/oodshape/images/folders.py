@@ -18,10 +18,9 @@ from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.reading import one_line
 from oodshape.images import identity
-from oodshape.images.decode import read_image
+from oodshape.images.decode import open_image, read_image
 from oodshape.images.image_set import Image
-from oodshape.images.large import open_image
-from oodshape.images.walking import no_image, walked
+from oodshape.images.walking import labelled
 
 
 class ImageFiles:
@@ -92,18 +91,8 @@ class ImageFolder(ImageFiles):
         root = Path(root)
         if not root.is_dir():
             raise InputError(f"there is no folder {root}")
-        files: list[str] = []
-        labels: list[int] = []
-        number: dict[str, int] = {}
-        for folder, folders, found in list(walked(root)):
-            if not folder and not found:
-                self.classes = tuple(folders)
-                number = {name: label for label, name in enumerate(folders)}
-            files += [os.path.join(folder, file) for file in found]
-            labels += [number.get(folder.partition(os.sep)[0], -1)] * len(found)
-        if not files:
-            raise no_image(root)
-        super().__init__(name or root.resolve().name, root, files, np.array(labels, np.int64))
+        files, labels, self.classes = labelled(root)
+        super().__init__(name or root.resolve().name, root, files, labels)
 
 
 class ImageList(ImageFiles):

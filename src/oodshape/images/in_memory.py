@@ -19,8 +19,9 @@ from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.machine import cores
 from oodshape.images import identity
-from oodshape.images.decode import Unreadable, in_mode
+from oodshape.images.decode import Unreadable
 from oodshape.images.image_set import Image
+from oodshape.images.kinds import in_mode
 from oodshape.images.one_image import as_image, parted
 from oodshape.images.prefetch import MOST
 from oodshape.images.preprocessing import picture

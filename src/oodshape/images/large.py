@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import PIL.ExifTags
 import PIL.Image
 
-from oodshape.images.decode import Mode, decoded, in_mode, whole
+from oodshape.images.kinds import Mode, in_mode
 
-LARGE = 1 << 24  # pixels; two copies of fewer are 128 MB
 STRIP = 1 << 20  # pixels that are copied at a time
 Turn = PIL.Image.Transpose
 TURNS = {
@@ -32,14 +30,8 @@ SIDEWAYS = (Turn.TRANSPOSE, Turn.TRANSVERSE, Turn.ROTATE_90, Turn.ROTATE_270)
 FROM_THE_END = (Turn.FLIP_TOP_BOTTOM, Turn.ROTATE_180, Turn.ROTATE_90, Turn.TRANSVERSE)
 
 
-def open_image(path: str | Path, *, upright: bool = True) -> PIL.Image.Image | Large:
-    """As `read_image`, for who resizes it next: a large picture stays as it is stored."""
-    return decoded(path, lambda image: _opened(image, upright=upright))
-
-
-def _opened(image: PIL.Image.Image, *, upright: bool) -> PIL.Image.Image | Large:
-    if image.width * image.height <= LARGE:
-        return whole(image, upright=upright)
+def stored(image: PIL.Image.Image, *, upright: bool) -> Large:
+    """A decoded picture as it is stored, and how it is turned."""
     in_mode(_cut(image, (0, 0, 1, 1)), "RGB")  # a kind that cannot be shown is refused with the file's name
     turn = TURNS.get(image.getexif().get(PIL.ExifTags.Base.Orientation, 1)) if upright else None
     return Large(image, turn)

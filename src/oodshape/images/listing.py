@@ -26,18 +26,18 @@ from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.reading import any_names
 from oodshape.core.words import counted
 from oodshape.images import identity
-from oodshape.images.decode import read_image
-from oodshape.images.folders import ImageFiles, ImageFolder, list_pairs
+from oodshape.images.decode import open_image, read_image
+from oodshape.images.folders import ImageFiles, list_pairs
 from oodshape.images.globs import below, matched
 from oodshape.images.image_set import Image, ImageSet
 from oodshape.images.in_memory import PictureListing, Pictures
-from oodshape.images.large import open_image
 from oodshape.images.limits import Limits
 from oodshape.images.one_image import as_bytes, as_image, is_image, parted
 from oodshape.images.parquet_rows import ParquetImages
 from oodshape.images.places import is_remote, readable, root_of, stamp
 from oodshape.images.stored import RemoteImages, Stored
 from oodshape.images.tar_shards import PACKED, TarImages
+from oodshape.images.walking import labelled
 
 LISTS = (".txt", ".lst", ".list", ".csv")
 PARQUET = (".parquet", ".pq")
@@ -233,17 +233,17 @@ class GivenImages(ImageFiles):
         listing = Listing.of(images)
         self.upright = upright
         if isinstance(listing.given, str) and os.path.isdir(listing.given):
-            folder = ImageFolder(listing.given)
-            self.classes = folder.classes
-            files, labels = folder.paths(), folder.labels
-            self._names: Sequence[str] = folder.files
+            root = Path(listing.given)  # which spells it in one way: files are known by their paths
+            names, labels, self.classes = labelled(root)
+            files = [os.path.join(root, name) for name in names]
         else:
             pairs = list(listing)
             files = [listing.file(path) for path, _ in pairs]
-            self._names = [listing.below_root(path) for path, _ in pairs]
+            names = [listing.below_root(path) for path, _ in pairs]
             labels = np.array([label for _, label in pairs], np.int64)
         if not files:
             raise InputError(f"{listing.name} lists no image")
+        self._names: Sequence[str] = names
         super().__init__(listing.name, Path(), files, labels)
 
     @classmethod

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 
@@ -32,6 +36,32 @@ def walked(root: str | Path) -> Iterator[tuple[str, list[str], list[str]]]:
         files = [entry.name for entry in entries if entry.name.lower().endswith(EXTENSIONS) and not entry.is_dir()]
         yield folder, folders, files
         waiting += [(os.path.join(folder, name), above) for name in reversed(folders)]
+
+
+class Found(NamedTuple):
+    """The images below a folder, as paths from it, with their labels and the names behind these."""
+
+    files: list[str]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+
+def labelled(root: str | Path) -> Found:
+    """All images below a folder, labelled by the folder directly below `root` that they lie in.
+
+    That is its place among the sorted names; empty ones count. Where images lie in `root` itself, its subfolders are
+    no classes, and every label is -1.
+    """
+    files, labels = list[str](), list[int]()
+    number: dict[str, int] = {}
+    for folder, folders, found in walked(root):
+        if not folder and not found:
+            number = {name: label for label, name in enumerate(folders)}
+        files += [os.path.join(folder, file) for file in found]
+        labels += [number.get(folder.partition(os.sep)[0], -1)] * len(found)
+    if not files:
+        raise no_image(root)
+    return Found(files, np.array(labels, np.int64), tuple(number))
 
 
 def no_image(root: str | Path) -> InputError:
