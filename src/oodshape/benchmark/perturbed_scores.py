@@ -45,7 +45,7 @@ def learned(
     if not method.perturb.learns:
         return method
     few = limited(images, SEEN, seed)
-    with closing(decoded_rows(few, preprocessing, 0, BATCH, workers)) as decoding:
+    with closing(decoded_rows(few, preprocessing, range(len(few)), BATCH, workers)) as decoding:
         batches = (preprocessing.normalize(pixels) for _, pixels, _ in decoding)
         return replace(method, perturb=method.perturb.learned(classifier, batches))
 
@@ -129,7 +129,7 @@ def _parts(
     first: int,
 ) -> Iterator[Part]:
     """The scores of consecutive batches, from row `first` on."""
-    with closing(decoded_rows(images, preprocessing, first, BATCH, workers)) as decoding:
+    with closing(decoded_rows(images, preprocessing, range(first, len(images)), BATCH, workers)) as decoding:
         for rows, pixels, _ in decoding:
             yield rows.start, detector.score(classifier, preprocessing.normalize(pixels)).cpu().numpy()
 

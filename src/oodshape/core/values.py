@@ -27,6 +27,18 @@ ALIGNED = 64  # bytes: a cache line, and torch's own alignment
 PACKAGE = __name__.partition(".")[0]
 
 
+def _then_checked(own: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A class's own __post_init__, with the check of all fields after the last of them."""
+
+    @wraps(own)
+    def post_init(self: Any) -> None:
+        own(self)
+        if type(self).__post_init__ is post_init:
+            check_fields(self)
+
+    return post_init
+
+
 class Value:
     """The base of every frozen dataclass that a detector is made of.
 
@@ -45,11 +57,11 @@ class Value:
             raise TypeError(f"{name} of {cls.__module__} has the name of a type of {other.__module__}: rename it")
         Value.known[name] = cls
         if "__post_init__" in cls.__dict__:
-            cls.__post_init__ = _then_checked(cls, cls.__dict__["__post_init__"])  # type: ignore[assignment,method-assign]
+            cls.__post_init__ = _then_checked(cls.__dict__["__post_init__"])  # type: ignore[method-assign]
 
+    @_then_checked
     def __post_init__(self) -> None:
-        """Refuse fields that do not hold what they are declared to; where a subclass has a say, after it."""
-        check_fields(self)
+        """Nothing by itself: fields that do not hold what they are declared to are refused after it."""
 
     def _items(self) -> list[tuple[str, Any]]:
         fields = dataclasses.fields(cast(Any, self))
@@ -75,18 +87,6 @@ class Value:
         """The call that makes this value; arrays by type and shape."""
         inside = ", ".join(f"{name}={_shown(value)}" for name, value in self._items())
         return f"{type(self).__name__}({inside})"
-
-
-def _then_checked(cls: type[Value], own: Callable[[Value], None]) -> Callable[[Value], None]:
-    """A class's own __post_init__, with the check of all fields after the last of them."""
-
-    @wraps(own)
-    def post_init(self: Value) -> None:
-        own(self)
-        if type(self).__post_init__ is post_init:
-            check_fields(self)
-
-    return post_init
 
 
 def reseeded(value: V, seed: int) -> V:

@@ -63,8 +63,13 @@ class Extraction:
             raise InputError(f"batch_size must be at least 1, got {self.batch_size}")
         if self.workers is not None and self.workers < 0:
             raise InputError(f"workers must be 0 (decode nothing ahead) or more, got {self.workers}")
-        if len(self.images) == 0:
+        if self.n == 0:
             raise InputError(f"{self.images.name} holds no images")
+
+    @cached_property
+    def n(self) -> int:
+        """The number of images."""
+        return len(self.images)
 
     def arrays(self, cache: Path | None) -> Batch:
         """([N, M] features, [N] predictions).
@@ -78,7 +83,7 @@ class Extraction:
         return features, predictions
 
     def _in_memory(self) -> Batch:
-        n, first = len(self.images), 0
+        n, first = self.n, 0
         features, predictions = np.empty((n, 0)), np.empty(n, np.int64)
         with progress_bar(self.images.name, n, self.progress) as report, closing(self._batches(0)) as batches:
             for part, classes in batches:
@@ -93,7 +98,7 @@ class Extraction:
     def _on_disk(self, cache: Path) -> Batch:
         folder = self.folder(cache)
         head = self.classifier.head
-        entry = Entry(folder, (len(self.images), head.width), head.classes, self.dtype, gaps=self.skip)
+        entry = Entry(folder, (self.n, head.width), head.classes, self.dtype, gaps=self.skip)
         kept = entry.load()
         return kept if kept is not None and self.still(*kept) else self._fill(entry, self._prints)
 
@@ -118,7 +123,7 @@ class Extraction:
     def _fill(self, entry: Entry, prints: dict[str, str]) -> Batch:
         """The arrays of the entry, after the rows that it lacks have been through the network."""
         images, chunk = self.images, -(-CHUNK // self.batch_size) * self.batch_size
-        with progress_bar(images.name, len(images), self.progress) as report:
+        with progress_bar(images.name, self.n, self.progress) as report:
             waiting = partial(report, 0, f"{images.name}: another process is at it")
             with locked(entry.folder, waiting):
                 kept = entry.load()  # that process has filled it, or died
@@ -135,7 +140,7 @@ class Extraction:
                         pending.append(batch)
                         rows = sum(len(features) for features, _ in pending)
                         report(first + rows)
-                        if rows == chunk or first + rows == len(images):
+                        if rows == chunk or first + rows == self.n:
                             features, predictions = zip(*pending, strict=True)
                             entry.put(first, np.concatenate(features), np.concatenate(predictions))
                             first, pending = first + rows, []
@@ -177,7 +182,8 @@ class Extraction:
 
     def _batches(self, first: int) -> Generator[Batch, None, None]:
         """Features and predictions from row `first` on; to be closed, since threads decode ahead."""
-        images = decoded_rows(self.images, self.preprocessing, first, self.batch_size, self.workers, skip=self.skip)
+        every = range(first, self.n)
+        images = decoded_rows(self.images, self.preprocessing, every, self.batch_size, self.workers, skip=self.skip)
         with closing(images):
             for rows, pixels, read in images:
                 where = f"{self.images.name}, images {rows.start} to {rows.stop - 1}"
@@ -215,12 +221,12 @@ class Extraction:
 
     def _first_image(self) -> Tensor:
         """The first image, or the first that can be read."""
-        for row in range(len(self.images)):
+        for row in range(self.n):
             try:
                 return self.preprocessing(self.images[row])
             except InputError as error:
-                if not self.skip or row == len(self.images) - 1:
-                    none = f"none of the {len(self.images)} images of {self.images.name} can be read: "
+                if not self.skip or row == self.n - 1:
+                    none = f"none of the {self.n} images of {self.images.name} can be read: "
                     raise NoneReadable(f"{none if self.skip else ''}{error}") from None
         raise AssertionError("there is at least one image")
 
@@ -228,7 +234,7 @@ class Extraction:
         """What the features are, for people who look into the cache."""
         return {
             "images": self.images.name,
-            "number": len(self.images),
+            "number": self.n,
             "classifier": repr(self.classifier),
             "preprocessing": repr(self.preprocessing),
             "dtype": self.dtype,

@@ -62,18 +62,17 @@ def decoded(
 def decoded_rows(
     images: ImageSet,
     preprocessing: Preprocessing,
-    first: int,
+    every: range,
     size: int,
     workers: int | None = None,
     *,
     skip: bool = False,
 ) -> Generator[tuple[range, Pixels, list[int]], None, None]:
-    """The rows of a set from `first` on in batches: their numbers, the pixels of those read, and which these are.
+    """Some rows of a set in batches of a size: their numbers, the pixels of those read, and which these are.
 
     An image that cannot be read is an error that names its batch; with `skip` it is left out.
     """
-    n = len(images)
-    batches = (range(start, min(start + size, n)) for start in range(first, n, size))
+    batches = (every[start : start + size] for start in range(0, len(every), size))
     with closing(decoded(reader(images), preprocessing, batches, workers)) as decoding:
         for rows, pixels in decoding:
             assert isinstance(rows, range)

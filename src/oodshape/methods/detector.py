@@ -194,7 +194,10 @@ class Detector(Value):
         predicted class that has enough images, so that the promise holds within it; the others share the one of all.
         """
         data = held_out if isinstance(held_out, (Features, Outputs)) else None
-        scores = as_scores(held_out if data is None else self.score(data), "calibration scores").astype(np.float32)
+        if data is None:
+            scores = as_scores(held_out, "calibration scores").astype(np.float32)
+        else:
+            scores = self.score(data).detach().cpu().numpy()
         order, groups = np.argsort(scores, kind="stable"), None
         if per_class:
             if data is None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
-from oodshape.networks.alone import alone
 from oodshape.networks.device import Precision, checked_precision, device_named
 from oodshape.networks.finding import WAY_OUT, find, giving, module_named, why_not
 from oodshape.networks.fingerprint import network_fingerprint
@@ -19,6 +20,9 @@ from oodshape.networks.reading import candidates, eval_mode, finite_rows, output
 
 # The head of a network, kept for the next classifier around it: its fingerprint need not be hashed again.
 _HEADS: WeakKeyDictionary[nn.Module, dict[str, Head]] = WeakKeyDictionary()
+# Every module with the locks of the networks that it is part of, as far as they have been read.
+_LOCKS: WeakKeyDictionary[nn.Module, tuple[threading.RLock, ...]] = WeakKeyDictionary()
+_LOCKING = threading.Lock()
 
 
 class Classifier:
@@ -68,7 +72,7 @@ class Classifier:
 
     def __call__(self, images: Tensor) -> Outputs:
         """[N, ...] images -> features [N, M] and logits [N, C] in float32, without gradients."""
-        with alone(self.net), torch.inference_mode(False), torch.no_grad():
+        with _alone(self.net), torch.inference_mode(False), torch.no_grad():
             images = self._ready(images)
             with self.casting():
                 if self._name is None:
@@ -112,7 +116,7 @@ class Classifier:
 
     def logits(self, images: Tensor) -> Tensor:
         """[N, ...] images -> [N, C] logits that can be differentiated with respect to the images only."""
-        with alone(self.net), torch.inference_mode(False), torch.enable_grad(), eval_mode(self.net):
+        with _alone(self.net), torch.inference_mode(False), torch.enable_grad(), eval_mode(self.net):
             images = self._ready(images)
             # Detached weights: a backward pass reaches the images and leaves no .grad on the network.
             weights = {name: weight.detach() for name, weight in self.net.named_parameters()}
@@ -207,3 +211,24 @@ class Classifier:
 
 def _equal(left: Tensor, right: Tensor) -> bool:
     return left.device == right.device and not left.is_meta and torch.equal(left, right)
+
+
+@contextmanager
+def _alone(net: nn.Module) -> Iterator[None]:
+    """Nobody else reads this network, or one that shares a module with it: modes and hooks belong to modules."""
+    with ExitStack() as held:
+        for lock in _locks_of(net):
+            held.enter_context(lock)
+        yield
+
+
+def _locks_of(net: nn.Module) -> tuple[threading.RLock, ...]:
+    with _LOCKING:
+        if net not in _LOCKS:
+            modules = list(net.modules())
+            shared = {id(lock): lock for module in modules for lock in _LOCKS.get(module, ())}
+            # always in one order, so that no two wait for each other
+            found = tuple(shared[key] for key in sorted(shared)) or (threading.RLock(),)
+            for module in modules:
+                _LOCKS[module] = found
+        return _LOCKS[net]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.networks.linear_maps import Call
-from oodshape.networks.reading import finite_rows, outputs_of, read_layers, read_maps
+from oodshape.networks.reading import only_logits, read_layers, read_maps
 
 WAY_OUT = (
     'name the right layer with head="..." (`oodshape fit --head ...`), or wrap the network so that it returns that '
@@ -20,7 +20,7 @@ def find(net: nn.Module, images: Tensor) -> str:
     """The name of the one nn.Linear whose output is the logits, or of the module in which a linear map gives them."""
     layers = linears(net)
     output, calls = read_layers(net, images, list(layers.values()))
-    logits = _only(output, len(images))
+    logits = only_logits(output, len(images))
     reasons = {name: why_not(calls[layer], logits) for name, layer in layers.items()}
     found = [name for name, reason in reasons.items() if reason is None]
     if len(found) == 1:
@@ -67,18 +67,6 @@ def is_cosine(call: Call) -> bool:
 
 def _all_equal(lengths: Tensor) -> bool:
     return bool(lengths.max() - lengths.min() <= LENGTH * lengths.max())
-
-
-def _only(output: object, n: int) -> Tensor:
-    """The logits, where the network gives one tensor; several are an error that asks which."""
-    found = outputs_of(output)
-    if len(found) > 1:
-        shapes = " and ".join(str(list(each.shape)) for each in found)
-        raise InputError(
-            f"the network returns {len(found)} tensors, {shapes}: which one are the logits? Name the layer that gives "
-            'them with head="..." (`oodshape fit --head ...`), or wrap the network so that it returns them alone'
-        )
-    return finite_rows(found[0], n)
 
 
 def why_not(calls: list[Call], logits: Tensor) -> str | None:

@@ -116,6 +116,18 @@ def candidates(output: Any, n: int) -> list[tuple[int, Tensor]]:
     return [(0, finite_rows(first, n)), *((place, each.reshape(n, -1)) for place, each in rows)]
 
 
+def only_logits(output: Any, n: int) -> Tensor:
+    """The logits, where the network gives one tensor; several are an error that asks which."""
+    found = outputs_of(output)
+    if len(found) > 1:
+        shapes = " and ".join(str(list(each.shape)) for each in found)
+        raise InputError(
+            f"the network returns {len(found)} tensors, {shapes}: which one are the logits? Name the layer that gives "
+            'them with head="..." (`oodshape fit --head ...`), or wrap the network so that it returns them alone'
+        )
+    return finite_rows(found[0], n)
+
+
 def logits_of(output: Any) -> Tensor:
     """The tensor of logits in a network's output: the first that it may be."""
     return outputs_of(output)[0]
