@@ -13,9 +13,10 @@ import torch
 
 from folders_of_digits import write_odd_files
 from oodshape import InputError
+from oodshape.images.folders import ImageFolder
 from oodshape.images.image_set import ArraySet
 from oodshape.images.in_memory import Pictures
-from oodshape.images.listing import GivenImages, ImageFolder, Listing, classes_of, image_set, one_by_one
+from oodshape.images.listing import GivenImages, Listing, classes_of, image_set, one_by_one
 from oodshape.images.preprocessing import CIFAR
 
 N = 4
