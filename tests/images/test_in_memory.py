@@ -191,3 +191,32 @@ def test_nothing_is_read_before_it_is_needed() -> None:
     assert len(one_by_one(Samples(make)).pictures) == N
     with pytest.raises(InputError, match="holds no image"):
         Pictures([], "nothing")
+
+
+class Guarded(ArraySet):
+    @property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        raise AssertionError("a fingerprint reads every image")
+
+
+class Around:
+    """A user's own, which hands on what it is asked for."""
+
+    def __init__(self, images: ArraySet) -> None:
+        self.images = images
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.images, name)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.images[index]
+
+
+def test_a_data_set_is_known_as_one_without_its_fingerprint() -> None:
+    images = Guarded("pixels", COLOUR)
+    assert image_set(images) is images
+    around = Around(ArraySet("pixels", COLOUR))
+    assert image_set(around) is around

@@ -46,13 +46,15 @@ def of_images(
     given = image_set(images, upright=way.upright)
     held = None if calibrate is None else image_set(calibrate, upright=way.upright)
     total = len(given)
+    total = min(total, limit or total)
     if held is None:
-        check_enough_to_split(min(total, limit or total), alpha)
+        check_enough_to_split(total, alpha)
     else:
-        refuse_copies(copies(held, given), len(held))
-        check_enough(len(held), alpha)
+        many = len(held)
+        refuse_copies(copies(held, given), many)
+        check_enough(many, alpha)
     found = collected(way, given if limit is None else limited(given, limit), recipe, hold_out=held is None)
-    warn_of_lost(given.name, min(total, limit or total), found.lost, found.reasons)
+    warn_of_lost(given.name, total, found.lost, found.reasons)
     return _divided(way, found, held, alpha, limit, classes_of(given))
 
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import getattr_static
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -167,7 +168,7 @@ def _decided(images: Given, *, upright: bool = False) -> Listing | Pictures | St
         return _of_path(os.fspath(images), upright)
     if is_image(images):
         return Pictures(*_stacked(images), upright=upright)
-    if all(hasattr(images, name) for name in ("name", "labels", "fingerprint", "__len__", "__getitem__")):
+    if all(_has(images, name) for name in ("name", "labels", "fingerprint", "__len__", "__getitem__")):
         made: ImageSet = images
         return made
     if hasattr(images, "__getitem__") and hasattr(images, "__len__") and not isinstance(images, (Mapping, list, tuple)):
@@ -176,6 +177,11 @@ def _decided(images: Given, *, upright: bool = False) -> Listing | Pictures | St
     if not isinstance(images, Iterable) or isinstance(images, Mapping):
         raise InputError(f"{ACCEPTED}; got {type(images).__name__}")
     return _of_items(images, upright)
+
+
+def _has(images: Any, name: str) -> bool:
+    """Whether it has an attribute, without a look at its value where that can be told: a fingerprint reads files."""
+    return getattr_static(images, name, None) is not None or hasattr(images, name)
 
 
 def _of_path(given: str, upright: bool) -> Listing | Stored:

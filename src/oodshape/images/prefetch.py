@@ -90,11 +90,12 @@ def decoded_rows(
 def prepared(read: Callable[[Item], Image], preprocessing: Preprocessing, item: Item) -> Pixels | InputError:
     """The prepared image of an item, or why there is none."""
     try:
-        with spending("decode"), TURNS.taking():
+        with TURNS.taking():
             return preprocessing.pixels(read(item))
     except InputError as error:
         return error
 
 
 def _decoded(read: Callable[[Item], Image], preprocessing: Preprocessing, batch: Sequence[Item]) -> Batch[Item]:
-    return batch, [prepared(read, preprocessing, item) for item in batch]
+    with spending("decode"):
+        return batch, [prepared(read, preprocessing, item) for item in batch]

@@ -32,8 +32,9 @@ def fit_each(
     Those with the largest sums come first.
     """
     collect(methods, train)
-    left = sorted(methods, key=lambda name: [part not in methods[name].needs for part in LARGE])
-    everything = needs_of(methods)
+    needs = {name: method.needs for name, method in methods.items()}
+    everything = frozenset[Part]().union(*needs.values())
+    left = sorted(methods, key=lambda name: [part not in needs[name] for part in LARGE])
     while left:
         name = left.pop(0)
         try:
@@ -41,7 +42,7 @@ def fit_each(
         except InputError as error:
             yield name, error
         if isinstance(train, Features):
-            train.forget(everything - needs_of({name: methods[name] for name in left}))
+            train.forget(everything.difference(*(needs[name] for name in left)))
         give_back()
 
 
