@@ -70,6 +70,18 @@ def test_an_image_that_two_parts_share_is_kept_once() -> None:
     assert np.array_equal(kept(Moments.of(doubled, NEEDS)), kept(Moments.of(one, NEEDS)))
 
 
+def test_a_bank_is_kept_as_the_features_are() -> None:
+    """Half the memory, the same images: a float16 is a float32; two readings are compared without overflow."""
+    z, head = arrays(60)
+    half = (10_000 * z).astype(np.float16)
+    few, many = (Moments.of(Features.from_arrays(values, head), NEEDS) for values in (half, half.astype(np.float32)))
+    both = few, many, few + few, few + many
+    assert [kept(moments).dtype for moments in both] == [np.float16, np.float32, np.float16, np.float32]
+    for moments in both:
+        np.testing.assert_array_equal(kept(moments), kept(many))
+    np.testing.assert_array_equal(few.directions, many.directions)
+
+
 def test_images_that_share_a_number_are_both_kept() -> None:
     """Parts without identities are numbered alike, 0, 1, ...: as in 0.1.0 they add up, whatever the order."""
     z, head = arrays(60)

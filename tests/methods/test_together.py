@@ -99,8 +99,9 @@ def test_two_methods_share_a_bank_of_the_same_images_only(monkeypatch: pytest.Mo
 
     one, other = fitted(300), fitted(200)
     guide: Guide = one["nnguide"].scorer
-    assert guide.energies_beside(one["knn"].scorer) is not None
-    assert guide.energies_beside(other["knn"].scorer) is None
+    assert guide.bank is one["knn"].scorer.bank
+    assert guide.shares_bank(one["knn"].scorer)
+    assert not guide.shares_bank(other["knn"].scorer)
     monkeypatch.setattr(Guide, "of", lambda self, seen: pytest.fail("the bank was looked at twice"))
     score_each(one, features(50, seed=1))
     with pytest.raises(pytest.fail.Exception, match="twice"):

@@ -98,11 +98,11 @@ class Apart:
 def bank_of(images: Features) -> tuple[identity.Keys, Array]:
     """The bank that a pass over the images gives, from the images in it alone."""
     keys = identity.keys(images.identities, SEED, "bank")
-    order, bank = np.argsort(keys, kind="stable"), Bank(images.width)
+    order, bank = np.argsort(keys, kind="stable"), Bank(images.width, half=images.half)
     for start in range(0, len(order), BANK):
         if bank.last is not None and keys[order[start]] > bank.last:
             break
         rows = np.sort(order[start : start + BANK])
         for first, raw in images[rows].chunks():
-            bank.add(keys[rows[first : first + len(raw)]], raw.float().cpu().numpy())
+            bank.add(keys[rows[first : first + len(raw)]], raw.cpu().numpy())
     return bank.result()

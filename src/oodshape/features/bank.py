@@ -22,9 +22,9 @@ class Bank:
     that share a number (parts whose rows were numbered alike): both count.
     """
 
-    def __init__(self, width: int) -> None:
-        """An empty bank for rows of the given width."""
-        self._keys, self._kept = np.zeros(0, np.uint64), np.empty((BANK, width), np.float32)
+    def __init__(self, width: int, *, half: bool = False) -> None:
+        """An empty bank for rows of the given width, in float16 where they come so."""
+        self._keys, self._kept = np.zeros(0, np.uint64), np.empty((BANK, width), np.float16 if half else np.float32)
 
     def add(self, keys: Keys, rows: Array) -> None:
         """Let some rows in; where there is no room, those with the largest keys make it."""
@@ -63,7 +63,8 @@ class Bank:
     def _images(self, places: NDArray[np.int64], rows: Array) -> NDArray[np.int64]:
         """The places of the different images among rows of one key, in an order of their own."""
         before = len(self._keys)
-        values = [self._kept[place] if place < before else rows[place - before] for place in places]
+        found = [self._kept[place] if place < before else rows[place - before] for place in places]
+        values = [row.astype(np.float32) for row in found]
         chosen: list[int] = []
         for i in sorted(range(len(places)), key=lambda i: values[i].tolist()):
             if all(np.abs(values[i] - values[j]).max() > ROUNDING * np.abs(values[j]).max() for j in chosen):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -271,8 +270,7 @@ class Features:
     def forget(self, parts: frozenset[str]) -> None:
         """Give back the memory of some sums; who needs them again pays for them again."""
         if self._moments is not None and self._moments.parts.keys() & parts:
-            kept = {name: part for name, part in self._moments.parts.items() if name.removesuffix("_keys") not in parts}
-            self._moments = replace(self._moments, parts=kept)
+            self._moments = self._moments.without(parts)
 
     @property
     def accuracy(self) -> float | None:

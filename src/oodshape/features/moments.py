@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,14 +17,17 @@ from oodshape.core import files
 from oodshape.core.errors import InputError
 from oodshape.core.fields import AtLeast, check_fields
 from oodshape.core.reading import reading
+from oodshape.core.values import aligned, freeze
 from oodshape.features.bank import Bank
 from oodshape.features.chunks import Chunked, check_finite
+from oodshape.features.rows import unit
 from oodshape.features.running_sums import NAMES as SUMS
 from oodshape.features.running_sums import RunningSums
 from oodshape.images import identity
 
 Array = NDArray[Any]
 SEED = 0
+AT_ONCE = 64  # rows of a bank that are looked at: a copy of all would be large
 NAMES = SUMS | {"bank"}
 # name -> (the letters of its axes: C classes, M features, B images of the bank, T temperatures, 1; its type)
 FORMS = {
@@ -35,7 +40,7 @@ FORMS = {
     "counts": ("C", "float64"),
     "softmax_sums": ("CC", "float64"),
     "energy": ("1", "float64"),
-    "bank": ("BM", "float32"),
+    "bank": ("BM", "float32 float16"),  # as the features are
     "bank_keys": ("B", "uint64"),
 }
 
@@ -66,9 +71,10 @@ class Moments:
         for name, part in self.parts.items():
             if name not in FORMS:
                 raise InputError(f"no part is called {name!r}; there are {', '.join(FORMS)}")
-            letters, dtype = FORMS[name]
-            if part.dtype != dtype or part.ndim != len(letters) or 0 in part.shape:
-                raise InputError(f"{name} must be {dtype} with the axes {letters}, got {part.dtype}{list(part.shape)}")
+            letters, types = FORMS[name]
+            if str(part.dtype) not in types.split() or part.ndim != len(letters) or 0 in part.shape:
+                wanted = f"{types.replace(' ', ' or ')} with the axes {letters}"
+                raise InputError(f"{name} must be {wanted}, got {part.dtype}{list(part.shape)}")
             if part.dtype.kind == "f" and not np.isfinite(part).all():
                 raise InputError(f"{name} holds a NaN or infinite value")
             for letter, size in zip(letters, part.shape, strict=True):
@@ -96,7 +102,8 @@ class Moments:
             if name in self.parts.keys() & other.parts
         }
         if "bank" in self.parts.keys() & other.parts:
-            bank = Bank(self.parts["bank"].shape[1])
+            half = all(moments.parts["bank"].dtype == np.float16 for moments in (self, other))
+            bank = Bank(self.parts["bank"].shape[1], half=half)
             for moments in (self, other):
                 if "bank_keys" not in moments.parts:
                     raise InputError(
@@ -122,9 +129,26 @@ class Moments:
         with reading(path, files.WAY_OUT["moments"]):
             return cls(header["head"], header["n"], parts)
 
-    def bank(self) -> Tensor:
-        """[B, M] float32: the images of the bank."""
-        return torch.from_numpy(self.parts["bank"])
+    def without(self, names: frozenset[str]) -> Moments:
+        """The other parts."""
+        kept = {name: part for name, part in self.parts.items() if name.removesuffix("_keys") not in names}
+        fewer = replace(self, parts=kept)
+        if "bank" in kept and "directions" in vars(self):
+            vars(fewer)["directions"] = self.directions
+        return fewer
+
+    def bank(self) -> Iterator[Tensor]:
+        """[n, M] float32: the images of the bank, a few at a time."""
+        for part in torch.split(torch.from_numpy(self.parts["bank"]), AT_ONCE):
+            yield part.float()
+
+    @cached_property
+    def directions(self) -> NDArray[np.float32]:
+        """[B, M] frozen: the images of the bank at length 1, one array for all methods that look at it."""
+        rows = aligned(self.parts["bank"].shape, np.float32)
+        for place, part in enumerate(self.bank()):
+            rows[place * AT_ONCE : (place + 1) * AT_ONCE] = unit(part).numpy()
+        return freeze(rows)
 
     def means(self, sums: str, counts: str = "counts") -> tuple[Array, Array]:
         """([C, M] means, [C] bool): a class without images has the mean of all images, and False."""
@@ -146,14 +170,14 @@ class RunningMoments:
         labelled = self.labels is not None
         self.sums = RunningSums(needs & SUMS, self.head, self.n, exact=exact, labelled=labelled)
         self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
-        self.bank = Bank(self.head.width) if "bank" in needs else None
+        self.bank = Bank(self.head.width, half=features.half) if "bank" in needs else None
 
     def add(self, first: int, raw: Tensor, classes: Tensor, logits: Tensor | None = None) -> None:
         """Add the rows from number `first` on, as stored, and where they are known their logits."""
         check_finite(raw, first)
         z = raw.float().cpu()
         if self.bank is not None and self.keys is not None:
-            self.bank.add(self.keys[first : first + len(z)], z.numpy())
+            self.bank.add(self.keys[first : first + len(raw)], raw.cpu().numpy())
         labels = None if self.labels is None else self.labels[first : first + len(z)]
         self.sums.add(z, classes.cpu(), None if logits is None else logits.cpu(), labels)
 

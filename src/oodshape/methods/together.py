@@ -19,7 +19,7 @@ from oodshape.methods.scores.neighbours import Guide, NeighbourDistance, both
 from oodshape.methods.slots import Batch, Evidence, FittedHead, FittedScore, Shape
 from oodshape.networks.head import Head
 
-ROWS = 1024  # images that are scored at once
+ROWS = 256  # images that are scored at once
 # whoever needs them is fitted first, so that they can go; what a method keeps of the first is half as large
 LARGE = (Part.SOFTMAX_SUMS, Part.SECOND, Part.UNIT_SECOND, Part.BANK)
 
@@ -105,6 +105,7 @@ def score_each(detectors: Mapping[str, Detector], data: Features) -> dict[str, T
                 check_scores(scores)
         except InputError as error:
             found[name] = error
+    give_back()
     return found
 
 
@@ -124,12 +125,12 @@ def batch_scores(
     the same bank look at it together.
     """
     results: dict[int, Tensor | InputError] = {}
-    for distance, guide, factors in _same_banks([scorer for _, _, scorer in parts]):
+    for distance, guide in _same_banks([scorer for _, _, scorer in parts]):
         seen = Evidence(batch, *parts[guide][:2], layers[guide])
         one, other = parts[distance][2], parts[guide][2]
         assert isinstance(one, NeighbourDistance)
         assert isinstance(other, Guide)
-        results[distance], results[guide] = both(one, other, factors, seen)
+        results[distance], results[guide] = both(one, other, seen)
     for place, ((shape, head, scorer), layer) in enumerate(zip(parts, layers, strict=True)):
         if place not in results:
             try:
@@ -139,13 +140,12 @@ def batch_scores(
     return [results[place] for place in range(len(parts))]
 
 
-def _same_banks(scorers: Sequence[FittedScore]) -> Iterator[tuple[int, int, Tensor]]:
-    """(place of a distance, place of a guide, the energies between their banks) where both are of the same images."""
+def _same_banks(scorers: Sequence[FittedScore]) -> Iterator[tuple[int, int]]:
+    """(place of a distance, place of a guide) where both look at the same bank."""
     guides = [place for place, scorer in enumerate(scorers) if isinstance(scorer, Guide)]
     for distance, scorer in enumerate(scorers):
         if isinstance(scorer, NeighbourDistance) and guides:
             guide = scorers[guides[0]]
             assert isinstance(guide, Guide)
-            factors = guide.energies_beside(scorer)
-            if factors is not None:
-                yield distance, guides.pop(0), factors
+            if guide.shares_bank(scorer):
+                yield distance, guides.pop(0)

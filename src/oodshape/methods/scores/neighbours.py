@@ -5,7 +5,6 @@ The bank is a seeded sample of at most 5,000 training images (`Moments`), saved 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
@@ -17,42 +16,37 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.fields import AtLeast, Sizes
-from oodshape.core.values import aligned, freeze
 from oodshape.features.parts import Part
-from oodshape.features.rows import ROUNDING, unit
+from oodshape.features.rows import ROUNDING
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
-AT_ONCE = 64  # rows of a bank that are brought to length 1
 BLOCK = 1 << 22  # products at once
 ROWS = 1 << 16  # of a bank at once: a larger one is gone over in parts, which a block of images shares
 
 
-def best_products(z: Tensor, bank: Tensor, k: int) -> Tensor:
-    """[n, k]: the k largest inner products of each row with the rows of the bank, descending.
+def best_products(z: Tensor, bank: Tensor, k: int, factors: Tensor | None = None) -> Tensor:
+    """[n, k]: the k largest inner products of each row with the rows of the bank, times its factors, descending.
 
     >>> best_products(torch.eye(2), torch.tensor([[1.0, 3.0], [2.0, 0.0]]), 1)
     tensor([[2.],
             [3.]])
     """
     banks = torch.split(bank, ROWS)
+    scales = [None] * len(banks) if factors is None else torch.split(factors, ROWS)
+
+    def products(part: Tensor, rows: Tensor, scale: Tensor | None) -> Tensor:
+        found = part @ rows.T
+        return found if scale is None else found.mul_(scale)
 
     def best(part: Tensor) -> Tensor:
-        tops = [(part @ rows.T).topk(min(k, len(rows)), dim=1).values for rows in banks]
+        both = zip(banks, scales, strict=True)
+        tops = [products(part, rows, scale).topk(min(k, len(rows)), dim=1).values for rows, scale in both]
         return tops[0] if len(tops) == 1 else torch.cat(tops, dim=1).topk(min(k, len(bank)), dim=1).values
 
     rows = max(1, BLOCK // min(len(bank), ROWS))
     blocks = (z,) if torch.compiler.is_compiling() else torch.split(z, rows)  # a graph has one form for any batch
     return torch.cat([best(part) for part in blocks])
-
-
-def _directions(bank: Tensor, factor: Callable[[Tensor], Tensor | float]) -> NDArray[np.float32]:
-    """[B, M] frozen: the rows at length 1 times a factor, a few at a time: a bank is large."""
-    rows = aligned(tuple(bank.shape), np.float32)
-    for first in range(0, len(bank), AT_ONCE):
-        part = bank[first : first + AT_ONCE]
-        rows[first : first + AT_ONCE] = unit(part).mul_(factor(part)).numpy()
-    return freeze(rows)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,54 +94,48 @@ class Knn(Neighbours):
 
     def fit(self, train: Training) -> NeighbourDistance:
         """The normalised bank."""
-        return NeighbourDistance(_directions(train.moments(self.needs).bank(), lambda _: 1.0), self.k)
+        return NeighbourDistance(train.moments(self.needs).directions, self.k)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Guide(FittedScore):
     """Energy times the mean of the k largest cosines, each times the energy of its row of the bank."""
 
-    bank: Annotated[NDArray[np.float32], Sizes("B M")]  # of length 1, times the energy
+    bank: Annotated[NDArray[np.float32], Sizes("B M")]  # of length 1
     k: Annotated[int, AtLeast(1)]
+    energies: Annotated[NDArray[np.float32], Sizes("B")] | None = None  # None: 0.1.0 multiplied the bank by them
 
     def of(self, seen: Evidence) -> Tensor:
         """The guided energy."""
-        guidance = best_products(seen.directions, self.tensor("bank", seen.features), self.k).mean(dim=1)
+        bank = self.tensor("bank", seen.features)
+        energies = None if self.energies is None else self.tensor("energies", seen.features)
+        guidance = best_products(seen.directions, bank, self.k, energies).mean(dim=1)
         return torch.logsumexp(seen.logits, dim=1) * guidance
 
-    def energies_beside(self, other: NeighbourDistance) -> Tensor | None:
-        """[B]: what the rows of the other bank were multiplied by to give these; None: they are of other images."""
+    def shares_bank(self, other: NeighbourDistance) -> bool:
+        """Whether both look at the same images."""
+        if self.energies is None:
+            return False
         known = self._beside.get(id(other))
         if known is None:
-            known = self._beside[id(other)] = other, _factors(self.bank, other.bank)
+            same = self.bank is other.bank or np.array_equal(self.bank, other.bank)
+            known = self._beside[id(other)] = other, same
         return known[1]
 
     @cached_property
-    def _beside(self) -> dict[int, tuple[NeighbourDistance, Tensor | None]]:
+    def _beside(self) -> dict[int, tuple[NeighbourDistance, bool]]:
         return {}
 
 
-def _factors(rows: NDArray[np.float32], units: NDArray[np.float32]) -> Tensor | None:
-    """[B]: the factors that make rows of length 1 these rows, or None where they are no multiples of them."""
-    if rows.shape != units.shape:
-        return None
-    factors = np.einsum("bm,bm->b", rows, units)
-    for first in range(0, len(rows), 500):
-        part = slice(first, first + 500)
-        if not np.allclose(rows[part], units[part] * factors[part, None], rtol=1e-4, atol=1e-5 * np.abs(factors).max()):
-            return None
-    return torch.from_numpy(factors)
-
-
-def both(distance: NeighbourDistance, guide: Guide, factors: Tensor, seen: Evidence) -> tuple[Tensor, Tensor]:
+def both(distance: NeighbourDistance, guide: Guide, seen: Evidence) -> tuple[Tensor, Tensor]:
     """The scores of both, whose banks are of the same images, from one product with the bank."""
     z = seen.directions
-    bank = distance.tensor("bank", z)
+    bank, energies = distance.tensor("bank", z), guide.tensor("energies", z)
     nearest, guidance = [], []
     for part in torch.split(z, max(1, BLOCK // len(bank))):
         products = part @ bank.T
         nearest.append(products.topk(min(distance.k, len(bank)), dim=1).values[:, -1])
-        guidance.append(products.mul_(factors.to(z.device)).topk(min(guide.k, len(bank)), dim=1).values.mean(dim=1))
+        guidance.append(products.mul_(energies).topk(min(guide.k, len(bank)), dim=1).values.mean(dim=1))
     return distance.scores(z, torch.cat(nearest)), torch.logsumexp(seen.logits, dim=1) * torch.cat(guidance)
 
 
@@ -156,7 +144,7 @@ class NnGuide(Neighbours):
     """Energy * mean of the k best cosine * energy in a bank (NNGuide; Park et al., 2023)."""
 
     def fit(self, train: Training) -> Guide:
-        """The normalised bank, times its energies."""
-        head = train.head.to("cpu")
-        bank = train.moments(self.needs).bank()
-        return Guide(_directions(bank, lambda z: torch.logsumexp(head.logits(z), dim=1, keepdim=True)), self.k)
+        """The normalised bank and its energies."""
+        head, moments = train.head.to("cpu"), train.moments(self.needs)
+        energies = torch.cat([torch.logsumexp(head.logits(rows), dim=1) for rows in moments.bank()])
+        return Guide(moments.directions, self.k, energies.numpy())

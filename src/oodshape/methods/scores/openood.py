@@ -71,10 +71,10 @@ class ShareNnGuide(_OfShare):
     share: float = 0.01
 
     def fit(self, train: Training) -> Guide:
-        """The normalised bank, times its energies."""
+        """The normalised bank and its energies."""
         bank = bank_of(train, self.share)
-        energy = torch.logsumexp(train.head.to("cpu").logits(bank), dim=1, keepdim=True)
-        return Guide((unit(bank) * energy).numpy(), self.k)
+        energies = torch.logsumexp(train.head.to("cpu").logits(bank), dim=1)
+        return Guide(unit(bank).numpy(), self.k, energies.numpy())
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -75,9 +75,10 @@ class Vim(ScoreRecipe):
         wanted = self.dimensions or paper_dimensions(len(values))
         kept = wanted if wanted < filled else filled // 2
         plain = VirtualLogit(origin, vectors[:, : len(values) - kept], 1.0)
-        bank = moments.bank()
-        residual = float(plain.residual(bank).double().mean())
-        largest = float(head.logits(bank).amax(dim=1).double().mean())
+        residual, largest = 0.0, 0.0
+        for rows in moments.bank():
+            residual += float(plain.residual(rows).double().sum())
+            largest += float(head.logits(rows).amax(dim=1).double().sum())
         return VirtualLogit(plain.origin, plain.complement, largest / residual if residual > 0 else 0.0)
 
 
