@@ -42,6 +42,11 @@ class Page(HTMLParser):
         found: dict[str, Any] = json.loads(self.scripts[0])
         return found
 
+    @property
+    def curves(self) -> list[dict[str, Any]]:
+        """What stands behind the script that runs, by network."""
+        return [json.loads(text) for text in self.scripts[2:]]
+
 
 def written(made: Results, folder: Path) -> str:
     write_page(made, folder / "page.html")

@@ -108,6 +108,19 @@ def test_a_method_has_its_paper_and_its_means_beside_another(opened: Opened) -> 
     assert abs(gap - (float(means["knn"]) - float(means["optfs-e"]))) < 0.001
 
 
+def test_the_table_stands_before_the_curves_have_come(browser: Any, folder: Path) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_init_script(
+        "document.addEventListener('DOMContentLoaded', () => { window.early = ['#board tbody tr', '#detail h3'].map("
+        "part => document.querySelectorAll(part).length); }, true);"
+    )
+    page.goto((folder / "report.html").as_uri())
+    assert page.evaluate("early") == [6, 0]
+    assert page.locator("#detail h3").count() == 1
+    context.close()
+
+
 def test_images_enlarge_and_the_keyboard_goes_on(opened: Opened) -> None:
     first = opened.page.locator("#gallery .zoom").first
     first.focus()

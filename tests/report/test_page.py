@@ -84,7 +84,8 @@ def test_the_page_holds_every_figure_and_says_what_they_mean(html: str) -> None:
     react = next(method for method in data["methods"] if method["name"] == "react")
     assert react["recipe"] == "Method(shape=ReAct(q=0.9), score=Energy())"
     assert "cutting large features" in react["sentence"]
-    curve, points = made.curves[0], data["curves"]["0,0,0"]
+    curve, points = made.curves[0], page.curves[0]["0,0"]
+    assert [len(each) for each in page.curves] == [8, 8]  # four methods on two sets
     assert points[2] == list(curve.id_counts)
     assert points[5] == pytest.approx([1000 * rate for rate in curve.tpr], abs=0.5)
 
@@ -115,7 +116,7 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     assert [page.data[part][-1]["name"] for part in ("models", "oods")] == [HOSTILE, HOSTILE]
     assert page.data["methods"][1]["name"] == HOSTILE
     assert "".join(page.text).count(HOSTILE) >= 5
-    assert len(page.scripts) == 2
+    assert len(page.scripts) == 3
 
 
 def test_three_models_every_method_and_six_sets_make_a_small_page(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_three_models_every_method_and_six_sets_make_a_small_page(tmp_path: Path
 
 def test_results_without_curves_still_make_a_page(tmp_path: Path) -> None:
     page = Page(written(replace(results(), curves=[], shapes=[]), tmp_path))
-    assert page.data["curves"] == page.data["shapes"] == {}
+    assert (page.curves, page.data["shapes"]) == ([], {})
     assert page.data["samples"] == {"images": [], "picks": []}
 
 

@@ -21,8 +21,9 @@ def web_file(name: str) -> str:
     return (files(__package__) / "web" / name).read_text(encoding="utf-8")
 
 
-def document(title: str, body: str, script: str = "", style: str = "") -> str:
-    """A whole page: the head with the style of all pages, the body, and a script at its end, the only one to run."""
+def document(title: str, body: str, script: str = "", style: str = "", later: str = "") -> str:
+    """A whole page: the head with the style of all pages, the body, a script, the only one to run, and what it may
+    do without at first."""
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     if script:
         policy += f"; script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
@@ -32,7 +33,7 @@ def document(title: str, body: str, script: str = "", style: str = "") -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f"<title>{escape(title)}</title>\n<style>\n{page_css()}{web_file('page.css')}{style}</style>\n</head>\n"
-        f"<body>\n{body}\n{end}</body>\n</html>\n"
+        f"<body>\n{body}\n{end}{later}</body>\n</html>\n"
     )
 
 

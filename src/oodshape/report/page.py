@@ -15,7 +15,7 @@ from typing import Any
 from oodshape.benchmark.results import Results
 from oodshape.report.headline import OURS, Answer, Gap, answers, gaps
 from oodshape.report.html import document, page_json, web_file, write_html
-from oodshape.report.page_data import payload
+from oodshape.report.page_data import curves, payload
 from oodshape.report.pivot import Table, caveats, skipped_notes, table
 from oodshape.report.verdict import verdict
 
@@ -57,7 +57,13 @@ def page(results: Results) -> str:
         "data": page_json(payload(results)),
     }
     body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], web_file("page.html").rstrip())
-    return document(overview.title, body, "\n".join(map(web_file, SCRIPTS)), web_file("page_wide.css"))
+    # behind the script, which draws the table before these have come
+    later = "".join(
+        f'<script type="application/json" id="curves-{place}">{page_json(each)}</script>\n'
+        for place, each in enumerate(curves(results))
+        if each
+    )
+    return document(overview.title, body, "\n".join(map(web_file, SCRIPTS)), web_file("page_wide.css"), later)
 
 
 def _notes(results: Results, overview: Table) -> list[str]:

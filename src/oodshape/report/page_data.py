@@ -42,15 +42,6 @@ def payload(results: Results) -> dict[str, Any]:
         "metrics": [{"name": each.name, "title": each.title, "best": each.best} for each in MEASURES],
         "main": MAIN,
         "shown": sorted((each.name for each in SHOWN), key=lambda name: name != MAIN),
-        "curves": {
-            f"{models[c.model]},{methods[c.method]},{oods[c.ood]}": [
-                *(_short(limit) for limit in (c.low, c.high)),
-                *(list(counts) for counts in (c.id_counts, c.ood_counts)),
-                *([round(1000 * rate) for rate in rates] for rates in (c.fpr, c.tpr)),
-            ]
-            for c in results.curves
-            if c.model in models and c.method in methods and c.ood in oods
-        },
         "shapes": {
             f"{models[s.model]},{methods[s.method]}": [[_short(v) for v in part] for part in (s.z, s.theta)]
             for s in results.shapes
@@ -71,6 +62,20 @@ def payload(results: Results) -> dict[str, Any]:
             if each.model in models and each.method in methods
         },
     }
+
+
+def curves(results: Results) -> list[dict[str, Any]]:
+    """For each model its curves by "method,ood": four fifths of a large page, so they stand apart from the rest."""
+    models, methods, oods = (_places(results.names(axis)) for axis in ("model", "method", "ood"))
+    found: list[dict[str, Any]] = [{} for _ in models]
+    for each in results.curves:
+        if each.model in models and each.method in methods and each.ood in oods:
+            found[models[each.model]][f"{methods[each.method]},{oods[each.ood]}"] = [
+                *(_short(limit) for limit in (each.low, each.high)),
+                *(list(counts) for counts in (each.id_counts, each.ood_counts)),
+                *([round(1000 * rate) for rate in rates] for rates in (each.fpr, each.tpr)),
+            ]
+    return found
 
 
 def _places(names: Iterable[str]) -> dict[str, int]:

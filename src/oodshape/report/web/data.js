@@ -8,6 +8,10 @@ const MODEL = 0, METHOD = 1, OOD = 2; // places in a row; the metrics follow, ea
 const picked = { model: new Set(), family: new Set(), ood: new Set(), group: new Set(), kind: new Set() };
 const view = { columns: "model", metrics: DATA.shown, intervals: false, paper: false, search: "" };
 
+// The curves of a network, "method,ood" -> [low, high, ID counts, OOD counts, FPR, TPR]; read when they are drawn.
+const curvesOf = (model) => (curvesOf.read[model] ??= JSON.parse(document.getElementById(`curves-${model}`)?.textContent ?? "{}"));
+curvesOf.read = {};
+
 const unique = (values) => [...new Set(values)];
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const better = (metric) => METRICS.get(metric).best;
@@ -40,15 +44,22 @@ function methodsShown(rows) {
 function grouped(rows, key) {
   const groups = new Map();
   for (const row of rows) {
-    if (!groups.has(key(row))) groups.set(key(row), []);
-    groups.get(key(row)).push(row);
+    const name = key(row), group = groups.get(name);
+    if (group) group.push(row);
+    else groups.set(name, [row]);
   }
   return groups;
 }
 
 // The mean of the means over the entries of `outer`, so that each network (or OOD set) counts the same.
 function nested(rows, at, outer) {
-  return mean([...grouped(rows, (row) => row[outer]).values()].map((group) => mean(group.map((row) => row[at]))));
+  const sums = new Map();
+  for (const row of rows) {
+    const sum = sums.get(row[outer]);
+    if (sum) [sum[0], sum[1]] = [sum[0] + row[at], sum[1] + 1];
+    else sums.set(row[outer], [row[at], 1]);
+  }
+  return mean([...sums.values()].map(([sum, count]) => sum / count));
 }
 
 // The columns of the board: the average, then a model, family or OOD set each; one alone needs no average.
@@ -62,7 +73,7 @@ function columnsOf(rows) {
   return parts.length === 1 ? parts : [{ name: "Average", rows }, ...parts];
 }
 
-// The cells of a column by method: value, limits, and over how many of how many results.
+// The cells of a column by method: value, limits where these are shown, and over how many of how many results.
 function cellsOf(column, methods, metric) {
   const at = place(metric), outer = view.columns === "ood" ? OOD : MODEL;
   const byMethod = grouped(column.rows, (row) => row[METHOD]);
@@ -70,9 +81,10 @@ function cellsOf(column, methods, metric) {
   const cells = new Map();
   for (const method of methods) {
     const rows = byMethod.get(method) || [];
-    const [value, low, high] = rows.length ? [0, 1, 2].map((step) => nested(rows, at + step, outer)) : [];
-    const [least, most] = intervalOf(rows, method, metric) || [low, high];
-    cells.set(method, { value, low: least, high: most, rows, full, text: rows.length ? percent(value) : "–", rank: 0 });
+    const value = rows.length ? nested(rows, at, outer) : undefined;
+    const [low, high] = !view.intervals || !rows.length ? []
+      : intervalOf(rows, method, metric) || [1, 2].map((step) => nested(rows, at + step, outer));
+    cells.set(method, { value, low, high, rows, full, text: rows.length ? percent(value) : "–", rank: 0 });
   }
   const compared = [...cells.values()].filter((cell) => cell.rows.length === full && full > 0);
   const goods = compared.map((cell) => better(metric) * Number(cell.text)); // equal as printed, equal in rank

@@ -7,11 +7,17 @@ const chosen = { method: ranking[0], families: [], network: 0 };
 const wall = { model: 0, method: chosen.method }; // whose images are shown
 chosen.beside = DATA.ours !== null && DATA.ours !== chosen.method ? DATA.ours : ranking[1];
 
+// The table first: what stands below it waits until the whole page is there.
 function refresh() {
   drawBoard();
+  if (document.readyState !== "loading") drawRest();
+}
+
+function drawRest() {
   drawScatter();
   drawDetail();
   drawGallery();
+  cue();
   writeState();
 }
 
@@ -116,17 +122,16 @@ function factsOf(method) {
 
 function figuresOf(model, rows) {
   const styles = compared();
-  const found = (part, end) => [...styles].filter(([method]) => DATA[part][`${model},${method}${end}`])
-    .map(([method, style]) => [style, DATA[part][`${model},${method}${end}`]]);
-  const figures = [], shapes = found("shapes", "");
+  const found = (drawn) => [...styles].map(([method, style]) => [style, drawn(method)]).filter(([, points]) => points);
+  const figures = [], curves = curvesOf(model), shapes = found((method) => DATA.shapes[`${model},${method}`]);
   if (shapes.length) {
     const whose = shapes.map(([method]) => method.name).join(" and ");
     figures.push(make("figure", {}, make("figcaption", {}, make("b", {}, `Shaping by ${whose}`),
       ": what a feature of value z is multiplied by. Dotted: no shaping."), theta(shapes, DATA.models[model].name)));
   }
   for (const [ood, part] of grouped(rows, (row) => row[OOD])) {
-    const { name, group } = DATA.oods[ood], pairs = found("curves", `,${ood}`);
-    const own = DATA.curves[`${model},${chosen.method},${ood}`];
+    const { name, group } = DATA.oods[ood], pairs = found((method) => curves[`${method},${ood}`]);
+    const own = curves[`${chosen.method},${ood}`];
     const parts = own ? [histogram(own, styles.get(chosen.method), name), roc(pairs, name)] : [];
     const caption = make("figcaption", {}, make("b", {}, name), ` (${group})`, figuresBeside(part, styles));
     figures.push(make("figure", {}, caption, ...parts));
@@ -223,7 +228,8 @@ hideWhatIsEmpty();
 buildTheme();
 buildLarge();
 usual = stateNow();
-followState();
+const section = followState();
+document.addEventListener("DOMContentLoaded", () => { drawRest(); goTo(section); });
 document.getElementById("reset").addEventListener("click", resetFilters);
 document.querySelector(".scroll").addEventListener("scroll", cue);
 let width = innerWidth;

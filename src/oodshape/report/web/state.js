@@ -54,16 +54,18 @@ function readState() {
   return words.get("at");
 }
 
+const goTo = (section) => { if (section) document.getElementById(section)?.scrollIntoView(); };
+
 function followState() {
   const section = readState();
   buildFilters();
   buildChoice();
   refresh();
-  if (section) document.getElementById(section)?.scrollIntoView();
+  return section;
 }
 
 // A link within the page names a section: the state goes along with it.
 addEventListener("hashchange", () => {
-  if (location.hash.includes("=")) followState();
+  if (location.hash.includes("=")) goTo(followState());
   else writeState(location.hash.slice(1));
 });

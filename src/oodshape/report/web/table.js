@@ -23,6 +23,7 @@ function sortBy(column, metric, now) {
   const first = metric !== "method" && better(metric) === 1; // the best on top, names from a to z
   Object.assign(sorted, { column, metric, descending: same ? !now.descending : first });
   drawBoard();
+  cue();
   writeState();
 }
 
@@ -107,14 +108,13 @@ function drawBoard() {
   keepTable(columns, cells, order, key);
   document.querySelector(".wide").style.setProperty("--columns", columns.length * view.metrics.length);
   if (focused) [...board.querySelectorAll("[data-sort]")].find((b) => b.dataset.sort === focused)?.focus();
-  cue();
 }
 
 // The same as text, to be copied or saved; where intervals are shown, their limits have columns of their own.
 function keepTable(columns, cells, order, key) {
   const ends = view.intervals ? ["", " low", " high"] : [""];
   const heads = columns.flatMap(({ name }) => view.metrics.flatMap((metric) => ends.map((end) => `${name} ${titled(metric)}${end}`)));
-  const texts = (cell) => [cell.text, percent(cell.low), percent(cell.high)].slice(0, ends.length);
+  const texts = (cell) => [cell.text, ...(view.intervals ? [percent(cell.low), percent(cell.high)] : [])];
   taken.rows = [["place", "method", ...heads], ...order.map((method) => [String(key.get(method).rank || ""),
     DATA.methods[method].name, ...cells.flatMap((column) => column.flatMap((metric) => {
       const cell = metric.get(method);
