@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from html_page import Page, written
+from oodshape.benchmark.comparisons import Ties
 from oodshape.benchmark.results import Results
 from oodshape.report.headline import answers, gaps
 from synthetic import row
@@ -49,8 +50,8 @@ def test_the_method_that_lets_least_through_is_named_where_it_is_another(known: 
     net, _ = answers(replace(known, rows=(*known.rows, *few)))
     assert (net.best.method, net.lowest.method) == ("knn", "few")
     text = "".join(Page(written(replace(known, rows=(*known.rows, *few)), tmp_path)).text)
-    assert "By FPR95 few is: it lets 5.00 % of OOD images through." in text
-    assert text.count("By FPR95") == 1
+    assert "Lowest FPR95: few; it lets 5.00 % of OOD images through." in text
+    assert text.count("Lowest FPR95") == 1
 
 
 def test_auto_is_told_on_each_network_where_it_is_a_row(known: Results, tmp_path: Path) -> None:
@@ -61,6 +62,17 @@ def test_auto_is_told_on_each_network_where_it_is_a_row(known: Results, tmp_path
     assert "auto is bestAUROC 99.00; it lets 1.00 % of OOD images through.It chooses without OOD data." in text
     assert text.count("chooses without OOD data") == 2
     assert "without OOD data" not in "".join(Page(written(known, tmp_path)).text)
+
+
+def test_who_cannot_be_told_from_the_best_is_tied_with_it(known: Results, tmp_path: Path) -> None:
+    assert [answer.tied for answer in answers(known)] == [(), ()]
+    tied = replace(known, ties=(Ties(model="net", ood="", best="knn", tied=("knn", "optfs-e")),))
+    assert [answer.tied for answer in answers(tied)] == [("optfs-e",), ()]
+    text = "".join(Page(written(tied, tmp_path)).text)
+    assert "knn is tied with optfs-e" in text
+    assert "knn is best" not in text
+    alike = [row("vit", "twin", ood, auroc=0.97, fpr95=0.5) for ood in ("letters", "noise")]  # printed as msp's mean
+    assert [answer.tied for answer in answers(replace(known, rows=(*known.rows, *alike)))][1] == ("twin",)
 
 
 def test_a_network_named_as_its_family_is_named_once(known: Results, tmp_path: Path) -> None:
@@ -84,7 +96,7 @@ def test_the_answers_stand_at_the_top_in_words(known: Results, tmp_path: Path) -
         " AUROC 80.00 against 90.00 (msp).",
         "Another method has a higher AUROC on 3 of 4 pairs",
         "vit on letters: AUROC 60.00 against 96.00 of msp; optfs-e lets 90.00 % of OOD images through, msp 20.00 %.",
-        "It is the best on net (noise).",
+        "No method has a higher AUROC on net (noise).",
     ):
         assert said in text
 

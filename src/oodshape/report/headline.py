@@ -42,6 +42,7 @@ class Answer:
     family: str
     methods: int
     best: Mean
+    tied: tuple[str, ...]  # methods that cannot be told from the best by AUROC
     lowest: Mean
     ours: Mean | None
     worst: Gap | None
@@ -52,6 +53,7 @@ def answers(results: Results, ours: str = OURS) -> Iterator[Answer]:
     """The answer of each network; methods that lack an OOD set are left out, since their means do not compare."""
     means = results.averages("model")
     families = {row.model: row.family for row in results.rows}
+    ties = {each.model: each.tied for each in results.ties if not each.ood}
     for model in results.names("model"):
         here = means[means["model"] == model]
         here = here[here["over"] == here["over"].max()].sort_values("auroc", ascending=False, kind="stable")
@@ -59,10 +61,16 @@ def answers(results: Results, ours: str = OURS) -> Iterator[Answer]:
             Mean(line.method, line.auroc, line.fpr95, 1 + int((here["auroc"] > line.auroc).sum()))
             for line in here.itertuples()
         ]
+        best = ranked[0]
+        same = f"{100 * best.auroc:.2f}"  # what is printed alike is no difference
+        alike = {*ties.get(model, ()), *(entry.method for entry in ranked if f"{100 * entry.auroc:.2f}" == same)}
+        tied = [entry.method for entry in ranked[1:] if entry.method in alike]
         named = {entry.method: entry for entry in ranked}
         worst = max(gaps(results, ours, model), key=lambda gap: gap.auroc, default=None)
         lowest = min(ranked, key=lambda entry: entry.fpr95)
-        yield Answer(model, families[model], len(ranked), ranked[0], lowest, named.get(ours), worst, named.get(AUTO))
+        yield Answer(
+            model, families[model], len(ranked), best, tuple(tied), lowest, named.get(ours), worst, named.get(AUTO)
+        )
 
 
 def gaps(results: Results, ours: str = OURS, model: str | None = None) -> list[Gap]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.results import Results
+from oodshape.core.words import joined
 from oodshape.report.headline import OURS, Answer, Gap, answers, gaps
 from oodshape.report.html import document, page_json, web_file, write_html
 from oodshape.report.page_data import curves, payload
@@ -21,6 +22,7 @@ from oodshape.report.verdict import verdict
 
 SCRIPTS = ("elements.js", "data.js", "filters.js", "table.js", "charts.js", "enlarge.js", "state.js", "page.js")
 
+NAMED = 3  # of the methods tied with the best, where these are many
 _READING = {
     "id": "<b>FPR95</b> is the share of unfamiliar images (out-of-distribution, OOD) that still pass when 95 % of the"
     " familiar ones (in-distribution, ID) pass: lower is better.",
@@ -97,12 +99,12 @@ def _card(answer: Answer, lets: str) -> str:
     family = f" <small>{escape(answer.family)}</small>" if answer.family != answer.model else ""
     lines = [
         f'<article class="card"><h3>{escape(answer.model)}{family}</h3>',
-        f'<p class="big"><b>{escape(best.method)}</b> is best</p>',
+        f'<p class="big"><b>{escape(best.method)}</b> {_tied(answer.tied)}</p>',
         f"<p>AUROC <b>{100 * best.auroc:.2f}</b>; it <b>{lets.format(100 * best.fpr95)}</b>.</p>",
     ]
     if answer.lowest.fpr95 < best.fpr95:
         lowest = answer.lowest
-        lines.append(f"<p>By FPR95 <b>{escape(lowest.method)}</b> is: it {lets.format(100 * lowest.fpr95)}.</p>")
+        lines.append(f"<p>Lowest FPR95: <b>{escape(lowest.method)}</b>; it {lets.format(100 * lowest.fpr95)}.</p>")
     if auto is not None:
         said = f"<b>{escape(auto.method)}</b>, which chooses without OOD data: AUROC <b>{100 * auto.auroc:.2f}</b>; it"
         same = "It chooses without OOD data."
@@ -120,6 +122,16 @@ def _card(answer: Answer, lets: str) -> str:
             else " No method beats it on any OOD set.</p>"
         )
     return "".join([*lines, "</article>"])
+
+
+def _tied(names: Sequence[str]) -> str:
+    """That a method is the best, or with whom it shares that.
+
+    >>> _tied([]), _tied(["vim", "knn"]), _tied(["a", "b", "c", "d", "e"])
+    ('is best', 'is tied with vim and knn', 'is tied with a, b, c and 2 others')
+    """
+    few = list(names) if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} others"]
+    return f"is tied with {escape(joined(few))}" if few else "is best"
 
 
 def _losses(results: Results, lets: str) -> str:
@@ -145,13 +157,13 @@ def _losses(results: Results, lets: str) -> str:
             f"</ol><p>It comes closest on {escape(near.ours.model)} with {escape(near.ours.ood)}:"
             f" {100 * near.ours.auroc:.2f} against {100 * near.best.auroc:.2f} of {escape(near.best.method)}."
             if near.auroc > 0
-            else f"</ol><p>It is the best on {_won(found)}."
+            else f"</ol><p>No method has a higher AUROC on {_won(found)}."
         )
     return "".join([*parts, "</p>"])
 
 
 def _won(found: Sequence[Gap]) -> str:
-    """The networks on which ours is the best, each with the OOD sets."""
+    """The networks on which none is better than ours, each with the OOD sets."""
     sets: dict[str, list[str]] = {}
     for gap in found:
         if gap.auroc == 0:
