@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import hypergeom
 
 from axe import violations
 from browser import Opened
@@ -16,6 +18,7 @@ from folders_of_digits import write_digits, write_odd_files
 from oodshape import Guard
 from oodshape.guard.check import Check, check_guard
 from oodshape.images.listing import one_by_one
+from oodshape.metrics.paired import holm
 from oodshape.report.check_page import write_check
 from oodshape.report.judged_page import Origin
 from oodshape.report.score_page import ScoredCrowd, write_scored
@@ -56,7 +59,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*are scores of the calibration 
 def test_the_verdict_comes_first_and_says_where_it_is_from(shown: Opened, made: tuple[Path, Check]) -> None:
     accepted = made[1].outside[0].guard.accepted
     text = shown.page.inner_text("#short")
-    assert text.startswith(f"{accepted} of 40 strange images of letters pass")
+    assert text.startswith(f"At alpha 5 %, the guard's own, {accepted} of 40 strange images of letters pass")
     assert "a threshold on the softmax lets" in text
     for said in (MODEL, "guard.safetensors", "auto", "oodshape check --id 'a <b>'", "at most 5 % are rejected"):
         assert said in text
@@ -83,6 +86,54 @@ def test_the_slider_counts_every_image(shown: Opened, made: tuple[Path, Check]) 
         assert shown.page.is_visible("#back") == (alpha != 0.05)
     shown.page.click("#back")
     assert "alpha 5 %" in shown.page.inner_text("#said")
+
+
+def move(shown: Opened, alpha: float) -> None:
+    tick = shown.page.evaluate("alpha => DATA.ticks.indexOf(alpha)", alpha)
+    shown.page.locator("#alpha").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", tick)
+    shown.page.locator("#groups-at", has_text=f"At alpha {100 * alpha:g} %,").wait_for()
+
+
+def test_classes_follow_the_slider(shown: Opened, made: tuple[Path, Check]) -> None:
+    inside = made[1].inside
+    names, p_values = [str(made[1].guard.label(label)) for label in inside.labels], inside.guard.p_values
+    rows = "rows => rows.map(row => [...row.children].slice(0, 3).map(cell => cell.textContent))"
+    for alpha in (0.05, 0.1, 0.4):
+        move(shown, alpha)
+        out = Counter(name for name, p in zip(names, p_values, strict=True) if p <= alpha)
+        wanted = sorted(Counter(names).items(), key=lambda each: (-out[each[0]] / each[1], -each[1], each[0]))
+        found = shown.page.eval_on_selector_all("[data-groups='0'] tbody tr", rows)
+        assert found == [[name, str(images), str(out[name])] for name, images in wanted]
+
+
+def test_groups_stand_out_as_in_python(shown: Opened) -> None:
+    cases = [(3, 10, 7, 40), (0, 5, 3, 20), (1, 5, 3, 20), (9, 9, 30, 31), (120, 300, 900, 4000), (7, 12, 7, 12)]
+    wanted = [hypergeom.sf(r - 1, total, out, n) for r, n, out, total in cases]
+    assert shown.page.evaluate("cases => cases.map(each => tail(...each))", cases) == pytest.approx(wanted, rel=1e-9)
+    for chances in ([0.004, 0.0001, 0.2], [0.009, 0.5], [0.001], [0.0024, 0.0024, 0.0024, 0.0024]):
+        clear = [chance < 0.01 for chance in holm(chances)] if len(chances) > 1 else [False]
+        assert shown.page.evaluate("chances => standsOut(chances)", chances) == clear
+
+
+def test_other_thresholds_are_told_without_asking(shown: Opened, made: tuple[Path, Check]) -> None:
+    check = made[1]
+    assert shown.page.locator("#asked tbody tr").count() == 4
+    line = shown.page.locator("#asked tr", has_text="10 %").first
+    shares = [100 * (scores.p_values <= 0.1).mean() for scores in check.inside.judged.values()]
+    shares += [100 * (scores.p_values > 0.1).mean() for scores in check.outside[0].judged.values()]
+    assert line.locator("td").all_inner_texts() == [f"{share:.1f} %" for share in shares]
+    line.get_by_role("button").click()
+    assert "alpha 10 %" in shown.page.inner_text("#said")
+    assert shown.page.locator("#asked [aria-current]").inner_text().startswith("10 %")
+
+
+def test_an_image_says_how_its_members_make_one_score(shown: Opened) -> None:
+    shown.page.locator("[data-face='3']").click()
+    face = shown.page.evaluate("DATA.faces.find((face) => face.number === 3)")
+    told = re.search(r"the ln of the members' p: (.+) = (\S+)\. ", shown.page.inner_text("#why"))
+    parts = [float(part.replace("−", "-")) for part in told[1].split()]
+    assert parts == pytest.approx(sorted(np.log(p) for _, p in face["members"]), abs=0.006)
+    assert sum(parts) == pytest.approx(float(told[2].replace("−", "-")), abs=0.01 * len(parts))
 
 
 def test_shares_are_printed_as_in_python(shown: Opened) -> None:
@@ -152,6 +203,9 @@ def test_a_labelled_set_shows_risk_and_its_classes(shown: Opened, made: tuple[Pa
     assert f"{100 * found.aurc['guard']:.2f}" in text
     assert f"{100 * found.accepted['softmax'].value:.1f} %" in text
     assert shown.page.locator("#risk path").count() == 2
+    cells = shown.page.locator("#right tbody td").all_inner_texts()
+    assert all(cells)  # none is empty
+    assert [int(cell) for cell in cells[1::4]] == [90, *(scores.accepted for scores in made[1].inside.judged.values())]
     assert "val, by class: most rejected first" in shown.page.inner_text("#groups")
 
 

@@ -142,7 +142,7 @@ def _opinions(guard: Fitted, seen: Seen) -> list[tuple[Opinion, ...]]:
     told = []
     for member in scorer.members:
         scores = member.of(evidence)
-        told.append([Opinion(member.name, *pair) for pair in _pairs(scores, member.log_p(scores).exp())])
+        told.append([Opinion(member.name, *pair) for pair in _pairs(scores, member.log_p(scores).double().exp())])
     return list(zip(*told, strict=True))
 
 

@@ -11,7 +11,8 @@ from oodshape.guard.set_check import SetCheck
 from oodshape.metrics.selective import mcnemar
 from oodshape.metrics.separation import Estimate
 from oodshape.networks.opening import Source
-from oodshape.report.crowd import CLEAR, Role
+from oodshape.report.crowd import Role
+from oodshape.report.groups import CLEAR
 from oodshape.report.html import html_table, write_html
 from oodshape.report.judged_data import SHOWN, crowd_of, payload, portraits, risk_curves
 from oodshape.report.judged_page import Origin, judged_page
@@ -20,8 +21,10 @@ from oodshape.report.measures import SHOWN as MEASURED
 HEAD = ["set", "detector", "images", "accepted", *(measure.title for measure in MEASURED)]
 NOTE = (
     "In brackets: 95 % intervals, exact (Clopper-Pearson) for shares, bootstrap for FPR95 and AUROC. FPR95: the share "
-    "of OOD images that pass when 95 % of the ID images pass. AUROC: the chance that an ID image scores higher."
+    "of strange images that pass when 95 % of the familiar ones pass. AUROC: the chance that a familiar image scores "
+    "higher than a strange one."
 )
+WORDS = {"id": "familiar", "ood": "strange"}
 
 
 def check_rows(check: Check) -> list[list[str]]:
@@ -29,7 +32,7 @@ def check_rows(check: Check) -> list[list[str]]:
     rows = []
     by_set: dict[str, list[list[str]]] = {}
     for row in check.rows():
-        cells = [f"{row['set']} ({row['role'].upper()})", row["detector"], f"{row['images']:,}"]
+        cells = [f"{row['set']} ({WORDS[row['role']]})", row["detector"], f"{row['images']:,}"]
         cells.append(_percent(Estimate(**row["accepted_share"])))
         cells += [_percent(Estimate(**row[each.name])) if each.name in row else "" for each in MEASURED]
         by_set.setdefault(cells[0], []).append(cells)
@@ -39,9 +42,9 @@ def check_rows(check: Check) -> list[list[str]]:
 
 
 def verdict(check: Check) -> str:
-    """Whether the promise holds on the ID images, in a sentence."""
+    """Whether the promise holds on the familiar images, in a sentence."""
     images, alpha = len(check.inside.guard.values), check.guard.detector.alpha or 0.0
-    said = f"{check.rejected:,} of {images:,} ID images are rejected; {100 * alpha:g} % were asked for"
+    said = f"{check.rejected:,} of {images:,} familiar images are rejected; {100 * alpha:g} % were asked for"
     if check.promised is None:
         return f"{said} ({check.guard.promise})" if not check.guard.about.held_out else f"{said}, per class"
     if check.known > SAME:
@@ -65,7 +68,7 @@ def write_check(check: Check, path: str | Path, source: Source | None = None, or
     )
     more = {"table": ("Figures", f'{table}<p class="soft">{escape(note)}</p>')}
     if check.selective is not None:
-        more = {"right": ("Is it right where it accepts?", _right(check.selective))} | more
+        more = {"right": ("Is it right where it accepts?", _right(check, check.selective))} | more
     if check.unreadable:
         lines = [[file, why] for file, why in check.unreadable.items()]
         more["unreadable"] = (f"Not readable: {len(lines):,}", html_table(["file", "why"], lines[:100], "Not readable"))
@@ -77,8 +80,9 @@ def write_check(check: Check, path: str | Path, source: Source | None = None, or
 
 
 def headline(check: Check) -> list[str]:
-    """What passes of each OOD set, beside the softmax, and whether the difference is more than chance."""
-    return [_passing(each) for each in sorted(check.outside, key=lambda each: -each.guard.share.value)]
+    """What passes of each strange set, beside the softmax, and whether the difference is more than chance."""
+    at = f"At alpha {100 * (check.guard.detector.alpha or 0.0):g} %, the guard's own,"
+    return [f"{at} {_passing(each)}" for each in sorted(check.outside, key=lambda each: -each.guard.share.value)]
 
 
 def _passing(outside: SetCheck) -> str:
@@ -104,18 +108,20 @@ def right_line(check: Check) -> list[str]:
         for name, area in found.aurc.items()
         if name in found.accepted
     ]
-    said = f"of {found.images:,} labelled ID images the network names {100 * found.accuracy.value:.1f} % right"
+    said = f"of {found.images:,} labelled familiar images the network names {100 * found.accuracy.value:.1f} % right"
     return ["; ".join([said, *parts])]
 
 
-def _right(found: Selective) -> str:
+def _right(check: Check, found: Selective) -> str:
     """Accuracy among accepted images and the area under the risk-coverage curve, and where the curves go."""
-    rows = [["all images", f"{found.images:,}", _percent(found.accuracy), ""]]
+    assert check.inside.labels is not None
+    known = check.inside.labels >= 0
+    rows = [["all images", f"{found.images:,}", _percent(found.accuracy), "–"]]
     rows += [
         [
             f"accepted by the {name}",
-            "",
-            _percent(found.accepted[name]) if name in found.accepted else "none",
+            f"{int(check.inside.judged[name].passed[known].sum()):,}",
+            _percent(found.accepted[name]) if name in found.accepted else "–",
             f"{100 * area:.2f}",
         ]
         for name, area in found.aurc.items()
@@ -123,7 +129,7 @@ def _right(found: Selective) -> str:
     note = (
         "Of the labelled familiar images: how many the network names right, among all and among those accepted. "
         "AURC: the mean share of errors (in percent) among the most trusted k images, over every k; low is good. "
-        "Dotted: what is accepted at the guard's own alpha."
+        "Dotted: what is accepted at the guard's own alpha, where the table stands too."
     )
     table = html_table(["images", "number", "accuracy", "AURC (%)"], rows, "Accuracy")
     return f'{table}<div id="risk"></div><p class="soft">{escape(note)}</p>'

@@ -5,18 +5,17 @@ from __future__ import annotations
 import heapq
 import os
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.images import identity
-from oodshape.metrics.paired import holm
+from oodshape.report.groups import Group, Groups
 
 Pair = tuple[str, int]
 Role = Literal["id", "ood", "new"]
-CLEAR = 0.01  # a group stands out where chance would make it so less often, all groups counted
 
 
 class Face(NamedTuple):
@@ -29,17 +28,8 @@ class Face(NamedTuple):
     truth: str  # the right class, empty where it is not known
 
 
-class Group(NamedTuple):
-    """Images of one class or folder: how many, how many are rejected, and whether that is more than chance."""
-
-    name: str
-    images: int
-    rejected: int
-    stands_out: bool
-
-
 class Crowd:
-    """Judged images, one by one: two numbers of each are kept, and `keep` faces; memory does not follow their size.
+    """Judged images, one by one: a few numbers of each are kept, and `keep` faces; memory does not follow their size.
 
     Faces are those with the lowest p-values, those with the highest, and some of all by a hash of their names.
     """
@@ -48,8 +38,7 @@ class Crowd:
         """An empty set; `role` says whether its images are familiar, strange, or nobody knows."""
         self.name, self.role, self.keep, self.alpha = name, role, max(keep, 1), alpha
         self.scores, self.p_values, self.softmax_p = array("f"), array("d"), array("d")
-        self._classes: dict[str, list[int]] = {}
-        self._folders: dict[str, list[int]] = {}
+        self.by_class, self.by_folder = Groups(), Groups()
         self.has_truth = False  # whether some image's right class is known
         self._kept: tuple[list[tuple[float, int, Face]], ...] = ([], [], [])
 
@@ -63,11 +52,9 @@ class Crowd:
         self.p_values.append(face.p_value)
         if softmax_p is not None:
             self.softmax_p.append(softmax_p)
-        rejected = face.p_value <= self.alpha
         self.has_truth |= bool(face.truth)
-        for groups, name in ((self._classes, face.truth or face.label), (self._folders, os.path.dirname(face.pair[0]))):
-            counts = groups.setdefault(name, [0, 0])
-            counts[0], counts[1] = counts[0] + 1, counts[1] + rejected
+        self.by_class.add(face.truth or face.label)
+        self.by_folder.add(os.path.dirname(face.pair[0]))
         drawn = int(identity.hashed([face.pair[0].encode(errors="surrogateescape")])[0]) / 2**64
         # each heap holds its worst on top: it makes room for better ones; of equals the first stays
         for heap, worth in zip(self._kept, (-face.p_value, face.p_value, -drawn), strict=True):
@@ -88,33 +75,18 @@ class Crowd:
     @property
     def classes(self) -> list[Group]:
         """Right classes where they are known, else predicted ones; the most often rejected first."""
-        return _ranked(self._classes)
+        return self.by_class.ranked(self.p_values, self.alpha)
 
     @property
     def folders(self) -> list[Group]:
         """The folders of the images, the most often rejected first."""
-        return _ranked(self._folders)
+        return self.by_folder.ranked(self.p_values, self.alpha)
 
     def rejected(self, ticks: NDArray[np.float64], *, softmax: bool = False) -> list[int]:
         """How many images have a p-value of at most each tick: those that are rejected at that alpha."""
         values = np.sort(np.asarray(self.softmax_p if softmax else self.p_values, np.float64))
         found: list[int] = np.searchsorted(values, ticks, side="right").tolist()
         return found
-
-
-def _ranked(groups: dict[str, list[int]]) -> list[Group]:
-    """Groups by their share of rejected images, and which of them have more than the rest would make likely."""
-    from scipy.stats import fisher_exact
-
-    total, all_out = (sum(counts[at] for counts in groups.values()) for at in (0, 1))
-    names = list(groups)
-    chances: Sequence[float] = [
-        float(fisher_exact([[r, n - r], [all_out - r, total - n - (all_out - r)]], alternative="greater").pvalue)
-        for n, r in (groups[name] for name in names)
-    ]
-    clear = [chance < CLEAR for chance in holm(chances)] if len(names) > 1 else [False] * len(names)
-    rows = (Group(name, groups[name][0], groups[name][1], out) for name, out in zip(names, clear, strict=True))
-    return sorted(rows, key=lambda row: (-row.rejected / row.images, -row.images, row.name))
 
 
 def common_folder(names: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ from oodshape.metrics import conformal
 from oodshape.metrics.selective import risk_coverage
 from oodshape.networks.opening import Source
 from oodshape.report.crowd import Crowd, Face, Role
+from oodshape.report.group_tables import group_data
 
 SHOWN = 500  # images on a page
 LARGE, BIG, SMALL = 60, 224, 72  # so many are shown large; pixels of the longer side of these and of the others
@@ -72,6 +73,7 @@ def payload(guard: Fitted, crowds: Sequence[Crowd], faces: Sequence[Mapping[str,
             }
             for crowd, own in zip(crowds, values, strict=True)
         ],
+        "groups": group_data(crowds, ticks),
         "faces": faces,
         "samples": {}
         if kept is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,11 @@ from typing import Any
 
 from oodshape.guard.describe import lines
 from oodshape.guard.fitted import Fitted
-from oodshape.report.crowd import Crowd, Group, common_folder
-from oodshape.report.html import document, html_table, page_json, web_file
+from oodshape.report.crowd import Crowd
+from oodshape.report.group_tables import group_tables
+from oodshape.report.html import document, page_json, web_file
 
-SCRIPTS = ("elements.js", "judged.js")
-ROWS = 15  # of a table of classes or folders
+SCRIPTS = ("elements.js", "groups.js", "judged.js")
 _AXIS = (
     "All panels have one axis, and both of its ends hold what lies beyond them. Reading a threshold off the strange "
     "images shown here and using it would be tuning on the test: the promise holds for an alpha that was chosen before."
@@ -52,7 +51,7 @@ def judged_page(
         "facts": _facts(guard, origin),
         "axis": _AXIS,
         "shown": escape(_shown(crowds, len(data["faces"]))),
-        "groups": _groups(crowds),
+        "groups": group_tables(crowds),
         "links": "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in more.items()),
         "more": "\n".join(sections),
         "origin": _described(guard),
@@ -92,39 +91,3 @@ def _shown(crowds: Sequence[Crowd], faces: int) -> str:
         f"A sample: {faces:,} of {total:,} images. Of each set those with the lowest p-values, those with the highest, "
         "and some of all; every figure above and below counts all images."
     )
-
-
-def _groups(crowds: Sequence[Crowd]) -> str:
-    """Which classes reject most of their own images, and which folders stand out."""
-    parts = []
-    for crowd in crowds:
-        if crowd.role != "ood" and len(crowd.classes) > 1:
-            which = "by predicted class" if not crowd.has_truth else "by class"
-            words = f"{escape(crowd.name)}, {which}: most rejected first"
-            parts.append(f"<h3>{words}</h3>{_table('class', crowd, crowd.classes, '')}")
-        folders = {os.path.basename(group.name) for group in crowd.folders}
-        if len(crowd.folders) > 1 and folders != {group.name for group in crowd.classes}:
-            root = common_folder(group.name for group in crowd.folders)
-            parts.append(f"<h3>{escape(crowd.name)}, by folder</h3>{_table('folder', crowd, crowd.folders, root)}")
-    groups = [group for crowd in crowds for group in (*crowd.classes, *crowd.folders)]
-    none = "" if any(group.stands_out for group in groups) else " None is: by chance alone some come first."
-    note = (
-        "At the guard's own threshold. Marked: rejected more often than the rest of its set, beyond chance (Fisher's "
-        f"exact test, Holm, 1 %).{none}"
-    )
-    return "\n".join([*parts, f'<p class="soft">{note}</p>']) if parts else "<p>One class, one folder.</p>"
-
-
-def _table(what: str, crowd: Crowd, groups: Sequence[Group], root: str) -> str:
-    rows = [
-        [
-            (group.name.removeprefix(root) or group.name or "."),
-            f"{group.images:,}",
-            f"{group.rejected:,}",
-            f"{100 * group.rejected / group.images:.1f} %",
-            "stands out" if group.stands_out else "",
-        ]
-        for group in groups[:ROWS]
-    ]
-    rest = f'<p class="soft">and {len(groups) - ROWS:,} more</p>' if len(groups) > ROWS else ""
-    return html_table([what, "images", "rejected", "share", "marked"], rows, f"{crowd.name} by {what}") + rest

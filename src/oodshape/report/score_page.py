@@ -60,7 +60,8 @@ def _verdict(crowd: Crowd, detector: Detector) -> list[str]:
         return ["<b>No image could be read.</b>"]
     out = sum(p_value <= crowd.alpha for p_value in crowd.p_values)
     share = 100 * out / len(crowd)
-    said = f"{out:,} of {counted(len(crowd), 'image')} {'is' if out == 1 else 'are'} rejected ({share:.1f} %)."
+    at = f"At alpha {100 * crowd.alpha:g} %, the guard's own,"
+    said = f"{at} {out:,} of {counted(len(crowd), 'image')} {'is' if out == 1 else 'are'} rejected ({share:.1f} %)."
     calibrated = len(detector.calibration) if detector.calibration is not None else 0
     few, many = rejected_count(calibrated, crowd.alpha, len(crowd))
     few = few if detector.groups is None else 0  # small classes reject less than alpha

@@ -3,6 +3,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const own = DATA.ticks.indexOf(DATA.alpha); // the guard's own alpha
 const state = { tick: own, open: -1 };
+const ASKED = [0.01, 0.05, 0.1, 0.2]; // alphas whose figures are shown without asking
 const WORDS = {
   ood: ["strange", "Strange images that pass", "Strange images that are rejected"],
   id: ["familiar", "Familiar images that pass", "Familiar images that are rejected"],
@@ -16,6 +17,8 @@ const share = (part, whole) => {
 };
 const percentOf = (value) => `${Number((100 * value).toPrecision(3))} %`;
 const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+const lnOf = (p) => (p > 0 ? signed(Math.log(p)) : "under −700");
 const short = (value) => String(Number(value.toPrecision(3)));
 const passes = (face) => face.p > DATA.ticks[state.tick];
 const roleOf = (face) => DATA.sets[face.set].role;
@@ -44,6 +47,22 @@ function tell() {
   document.getElementById("alpha").setAttribute("aria-valuetext",
     `alpha ${percentOf(alpha)}; ${DATA.sets.map((set) => sentence(set).textContent).join(" ")}`);
   document.getElementById("back").hidden = state.tick === own;
+}
+
+// What other alphas would do, to be read at once and in print: a line each; a click moves the slider there.
+function drawAsked() {
+  const rows = DATA.ticks.flatMap((alpha, tick) => (tick === own || ASKED.includes(alpha) ? [tick] : []));
+  const figure = (set, detector, tick) => share(set.role === "ood" ? set.images - set.rejected[detector][tick]
+    : set.rejected[detector][tick], set.images);
+  const sides = DATA.sets.flatMap((set) => Object.keys(set.rejected).map((detector) => [set, detector]));
+  const heads = sides.map(([set, detector]) => `${set.name} ${set.role === "ood" ? "let through" : "rejected"}${
+    detector === "softmax" ? ", by the softmax" : ""}`);
+  const go = (tick) => () => { moveTo(tick); document.querySelector(`[data-tick="${tick}"]`).focus(); };
+  const line = (tick) => make("tr", { "aria-current": tick === state.tick ? "true" : undefined }, make("th", { scope: "row" },
+    make("button", { type: "button", class: "chip", "data-tick": tick, onclick: go(tick) }, percentOf(DATA.ticks[tick])),
+    tick === own ? " the guard's own" : ""), ...sides.map(([set, detector]) => make("td", {}, figure(set, detector, tick))));
+  document.getElementById("asked").replaceChildren(make("table", {}, make("thead", {}, make("tr", {},
+    ...["alpha", ...heads].map((head) => make("th", { scope: "col" }, head)))), make("tbody", {}, ...rows.map(line))));
 }
 
 // ID scores filled in blue (of the first familiar set, else of the held-out images), another set in its own colour.
@@ -148,11 +167,16 @@ function barred(rows, heads) {
 
 function membersOf(face) {
   const alpha = DATA.ticks[state.tick];
-  const rows = [...face.members].sort((a, b) => a[1] - b[1]).map(([method, p]) =>
-    [method, Math.min(1, Math.max(0, -Math.log10(p) / 4)), short(p), p <= alpha ? "low" : ""]);
-  return [make("h3", {}, rows.length > 1 ? "What each member says" : "What the method says"),
+  const members = [...face.members].sort((a, b) => a[1] - b[1]), isOne = members.length === 1;
+  const rows = members.map(([method, p]) => [method, Math.min(1, Math.max(0, -Math.log10(p) / 4)),
+    isOne ? short(p) : `${short(p)}, ln ${lnOf(p)}`, p <= alpha ? "low" : ""]);
+  return [make("h3", {}, isOne ? "What the method says" : "What each member says"),
     make("p", { class: "soft" }, "p: the share of familiar images that look as strange to it; the bar grows as it falls ",
-      "(logarithmic, full at 0.0001), red at or below alpha."), barred(rows, ["method", "strangeness", "p"])];
+      "(logarithmic, full at 0.0001), red at or below alpha."), barred(rows, ["method", "strangeness", "p"]),
+    ...(isOne ? [] : [make("p", {}, make("b", {}, "Together: "), `the score adds up the ln of the members' p: ${
+      members.map(([, p]) => lnOf(p)).join(" ")} = ${signed(face.score)}. `,
+    "So several members that find an image somewhat strange count as much as one that finds it very strange. ",
+    `Among the scores of the held-out familiar images this one has p = ${short(face.p)}, and that decides.`)])];
 }
 
 function featuresOf(face) {
@@ -239,7 +263,9 @@ function drawRisk() {
 
 function refresh() {
   tell();
+  drawAsked();
   drawPanels();
+  drawGroups();
   drawWalls();
 }
 
@@ -256,12 +282,12 @@ slider.addEventListener("input", () => {
   isWaiting = true;
   requestAnimationFrame(() => { isWaiting = false; refresh(); });
 });
-document.getElementById("back").addEventListener("click", () => {
-  state.tick = own;
-  slider.value = own;
+function moveTo(tick) {
+  state.tick = tick;
+  slider.value = tick;
   refresh();
-  slider.focus();
-});
+}
+document.getElementById("back").addEventListener("click", () => { moveTo(own); slider.focus(); });
 const box = document.getElementById("why");
 box.addEventListener("keydown", (event) => {
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
