@@ -3,8 +3,8 @@ let blocks = 0;
 const name = () => {
   for (const nav of document.querySelectorAll("nav.md-code__nav:not([aria-label])"))
     nav.setAttribute("aria-label", `Code ${++blocks}`);
-  for (const wide of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])"))
-    wide.tabIndex = 0; // a table wider than the page scrolls by keyboard
+  for (const wide of document.querySelectorAll(":is(.md-typeset__scrollwrap, .formula):not([tabindex])"))
+    wide.tabIndex = 0; // a table or a formula wider than the page scrolls by keyboard
 };
 new MutationObserver(name).observe(document.body, { childList: true, subtree: true }); // they come later
 name();

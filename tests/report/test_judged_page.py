@@ -59,7 +59,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*are scores of the calibration 
 def test_the_verdict_comes_first_and_says_where_it_is_from(shown: Opened, made: tuple[Path, Check]) -> None:
     accepted = made[1].outside[0].guard.accepted
     text = shown.page.inner_text("#short")
-    assert text.startswith(f"At alpha 5 %, the guard's own, {accepted} of 40 strange images of letters pass")
+    assert text.startswith(f"At the guard's own alpha of 5 %, {accepted} of 40 strange images of letters pass")
     assert "a threshold on the softmax lets" in text
     for said in (MODEL, "guard.safetensors", "auto", "oodshape check --id 'a <b>'", "at most 5 % are rejected"):
         assert said in text

@@ -25,6 +25,7 @@ from oodshape.cli.report import report
 from oodshape.cli.score import score
 from oodshape.cli.serve import serve
 from oodshape.cli.study import study
+from oodshape.cli.terminal import wrapped
 from oodshape.cli.watch import watch
 
 app = typer.Typer(
@@ -55,7 +56,7 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(wrapped(f"error: {error}\n", sys.stderr))
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
@@ -67,7 +68,7 @@ def main() -> None:
             sys.stderr.write("stopped\n")
         raise
     except OSError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(wrapped(f"error: {error}\n", sys.stderr))
         sys.exit(1)
 
 

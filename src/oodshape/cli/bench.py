@@ -12,7 +12,7 @@ import typer
 from oodshape.cli.comparing import CHANCE, Compared, Drawing
 from oodshape.cli.openood import OpenOod
 from oodshape.cli.options import Costs, Keeping, Running, words
-from oodshape.cli.terminal import console
+from oodshape.cli.terminal import console, say
 
 
 class Table(Enum):
@@ -129,4 +129,4 @@ def bench(
         for part in tables_of(results, table.value, paper=compare_paper, sort=sort.value):
             show(part, console())
         console().print("", *verdict(results), "", sep="\n", markup=False)
-    typer.echo(f"page: {folder / 'report.html'}")
+    say(f"page: {folder / 'report.html'}")

@@ -37,6 +37,9 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
     options.sort(key=lambda each: each.default is not Parameter.empty)
     call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in options}
+    # the help cuts its lines by the width of the terminal, not by that of the source
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    call.__doc__ = "\n\n".join(part.replace("\n", " ") for part in paragraphs)
     return call
 
 

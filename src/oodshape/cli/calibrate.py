@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.options import IMAGES, Costs, QuietOption, Running, Weights
-from oodshape.cli.terminal import check_out, warnings_as_lines
+from oodshape.cli.terminal import check_out, say, warnings_as_lines
 
 UNKNOWN = "whether the network was trained on these images cannot be seen: the promise holds only if it was not"
 
@@ -70,10 +70,10 @@ def calibrate(
     score = after.detector.scorer
     assert score is not None
     was, now = (score.said(each.detector.threshold) for each in (before, after))
-    typer.echo(f"threshold: {now}, before {was}")
+    say(f"threshold: {now}, before {was}")
     if after.detector.groups is not None:
-        typer.echo(per_class_line(after))
-    typer.echo(f"promise: {after.promise}")
+        say(per_class_line(after))
+    say(f"promise: {after.promise}")
     if images is not None:
-        typer.echo(UNKNOWN)
-    typer.echo(f"guard: {out}")
+        say(UNKNOWN)
+    say(f"guard: {out}")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.options import IMAGES, SCORING, Costs, DetectorOption, Network, QuietOption, Running, opened
-from oodshape.cli.terminal import UNREADABLE, check_out, command_line, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, check_out, command_line, say, warnings_as_lines
 
 
 def check(
@@ -52,12 +52,12 @@ def check(
         typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable}))
     elif not quiet:
         show_columns(HEAD, check_rows(found), Console(highlight=False))
-        typer.echo(NOTE)
+        say(NOTE)
         for line in (*headline(found), verdict(found), *right_line(found)):
-            typer.echo(line)
+            say(line)
         for path, why in list(found.unreadable.items())[:1]:
-            typer.echo(f"{len(found.unreadable):,} could not be read; {path}: {why}")
+            say(f"{len(found.unreadable):,} could not be read; {path}: {why}")
         if out is not None:
-            typer.echo(f"page: {out}")
+            say(f"page: {out}")
     if found.unreadable:
         raise typer.Exit(UNREADABLE)

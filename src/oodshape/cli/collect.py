@@ -21,7 +21,7 @@ from oodshape.cli.options import (
     Running,
     UprightOption,
 )
-from oodshape.cli.terminal import check_out, warnings_as_lines
+from oodshape.cli.terminal import check_out, say, warnings_as_lines
 from oodshape.core.words import counted
 
 
@@ -97,7 +97,7 @@ def collect(
         which = "this part" if mine.shards == 1 else f"all {mine.shards} parts"
         lines.append(f"part: {out} ({out.stat().st_size / 1e6:.1f} MB)")
         for line in [*lines, f"next, with {which}: oodshape fit --parts FILES --model {network.model} ..."]:
-            typer.echo(line)
+            say(line)
 
 
 def merge(
@@ -122,4 +122,4 @@ def merge(
         typer.echo(encoder.dumps(vars(counter.tally) | {"out": str(out)}))
     elif not quiet:
         for line in [*counter.tally.lines(), f"wrote {out}"]:
-            typer.echo(line)
+            say(line)

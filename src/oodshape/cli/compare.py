@@ -9,7 +9,7 @@ import typer
 
 from oodshape.cli.comparing import SeedOption
 from oodshape.cli.options import words
-from oodshape.cli.terminal import console
+from oodshape.cli.terminal import console, say
 
 if TYPE_CHECKING:
     from oodshape.benchmark.kept_scores import KeptScores
@@ -61,7 +61,7 @@ def compare(
         for each in compared(scores, *chosen, resamples=resamples, seed=seed, positive=positive)
     ]
     show_columns(HEAD, rows, console())
-    typer.echo(f"first: {chosen[0]}, second: {chosen[1]}; percent. {said.provenance.get('convention', '')}")
+    say(f"first: {chosen[0]}, second: {chosen[1]}; percent. {said.provenance.get('convention', '')}")
 
 
 def _show_ties(scores: KeptScores) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.options import QuietOption
-from oodshape.cli.terminal import check_out
+from oodshape.cli.terminal import check_out, say
 from oodshape.core.errors import InputError
 
 
@@ -65,4 +65,4 @@ def decide(
         typer.echo(encoder.dumps(said))
     elif not quiet:
         for line in [*found.lines(), *([f"wrote {out}"] if out is not None else [])]:
-            typer.echo(line, err=out is None)
+            say(line, err=out is None)

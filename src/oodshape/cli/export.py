@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.options import IMAGES, Costs, DetectorOption, Network, QuietOption
-from oodshape.cli.terminal import check_out
+from oodshape.cli.terminal import check_out, say
 
 
 def export(
@@ -38,4 +38,4 @@ def export(
             encoder.dumps({name: str(value) if name == "path" else value for name, value in vars(report).items()})
         )
     elif not quiet:
-        typer.echo(str(report))
+        say(str(report))

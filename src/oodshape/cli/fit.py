@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as encoder
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +22,7 @@ from oodshape.cli.options import (
     Running,
     UprightOption,
 )
-from oodshape.cli.terminal import check_out, warnings_as_lines
+from oodshape.cli.terminal import check_out, say, say_command, warnings_as_lines
 from oodshape.core.errors import InputError
 
 
@@ -114,14 +113,14 @@ def fit(
     if quiet:
         return
     for line in [*(each.line() for each in took), *chosen_lines(guard)]:
-        typer.echo(line)
-    typer.echo(f"images: {preprocessing_line(guard.about.preprocessing)}")
+        say(line)
+    say(f"images: {preprocessing_line(guard.about.preprocessing)}")
     if guard.detector.groups is not None:
-        typer.echo(per_class_line(guard))
-    typer.echo(f"promise: {guard.promise}")
+        say(per_class_line(guard))
+    say(f"promise: {guard.promise}")
     if calibrate is None:
-        typer.echo("give --calibrate images that the network was not trained on, and it becomes a promise")
-    typer.echo(f"guard: {out}")
+        say("give --calibrate images that the network was not trained on, and it becomes a promise")
+    say(f"guard: {out}")
     given = ["--detector", str(out), *network.words()]
     given += [] if running.device == AUTO else ["--device", running.device]
-    typer.echo(f"next: oodshape score {shlex.join(given)} --images FOLDER --out scores.csv")
+    say_command("next: ", ["oodshape", "score", *given, "--images", "FOLDER", "--out", "scores.csv"])

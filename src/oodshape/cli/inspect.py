@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from oodshape.cli.terminal import say
+
 
 def inspect(
     detector: Annotated[Path, typer.Argument(metavar="FILE", help="The file that fit wrote.")],
@@ -24,4 +26,4 @@ def inspect(
         return
     checked = "verified: its checksum is right" if verified else "unverified (written by 0.1.0)"
     for what, value in [*lines(guard), ("file", checked)]:
-        typer.echo(f"{what:<14} {value}")
+        say(f"{what:<14} {value}", indent=15)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.options import DataOption, HeadOption, Running
+from oodshape.cli.terminal import say
 
 
 def repeat(
@@ -42,12 +43,12 @@ def repeat(
         now.save(out)
     found = agreement(before, now)
     for note in found.notes:
-        typer.echo(f"note: {note}")
+        say(f"note: {note}")
     for each in found.apart:
         where_found = f"{each.row.model} / {each.row.method} / {each.row.ood}"
-        typer.echo(f"{where_found}: AUROC {100 * each.auroc:+.2f}, FPR95 {100 * each.fpr95:+.2f} points")
+        say(f"{where_found}: AUROC {100 * each.auroc:+.2f}, FPR95 {100 * each.fpr95:+.2f} points")
     verdict = "the figures agree" if found.same else f"the figures do not agree in {len(found.apart)} rows"
     largest = f"AUROC {100 * found.auroc:.3f}, FPR95 {100 * found.fpr95:.3f} points"
-    typer.echo(f"{verdict}: {found.rows} rows, largest difference {largest}")
+    say(f"{verdict}: {found.rows} rows, largest difference {largest}")
     if not found.same:
         raise typer.Exit(1)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from oodshape.cli.terminal import say
+
 
 def report(
     results: Annotated[
@@ -26,4 +28,4 @@ def report(
 
     page = out or (results if results.is_dir() else results.parent) / "report.html"
     write_page(Results.load(results), page)
-    typer.echo(f"page: {page}")
+    say(f"page: {page}")

@@ -22,7 +22,7 @@ from oodshape.cli.options import (
     Running,
     opened,
 )
-from oodshape.cli.terminal import UNREADABLE, check_out, command_line, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, check_out, command_line, say, warnings_as_lines
 
 
 def score(
@@ -109,6 +109,6 @@ def score(
         typer.echo(encoder.dumps(vars(tally) | {"out": str(out)}))
     elif not quiet:
         for line in [*tally.lines(), *said, *(f"wrote {file}" for file in (out, gallery, page) if file is not None)]:
-            typer.echo(line, err=out is None)
+            say(line, err=out is None)
     if tally.unreadable:
         raise typer.Exit(UNREADABLE)

@@ -10,6 +10,7 @@ import typer
 from oodshape.cli.comparing import Compared, SeedOption
 from oodshape.cli.openood import Settings
 from oodshape.cli.options import Costs, Keeping, Running, words
+from oodshape.cli.terminal import say
 
 
 def study(
@@ -86,13 +87,13 @@ def study(
     opened = networks(benchmark, features or [], surrogates=surrogates, panel=panel, cache=keeping.folder, **how)
     found = [network.telling(real, picked, seed, resamples) for network in opened]
     for network in found:
-        typer.echo(network.describe())
+        say(network.describe())
     if compare_paper:
         beside_paper.check(names, found)
     can = possible(names, found) if name == "all" else names
     skipped |= {each: "a network has no panel (scrambled.npz)" for each in names if each not in can}
     for each, why in skipped.items():
-        typer.echo(f"skipped {each}: {why}")
+        say(f"skipped {each}: {why}")
     told = {
         each: [network.telling(real, taken[each], seed, resamples) for network in opened]
         for each in can
@@ -100,4 +101,4 @@ def study(
     }
     made = write_all(told, out, seeds, paper=compare_paper) if name == "all" else None
     for path in made or write(name, told[name], out, seeds, paper=compare_paper):
-        typer.echo(f"wrote {path}")
+        say(f"wrote {path}")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import get_terminal_size
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from textwrap import wrap
+from typing import IO, TYPE_CHECKING, Any
+
+import typer
 
 from oodshape.core.errors import InputError
 
@@ -24,6 +28,38 @@ def console() -> Console:
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=False)
+
+
+def wrapped(text: str, stream: IO[str], indent: int = 0) -> str:
+    """Text whose long lines end between words where a terminal would break them; as it is anywhere else.
+
+    >>> from io import StringIO
+    >>> wrapped("as it is: " + 20 * "a pipe ", StringIO()) == "as it is: " + 20 * "a pipe "
+    True
+    """
+    if not stream.isatty():
+        return text
+    width, found = get_terminal_size().columns, []
+    for line in text.split("\n"):
+        below = " " * (indent or len(line) - len(line.lstrip()))
+        cut = wrap(line, width, subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
+        found += cut if len(line) > width else [line]
+    return "\n".join(found)
+
+
+def say(text: str, *, err: bool = False, indent: int = 0) -> None:
+    """Print a sentence, or lines of them, for people."""
+    typer.echo(wrapped(text, sys.stderr if err else sys.stdout, indent), err=err)
+
+
+def say_command(head: str, words: Sequence[str]) -> None:
+    """Print a command to be copied; where it is long, its lines go on as a shell reads them."""
+    line = shlex.join(words)
+    if not sys.stdout.isatty() or len(head) + len(line) <= get_terminal_size().columns:
+        say(f"{head}{line}")
+        return
+    parts = wrap(line, get_terminal_size().columns - 4, break_long_words=False, break_on_hyphens=False)
+    typer.echo(f"{head.rstrip()}\n  " + " \\\n  ".join(parts))
 
 
 def command_line() -> str:
@@ -58,4 +94,4 @@ def warnings_as_lines() -> Iterator[None]:
 
 
 def _show(message: Warning | str, *_: Any, **__: Any) -> None:
-    sys.stderr.write(f"warning: {message}\n")
+    sys.stderr.write(wrapped(f"warning: {message}\n", sys.stderr))

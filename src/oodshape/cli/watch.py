@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.terminal import check_out
+from oodshape.cli.terminal import check_out, say
 from oodshape.core.errors import InputError
 
 ALARM_STATUS = 3
@@ -59,7 +59,7 @@ def watch(
         kept.reset(told)
     size = 1 if follow or scores == "-" else BLOCK
     if state is not None and scores == "-":
-        typer.echo("standard input has no place to go on from: every row of it counts as new", err=True)
+        say("standard input has no place to go on from: every row of it counts as new", err=True)
     start = None if state is None or scores is None or scores == "-" else kept.watch.place(scores)
     for block, place in () if scores is None else blocks(scores, start, size=size, follow=follow):
         quiet = not kept.watch.alarm
@@ -68,8 +68,8 @@ def watch(
             break
     if page is not None:
         write_watch(kept.named, page)
-    typer.echo(str(kept))
+    say(str(kept))
     if page is not None:
-        typer.echo(f"page: {page}")
+        say(f"page: {page}")
     if kept.alarm:
         raise typer.Exit(ALARM_STATUS)

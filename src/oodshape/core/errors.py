@@ -34,7 +34,7 @@ def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = F
 
 
 def no_such(what: str, name: str, known: Iterable[str], listed: str = "") -> InputError:
-    """A name that is not known: the nearest one, or where they are `listed`; all of them where that is nowhere.
+    """A name that is not known: the nearest one, and where they are `listed`; all of them where neither is known.
 
     >>> raise no_such("method", "raect", ["react", "ash-s"], "`oodshape methods` lists them")
     Traceback (most recent call last):
@@ -43,5 +43,6 @@ def no_such(what: str, name: str, known: Iterable[str], listed: str = "") -> Inp
     every = list(known)
     lower = {each.lower().replace("_", "-"): each for each in every}
     near = get_close_matches(name.lower().replace("_", "-"), lower, n=1)
-    hint = f"did you mean {lower[near[0]]}? " if near else ""
-    return InputError(f"no {what} is called {name!r}; {hint}{listed or 'there are ' + ', '.join(every)}")
+    hint = [f"did you mean {lower[near[0]]}?"] if near else []
+    rest = [listed] if listed else [] if near else [f"there are {', '.join(every)}"]
+    return InputError(f"no {what} is called {name!r}; {' '.join([*hint, *rest])}")

@@ -268,7 +268,7 @@ def named(name: str, table: Mapping[str, Method] = METHODS) -> Method:
     ReAct(q=0.9)
     >>> named("raect", {"react": named("react")})
     Traceback (most recent call last):
-    oodshape.core.errors.InputError: no method is called 'raect'; did you mean react? there are react
+    oodshape.core.errors.InputError: no method is called 'raect'; did you mean react?
     """
     if name not in table:
         raise no_such("method", name, table, "`oodshape methods` lists them" if table is METHODS else "")

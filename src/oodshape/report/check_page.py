@@ -81,8 +81,10 @@ def write_check(check: Check, path: str | Path, source: Source | None = None, or
 
 def headline(check: Check) -> list[str]:
     """What passes of each strange set, beside the softmax, and whether the difference is more than chance."""
-    at = f"At alpha {100 * (check.guard.detector.alpha or 0.0):g} %, the guard's own,"
-    return [f"{at} {_passing(each)}" for each in sorted(check.outside, key=lambda each: -each.guard.share.value)]
+    alpha = 100 * (check.guard.detector.alpha or 0.0)
+    ordered = sorted(check.outside, key=lambda each: -each.guard.share.value)
+    at = [f"At the guard's own alpha of {alpha:g} %, ", *[""] * len(ordered)]
+    return [f"{where}{_passing(each)}" for where, each in zip(at, ordered, strict=False)]
 
 
 def _passing(outside: SetCheck) -> str:

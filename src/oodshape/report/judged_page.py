@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from oodshape.core.words import counted
 from oodshape.guard.describe import lines
 from oodshape.guard.fitted import Fitted
 from oodshape.report.crowd import Crowd
@@ -86,7 +87,8 @@ def _described(guard: Fitted) -> str:
 def _shown(crowds: Sequence[Crowd], faces: int) -> str:
     total = sum(map(len, crowds))
     if faces == total:
-        return f"All {total:,} images, sorted by p-value, mistakes first."
+        first = "" if all(crowd.role == "new" for crowd in crowds) else ", mistakes first"
+        return f"All {counted(total, 'image')}, sorted by p-value{first}." if total > 1 else ""
     return (
         f"A sample: {faces:,} of {total:,} images. Of each set those with the lowest p-values, those with the highest, "
         "and some of all; every figure above and below counts all images."

@@ -60,7 +60,7 @@ def _verdict(crowd: Crowd, detector: Detector) -> list[str]:
         return ["<b>No image could be read.</b>"]
     out = sum(p_value <= crowd.alpha for p_value in crowd.p_values)
     share = 100 * out / len(crowd)
-    at = f"At alpha {100 * crowd.alpha:g} %, the guard's own,"
+    at = f"At the guard's own alpha of {100 * crowd.alpha:g} %,"
     said = f"{at} {out:,} of {counted(len(crowd), 'image')} {'is' if out == 1 else 'are'} rejected ({share:.1f} %)."
     calibrated = len(detector.calibration) if detector.calibration is not None else 0
     few, many = rejected_count(calibrated, crowd.alpha, len(crowd))
