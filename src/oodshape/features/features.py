@@ -18,6 +18,7 @@ from oodshape.features.chunks import Picked, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
 from oodshape.features.moments import Moments, RunningMoments
 from oodshape.features.statistics import FeatureStats, RunningStatistics
+from oodshape.features.sum_kernels import add_columns
 from oodshape.features.tensors import SeenTensors, check_unkept, tensors_through
 from oodshape.images import identity
 from oodshape.images.identity import Keys
@@ -28,6 +29,7 @@ from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head
 
 CHUNK_BYTES = 16 << 20
+ABOUT_MEANS = frozenset(["second", "squares"])  # who asks for these takes them around the mean
 
 
 class Features:
@@ -53,6 +55,7 @@ class Features:
         self._predictions = predictions
         self._identities = identities  # None: row numbers
         self._stats: FeatureStats | None = None
+        self._sums: NDArray[np.float64] | None = None
         self._moments: Moments | None = None
 
     @classmethod
@@ -182,16 +185,17 @@ class Features:
             return kept and self._values.is_contiguous()
         return kept and bool(self._values.flags.c_contiguous) and bool(self._values.dtype.isnative)
 
-    def chunk_rows(self) -> int:
-        """How many rows a chunk holds when it has to be copied."""
-        return min(len(self), max(1, CHUNK_BYTES // (4 * self.width)))
+    def chunk_rows(self, parts: int = 1) -> int:
+        """How many rows a chunk, or one of its `parts`, holds when it has to be copied."""
+        return min(len(self), max(1, CHUNK_BYTES // parts // (4 * self.width)))
 
-    def chunks(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor]]:
+    def chunks(self, *, whole: bool = False, parts: int = 1) -> Iterator[tuple[int, Tensor]]:
         """(first row, [n, M] values as stored, float16 or float32) for consecutive runs of rows.
 
-        `whole` asks for a single run where that costs no memory, for loops that need no room of their own.
+        `whole` asks for a single run where that costs no memory, for loops that need no room of their own; `parts`
+        for smaller runs, where each row needs room of its own several times.
         """
-        rows = len(self) if whole and self.direct else self.chunk_rows()
+        rows = len(self) if whole and self.direct else self.chunk_rows(parts)
         for first in range(0, len(self), rows):
             yield first, as_tensor(self._values[first : first + rows])
 
@@ -244,23 +248,46 @@ class Features:
             self._stats = FeatureStats.of(self)
         return self._stats
 
-    def moments(self, needs: frozenset[str]) -> Moments:
-        """The sums that some methods need beside `stats`: one pass for those not yet known; kept afterwards."""
+    @property
+    def sums(self) -> NDArray[Any]:
+        """[M] float64: the sum of each feature, as `stats` has them, by a pass that makes no histogram; kept."""
+        if self._stats is not None:
+            return self._stats.sums
+        if self._sums is None:
+            sums = np.zeros(self.width)
+            for _, raw in self.chunks(whole=not self.half):
+                add_columns(raw.float().cpu(), sums)
+            if not np.isfinite(sums).all():
+                self.check_finite()
+            self._sums = sums
+        return self._sums
+
+    def moments(self, needs: frozenset[str], *, stats: bool = True) -> Moments:
+        """The sums that some methods need beside `stats`: one pass for those not yet known; kept afterwards.
+
+        The pass collects the statistics too, where they are not known, unless they are not wanted (`stats`).
+        """
         known = frozenset() if self._moments is None else frozenset(self._moments.parts)
         if self._moments is None or needs - known:
-            more = self._collected(needs - known)
+            more = self._collected(needs - known, stats=stats)
             self._moments = more if self._moments is None else self._moments.beside(more)
         return self._moments
 
-    def _collected(self, needs: frozenset[str]) -> Moments:
-        """Moments of the features; where the statistics are not known they are collected on the way."""
+    def _collected(self, needs: frozenset[str], *, stats: bool) -> Moments:
+        """Moments of the features, and where they are not known on the way the statistics, or the sums alone."""
         if self._stats is not None or not needs:
             return Moments.of(self, needs)
-        statistics, moments = RunningStatistics(self.head, len(self), half=self.half), RunningMoments(self, needs)
+        moments = RunningMoments(self, needs)
+        statistics = RunningStatistics(self.head, len(self), half=self.half) if stats else None
+        sums = np.zeros(self.width) if statistics is None and needs & ABOUT_MEANS else None
         for first, raw, classes, logits in self.looked_at():
             moments.add(first, raw, classes, logits)
-            statistics.add(raw, classes)
-        self._stats = statistics.result()
+            if statistics is not None:
+                statistics.add(raw, classes)
+            if sums is not None:
+                add_columns(raw.float().cpu(), sums)
+        self._stats = None if statistics is None else statistics.result()
+        self._sums = self._sums if sums is None else sums
         return moments.result()
 
     def keep(self, stats: FeatureStats, moments: Moments) -> None:

@@ -27,7 +27,7 @@ from oodshape.images import identity
 
 Array = NDArray[Any]
 SEED = 0
-AT_ONCE = 64  # rows of a bank that are looked at: a copy of all would be large
+AT_ONCE = 256  # rows of a bank that are looked at: a copy of all would be large, products of fewer slow
 NAMES = SUMS | {"bank"}
 # name -> (the letters of its axes: C classes, M features, B images of the bank, T temperatures, 1; its type)
 FORMS = {

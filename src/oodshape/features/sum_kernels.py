@@ -41,6 +41,13 @@ def _class_columns(rows, factors, classes, total, first, last):  # type: ignore[
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
+def _plain_columns(rows, total, first, last):  # type: ignore[no-untyped-def]
+    for i in range(rows.shape[0]):
+        for j in range(first, last):
+            total[j] += np.float64(rows[i, j])
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
 def _square_columns(rows, total, first, last):  # type: ignore[no-untyped-def]
     for i in range(rows.shape[0]):
         for j in range(first, last):
@@ -67,6 +74,12 @@ def add_by_class(rows: Tensor, classes: Tensor, total: Array, factors: Tensor | 
     scale = np.ones(len(rows)) if factors is None else factors.double().numpy()
     arrays = rows.contiguous().numpy(), scale, classes.numpy(), total
     over_rows(lambda _, a, b: _class_columns(*arrays, a, b), rows.shape[1], len(rows))
+
+
+def add_columns(rows: Tensor, total: Array) -> None:
+    """Add the values of each column to the total [M]."""
+    values = rows.contiguous().numpy()
+    over_rows(lambda _, a, b: _plain_columns(values, total, a, b), rows.shape[1], len(rows))
 
 
 def add_squares(rows: Tensor, total: Array) -> None:

@@ -12,6 +12,8 @@ from oodshape.features.features import Features
 from oodshape.methods.slots import Batch
 from oodshape.networks.head import Outputs
 
+PARTS = 4  # of a chunk: what a score makes of a batch, logits or several copies of it, then stays in the cache
+
 
 def batches(data: Features | Outputs, *, whole: bool = False, checked: bool = True) -> Iterator[Batch]:
     """The rows in batches; `whole` asks for a single one where it needs no room of its own."""
@@ -21,7 +23,7 @@ def batches(data: Features | Outputs, *, whole: bool = False, checked: bool = Tr
     known = data.predictions if data.predictions_known else None
     whole = whole and known is not None and not data.half
     buffer: Tensor | None = None  # one for all, as large as the first
-    for first, raw in data.chunks(whole=whole):
+    for first, raw in data.chunks(whole=whole, parts=PARTS):
         classes = None if known is None else known[first : first + len(raw)]
         if not whole:
             buffer = torch.empty(raw.shape, device=data.head.weight.device) if buffer is None else buffer[: len(raw)]

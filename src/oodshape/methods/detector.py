@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
+from oodshape.core.machine import keep_freed
 from oodshape.core.fields import Ascending, AtLeast, Sizes, sizes_inside
 from oodshape.core.values import Value, encode, frozen_array, load_values
-from oodshape.features.features import Features
+from oodshape.features.features import CHUNK_BYTES, Features
 from oodshape.features.moments import Moments
 from oodshape.methods.batches import batches, check_scores
 from oodshape.methods.decision import Decision, predicted
@@ -163,9 +164,11 @@ class Detector(Value):
         """[N] float32 on the device of the head; unless `checked`, no value is looked at on the way."""
         layer = self.head.bind(data.head)
         scores = torch.empty(len(data), device=data.head.weight.device)
+        keep_freed(CHUNK_BYTES)
         for batch in batches(data, whole=self.head.fuses(self.shape), checked=checked):
             seen = Evidence(batch, self.shape, self.head, layer)
             scores[batch.first : batch.first + len(batch.raw)] = self.fitted_score.of(seen)
+            del batch, seen  # before the next one asks for memory
         return scores
 
     def _check_head(self, head: Head) -> None:

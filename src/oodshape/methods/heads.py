@@ -80,6 +80,6 @@ class Dice(HeadRecipe):
 
     def fit(self, train: Training) -> Sparse:
         """The mean features and the threshold on w * mean."""
-        mean = train.stats.mean().astype(np.float32)
+        mean = train.mean().astype(np.float32)
         contribution: NDArray[Any] = train.head.weight.cpu().numpy() * mean
         return Sparse(mean=mean, threshold=float(np.quantile(contribution, self.p)))

@@ -100,19 +100,30 @@ class Batch:
     given_logits: Tensor | None = None
     given_classes: Tensor | None = None
     buffer: Tensor | None = None  # [n, M] float32 that may be overwritten
-    checked: bool = True  # whether NaN and infinite features are refused: a graph cannot look
+    checked: bool = True  # whether NaN and infinite features are still to be refused: a graph cannot look
+
+    @once
+    def _values(self) -> Tensor:
+        return self.raw.float()
 
     @once
     def features(self) -> Tensor:
         """[n, M] float32, finite."""
         if self.checked:
             check_finite(self.raw, self.first)
-        return self.raw.float()
+        return self._values
 
     @once
     def logits(self) -> Tensor:
-        """[n, C]: the logits of the network itself."""
-        return self.head.logits(self.features) if self.given_logits is None else self.given_logits
+        """[n, C]: the logits of the network itself, of finite features."""
+        if self.given_logits is not None:
+            return self.given_logits
+        logits = self.head.logits(self._values)
+        # a NaN or infinite feature reaches every logit of its row, even through a weight of 0: one tells of all
+        if self.checked and not bool(torch.isfinite(logits[:, 0]).all()):
+            check_finite(self.raw, self.first)
+        self.checked = False
+        return logits
 
     @once
     def classes(self) -> Tensor:

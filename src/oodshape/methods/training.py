@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
@@ -64,6 +68,15 @@ class Training:
         return self.features.stats
 
     @property
+    def sums(self) -> NDArray[Any]:
+        """[M]: the sum of each feature, which takes less than all statistics."""
+        return self.stats.sums if self.maybe_features is None else self.maybe_features.sums
+
+    def mean(self) -> NDArray[Any]:
+        """[M]: the mean of each feature."""
+        return np.asarray(self.sums / self.n)
+
+    @property
     def n(self) -> int:
         """The number of images."""
         return self.stats.n if self.maybe_features is None else len(self.maybe_features)
@@ -87,7 +100,7 @@ class Training:
         """
         parts = parts_named(needs)
         if self.maybe_features is not None:
-            return self.maybe_features.moments(parts | parts_named(wants))
+            return self.maybe_features.moments(parts | parts_named(wants), stats=False)
         missing = sorted(parts - set(() if self.maybe_moments is None else self.maybe_moments.parts))
         if self.maybe_moments is None or missing:
             raise InputError(

@@ -16,6 +16,9 @@ from oodshape.core.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+AT_ONCE = 1 << 18  # bytes of weights that are hashed
+TINY = 1e-12  # a distance that is none
+
 
 def as_float32(values: Any, name: str) -> Tensor:
     """A numpy array, tensor or nested list as a detached, contiguous float32 tensor."""
@@ -70,13 +73,19 @@ class Head:
         digest = hashlib.sha256(f"{self.classes}x{self.width}".encode())
         for part in (self.weight, self.bias):
             array: NDArray[np.float32] = part.cpu().numpy()
-            digest.update(np.ascontiguousarray(array + np.float32(0.0)).astype("<f4").tobytes())
+            for rows in np.array_split(array, -(-array.nbytes // AT_ONCE)):  # a few: copies stay in the cache
+                digest.update(np.ascontiguousarray((rows + np.float32(0.0)).astype("<f4", copy=False)).data)  # no -0.0
         return digest.hexdigest()[:16]
 
     @cached_property
     def distances(self) -> Tensor:
         """[C, C] Euclidean distances between the weights of the classes."""
         return torch.cdist(self.weight, self.weight)
+
+    @cached_property
+    def closeness(self) -> Tensor:
+        """[C, C]: 1 over the distances between the weights of different classes; 0 where they are the same."""
+        return torch.where(self.distances > TINY, self.distances.clamp_min(TINY).reciprocal(), 0.0).fill_diagonal_(0.0)
 
     def logits(self, features: Tensor) -> Tensor:
         """[N, M] features -> [N, C] logits."""

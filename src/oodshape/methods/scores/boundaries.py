@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.fields import Sizes
-from oodshape.features.rows import TINY, row_distances, unit
+from oodshape.features.rows import TINY, row_distances
 from oodshape.methods.slots import Evidence, FittedScore, Score, ScoreRecipe
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
@@ -68,11 +68,21 @@ class GradNorm(FittedScore, ScoreRecipe):
         return seen.features.abs().sum(dim=1) * (p * p.shape[1] - 1).abs().sum(dim=1)
 
 
+def _at_hand(head: Head) -> bool:
+    return not torch.compiler.is_compiling() and head.classes <= MANY
+
+
 def _distances(head: Head, classes: Tensor) -> Tensor:
     """[n, C]: between the weights of some classes and those of all; computed once for a head of not too many."""
-    if torch.compiler.is_compiling() or head.classes > MANY:
-        return row_distances(head.weight[classes], head.weight)
-    return head.distances[classes]
+    return head.distances[classes] if _at_hand(head) else row_distances(head.weight[classes], head.weight)
+
+
+def _closeness(head: Head, classes: Tensor) -> Tensor:
+    """[n, C]: 1 over these distances; 0 for the class itself, and for classes with the same weights: no boundary."""
+    if _at_hand(head):
+        return head.closeness.index_select(0, classes)
+    lengths = _distances(head, classes)
+    return torch.where(lengths > TINY, lengths.clamp_min(TINY).reciprocal(), 0.0).scatter(1, classes[:, None], 0.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,11 +95,9 @@ class BoundaryDistance(FittedScore):
         """mean over c' of |l_c' - l_c| / ||w_c' - w_c||, over ||z - mean||."""
         classes = seen.classes
         gaps = (seen.logits - seen.logits.gather(1, classes[:, None])).abs()
-        lengths = _distances(seen.head, classes)
-        # the class itself, and classes with the same weights, have no boundary
-        distances = torch.where(lengths > TINY, gaps / lengths.clamp_min(TINY), 0.0).scatter(1, classes[:, None], 0.0)
         away: Tensor = torch.linalg.vector_norm(seen.features - self.tensor("mean", gaps), dim=1)
-        return distances.sum(dim=1) / max(gaps.shape[1] - 1, 1) / away.clamp_min(TINY)
+        distances = gaps.mul_(_closeness(seen.head, classes)).sum(dim=1)
+        return distances / max(gaps.shape[1] - 1, 1) / away.clamp_min(TINY)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,7 +106,7 @@ class Fdbd(ScoreRecipe):
 
     def fit(self, train: Training) -> BoundaryDistance:
         """The mean training feature."""
-        return BoundaryDistance(train.stats.mean())
+        return BoundaryDistance(train.mean())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,7 +139,7 @@ class Ora(ScoreRecipe):
 
     def fit(self, train: Training) -> BoundaryAngle:
         """The mean training feature."""
-        return BoundaryAngle(train.stats.mean())
+        return BoundaryAngle(train.mean())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,8 +151,11 @@ class WeightProximity(FittedScore):
 
     def of(self, seen: Evidence) -> Tensor:
         """How far the centred features point along the predicted weights, and how long they are."""
-        along = unit(seen.features - self.tensor("mean", seen.features)) * seen.head.weight[seen.classes]
-        return along.sum(dim=1) + self.alpha * seen.features.abs().sum(dim=1)
+        weights = seen.head.weight.index_select(0, seen.classes)  # first: it looks at the logits
+        centred = seen.features - self.tensor("mean", seen.features)
+        length: Tensor = torch.linalg.vector_norm(centred, dim=1)
+        along = weights.mul_(centred).sum(dim=1) / length.clamp_min(TINY)
+        return along + self.alpha * seen.features.abs().sum(dim=1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -155,4 +166,4 @@ class Nci(ScoreRecipe):
 
     def fit(self, train: Training) -> WeightProximity:
         """The mean training feature."""
-        return WeightProximity(train.stats.mean(), self.alpha)
+        return WeightProximity(train.mean(), self.alpha)

@@ -63,7 +63,8 @@ class Pattern(FittedScore):
 
     def of(self, seen: Evidence) -> Tensor:
         """The inner product with the class's mean feature."""
-        return (seen.features * self.tensor("means", seen.features)[seen.classes]).sum(dim=1)
+        means = self.tensor("means", seen.head.weight).index_select(0, seen.classes)  # first: it looks at the logits
+        return means.mul_(seen.features).sum(dim=1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

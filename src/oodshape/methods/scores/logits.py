@@ -31,8 +31,8 @@ class MaxSoftmax(Score):
 
     def __call__(self, logits: Tensor) -> Tensor:
         """The largest probability."""
-        above = logits - logits.amax(dim=1, keepdim=True)
-        return above.div_(self.temperature).exp_().sum(dim=1).reciprocal_()
+        tempered = logits if self.temperature == 1 else logits / self.temperature
+        return tempered.softmax(dim=1).amax(dim=1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,10 +45,9 @@ class LogSoftmax(Score):
 
     def __call__(self, logits: Tensor) -> Tensor:
         """The log of the largest probability, -log(1 + what the other classes have beside it)."""
-        above = logits - logits.amax(dim=1, keepdim=True)
-        first = above == 0
+        largest = logits.max(dim=1, keepdim=True)
         # the others alone: beside the 1 of the largest they would be lost
-        others = torch.where(first, 0.0, above.exp()).sum(dim=1) + (first.sum(dim=1) - 1)
+        others = (logits - largest.values).exp_().scatter_(1, largest.indices, 0.0).sum(dim=1)
         return -torch.log1p(others)
 
     def said(self, score: float) -> str:

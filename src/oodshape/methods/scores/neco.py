@@ -61,7 +61,7 @@ class Neco(ScoreRecipe):
 
     def fit(self, train: Training) -> Subspace:
         """Mean, scale and axes of the training features."""
-        second, mean = train.moments(self.needs).parts[Part.SECOND], train.stats.mean()
+        second, mean = train.moments(self.needs).parts[Part.SECOND], train.mean()
         covariance = second / train.n
         center = torch.from_numpy(mean)
         torch.from_numpy(covariance).addr_(center, center, alpha=-1)

@@ -61,11 +61,11 @@ class Vim(ScoreRecipe):
 
     def fit(self, train: Training) -> VirtualLogit:
         """The residual space and alpha."""
-        moments, head, n = train.moments(self.needs), train.head.to("cpu"), train.stats.n
+        moments, head, n = train.moments(self.needs), train.head.to("cpu"), train.n
         # gelsy: the shortest solution, pinv(W) b, without singular values
         solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
         origin = -solved.solution.numpy()
-        center, sums = torch.from_numpy(origin), torch.from_numpy(train.stats.sums)
+        center, sums = torch.from_numpy(origin), torch.from_numpy(train.sums)
         scatter = torch.from_numpy(moments.parts[Part.SECOND].copy())
         scatter.addr_(center, sums, alpha=-1).addr_(sums, center, alpha=-1).addr_(center, center, alpha=n)
         with torchs_threads():

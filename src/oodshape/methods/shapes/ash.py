@@ -19,10 +19,14 @@ LARGEST_EXPONENT = 60.0
 WIDEST = 1 << 16  # features that ASH-Rand has noise for
 
 
+def kept_of(width: int, p: float) -> int:
+    """How many of so many values are kept where a share p of them is not: one at least."""
+    return max(width - round(p * width), 1)
+
+
 def largest(z: Tensor, p: float) -> tuple[Tensor, int]:
     """([N, M] bool, k): the k = M - round(p M) largest values of each row."""
-    width = z.shape[1]
-    kept = max(width - round(p * width), 1)
+    kept = kept_of(z.shape[1], p)
     # which of equal values are kept is topk's choice, as in the field: after a ReLU it matters to ASH-B
     chosen = torch.topk(z, kept, dim=1, sorted=False).indices
     return torch.zeros_like(z, dtype=torch.bool).scatter_(1, chosen, True), kept

@@ -58,8 +58,8 @@ class Bats(Shaper):
 
     def fit(self, train: Training) -> Box:
         """The limits of each feature."""
-        mean = train.stats.mean()
-        variance = train.moments(self.needs).parts[Part.SQUARES] / train.stats.n - mean**2
+        squares, mean = train.moments(self.needs).parts[Part.SQUARES], train.mean()
+        variance = squares / train.n - mean**2
         reach = self.width * np.sqrt(np.maximum(variance, 0.0))
         return Box(mean - reach, mean + reach)
 
@@ -97,5 +97,5 @@ class Ras(Shaper):
 
     def fit(self, train: Training) -> Profile:
         """The mean profile."""
-        mean = train.moments(self.needs).parts[Part.PROFILE] / train.stats.n
+        mean = train.moments(self.needs).parts[Part.PROFILE] / train.n
         return Profile(mean.astype(np.float32))

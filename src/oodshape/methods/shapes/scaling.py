@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from oodshape.core.errors import check_fraction
-from oodshape.methods.shapes.ash import LARGEST_EXPONENT, largest
+from oodshape.methods.shapes.ash import LARGEST_EXPONENT, kept_of
 from oodshape.methods.slots import Batch, FittedHead, HeadRecipe, Shape, Shaper
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
@@ -39,7 +39,8 @@ class Scale(Shape, Shaper):
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """The scaled features; a row whose largest values add up to 0 stays as it is."""
-        top = (z * largest(z, self.p)[0]).sum(dim=1, keepdim=True)
+        kept = kept_of(z.shape[1], self.p)
+        top = z.topk(kept, dim=1, sorted=False).values.sum(dim=1, keepdim=True)
         exponent = torch.where(top == 0, 0.0, z.sum(dim=1, keepdim=True) / torch.where(top == 0, 1.0, top))
         return torch.mul(z, exponent.clamp_(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp_(), out=out)
 
