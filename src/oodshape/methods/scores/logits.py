@@ -31,8 +31,8 @@ class MaxSoftmax(Score):
 
     def __call__(self, logits: Tensor) -> Tensor:
         """The largest probability."""
-        tempered = logits if self.temperature == 1 else logits / self.temperature
-        return tempered.softmax(dim=1).amax(dim=1)
+        above = logits - logits.amax(dim=1, keepdim=True)
+        return above.div_(self.temperature).exp_().sum(dim=1).reciprocal_()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
