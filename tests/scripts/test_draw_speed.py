@@ -44,8 +44,18 @@ def test_a_cell_says_the_ratio_and_what_could_not_be_run() -> None:
 
 
 def test_where_ours_is_behind_is_said_with_a_reason() -> None:
-    assert draw_speed.behind(FOUND) == (f"- nci, fit, 100 images: 2x the time ({draw_speed.HISTOGRAM})")
+    assert draw_speed.behind(FOUND) == (f"- nci, fit, 100 images: 2x the time ({draw_speed.MEAN})")
     assert draw_speed.behind({"cells": FOUND["cells"][:2]}) == "In no cell."
+
+
+def test_a_cell_that_is_behind_without_a_reason_stops_the_page() -> None:
+    slow = cell("gradnorm", 100, side(0.1, 2.0), side(None, 1.0), score=0.5)
+    with pytest.raises(SystemExit, match=r"gradnorm, score, 100 images: ours takes 2x the time, and nobody knows why"):
+        draw_speed.behind({"cells": [*FOUND["cells"], slow]})
+    benches = (ROOT / "benches" / "pairs.py").read_text()
+    for name, step in draw_speed.WHY:
+        assert f'"{name}"' in benches, "a reason for a method that is not measured"
+        assert step in ("fit", "score")
 
 
 def test_figures_follow_the_page(tmp_path: Path) -> None:

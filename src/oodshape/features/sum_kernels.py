@@ -42,7 +42,12 @@ def _class_columns(rows, factors, classes, total, first, last):  # type: ignore[
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _plain_columns(rows, total, first, last):  # type: ignore[no-untyped-def]
-    for i in range(rows.shape[0]):
+    fours = rows.shape[0] // 4 * 4  # at once: the total is read and written less often than the rows
+    for i in range(0, fours, 4):
+        a, b, c, d = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
+        for j in range(first, last):
+            total[j] += (np.float64(a[j]) + np.float64(b[j])) + (np.float64(c[j]) + np.float64(d[j]))
+    for i in range(fours, rows.shape[0]):
         for j in range(first, last):
             total[j] += np.float64(rows[i, j])
 
