@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.machine import keep_freed
 from oodshape.core.fields import Ascending, AtLeast, Sizes, sizes_inside
+from oodshape.core.machine import keep_freed
 from oodshape.core.values import Value, encode, frozen_array, load_values
 from oodshape.features.features import CHUNK_BYTES, Features
 from oodshape.features.moments import Moments
