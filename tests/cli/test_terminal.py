@@ -34,6 +34,8 @@ def test_a_terminal_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(line.startswith(" " * 15) for line in lines[1:-1])
     assert " ".join(" ".join(lines[:-1]).split()) == " ".join(f"promise {SENTENCE}".split())
     assert lines[-1] == "short  table  line"
+    say(30 * "5 % ")
+    assert not any(line.startswith("%") for line in terminal.getvalue().splitlines())
 
 
 def test_a_pipe_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

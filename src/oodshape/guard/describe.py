@@ -22,11 +22,11 @@ def chosen_lines(guard: Fitted) -> list[str]:
         return [f"{guard.about.method} took {names}", f"why: {why}"]
     values = dict(fusion.ranking)
     best, least = (100 * values[member.name] for member in (fusion.members[0], fusion.members[-1]))
-    panels = " and ".join(fusion.panels or (SCRAMBLED,))
+    panels = " and ".join("scrambled ones" if each == SCRAMBLED else each for each in fusion.panels or (SCRAMBLED,))
     fused = ", fused by their p-values" if len(fusion.members) > 1 else ""
     return [
         f"{guard.about.method} chose {names}{fused}",
-        f"why: of {len(values)} methods they best tell ID images kept aside from {panels} "
+        f"why: of {len(values)} methods they best tell familiar images kept aside from {panels} "
         f"(AUROC {best:.1f} to {least:.1f} %; the last of all {100 * min(values.values()):.1f} %)",
         *(f"note: {note}" for note in fusion.notes),
     ]
