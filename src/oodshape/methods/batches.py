@@ -12,7 +12,7 @@ from oodshape.features.features import Features
 from oodshape.methods.slots import Batch
 from oodshape.networks.head import Outputs
 
-PARTS = 4  # of a chunk: what a score makes of a batch, logits or several copies of it, then stays in the cache
+PARTS = 2  # of a chunk: a score makes several copies of a batch; products of fewer rows would take longer
 
 
 def batches(data: Features | Outputs, *, whole: bool = False, checked: bool = True) -> Iterator[Batch]:

@@ -85,7 +85,8 @@ class Head:
     @cached_property
     def closeness(self) -> Tensor:
         """[C, C]: 1 over the distances between the weights of different classes; 0 where they are the same."""
-        return torch.where(self.distances > TINY, self.distances.clamp_min(TINY).reciprocal(), 0.0).fill_diagonal_(0.0)
+        apart = torch.cdist(self.weight, self.weight)
+        return torch.where(apart > TINY, apart.clamp_min(TINY).reciprocal(), 0.0).fill_diagonal_(0.0)
 
     def logits(self, features: Tensor) -> Tensor:
         """[N, M] features -> [N, C] logits."""
