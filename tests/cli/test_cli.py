@@ -133,10 +133,24 @@ def test_inspect_says_whether_a_file_was_verified(tmp_path) -> None:
     assert json.loads(call("inspect", str(tmp_path / "new.safetensors"), "--json").stdout)["verified"] is True
 
 
-def test_the_shell_completes_commands() -> None:
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("be", ["bench"]),
+        ("fit --method rea", ["react"]),
+        ("bench dig", ["digits"]),
+        ("bench --methods msp,neco,klm,bfa", ["msp,neco,klm,bfact"]),
+        ("study interv", ["intervals"]),
+    ],
+)
+def test_the_shell_completes_commands_and_names(typed: str, completed: list[str]) -> None:
     program = Path(sys.executable).with_name("oodshape")
     if not program.exists():
         pytest.skip("the command is not installed beside this Python")
-    words = {"_OODSHAPE_COMPLETE": "complete_bash", "COMP_WORDS": "oodshape be", "COMP_CWORD": "1"}
+    words = {
+        "_OODSHAPE_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"oodshape {typed}",
+        "COMP_CWORD": str(len(typed.split())),
+    }
     done = subprocess.run([program], env=os.environ | words, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["bench"], done.stderr
+    assert done.stdout.split() == completed, done.stderr

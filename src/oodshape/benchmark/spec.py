@@ -93,12 +93,16 @@ class Benchmark:
     text: str = ""  # the TOML that it was read from, if any
     shipped: bool = False  # comes with the package
 
+    @staticmethod
+    def names() -> list[str]:
+        """Those that come with the package."""
+        found = [file.name.removesuffix(".toml") for file in files("oodshape.benchmark.specs").iterdir()]
+        return sorted(name for name in found if not name.startswith("_"))
+
     @classmethod
     def load(cls, name_or_file: str | Path) -> Benchmark:
         """The benchmark that comes with the package under this name, or that a TOML file describes."""
-        path = Path(name_or_file)
-        shipped = [file.name.removesuffix(".toml") for file in files("oodshape.benchmark.specs").iterdir()]
-        shipped = sorted(name for name in shipped if not name.startswith("_"))
+        path, shipped = Path(name_or_file), cls.names()
         if str(name_or_file) in shipped:
             text = (files("oodshape.benchmark.specs") / f"{name_or_file}.toml").read_text(encoding="utf-8")
             return replace(cls.parse(text, where=f"benchmark {name_or_file}", base=Path.cwd()), shipped=True)

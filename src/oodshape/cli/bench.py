@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.comparing import CHANCE, Compared, Drawing
+from oodshape.cli.completion import benchmark_names, method_names
 from oodshape.cli.openood import OpenOod
 from oodshape.cli.options import Costs, Keeping, Running, words
 from oodshape.cli.terminal import console, say
@@ -42,10 +43,17 @@ class Positive(Enum):
 def bench(
     *,
     benchmark: Annotated[
-        str, typer.Argument(metavar="[NAME|FILE]", help="A benchmark that comes with oodshape, or a TOML file.")
+        str,
+        typer.Argument(
+            metavar="[NAME|FILE]",
+            autocompletion=benchmark_names,
+            help="A benchmark that comes with oodshape, or a TOML file.",
+        ),
     ] = "digits",
     compared: Compared,
-    methods: Annotated[str, typer.Option(help="Only these methods, separated by commas.")] = "",
+    methods: Annotated[
+        str, typer.Option(autocompletion=method_names, help="Only these methods, separated by commas.")
+    ] = "",
     drawing: Drawing,
     keep_scores: Annotated[
         bool | None,

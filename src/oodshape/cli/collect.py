@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from oodshape.cli.completion import method_names
 from oodshape.cli.options import (
     IMAGES,
     ColumnOption,
@@ -34,7 +35,9 @@ def collect(
         str, typer.Option(metavar="I/N", help="The I-th of N runs of whole batches of the images; I from 1 to N.")
     ] = "1/1",
     column: ColumnOption = None,
-    method: Annotated[str, typer.Option(help="The method that fit will be told; auto has what all need.")] = "auto",
+    method: Annotated[
+        str, typer.Option(autocompletion=method_names, help="The method that fit will be told; auto has what all need.")
+    ] = "auto",
     hold_out: Annotated[
         bool, typer.Option("--hold-out", help="Keep a fifth of the images to set the threshold: fit needs no others.")
     ] = False,

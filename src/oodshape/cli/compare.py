@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oodshape.cli.comparing import SeedOption
+from oodshape.cli.completion import method_names
 from oodshape.cli.options import words
 from oodshape.cli.terminal import console, say
 
@@ -23,7 +24,11 @@ def compare(
         Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
     ],
     methods: Annotated[
-        str, typer.Option(help="Two methods, a,b: how much better a is. Without it: who is tied with the best.")
+        str,
+        typer.Option(
+            autocompletion=method_names,
+            help="Two methods, a,b: how much better a is. Without it: who is tied with the best.",
+        ),
     ] = "",
     resamples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
     seed: SeedOption = 0,

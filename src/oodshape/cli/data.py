@@ -8,13 +8,19 @@ from typing import Annotated
 
 import typer
 
+from oodshape.cli.completion import benchmark_names
 from oodshape.cli.options import DataOption
 from oodshape.cli.terminal import console
 
 
 def data(
     benchmark: Annotated[
-        str | None, typer.Argument(metavar="[BENCHMARK]", help="Only the sets of this benchmark \\[default: all].")
+        str | None,
+        typer.Argument(
+            metavar="[BENCHMARK]",
+            autocompletion=benchmark_names,
+            help="Only the sets of this benchmark \\[default: all].",
+        ),
     ] = None,
     data: DataOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from oodshape.cli.completion import method_names
 from oodshape.cli.options import (
     IMAGES,
     ColumnOption,
@@ -39,7 +40,10 @@ def fit(
         str | None, typer.Option(help="Images that the network was NOT trained on: they set the threshold.")
     ] = None,
     column: ColumnOption = None,
-    method: Annotated[str, typer.Option(help="A method of `oodshape methods`; auto chooses and fuses some.")] = "auto",
+    method: Annotated[
+        str,
+        typer.Option(autocompletion=method_names, help="A method of `oodshape methods`; auto chooses and fuses some."),
+    ] = "auto",
     alpha: Annotated[float, typer.Option(help="The share of good images that may be rejected.")] = 0.05,
     per_class: Annotated[
         bool, typer.Option("--per-class", help="A threshold for each predicted class that has enough images.")

@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
+from oodshape.cli.completion import method_names
 from oodshape.cli.terminal import console
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this method, at length.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", autocompletion=method_names, help="Only this method, at length.")
+    ] = None,
 ) -> None:
     """List the methods, or tell all about one: what it does, what it needs, when it fails, and its settings."""
     from oodshape.methods.describe import method_lines, told

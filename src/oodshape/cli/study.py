@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.comparing import Compared, SeedOption
+from oodshape.cli.completion import benchmark_names, method_names, study_names
 from oodshape.cli.openood import Settings
 from oodshape.cli.options import Costs, Keeping, Running, words
 from oodshape.cli.terminal import say
@@ -15,9 +16,19 @@ from oodshape.cli.terminal import say
 
 def study(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A study, or `all`; an unknown name lists them.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", autocompletion=study_names, help="A study, or `all`; an unknown name lists them."
+        ),
+    ],
     benchmark: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="A benchmark that comes with oodshape, or a TOML file.")
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            autocompletion=benchmark_names,
+            help="A benchmark that comes with oodshape, or a TOML file.",
+        ),
     ] = "digits",
     features: Annotated[
         list[Path] | None,
@@ -28,7 +39,9 @@ def study(
         typer.Option(help="With --features: a folder with NETWORK/scrambled.npz, where they are not beside the rest."),
     ] = None,
     compared: Compared,
-    methods: Annotated[str, typer.Option(help="Only these methods, of those that a study is of.")] = "",
+    methods: Annotated[
+        str, typer.Option(autocompletion=method_names, help="Only these methods, of those that a study is of.")
+    ] = "",
     compare_paper: Annotated[
         bool,
         typer.Option(

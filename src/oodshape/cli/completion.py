@@ -1,0 +1,25 @@
+"""What a shell may complete beside commands and options: the names that a command takes."""
+
+from __future__ import annotations
+
+
+def method_names(incomplete: str) -> list[str]:
+    """Methods that begin so; the last one of several with commas between them."""
+    from oodshape.methods.table import METHODS
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in METHODS if name.startswith(last)]
+
+
+def study_names(incomplete: str) -> list[str]:
+    """Studies that begin so."""
+    from oodshape.studies.catalog import STUDIES
+
+    return [name for name in (*STUDIES, "all") if name.startswith(incomplete)]
+
+
+def benchmark_names(incomplete: str) -> list[str]:
+    """Benchmarks that come with oodshape and begin so."""
+    from oodshape.benchmark.spec import Benchmark
+
+    return [name for name in Benchmark.names() if name.startswith(incomplete)]
