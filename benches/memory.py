@@ -56,7 +56,7 @@ def warm_up() -> None:
     for methods in groups().values():
         fit_all(methods, train, [panel])
     products = Products(WIDTH, 10**6)
-    products.add(torch.ones(64, WIDTH))
+    products.add(torch.ones(64, WIDTH), products.room())
     products.result()
 
 

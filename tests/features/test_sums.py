@@ -66,7 +66,7 @@ def test_products_in_float32_are_within_the_stated_error(directions: bool) -> No
     for images in (9000, 10):
         products = Products(600, images, directions=directions)
         for part in torch.split(z, 2000):
-            products.add(part)
+            products.add(part, products.room())
         total.append(products.result())
     single, double = total
     assert 0 < np.abs(single - double).max() < 1e-6 * np.abs(double).max()
@@ -81,7 +81,7 @@ def test_a_rank_is_found_through_the_rounding_of_float32() -> None:
     basis = rows(150, 600, seed=1)
     z = rows(7000, 150, seed=2) @ basis
     products = Products(600, len(z))
-    products.add(z)
+    products.add(z, products.room())
     values = np.linalg.eigvalsh(products.result())
     assert (values > noise(len(z), 600) * values[-1]).sum() == 150
     assert (values > noise(10, 600) * values[-1]).sum() > 150  # the tolerance of float64 would count rounding

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from oodshape.core.machine import give_back
 from oodshape.features.bank import BANK, Bank
 from oodshape.features.chunks import check_finite
 from oodshape.features.features import Features
@@ -75,10 +76,11 @@ class Apart:
 
     def whole(self) -> Features:
         """All images with their sums."""
+        give_back()  # what was made of those inside
         if self.gone.any() and self._inside.products:
             for _, raw in self.features[np.flatnonzero(self.gone)].chunks():
-                for products in self._inside.products.values():
-                    products.add(raw.float().cpu())
+                self._inside.add_products(raw.float().cpu())
+            self._inside.room = None
         parts = dict(self._all.totals)
         parts |= {name: self._inside.totals[name] + total for name, total in self._outside.totals.items()}
         parts |= {name: products.result() for name, products in self._inside.products.items()}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.features.rows import TINY
-from oodshape.features.sum_kernels import Products, add_by_class, add_sorted, add_squares
+from oodshape.features.sum_kernels import Products, add_by_class, add_sorted, add_squares, lengths
 from oodshape.networks.head import Head
 
 Array = NDArray[Any]
@@ -52,8 +52,7 @@ class Rows:
     @cached_property
     def inverse_lengths(self) -> Tensor:
         """[n] float64: what makes each row one of length 1."""
-        length: Tensor = torch.linalg.vector_norm(self.z, dim=1, dtype=torch.float64)
-        return length.clamp_min(TINY).reciprocal()
+        return lengths(self.z).clamp_min(TINY).reciprocal()
 
     @cached_property
     def labelled(self) -> Tensor:
@@ -148,15 +147,22 @@ class RunningSums:
             name: Products(head.width, images, directions=PRODUCTS[name], double=exact)
             for name in sorted(names & PRODUCTS.keys())
         }
+        self.room: Tensor | None = None  # for all products
 
     def add(self, z: Tensor, classes: Tensor, logits: Tensor | None = None, labels: Tensor | None = None) -> None:
         """Add rows [n, M] float32 of the predicted classes [n]; logits [n, C] and labels [n], where they are known."""
         rows = Rows(z, classes, self.head, logits, labels, exact=self.exact)
         for name, total in self.totals.items():
             SUMS[name][1](rows, total)
+        self.add_products(z)
+
+    def add_products(self, z: Tensor) -> None:
+        """Add rows to the products of all pairs of features alone."""
         for products in self.products.values():
-            products.add(z)
+            self.room = products.room() if self.room is None else self.room
+            products.add(z, self.room)
 
     def parts(self) -> dict[str, Array]:
         """The sums by name, no copies."""
+        self.room = None
         return {**self.never, **self.totals, **{name: products.result() for name, products in self.products.items()}}

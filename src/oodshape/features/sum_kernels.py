@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyrk, ssyrk
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from oodshape.features.rows import unit
 Array = NDArray[Any]
 SUMS = {"reassoc", "nsz", "contract"}  # as in kernels: numba would not see a change there
 SORTED = 256  # rows that are sorted at once: a copy that stays in the cache
+STRIP = 256  # columns that are multiplied with those before them at once
 DOUBLE_ROWS = 512  # rows that are multiplied at once in float64
 SINGLE_ROWS = 4096  # rows whose products are added in float32, before they join the others in float64
 FEW = 10  # images for each feature, below which products are float64: a rank may hang on them
@@ -60,6 +60,16 @@ def _square_columns(rows, total, first, last):  # type: ignore[no-untyped-def]
             total[j] += value * value
 
 
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _row_squares(rows, total, first, last):  # type: ignore[no-untyped-def]
+    for i in range(first, last):
+        summed = 0.0
+        for j in range(rows.shape[1]):
+            value = np.float64(rows[i, j])
+            summed += value * value
+        total[i] = summed
+
+
 @njit(nogil=True, cache=True)
 def _add_triangle(products, total, first, last):  # type: ignore[no-untyped-def]
     for i in range(first, last):
@@ -91,6 +101,13 @@ def add_squares(rows: Tensor, total: Array) -> None:
     """Add the squares of each column to the total [M]."""
     values = rows.contiguous().numpy()
     over_rows(lambda _, a, b: _square_columns(values, total, a, b), rows.shape[1], len(rows))
+
+
+def lengths(rows: Tensor) -> Tensor:
+    """[n] float64: the length of each row; torch would make a copy of all in float64."""
+    values, total = rows.contiguous().numpy(), np.empty(len(rows))
+    over_rows(lambda _, a, b: _row_squares(values, total, a, b), *rows.shape)
+    return torch.from_numpy(total).sqrt_()
 
 
 def add_sorted(rows: Tensor, total: Array) -> None:
@@ -129,22 +146,33 @@ class Products:
         self.total = np.zeros((width, width))  # the lower triangle
         self.double, self.directions = double or exact(images, width), directions
 
-    def add(self, rows: Tensor) -> None:
+    def room(self) -> Tensor:
+        """Where products of some rows are made, before they join the others; several of these may share it."""
+        return torch.empty(self.total.shape, dtype=torch.float64 if self.double else torch.float32)
+
+    def add(self, rows: Tensor, room: Tensor) -> None:
         """Add some rows."""
         for part in torch.split(rows, DOUBLE_ROWS if self.double else SINGLE_ROWS):
             values = part.double() if self.double else part
-            self._add(unit(values) if self.directions else values)
-
-    def _add(self, rows: Tensor) -> None:
-        multiply = dsyrk if self.double else ssyrk
-        with torchs_threads():
-            products = multiply(1.0, rows.contiguous().numpy().T).T  # the upper triangle by columns, the lower by rows
-        over_triangle(products, self.total)
+            lower_products(unit(values) if self.directions else values, room)
+            over_triangle(room.numpy(), self.total)
 
     def result(self) -> Array:
         """[M, M] float64, both sides of the diagonal. It is no copy: what is added later is in it, on one side."""
         _mirror(self.total)
         return self.total
+
+
+def lower_products(rows: Tensor, found: Tensor) -> None:
+    """Write the products of all pairs of columns to the lower triangle [M, M]; above it stands what has no meaning.
+
+    Strips of torch's product are a tenth more work than BLAS's own for triangles (syrk), and less time: scipy's threads
+    wait for more by spinning, which whatever torch does next has to pay for.
+    """
+    width = rows.shape[1]
+    for first in range(0, width, STRIP):
+        last = min(first + STRIP, width)
+        torch.mm(rows[:, first:].T, rows[:, first:last], out=found[first:, first:last])
 
 
 @cache

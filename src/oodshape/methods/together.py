@@ -99,6 +99,7 @@ def score_each(detectors: Mapping[str, Detector], data: Features) -> dict[str, T
                 kept[batch.first : batch.first + len(batch.raw)] = scores
             elif isinstance(scores, InputError):
                 found[name] = scores
+        give_back()
     for name, scores in found.items():
         try:
             if isinstance(scores, Tensor):

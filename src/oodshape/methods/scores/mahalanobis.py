@@ -81,15 +81,16 @@ class _Classes(NamedTuple):
     free: int  # degrees of freedom that made it
 
     def whitened(self, within: Array) -> Array:
-        """[K, M] float32: the means of the K classes that have images, less the center, times a matrix [M, M]."""
+        """[K, M] float32: the means of the K classes that have images, less the center, times an upper triangle."""
         seen = np.flatnonzero(self.counts)
         means = aligned((len(seen), len(within)), np.float32)
         for first in range(0, len(within), AT_ONCE):
-            wide = torch.from_numpy(within[:, first : first + AT_ONCE].astype(np.float64))
+            last = first + AT_ONCE
+            wide = torch.from_numpy(within[:last, first:last].astype(np.float64))
             for start in range(0, len(seen), AT_ONCE):
                 part = seen[start : start + AT_ONCE]
-                around = torch.from_numpy(self.sums[part] / self.counts[part, None] - self.center)
-                means[start : start + AT_ONCE, first : first + AT_ONCE] = (around @ wide).numpy()
+                around = self.sums[part, :last] / self.counts[part, None] - self.center[:last]
+                means[start : start + AT_ONCE, first:last] = (torch.from_numpy(around) @ wide).numpy()
         return freeze(means)
 
 
