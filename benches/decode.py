@@ -45,11 +45,12 @@ def made(folder: Path, count: int, side: int) -> None:
 
 def report(classifier: Classifier, images: ImageFolder, way: Preprocessing, rounds: int) -> dict[str, float]:
     """Images per second of each, printed and given."""
-    batch = way.normalize(next(decoded_rows(images, way, 0, min(BATCH, len(images)), 0))[1])
+    every = range(len(images))
+    batch = way.normalize(next(decoded_rows(images, way, every, min(BATCH, len(images)), 0))[1])
     classifier(batch)
     passes = -(-len(images) // len(batch))
     tasks: dict[str, Callable[[], object]] = {
-        "decoding": lambda: [None for _ in decoded_rows(images, way, 0, BATCH)],
+        "decoding": lambda: [None for _ in decoded_rows(images, way, every, BATCH)],
         "network": lambda: [classifier(batch) for _ in range(passes)],
         "both": lambda: Features.extract(classifier, images, way, batch_size=BATCH, progress=False),
     }

@@ -9,6 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from oodshape import Classifier
+from oodshape.images.digits import digits_sets
+from oodshape.images.preprocessing import DIGITS
+from oodshape.networks.zoo import build
+
 BENCHES = Path(__file__).parents[2] / "benches"
 FILES = sorted(path.name for path in BENCHES.glob("*.py"))
 
@@ -58,3 +63,9 @@ def test_a_limit_is_kept_or_missed(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness.check("fast", harness.Ratio(2.0, 1.9, 2.1), 3)
     assert not harness.check("slow", harness.Ratio(2.0, 1.9, 2.1), 3, at_least=True)
     assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == ["ok", "MISSED"]
+
+
+def test_decoding_is_measured_beside_the_network() -> None:
+    decode = runpy.run_path(str(BENCHES / "decode.py"), run_name="imported")
+    speed = decode["report"](Classifier(build("digits-convnet")), digits_sets()["test"], DIGITS, 1)
+    assert all(speed[name] > 0 for name in ("decoding", "network", "both"))
