@@ -118,7 +118,7 @@ def test_a_file_of_another_version_is_named(tmp_path: Path, head: bytes, message
 @pytest.mark.parametrize(
     ("claimed", "message"),
     [
-        ((1 << 28) + 1, r"test_32x32\.mat has .* bytes and inflates to 268,435,457 .* --max-inflated"),
+        ((1 << 28) + 1, r"test_32x32\.mat has .* bytes and inflates to 268,435,457 .* --limits inflated=N"),
         (1 << 28, "it is truncated"),
     ],
 )
