@@ -14,7 +14,7 @@ from extraction_tools import Counted, extract, values
 from folders_of_digits import write_digits
 from oodshape.features.extraction import PROBED
 from oodshape.images.folders import ImageFiles
-from oodshape.images.listing import GivenImages
+from oodshape.images.listing import image_set
 
 KEPT = Path(__file__).parents[1] / "golden" / "0.1.0" / "cache_entry"
 KEY = "45f86859cd95aec5"  # the name of its folder in the cache
@@ -40,7 +40,7 @@ class Stamped:
 
 def test_features_of_the_first_release_are_found(tmp_path: Path) -> None:
     shutil.copytree(KEPT, tmp_path / "cache" / KEY)
-    images = GivenImages(write_digits(tmp_path / "digits", train=120) / "train")
+    images = image_set(write_digits(tmp_path / "digits", train=120) / "train")
     meta = json.loads((KEPT / "meta.json").read_text())
     counted = Counted()
     found = extract(counted, Stamped(images, meta["fingerprints"]["images"]), tmp_path / "cache", batch_size=64)

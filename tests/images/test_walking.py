@@ -1,4 +1,4 @@
-"""One order of files for every way to give a folder, links that lead back, and the fingerprints of 0.1.0."""
+"""One order of files for every way to give a folder, links that lead back, and fingerprints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from oodshape.core.errors import InputError
 from oodshape.images.folders import ImageFolder, ImageList
-from oodshape.images.listing import GivenImages, Listing
+from oodshape.images.listing import Listing, image_set, one_by_one
 
 LAYOUTS = {
     "flat": ("b.png", "a.JPG", "a 1.webp", ".hidden.png", "notes.txt"),
@@ -31,27 +31,22 @@ def fill(root: Path, files: tuple[str, ...]) -> Path:
     return root
 
 
-# What 0.1.0 gave for these files: kept features are found under it.
-KEPT = {  # ImageFolder, GivenImages, then both of a list of the same files
-    "flat": ("05adb6466f263ddb", "9372eb7f24a6de6d", "5ccc80829e1175a6", "858bac94b5b2e310"),
-    "classes": ("ecb05b1c26240ec1", "1e9aa04091d1da3e", "bca0382f39b45db4", "80d5408624394782"),
-    "deep": ("aeef59f1232eb8f1", "cf4aabd3262769ff", "861fe972b06bee3f", "7b1746f285d8e252"),
-    "mixed": ("d4333865c28ed4d0", "f5d50074a9c8ce88", "57c357c84bb3372a", "52d80ce8e524e63f"),
-}
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_fingerprints_are_those_of_the_first_release(
+def test_the_fingerprint_changes_with_files_labels_and_turns_and_with_nothing_else(
     layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     fill(Path("images"), LAYOUTS[layout])
-    folder, given = ImageFolder("images"), GivenImages("images")
+    folder = ImageFolder("images")
+    assert folder.fingerprint == image_set("images", upright=True).fingerprint != image_set("images").fingerprint
     paths = Path("list.txt")
-    paths.write_text("".join(f"images/{file} 1\n" for file in folder.files))
-    assert (folder.fingerprint, given.fingerprint, ImageList(paths).fingerprint, GivenImages(paths).fingerprint) == (
-        KEPT[layout]
-    )
+    paths.write_text("".join(f"images/{file} 1\n" for file in folder.names))
+    assert ImageList(paths).fingerprint == image_set(paths, upright=True).fingerprint != folder.fingerprint
+    before = folder.fingerprint
+    Path("images").rename("moved")
+    assert ImageFolder("moved").fingerprint == before != folder.fingerprint
+    os.utime(ImageFolder("moved").path(0), ns=(0, 5))
+    assert ImageFolder("moved").fingerprint != before
 
 
 ENDS = (".png", ".JPG", "webp", "jpeg", ".gif")
@@ -61,14 +56,14 @@ AWKWARD = ("a/x.png", "a/deep/y.png", "a b/1.png", "a-2/1.png", "a/b/1.png", "a/
 @pytest.mark.parametrize("files", [*LAYOUTS.values(), AWKWARD, (*AWKWARD, "(old)/1.png", "loose.png")])
 def test_a_folder_has_one_order_however_it_is_given(files: tuple[str, ...], tmp_path: Path) -> None:
     fill(tmp_path, files)
-    listed = [path for path, _ in Listing.of(tmp_path)]
+    listed = [path for path, _ in one_by_one(tmp_path).pairs()]
     folder = ImageFolder(tmp_path)
-    assert listed == GivenImages(tmp_path).files == [str(tmp_path / file) for file in folder.files]
+    assert listed == image_set(tmp_path).files == [str(tmp_path / file) for file in folder.names]
     assert len(listed) == len(set(listed)) == sum(1 for file in files if "/." not in f"/{file}" and file[-4:] in ENDS)
 
 
 def test_a_folders_files_come_before_its_subfolders_and_names_in_order(tmp_path: Path) -> None:
-    files = ImageFolder(fill(tmp_path, AWKWARD)).files
+    files = ImageFolder(fill(tmp_path, AWKWARD)).names
     assert files == [
         "B/1.png",
         "a/x.png",
@@ -88,17 +83,17 @@ def test_a_link_back_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "dog" / "deep" / "dog").symlink_to("../../dog")
     (tmp_path / "nowhere").symlink_to("nowhere")
     folder = ImageFolder(tmp_path)
-    assert folder.files == ["cat/1.png", "dog/2.png", "dog/deep/3.png"]
+    assert folder.names == ["cat/1.png", "dog/2.png", "dog/deep/3.png"]
     assert folder.classes == ("cat", "dog")
     assert folder.labels.tolist() == [0, 1, 1]
-    assert len(list(Listing.of(tmp_path))) == 3
+    assert len(list(one_by_one(tmp_path).pairs())) == 3
 
 
 def test_folders_that_lead_to_each_other_end(tmp_path: Path) -> None:
     fill(tmp_path, ("a/1.png", "b/2.png"))
     (tmp_path / "a" / "b").symlink_to("../b")
     (tmp_path / "b" / "a").symlink_to("../a")
-    assert ImageFolder(tmp_path).files == ["a/1.png", "a/b/2.png", "b/2.png", "b/a/1.png"]
+    assert ImageFolder(tmp_path).names == ["a/1.png", "a/b/2.png", "b/2.png", "b/a/1.png"]
 
 
 def test_a_link_to_another_folder_is_followed(tmp_path: Path) -> None:
@@ -106,13 +101,13 @@ def test_a_link_to_another_folder_is_followed(tmp_path: Path) -> None:
     (tmp_path / "root" / "dog").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "root" / "other").symlink_to(tmp_path / "elsewhere")
     folder = ImageFolder(tmp_path / "root")
-    assert folder.files == ["cat/1.png", "dog/2.png", "other/2.png"]
+    assert folder.names == ["cat/1.png", "dog/2.png", "other/2.png"]
     np.testing.assert_array_equal(folder.labels, [0, 1, 2])
 
 
 def test_a_folder_without_images_is_refused_by_both(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for look in (ImageFolder, lambda path: list(Listing.of(path))):
+    for look in (ImageFolder, lambda path: list(one_by_one(path).pairs())):
         with pytest.raises(InputError, match=r"no image lies in .* or its subfolders; looked for \.jpg"):
             look(tmp_path)
 
@@ -139,10 +134,10 @@ def test_globs_match_what_pythons_do(
     wanted = sorted({path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)})
     for given, found in ((pattern, wanted), (str(tmp_path / pattern), [str(tmp_path / path) for path in wanted])):
         if wanted:
-            assert [path for path, _ in Listing(given)] == found
+            assert [path for path, _ in Listing(given).pairs()] == found
         else:
             with pytest.raises(InputError, match="no file matches"):
-                list(Listing(given))
+                list(Listing(given).pairs())
 
 
 def test_a_glob_follows_links_but_not_in_circles(tmp_path: Path) -> None:
@@ -154,5 +149,7 @@ def test_a_glob_follows_links_but_not_in_circles(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     fill(tmp_path / "elsewhere", ("2.png",))
     (tmp_path / "images" / "linked").symlink_to(tmp_path / "elsewhere")
-    found = [os.path.relpath(path, tmp_path / "images") for path, _ in Listing(str(tmp_path / "images/**/*.png"))]
+    found = [
+        os.path.relpath(path, tmp_path / "images") for path, _ in Listing(str(tmp_path / "images/**/*.png")).pairs()
+    ]
     assert found == ["a/1.png", "b/1.png", "c/1.png", "linked/2.png"]

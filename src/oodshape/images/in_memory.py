@@ -1,34 +1,38 @@
-"""Pictures: images that are no files, or not only: a list of them, a batch, or a data set that gives them."""
+"""Images in memory: one as users have it (path, bytes, picture, array, tensor), and sets of them as a data set."""
 
 from __future__ import annotations
 
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from typing import Any
 
 import numpy as np
+import PIL.Image
+import PIL.ImageOps
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.machine import cores
 from oodshape.images import identity
-from oodshape.images.decode import Unreadable
-from oodshape.images.image_set import Image
-from oodshape.images.kinds import in_mode
-from oodshape.images.one_image import as_image, parted
+from oodshape.images.decode import Unreadable, in_mode, open_image
+from oodshape.images.image_set import Image, IndexedImages
 from oodshape.images.prefetch import MOST
 from oodshape.images.preprocessing import picture
-from oodshape.images.stored import Stored
+
+CHANNELS = (1, 3, 4)  # gray, colour, colour with alpha, which is dropped
+KEYS = ("image", "pixel_values")  # of a sample that is a dictionary
+ONE = "a path, a PIL image, encoded bytes, uint8 [H, W] or [H, W, C], or a tensor [C, H, W], uint8 or float in 0..1"
 
 
-class Pictures:
+class Pictures(IndexedImages):
     """Whatever has a length and gives an image, (image, label) or a dictionary by number, as a data set.
 
     An image's identity is its path, or where it has none a hash of its pixels. For these and the labels everything is
@@ -37,21 +41,15 @@ class Pictures:
 
     def __init__(self, items: Any, name: str, *, upright: bool = False, threads: bool = True) -> None:
         """Take the items as they are; nothing is read before it is asked for."""
-        self.items, self.name, self.upright = items, name, upright
+        self.items, self.name, self.upright, self.classes = items, name, upright, _class_names(items)
         self._alone: AbstractContextManager[Any] = nullcontext() if threads else threading.Lock()
         if len(items) == 0:
             raise InputError(f"{name} holds no image")
 
     def __len__(self) -> int:
-        """The number of images."""
         return len(self.items)
 
-    def __getitem__(self, index: int) -> Image:
-        """An image, or why there is none."""
-        return self.image(index, upright=self.upright)
-
-    def image(self, index: int, *, upright: bool) -> Image:
-        """The image of that number, turned as its EXIF orientation says or not."""
+    def _open(self, index: int, upright: bool) -> Image:
         return as_image(self._sample(index)[0], upright=upright)
 
     def called(self, index: int) -> str:
@@ -59,16 +57,6 @@ class Pictures:
         item = self.items[index] if isinstance(self.items, (list, tuple)) else None
         item = item[0] if isinstance(item, (tuple, list)) and item else item
         return os.fspath(item) if isinstance(item, (str, os.PathLike)) else f"image {index}"
-
-    @cached_property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes, where the data set says them as torchvision's or Hugging Face's do."""
-        names: Any = getattr(self.items, "classes", None)
-        features: Any = getattr(self.items, "features", None)
-        if names is None and isinstance(features, dict):
-            names = getattr(features.get("label"), "names", None)
-        listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
-        return tuple(names) if listed else ()
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -80,18 +68,7 @@ class Pictures:
         """[N]: which image each is, by its path or its pixels."""
         return self._scanned[0]
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """A hash of the images, their labels, and the way they are turned."""
-        return fingerprint_of("pictures", self.identities, self.labels, f"upright={self.upright}")
-
-    def __repr__(self) -> str:
-        """The name and the number of images."""
-        return f"Pictures({self.name!r}, {len(self)} images)"
-
     def _sample(self, index: int) -> tuple[Any, int]:
-        if not 0 <= index < len(self):
-            raise IndexError(f"{self.name} has {len(self)} images, there is no number {index}")
         try:
             with self._alone:
                 sample = self.items[index]
@@ -122,34 +99,110 @@ class Pictures:
             return int(identity.hashed([f"{index} {error}"])[0]), -1
 
 
-@dataclass(frozen=True)
-class PictureListing:
-    """Pictures, or stored images, one by one, as a `Listing` gives files: (what it is called, its number)."""
-
-    pictures: Pictures | Stored
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        """(name, number) one by one."""
-        return ((self.pictures.called(row), row) for row in range(len(self.pictures)))
-
-    @property
-    def name(self) -> str:
-        """A short name for messages."""
-        return self.pictures.name
-
-    def count(self) -> int:
-        """The number of images."""
-        return len(self.pictures)
-
-    def opened(self, path: str) -> Any:
-        """What a decoder can open of an image that was called so: its file, or its bytes."""
-        return self.pictures.encoded(self.pictures.number(path)) if isinstance(self.pictures, Stored) else path
-
-    def read(self, pair: tuple[str, int], *, upright: bool) -> Image:
-        """The image of that number."""
-        return self.pictures.image(pair[1], upright=upright)
-
-
 def pixel_key(image: Image) -> int:
     """64 bits of a hash of the pixels: equal for a picture, an array and a file of the same image."""
     return int(identity.hashed([np.asarray(in_mode(picture(image), "RGB"))])[0])
+
+
+def _class_names(items: Any) -> tuple[str, ...]:
+    """The names of the classes, where the data set says them as torchvision's or Hugging Face's do."""
+    names: Any = getattr(items, "classes", None)
+    features: Any = getattr(items, "features", None)
+    if names is None and isinstance(features, dict):
+        names = getattr(features.get("label"), "names", None)
+    listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
+    return tuple(names) if listed else ()
+
+
+def is_image(thing: Any) -> bool:
+    """Whether it is of a type that can hold one image, or be a batch of them; paths are another matter."""
+    return isinstance(thing, (PIL.Image.Image, bytes, bytearray, memoryview, np.ndarray, Tensor))
+
+
+def parted(sample: Any) -> tuple[Any, int]:
+    """(image, label) of what a data set gives: an image, (image, label), or a dictionary; -1: no whole number."""
+    label: Any = None
+    if isinstance(sample, Mapping):
+        key = next((key for key in KEYS if key in sample), None)
+        if key is None:
+            raise InputError(f'a sample that is a dictionary needs "image" or "pixel_values", got {list(sample)}')
+        sample, label = sample[key], sample.get("label")
+    elif isinstance(sample, (tuple, list)) and len(sample) == 2:
+        sample, label = sample
+    return sample, as_label(label)
+
+
+def as_label(label: Any) -> int:
+    """A class number; -1 for whatever is none.
+
+    >>> as_label(np.int64(3)), as_label(None), as_label("cat")
+    (3, -1, -1)
+    """
+    if isinstance(label, Tensor) and label.numel() == 1 and not label.is_floating_point():
+        label = label.item()
+    whole = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
+    return max(int(label), -1) if whole else -1
+
+
+def as_image(thing: Any, *, upright: bool) -> Image:
+    """The image as the preprocessing takes it; where it is none, an error that says what can be one."""
+    if isinstance(thing, (str, os.PathLike)):
+        return open_image(os.fspath(thing), upright=upright)
+    if isinstance(thing, (bytes, bytearray, memoryview)):
+        return _decoded(bytes(thing), upright)
+    if isinstance(thing, PIL.Image.Image):
+        return _loaded(thing, upright)
+    if isinstance(thing, Tensor):
+        return _of_tensor(thing)
+    if isinstance(thing, np.ndarray):
+        return _of_array(thing)
+    raise InputError(f"an image is {ONE}; got {type(thing).__name__}")
+
+
+def _decoded(data: bytes, upright: bool) -> Image:
+    try:
+        return open_image(BytesIO(data), upright=upright)
+    except Unreadable as error:
+        raise Unreadable(f"an image of {len(data)} bytes", error.reason) from None
+
+
+def _loaded(picture: PIL.Image.Image, upright: bool) -> PIL.Image.Image:
+    try:
+        picture.load()  # an opened file may turn out to be broken only now
+        return PIL.ImageOps.exif_transpose(picture) if upright else picture
+    except Exception as error:  # as with files, almost anything
+        raise Unreadable("a PIL image", f"cannot be read ({error})") from None
+
+
+def _of_array(array: np.ndarray[Any, Any]) -> Image:
+    gray = array.ndim == 2
+    if array.dtype != np.uint8 or not (gray or (array.ndim == 3 and array.shape[2] in CHANNELS)) or 0 in array.shape:
+        raise InputError(
+            f"an image that is an array is uint8 [H, W], or [H, W, C] with 1, 3 or 4 channels, got "
+            f"{array.dtype}{list(array.shape)}; gray images in one array are [N, H, W, 1]: images[..., None]"
+        )
+    return PIL.Image.fromarray(array) if not gray and array.shape[2] == 4 else array
+
+
+def _of_tensor(tensor: Tensor) -> Image:
+    if tensor.ndim != 3 or tensor.shape[0] not in CHANNELS:
+        raise InputError(
+            f"an image that is a tensor is [C, H, W] with 1, 3 or 4 channels, got {list(tensor.shape)}; tensors that "
+            "the network takes as they are: prepared=True"
+        )
+    return _of_array(as_bytes(tensor).permute(1, 2, 0).cpu().numpy())
+
+
+def as_bytes(values: Tensor) -> Tensor:
+    """uint8 of the same shape: whole numbers as they are, fractions in 0..1 rounded to 255ths."""
+    if values.dtype == torch.uint8:
+        return values
+    if not values.is_floating_point():
+        raise InputError(f"an image that is a tensor is uint8, or float in 0..1, got {values.dtype}")
+    low, high = (float(each) for each in values.detach().aminmax())
+    if not (low >= 0 and high <= 1):
+        raise InputError(
+            f"an image that is a float tensor lies in 0..1, got {low:g} to {high:g}; tensors that are normalised "
+            "already, and that the network takes as they are: prepared=True"
+        )
+    return (255 * values.detach()).round().byte()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.images.one_image import KEYS, as_label, parted
+from oodshape.images.in_memory import KEYS, as_label, parted
 
 ACCEPTED = (
     "prepared=True takes a DataLoader or any iterable of batches: tensors [N, ...] that the network takes as they are, "

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
+from oodshape.images.decode import in_mode
 from oodshape.images.identity import Keys, keys
 from oodshape.images.image_set import ImageSet, identities_of
-from oodshape.images.kinds import in_mode
 
 Floats = NDArray[np.float64]
 
