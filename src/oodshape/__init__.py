@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oodshape.images.preprocessing import CIFAR as CIFAR
     from oodshape.images.preprocessing import IMAGENET as IMAGENET
     from oodshape.images.preprocessing import Preprocessing as Preprocessing
-    from oodshape.images.scrambled import Scrambled as Scrambled
+    from oodshape.images.synthetic import Scrambled as Scrambled
     from oodshape.methods.auto import Auto as Auto
     from oodshape.methods.decision import Decision as Decision
     from oodshape.methods.detector import Detector as Detector
@@ -98,7 +98,7 @@ _HOMES = {
     "Evidence": "methods.slots",
     "Training": "methods.training",
     "Part": "features.parts",
-    "Scrambled": "images.scrambled",
+    "Scrambled": "images.synthetic",
     "panel_features": "features.panel",
     "auroc": "metrics.separation",
     "fpr_at_tpr": "metrics.separation",

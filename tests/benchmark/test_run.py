@@ -13,7 +13,7 @@ from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark, ModelSpec, OodSpec
 from oodshape.features.panel import panel_features
-from oodshape.images.by_name import open_source
+from oodshape.images.catalog import open_source
 from oodshape.images.image_set import limited
 from oodshape.images.preprocessing import DIGITS
 from oodshape.methods.odin import Odin

@@ -21,7 +21,7 @@ from oodshape.images.digits import digits_sets
 from oodshape.images.preprocessing import DIGITS
 from oodshape.methods.detector import Method
 from oodshape.methods.odin import Odin
-from oodshape.networks import fingerprint as module
+from oodshape.networks import classifier as module
 from oodshape.networks.zoo import build
 
 PICTURES = digits_sets()["test"].images

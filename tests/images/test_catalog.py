@@ -142,7 +142,7 @@ def test_flat_imagenet_needs_a_label_file(tmp_path: Path) -> None:
     devkit = tmp_path / "imagenet" / "ILSVRC2012_devkit_t12" / "data"
     devkit.mkdir(parents=True)
     (devkit / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n")
-    assert "give synsets" in rows(tmp_path)["ImageNet"].reason
+    assert "put the devkit's meta.mat" in rows(tmp_path)["ImageNet"].reason
     (devkit / "map_clsloc.txt").write_text("n02119789 1 kit_fox\nn02100735 2 English_setter\n")
     assert CATALOG["imagenet"].test.open(tmp_path).labels.tolist() == [1, 0]
 

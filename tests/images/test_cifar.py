@@ -14,7 +14,7 @@ import pytest
 
 from dataset_files import RNG, binary, channel_major, pixels, python2, write
 from oodshape import InputError
-from oodshape.images.readers.cifar import cifar
+from oodshape.images.small_sets import cifar
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["above", "folder"])

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from dataset_files import binary, channel_major, idx, pixels, python2, svhn_file, three_digits, write
 from oodshape import InputError
-from oodshape.images.readers.cifar import cifar
-from oodshape.images.readers.svhn import svhn
+from oodshape.images.small_sets import cifar, svhn
 
 
 def damage(name: str, content: bytes, read: Callable[[Path], object]) -> Callable[[int], object]:
@@ -41,8 +40,8 @@ def cuttable() -> dict[str, tuple[bytes, Callable[[int], object]]]:
     fine = python2(channel_major(images), fine_labels=[1, 2, 3])
 
     files: dict[str, tuple[str, bytes, Callable[[Path], object]]] = {
-        "svhn": ("test_32x32.mat", mats[0], lambda f: svhn(f, train=False)),
-        "svhn compressed": ("test_32x32.mat", mats[1], lambda f: svhn(f, train=False)),
+        "svhn": ("test_32x32.mat", mats[0], svhn),
+        "svhn compressed": ("test_32x32.mat", mats[1], svhn),
         "mnist": ("t10k-images-idx3-ubyte", idx(digits), three_digits),
         "mnist gz": ("t10k-images-idx3-ubyte.gz", gzip.compress(idx(digits)), three_digits),
         "cifar10 py": ("test_batch", batch, lambda f: cifar(f, 10, train=False)),
@@ -91,7 +90,7 @@ def test_a_changed_byte_gives_a_set_or_one_clear_error(key: str, at: float, byte
     where = int(at * min(len(content), 400))
     changed = content[:where] + bytes([byte]) + content[where + 1 :]
     name, read = {
-        "svhn": ("test_32x32.mat", lambda f: svhn(f, train=False)),
+        "svhn": ("test_32x32.mat", svhn),
         "cifar10": ("test_batch", lambda f: cifar(f, 10, train=False)),
         "cifar100": ("test", lambda f: cifar(f, 100, train=False)),
         "mnist": ("t10k-images-idx3-ubyte", three_digits),

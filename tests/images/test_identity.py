@@ -17,8 +17,7 @@ from oodshape.images.folders import ImageFolder, ImageList
 from oodshape.images.identity import checked, hashed, held_out, keys, numbered, of_paths, smallest
 from oodshape.images.image_set import ArraySet, Subset, identities_of, limited
 from oodshape.images.listing import image_set
-from oodshape.images.noise import NoiseSet
-from oodshape.images.scrambled import Scrambled
+from oodshape.images.synthetic import NoiseSet, Scrambled
 
 
 def draw(root: Path, names: list[str]) -> Path:

@@ -19,11 +19,11 @@ import pytest
 from bombs import png
 from dataset_files import idx
 from oodshape.core.errors import InputError
-from oodshape.images.by_name import open_source
+from oodshape.images.catalog import open_source
 from oodshape.images.decode import Unreadable, read_image
 from oodshape.images.limits import BUDGET, Limits, _Turns
 from oodshape.images.preprocessing import CIFAR, IMAGENET
-from oodshape.images.readers.mnist import read_idx
+from oodshape.images.small_sets import read_idx
 from oodshape.networks.torch_export import load_archive
 
 

@@ -13,10 +13,10 @@ import pytest
 from scipy.io import loadmat, savemat
 
 from oodshape import InputError
+from oodshape.images.imagenet import imagenet_val
 from oodshape.images.limits import Limits
-from oodshape.images.readers.imagenet import imagenet_val
-from oodshape.images.readers.matlab import Damaged, arrays, table
-from oodshape.images.readers.svhn import svhn
+from oodshape.images.matlab import Damaged, arrays, table
+from oodshape.images.small_sets import svhn
 
 WNIDS = ["n02119789", "n02100735", "n01440764"]
 
@@ -112,7 +112,7 @@ def test_what_is_no_array_of_numbers_is_named(tmp_path: Path) -> None:
 def test_a_file_of_another_version_is_named(tmp_path: Path, head: bytes, message: str) -> None:
     (tmp_path / "test_32x32.mat").write_bytes(head)
     with pytest.raises(InputError, match=rf"test_32x32\.mat is damaged or no SVHN file: .*{message}.*download it"):
-        svhn(tmp_path, train=False)
+        svhn(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_bomb_is_refused_before_it_is_inflated(tmp_path: Path, claimed: int, m
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match=message):
-            svhn(tmp_path, train=False)
+            svhn(tmp_path)
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
@@ -200,7 +200,7 @@ def test_damaged_files_give_an_answer_or_one_clear_error(tmp_path: Path, kind: s
 
     def read() -> str | InputError:
         try:
-            data = svhn(tmp_path, train=False) if kind == "digits" else imagenet_val(tmp_path / "val", truth, path)
+            data = svhn(tmp_path) if kind == "digits" else imagenet_val(tmp_path / "val")
         except InputError as error:
             return error
         return data.fingerprint

@@ -11,7 +11,7 @@ import pytest
 from oodshape.core.errors import InputError
 from oodshape.images.image_set import ArraySet, Subset
 from oodshape.images.preprocessing import CIFAR
-from oodshape.images.scrambled import Scrambled, scrambled
+from oodshape.images.synthetic import Scrambled, scrambled
 
 SIZES = [(32, 32), (32, 32, 3), (17, 30, 3), (31, 13), (1, 1, 3), (224, 224, 3)]
 

@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from oodshape.networks import fingerprint as module
-from oodshape.networks.classifier import Classifier
-from oodshape.networks.fingerprint import network_fingerprint
+from oodshape.networks import classifier as module
+from oodshape.networks.classifier import Classifier, network_fingerprint
 
 
 def make() -> nn.Module:
@@ -66,7 +65,7 @@ def test_a_network_that_goes_leaves_nothing() -> None:
     net = make()
     network_fingerprint(net)
     Classifier(net)(torch.randn(2, 8))
-    count = len(module._known)
+    count = len(module._FINGERPRINTS)
     del net
     gc.collect()
-    assert len(module._known) == count - 1
+    assert len(module._FINGERPRINTS) == count - 1

@@ -16,11 +16,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from oodshape.core.errors import InputError
-from oodshape.images.readers.cifar import cifar
+from oodshape.images.small_sets import cifar
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.zoo import MODELS, build, digits_nets, registry
-from oodshape.networks.zoo.densenet import DenseNet
-from oodshape.networks.zoo.mixer_nano import MixerNano
+from oodshape.networks.zoo.cifar_nets import DenseNet, MixerNano
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

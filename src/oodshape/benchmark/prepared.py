@@ -16,7 +16,7 @@ from oodshape.benchmark.spec import AUTHORS, UNCROPPED, Benchmark, ModelSpec
 from oodshape.core.errors import InputError
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
-from oodshape.images.by_name import Missing, open_source
+from oodshape.images.catalog import Missing, open_source
 from oodshape.images.image_set import ImageSet, limited
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Method

@@ -14,14 +14,12 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Verdict
-from oodshape.images.in_memory import Pictures, is_image
+from oodshape.images.in_memory import Pictures, is_image, prepared_batches
 from oodshape.images.listing import Given, one_by_one
-from oodshape.images.prepared_batches import prepared_batches
 from oodshape.images.preprocessing import stacked
 from oodshape.methods.decision import Decision
 from oodshape.methods.guarded_net import GuardedNet
-from oodshape.networks.classifier import Classifier
-from oodshape.networks.fingerprint import stamp
+from oodshape.networks.classifier import Classifier, stamp
 
 
 class Live:

@@ -17,9 +17,9 @@ from oodshape.core.spent import spending
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode import Unreadable
 from oodshape.images.image_set import ImageSource
+from oodshape.images.in_memory import prepared_batches
 from oodshape.images.listing import Given, chunks, one_by_one
 from oodshape.images.prefetch import Pixels, decoded
-from oodshape.images.prepared_batches import prepared_batches
 from oodshape.images.preprocessing import stacked
 from oodshape.methods.decision import Decision
 from oodshape.networks.head import Outputs

@@ -1,16 +1,17 @@
-"""Images in memory: one as users have it (path, bytes, picture, array, tensor), and sets of them as a data set."""
+"""Images in memory: one of any kind, sets of them as a data set, and batches of tensors that are prepared already."""
 
 from __future__ import annotations
 
 import os
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from io import BytesIO
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import PIL.Image
@@ -206,3 +207,76 @@ def as_bytes(values: Tensor) -> Tensor:
             "already, and that the network takes as they are: prepared=True"
         )
     return (255 * values.detach()).round().byte()
+
+
+BATCHES = (
+    "prepared=True takes a DataLoader or any iterable of batches: tensors [N, ...] that the network takes as they are, "
+    'pairs (tensor, labels), or dictionaries with "pixel_values" or "image"; or a data set that gives one such image'
+)
+BATCH_SIZE = 32  # images of a batch that is made here
+
+
+class Prepared(NamedTuple):
+    """One batch: what the network takes, and a label for each image (-1: none)."""
+
+    images: Tensor  # [N, ...]
+    labels: NDArray[np.int64]  # [N]
+
+
+def prepared_batches(images: Any, size: int = BATCH_SIZE) -> Iterator[Prepared]:
+    """The batches one by one; a tensor of all images, and a data set of single ones, are cut into batches of `size`.
+
+    >>> [len(batch.images) for batch in prepared_batches(torch.zeros(5, 3, 8, 8), 2)]
+    [2, 2, 1]
+    """
+    check_prepared(images)
+    if isinstance(images, Tensor):
+        return (_batch(images[first : first + size], 0) for first in range(0, len(images), size))
+    if not isinstance(images, (list, tuple)) and hasattr(images, "__getitem__") and hasattr(images, "__len__"):
+        return _batches_of_single(images, size)
+    return (_batch(batch, place) for place, batch in enumerate(images))
+
+
+def check_prepared(images: Any) -> None:
+    """Refuse what cannot be batches, before any work."""
+    if isinstance(images, (str, bytes, Mapping)) or not (
+        isinstance(images, Iterable) or hasattr(images, "__getitem__")
+    ):
+        raise InputError(f"{BATCHES}; got {type(images).__name__}")
+    if isinstance(images, Tensor) and images.ndim < 2:
+        raise InputError(f"{BATCHES}; got a tensor {list(images.shape)}")
+    if isinstance(images, Sized) and len(images) == 0:
+        raise InputError(f"{BATCHES}; got an empty {type(images).__name__}")
+
+
+def _batch(batch: Any, place: int) -> Prepared:
+    labels: Any = None
+    if isinstance(batch, Mapping):
+        key = next((key for key in reversed(KEYS) if key in batch), None)
+        batch, labels = (None, None) if key is None else (batch[key], batch.get("label", batch.get("labels")))
+    elif isinstance(batch, (tuple, list)) and 1 <= len(batch) <= 2:
+        batch, labels = batch[0], batch[1] if len(batch) == 2 else None
+    if not isinstance(batch, Tensor) or batch.ndim < 2 or len(batch) == 0:
+        what = f"a tensor {list(batch.shape)}" if isinstance(batch, Tensor) else type(batch).__name__
+        raise InputError(f"{BATCHES}; got {what} as batch {place}")
+    return Prepared(batch, _batch_labels(labels, len(batch)))
+
+
+def _batch_labels(labels: Any, n: int) -> NDArray[np.int64]:
+    """[N]: whole numbers, one per image, as they are; anything else is no label."""
+    none = np.full(n, -1, np.int64)
+    try:
+        listed = list(labels) if labels is not None else []
+    except TypeError:
+        return none
+    return np.array([as_label(label) for label in listed], np.int64) if len(listed) == n else none
+
+
+def _batches_of_single(images: Any, size: int) -> Iterator[Prepared]:
+    """The batches of a data set whose every sample is one prepared image."""
+    samples = (parted(images[row]) for row in range(len(images)))
+    while part := list(islice(samples, size)):
+        tensors = [tensor for tensor, _ in part]
+        if not all(isinstance(tensor, Tensor) and tensor.shape == tensors[0].shape for tensor in tensors):
+            raise InputError(f"{BATCHES}; {type(images).__name__} gives no tensors of one shape")
+        yield Prepared(torch.stack(tensors), np.array([label for _, label in part], np.int64))

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
 from oodshape.networks.head import Head
-from oodshape.networks.linear_maps import Tap
-from oodshape.networks.reading import logits_of, outputs_of
+from oodshape.networks.linear_maps import Tap, logits_of, outputs_of
 
 
 class LayerTap(nn.Linear):

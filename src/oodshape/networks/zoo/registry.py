@@ -18,11 +18,9 @@ from torch import nn
 from oodshape.core.errors import InputError
 from oodshape.images.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing
 from oodshape.networks.weights import PICKLED, load_weights
-from oodshape.networks.zoo.densenet import DenseNet
+from oodshape.networks.zoo.cifar_nets import DenseNet, MixerNano, SmallResNet18
 from oodshape.networks.zoo.digits_nets import SmallConvNet, SmallMixer, SmallNet, SmallViT, small_net
 from oodshape.networks.zoo.efficientnet_lite import EfficientNetLite0
-from oodshape.networks.zoo.mixer_nano import MixerNano
-from oodshape.networks.zoo.resnet_small import SmallResNet18
 
 Family = Literal["ConvNet", "transformer", "MLP"]
 Make = Callable[[int], nn.Module]  # number of classes -> network

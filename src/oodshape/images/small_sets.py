@@ -1,7 +1,13 @@
-"""CIFAR-10 and CIFAR-100, from the binary archive or from the python one, whose pickles run nothing."""
+"""CIFAR-10 and CIFAR-100, MNIST and SVHN from the files that they are published as.
+
+Damaged and forged files end in one clear error; the pickles of CIFAR's python archive run nothing.
+"""
 
 from __future__ import annotations
 
+import gzip
+import io
+import math
 import pickle
 from io import BytesIO
 from pathlib import Path
@@ -13,10 +19,12 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.reading import reading
 from oodshape.images.image_set import ArraySet
+from oodshape.images.limits import Limits
+from oodshape.images.matlab import Damaged, arrays
 
 Records = tuple[NDArray[np.uint8], NDArray[np.int64]]  # [N, 3072] pixels, channel-major, and [N] labels
 
-HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
+CIFAR_HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
 PIXELS = 3 * 32 * 32
 LAYOUTS: dict[int, tuple[str, str]] = {
     10: ("cifar-10-batches-bin", "cifar-10-batches-py"),
@@ -33,7 +41,7 @@ def cifar(root: str | Path, kind: Literal[10, 100] = 10, *, train: bool, name: s
     if kind not in LAYOUTS:
         raise InputError(f"kind must be 10 or 100, got {kind}")
     root = Path(root)
-    with reading(root, f"get it again from {HOME}"):
+    with reading(root, f"get it again from {CIFAR_HOME}"):
         return _cifar(root, kind, train, name)
 
 
@@ -44,11 +52,11 @@ def _cifar(root: Path, kind: Literal[10, 100], train: bool, name: str | None) ->
             files = [file for batch in _batches(kind, train) if (file := folder / (batch + suffix)).is_file()]
             if files:
                 read = _read_binary if suffix else _read_pickle
-                return _joined(name or f"cifar{kind}", [read(file, kind) for file in files])
+                return _join_batches(name or f"cifar{kind}", [read(file, kind) for file in files])
     first = _batches(kind, train)[0]
     raise InputError(
         f"no CIFAR-{kind} below {root}: looked for {binary}/{first}.bin and {python}/{first}; "
-        f"unpack cifar-{kind}-binary.tar.gz or cifar-{kind}-python.tar.gz from {HOME} there"
+        f"unpack cifar-{kind}-binary.tar.gz or cifar-{kind}-python.tar.gz from {CIFAR_HOME} there"
     )
 
 
@@ -59,7 +67,7 @@ def _batches(kind: int, train: bool) -> list[str]:
     return [f"data_batch_{number}" for number in range(1, 6)] if train else ["test_batch"]
 
 
-def _joined(name: str, parts: list[Records]) -> ArraySet:
+def _join_batches(name: str, parts: list[Records]) -> ArraySet:
     """The batches as one set, each image [32, 32, 3]."""
     pixels = np.concatenate([pixels for pixels, _ in parts]).reshape(-1, 3, 32, 32)
     labels = np.concatenate([labels for _, labels in parts])
@@ -74,7 +82,7 @@ def _read_binary(path: Path, kind: int) -> Records:
     if len(data) == 0 or len(data) % size:
         raise InputError(
             f"{path} is truncated: {len(data)} bytes are no whole number of CIFAR-{kind} records "
-            f"of {size} bytes; download it again from {HOME}"
+            f"of {size} bytes; download it again from {CIFAR_HOME}"
         )
     records = data.reshape(-1, size)
     return records[:, heads:], _checked(path, kind, records[:, heads - 1].astype(np.int64))
@@ -94,7 +102,7 @@ def _read_pickle(path: Path, kind: int) -> Records:
     except Exception as error:  # a damaged pickle fails in whatever way its bytes lead to
         raise InputError(
             f"{path} ({len(content)} bytes) is damaged or no CIFAR-{kind} batch: no dict with `data` and "
-            f"`{wanted}` can be read ({type(error).__name__}); download it again from {HOME}"
+            f"`{wanted}` can be read ({type(error).__name__}); download it again from {CIFAR_HOME}"
         ) from None
     if pixels.shape != (len(labels), PIXELS) or len(labels) == 0:
         raise InputError(f"{path}: {len(labels)} labels need data [{len(labels)}, {PIXELS}], got {list(pixels.shape)}")
@@ -169,5 +177,101 @@ class _ArraysOnly(pickle._Unpickler):  # the one in Python: in C, a forged memo 
         except KeyError:
             raise InputError(
                 f"refused: this pickle asks for {module}.{name}, which no CIFAR batch needs: it is damaged or "
-                f"forged. Nothing of it was run; get the original from {HOME}"
+                f"forged. Nothing of it was run; get the original from {CIFAR_HOME}"
             ) from None
+
+
+MNIST_HOME = "http://yann.lecun.com/exdb/mnist/"
+
+
+def mnist(root: str | Path, *, name: str = "mnist") -> ArraySet:
+    """MNIST's test images: [N, 28, 28] with the digits as labels.
+
+    The files lie in `root`, `root/raw` or `root/MNIST/raw`, as `t10k-images-idx3-ubyte` or
+    `t10k-images.idx3-ubyte`, with or without `.gz`.
+    """
+    images = read_idx(_find_idx(Path(root), "images", 3), 3)
+    path = _find_idx(Path(root), "labels", 1)
+    labels = read_idx(path, 1)
+    if len(labels) != len(images) or len(images) == 0:
+        raise InputError(f"{path} holds {len(labels)} labels, its image file {len(images)} images")
+    return ArraySet(name, images, labels.astype(np.int64))
+
+
+def read_idx(path: Path, dims: int) -> NDArray[np.uint8]:
+    """A uint8 array of `dims` dimensions from an IDX file: magic number, sizes (big-endian), values."""
+    with reading(path, f"download it again from {MNIST_HOME}"):
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = _inflated(path, data, dims)
+    magic, header = _magic(dims), 4 + 4 * dims
+    if data[:4] != magic[: len(data)]:
+        raise InputError(
+            f"{path} is no IDX file of {dims}-dimensional bytes: it begins with {data[:4].hex()}, not {magic.hex()}"
+        )
+    shape = _sizes(data[:header])
+    size = header + math.prod(shape)
+    if len(data) < header or len(data) != size:
+        wanted = f"{size} bytes for {shape}" if len(data) >= header else f"a header of {header} bytes"
+        raise InputError(
+            f"{path} is damaged: {len(data)} bytes, but needs {wanted}; download it again from {MNIST_HOME}"
+        )
+    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+
+
+def _inflated(path: Path, data: bytes, dims: int) -> bytes:
+    """The content of a gzipped file: as much as its header announces, where that is within the limits."""
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        header = file.read(4 + 4 * dims)
+        if header[:4] != _magic(dims):
+            return header
+        announced = math.prod(_sizes(header))
+        Limits.now().check_inflated(path, announced, len(data))
+        return header + file.read(announced + 1)  # one more tells a file that is too long
+
+
+def _magic(dims: int) -> bytes:
+    return bytes([0, 0, 8, dims])
+
+
+def _sizes(header: bytes) -> list[int]:
+    return [int.from_bytes(header[at : at + 4], "big") for at in range(4, len(header), 4)]
+
+
+def _find_idx(root: Path, what: str, dims: int) -> Path:
+    """The first spelling of a file's name that is there."""
+    names = [f"t10k-{what}{mark}idx{dims}-ubyte{suffix}" for mark in "-." for suffix in ("", ".gz")]
+    for folder in (root, root / "raw", root / "MNIST" / "raw"):
+        for name in names:
+            if (folder / name).is_file():
+                return folder / name
+    raise InputError(f"no MNIST below {root}: looked for {', '.join(names)}; download {names[1]} from {MNIST_HOME}")
+
+
+SVHN_HOME = "http://ufldl.stanford.edu/housenumbers/"
+
+
+def svhn(root: str | Path, *, name: str = "svhn") -> ArraySet:
+    """SVHN's cropped test images (format 2): [N, 32, 32, 3] with the digits as labels (the file's label 10 means 0)."""
+    path = Path(root) / "test_32x32.mat"
+    if not path.is_file():
+        raise InputError(f"no SVHN at {path}: download {path.name} (format 2, cropped digits) from {SVHN_HOME}")
+    with reading(path, f"download it again from {SVHN_HOME}"):
+        return _svhn(path, name)
+
+
+def _svhn(path: Path, name: str) -> ArraySet:
+    try:
+        content = arrays(path, ["X", "y"])
+    except Damaged as error:
+        raise InputError(
+            f"{path} is damaged or no SVHN file: X and y cannot be read ({error}); download it again from {SVHN_HOME}"
+        ) from None
+    images, labels = content["X"], content["y"].ravel()
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3):
+        raise InputError(f"{path}: X must be uint8 [32, 32, 3, N], got {images.dtype}{list(images.shape)}")
+    if len(labels) != images.shape[3] or len(labels) == 0:
+        raise InputError(f"{path}: X holds {images.shape[3]} images, y {len(labels)} labels")
+    if not np.isin(labels, np.arange(11)).all():
+        raise InputError(f"{path}: y must hold the labels 1..10, got {labels.min()}..{labels.max()}")
+    return ArraySet(name, np.ascontiguousarray(images.transpose(3, 0, 1, 2)), labels.astype(np.int64) % 10)
