@@ -36,7 +36,7 @@ class SeenTensors:
 def tensors_through(
     classifier: Classifier, images: Any, dtype: str = "float32", *, keep: int = 0, progress: bool | None = None
 ) -> SeenTensors:
-    """Batches of tensors (`images.in_memory.prepared_batches`) through the network; `keep` images, chosen by identity, stay."""
+    """Batches of tensors (`images.in_memory`) through the network; `keep` images, chosen by identity, stay."""
     parts: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], Keys]] = []
     chosen, first = _Chosen(keep), 0
     total = len(images) if isinstance(images, Sized) else None

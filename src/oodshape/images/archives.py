@@ -106,7 +106,7 @@ class TarImages(Stored):
             labels += [label for *_, label in found]
         if not self.members:
             raise no_image(given)
-        self._places, self._labels = np.array(places, np.int64), np.array(labels, np.int64)
+        self._places, self.labels = np.array(places, np.int64), np.array(labels, np.int64)
 
     def __len__(self) -> int:
         return len(self.members)
@@ -121,11 +121,6 @@ class TarImages(Stored):
         if len(data) < size:
             raise OSError(f"its archive ends after {len(data)} of {size} bytes")
         return data
-
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """[N]: those of the .cls members."""
-        return self._labels
 
 
 def _scanned(archive: str) -> list[tuple[str, int, int, int]]:
@@ -227,7 +222,7 @@ class ParquetImages(Stored):
         return bytes(cell)
 
     @cached_property
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> NDArray[np.int64]:  # type: ignore[override]  # read when asked for
         """[N]: the column `label`, where there is one of whole numbers."""
         return np.concatenate([_label_column(file) for file in self.files])
 

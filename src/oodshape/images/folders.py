@@ -43,16 +43,10 @@ class ImageFiles(IndexedImages):
         by_name: bool = False,
     ) -> None:
         self.name, self.root, self.names, self.classes = name, str(root), names, classes
-        self.upright, self.by_name = upright, by_name
-        self._labels = labels
+        self.labels, self.upright, self.by_name = labels, upright, by_name
 
     def __len__(self) -> int:
         return len(self.names)
-
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """[N]: the class of each image, -1 for none."""
-        return self._labels
 
     def path(self, index: int) -> str:
         """Where an image lies."""

@@ -101,6 +101,7 @@ class IndexedImages(ABC):
     name: str
     classes: tuple[str, ...] = ()  # the names behind the labels, where they are known
     upright: bool = False  # turned as their EXIF orientation says
+    labels: NDArray[np.int64]  # [N]: the class of each image, -1 for none
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -111,11 +112,6 @@ class IndexedImages(ABC):
 
     @abstractmethod
     def _open(self, index: int, upright: bool) -> Image: ...
-
-    @property
-    @abstractmethod
-    def labels(self) -> NDArray[np.int64]:
-        """[N]: the class of each image, -1 for none."""
 
     @property
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -30,6 +30,7 @@ from oodshape.images.preprocessing import picture
 
 CHANNELS = (1, 3, 4)  # gray, colour, colour with alpha, which is dropped
 KEYS = ("image", "pixel_values")  # of a sample that is a dictionary
+PREPARED_KEYS = KEYS[::-1]
 ONE = "a path, a PIL image, encoded bytes, uint8 [H, W] or [H, W, C], or a tensor [C, H, W], uint8 or float in 0..1"
 
 
@@ -59,8 +60,8 @@ class Pictures(IndexedImages):
         item = item[0] if isinstance(item, (tuple, list)) and item else item
         return os.fspath(item) if isinstance(item, (str, os.PathLike)) else f"image {index}"
 
-    @property
-    def labels(self) -> NDArray[np.int64]:
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:  # type: ignore[override]  # read when asked for
         """[N]: the class of each image, -1 for none."""
         return self._scanned[1]
 
@@ -75,7 +76,8 @@ class Pictures(IndexedImages):
                 sample = self.items[index]
         except Exception as error:  # the user's own code
             raise Unreadable(f"image {index} of {self.name}", f"cannot be read ({error!r})") from error
-        return parted(sample)
+        image, label = split_sample(sample)
+        return image, as_label(label)
 
     @cached_property
     def _scanned(self) -> tuple[identity.Keys, NDArray[np.int64]]:
@@ -120,17 +122,16 @@ def is_image(thing: Any) -> bool:
     return isinstance(thing, (PIL.Image.Image, bytes, bytearray, memoryview, np.ndarray, Tensor))
 
 
-def parted(sample: Any) -> tuple[Any, int]:
-    """(image, label) of what a data set gives: an image, (image, label), or a dictionary; -1: no whole number."""
-    label: Any = None
+def split_sample(sample: Any, keys: Sequence[str] = KEYS) -> tuple[Any, Any]:
+    """(image, label) of what a data set gives, or (images, labels) of a batch: these, a pair, or a dictionary."""
     if isinstance(sample, Mapping):
-        key = next((key for key in KEYS if key in sample), None)
+        key = next((key for key in keys if key in sample), None)
         if key is None:
             raise InputError(f'a sample that is a dictionary needs "image" or "pixel_values", got {list(sample)}')
-        sample, label = sample[key], sample.get("label")
-    elif isinstance(sample, (tuple, list)) and len(sample) == 2:
-        sample, label = sample
-    return sample, as_label(label)
+        return sample[key], sample.get("label", sample.get("labels"))
+    if isinstance(sample, (tuple, list)) and 1 <= len(sample) <= 2:
+        return sample[0], sample[1] if len(sample) == 2 else None
+    return sample, None
 
 
 def as_label(label: Any) -> int:
@@ -250,12 +251,7 @@ def check_prepared(images: Any) -> None:
 
 
 def _batch(batch: Any, place: int) -> Prepared:
-    labels: Any = None
-    if isinstance(batch, Mapping):
-        key = next((key for key in reversed(KEYS) if key in batch), None)
-        batch, labels = (None, None) if key is None else (batch[key], batch.get("label", batch.get("labels")))
-    elif isinstance(batch, (tuple, list)) and 1 <= len(batch) <= 2:
-        batch, labels = batch[0], batch[1] if len(batch) == 2 else None
+    batch, labels = split_sample(batch, PREPARED_KEYS)
     if not isinstance(batch, Tensor) or batch.ndim < 2 or len(batch) == 0:
         what = f"a tensor {list(batch.shape)}" if isinstance(batch, Tensor) else type(batch).__name__
         raise InputError(f"{BATCHES}; got {what} as batch {place}")
@@ -274,9 +270,9 @@ def _batch_labels(labels: Any, n: int) -> NDArray[np.int64]:
 
 def _batches_of_single(images: Any, size: int) -> Iterator[Prepared]:
     """The batches of a data set whose every sample is one prepared image."""
-    samples = (parted(images[row]) for row in range(len(images)))
+    samples = (split_sample(images[row], PREPARED_KEYS) for row in range(len(images)))
     while part := list(islice(samples, size)):
         tensors = [tensor for tensor, _ in part]
         if not all(isinstance(tensor, Tensor) and tensor.shape == tensors[0].shape for tensor in tensors):
             raise InputError(f"{BATCHES}; {type(images).__name__} gives no tensors of one shape")
-        yield Prepared(torch.stack(tensors), np.array([label for _, label in part], np.int64))
+        yield Prepared(torch.stack(tensors), np.array([as_label(label) for _, label in part]))

@@ -27,7 +27,7 @@ from oodshape.images.archives import PACKED, ParquetImages, Stored, TarImages
 from oodshape.images.decode import open_image
 from oodshape.images.folders import ImageFiles, ImageFolder, class_folders, list_folder, list_pairs, match_glob
 from oodshape.images.image_set import Image, ImageSet, ImageSource, IndexedImages, Pair
-from oodshape.images.in_memory import Pictures, as_bytes, as_image, is_image, parted
+from oodshape.images.in_memory import Pictures, as_bytes, as_image, is_image, split_sample
 from oodshape.images.places import is_remote, readable, remote_images, root_of
 
 LISTS = (".txt", ".lst", ".list", ".csv")
@@ -191,7 +191,7 @@ def _of_items(images: Iterable[Any], upright: bool) -> Listing | Pictures:
     """A list of paths, or of images of any kind."""
     items: list[Any] = []
     for place, item in enumerate(images):
-        image = parted(item)[0]
+        image = split_sample(item)[0]
         if not isinstance(image, (str, os.PathLike)) and not is_image(image):
             what = f"{type(images).__name__} with {type(item).__name__} at place {place}"
             raise InputError(f"{ACCEPTED}; got {what}")
@@ -222,7 +222,7 @@ def _first(images: Any) -> Any:
         sample = images[0]
     except Exception as error:  # the user's own code
         raise InputError(f"{type(images).__name__} gives no first image: {error!r}; {ACCEPTED}") from error
-    return parted(sample)[0]
+    return split_sample(sample)[0]
 
 
 def chunks(pairs: Iterator[Pair], size: int) -> Iterator[list[Pair]]:

@@ -40,22 +40,17 @@ def cifar(root: str | Path, kind: Literal[10, 100] = 10, *, train: bool, name: s
     """
     if kind not in LAYOUTS:
         raise InputError(f"kind must be 10 or 100, got {kind}")
-    root = Path(root)
-    with reading(root, f"get it again from {CIFAR_HOME}"):
-        return _cifar(root, kind, train, name)
-
-
-def _cifar(root: Path, kind: Literal[10, 100], train: bool, name: str | None) -> ArraySet:
-    binary, python = LAYOUTS[kind]
+    root, (binary, python) = Path(root), LAYOUTS[kind]
+    batches = _batches(kind, train)
     for folder in (root / binary, root / python, root):
         for suffix in (".bin", ""):
-            files = [file for batch in _batches(kind, train) if (file := folder / (batch + suffix)).is_file()]
+            files = [file for batch in batches if (file := folder / (batch + suffix)).is_file()]
             if files:
-                read = _read_binary if suffix else _read_pickle
-                return _join_batches(name or f"cifar{kind}", [read(file, kind) for file in files])
-    first = _batches(kind, train)[0]
+                pixels, labels = map(np.concatenate, zip(*(_read_batch(file, kind) for file in files), strict=True))
+                images = np.ascontiguousarray(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+                return ArraySet(name or f"cifar{kind}", images, labels)
     raise InputError(
-        f"no CIFAR-{kind} below {root}: looked for {binary}/{first}.bin and {python}/{first}; "
+        f"no CIFAR-{kind} below {root}: looked for {binary}/{batches[0]}.bin and {python}/{batches[0]}; "
         f"unpack cifar-{kind}-binary.tar.gz or cifar-{kind}-python.tar.gz from {CIFAR_HOME} there"
     )
 
@@ -67,62 +62,45 @@ def _batches(kind: int, train: bool) -> list[str]:
     return [f"data_batch_{number}" for number in range(1, 6)] if train else ["test_batch"]
 
 
-def _join_batches(name: str, parts: list[Records]) -> ArraySet:
-    """The batches as one set, each image [32, 32, 3]."""
-    pixels = np.concatenate([pixels for pixels, _ in parts]).reshape(-1, 3, 32, 32)
-    labels = np.concatenate([labels for _, labels in parts])
-    return ArraySet(name, np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)), labels)
+def _read_batch(path: Path, kind: int) -> Records:
+    """The records of one file, all labels in range."""
+    with reading(path, f"download it again from {CIFAR_HOME}"):
+        pixels, labels = (_from_binary if path.suffix else _from_pickle)(path.read_bytes(), kind)
+        if pixels.shape != (len(labels), PIXELS) or len(labels) == 0:
+            raise InputError(f"{len(labels)} labels need data [{len(labels)}, {PIXELS}], got {list(pixels.shape)}")
+        if labels.min() < 0 or labels.max() >= kind:
+            wrong = int(labels[(labels < 0) | (labels >= kind)][0])
+            raise InputError(f"it is damaged or no CIFAR-{kind} file: label {wrong} lies outside 0..{kind - 1}")
+        return pixels, labels
 
 
-def _read_binary(path: Path, kind: int) -> Records:
-    """The records of one .bin file: the label (CIFAR-100: coarse, then fine), then the pixels."""
+def _from_binary(content: bytes, kind: int) -> Records:
+    """The records of a .bin file: the label (CIFAR-100: coarse, then fine), then the pixels."""
     heads = 1 if kind == 10 else 2
-    data = np.frombuffer(_content(path), np.uint8)
     size = heads + PIXELS
-    if len(data) == 0 or len(data) % size:
+    if not content or len(content) % size:
         raise InputError(
-            f"{path} is truncated: {len(data)} bytes are no whole number of CIFAR-{kind} records "
+            f"it is truncated: {len(content)} bytes are no whole number of CIFAR-{kind} records "
             f"of {size} bytes; download it again from {CIFAR_HOME}"
         )
-    records = data.reshape(-1, size)
-    return records[:, heads:], _checked(path, kind, records[:, heads - 1].astype(np.int64))
+    records = np.frombuffer(content, np.uint8).reshape(-1, size)
+    return records[:, heads:], records[:, heads - 1].astype(np.int64)
 
 
-def _read_pickle(path: Path, kind: int) -> Records:
-    """The records of one pickled batch: a dict with `data` and `labels` (CIFAR-100: `fine_labels`)."""
+def _from_pickle(content: bytes, kind: int) -> Records:
+    """The records of a pickled batch: a dict with `data` and `labels` (CIFAR-100: `fine_labels`)."""
     wanted = "labels" if kind == 10 else "fine_labels"
-    content = _content(path)
     try:
         batch = _ArraysOnly(BytesIO(content), encoding="bytes").load()
         fields = {key.decode() if isinstance(key, bytes) else key: value for key, value in batch.items()}
-        pixels = fields["data"].values
-        labels = np.array(fields[wanted], np.int64)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        return fields["data"].values, np.array(fields[wanted], np.int64)
+    except InputError:
+        raise
     except Exception as error:  # a damaged pickle fails in whatever way its bytes lead to
         raise InputError(
-            f"{path} ({len(content)} bytes) is damaged or no CIFAR-{kind} batch: no dict with `data` and "
+            f"its {len(content)} bytes are damaged or no CIFAR-{kind} batch: no dict with `data` and "
             f"`{wanted}` can be read ({type(error).__name__}); download it again from {CIFAR_HOME}"
         ) from None
-    if pixels.shape != (len(labels), PIXELS) or len(labels) == 0:
-        raise InputError(f"{path}: {len(labels)} labels need data [{len(labels)}, {PIXELS}], got {list(pixels.shape)}")
-    return pixels, _checked(path, kind, labels)
-
-
-def _content(path: Path) -> bytes:
-    """The bytes of a file."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _checked(path: Path, kind: int, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The labels, all in range."""
-    if labels.min() < 0 or labels.max() >= kind:
-        wrong = int(labels[(labels < 0) | (labels >= kind)][0])
-        raise InputError(f"{path} is damaged or no CIFAR-{kind} file: label {wrong} lies outside 0..{kind - 1}")
-    return labels
 
 
 class _Array:
@@ -257,21 +235,17 @@ def svhn(root: str | Path, *, name: str = "svhn") -> ArraySet:
     if not path.is_file():
         raise InputError(f"no SVHN at {path}: download {path.name} (format 2, cropped digits) from {SVHN_HOME}")
     with reading(path, f"download it again from {SVHN_HOME}"):
-        return _svhn(path, name)
-
-
-def _svhn(path: Path, name: str) -> ArraySet:
-    try:
-        content = arrays(path, ["X", "y"])
-    except Damaged as error:
-        raise InputError(
-            f"{path} is damaged or no SVHN file: X and y cannot be read ({error}); download it again from {SVHN_HOME}"
-        ) from None
-    images, labels = content["X"], content["y"].ravel()
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3):
-        raise InputError(f"{path}: X must be uint8 [32, 32, 3, N], got {images.dtype}{list(images.shape)}")
-    if len(labels) != images.shape[3] or len(labels) == 0:
-        raise InputError(f"{path}: X holds {images.shape[3]} images, y {len(labels)} labels")
-    if not np.isin(labels, np.arange(11)).all():
-        raise InputError(f"{path}: y must hold the labels 1..10, got {labels.min()}..{labels.max()}")
-    return ArraySet(name, np.ascontiguousarray(images.transpose(3, 0, 1, 2)), labels.astype(np.int64) % 10)
+        try:
+            content = arrays(path, ["X", "y"])
+        except Damaged as error:
+            raise InputError(
+                f"{path} is damaged or no SVHN file: X and y cannot be read ({error}); download it again from {SVHN_HOME}"
+            ) from None
+        images, labels = content["X"], content["y"].ravel()
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3):
+            raise InputError(f"{path}: X must be uint8 [32, 32, 3, N], got {images.dtype}{list(images.shape)}")
+        if len(labels) != images.shape[3] or len(labels) == 0:
+            raise InputError(f"{path}: X holds {images.shape[3]} images, y {len(labels)} labels")
+        if not np.isin(labels, np.arange(11)).all():
+            raise InputError(f"{path}: y must hold the labels 1..10, got {labels.min()}..{labels.max()}")
+        return ArraySet(name, np.ascontiguousarray(images.transpose(3, 0, 1, 2)), labels.astype(np.int64) % 10)

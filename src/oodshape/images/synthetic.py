@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -35,7 +35,7 @@ class NoiseSet:
     n: int = 50_000
     seed: int = 0
     side: int = 32
-    truncated: bool = field(default=False, repr=False)
+    truncated: bool = False
 
     def __post_init__(self) -> None:
         """Refuse unknown noise and empty sets."""
@@ -52,17 +52,12 @@ class NoiseSet:
     @property
     def fingerprint(self) -> str:
         """A hash of what the images are drawn from."""
-        return fingerprint_of(repr(self) + self._way)
+        return fingerprint_of(repr(self))
 
     @property
     def identities(self) -> Keys:
         """[N]: which image each is: what it is drawn from, and its number."""
-        return numbered(self.n, f"{self.name} {self.seed} {self.side}{self._way}")
-
-    @property
-    def _way(self) -> str:
-        """Nothing for plain noise, whose caches are older than the other kind."""
-        return " truncated" if self.truncated else ""
+        return numbered(self.n, f"{self.name} {self.seed} {self.side}{' truncated' if self.truncated else ''}")
 
     def __len__(self) -> int:
         """The number of images."""
@@ -121,8 +116,7 @@ class Scrambled:
     def fingerprint(self) -> str:
         """A hash of the kind, its settings and the ID set's fingerprint."""
         settings = {name: value for name, value in vars(self).items() if name not in ("base", "labels")}
-        drawn = "by identity"  # 0.1.0 drew by the image's number: what was kept of those images is of others
-        return fingerprint_of(type(self).__name__, repr(sorted(settings.items())), self.base.fingerprint, drawn)
+        return fingerprint_of(type(self).__name__, repr(sorted(settings.items())), self.base.fingerprint)
 
     @property
     def identities(self) -> Keys:

@@ -279,8 +279,6 @@ def _sample(tensors: list[Tensor]) -> bytes:
 
 def _values(tensor: Tensor) -> bytes:
     plain, step = tensor.detach(), max(1, tensor.numel() // SAMPLED)
-    if plain.device.type == "cpu" and plain.dtype == torch.float32 and plain.is_contiguous():
-        return plain.numpy().reshape(-1)[::step][: SAMPLED + 1].tobytes()  # faster than torch's views
     flat = plain.reshape(-1)[::step][: SAMPLED + 1]
     return flat.contiguous().cpu().view(torch.uint8).numpy().tobytes()
 
