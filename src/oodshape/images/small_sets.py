@@ -239,7 +239,8 @@ def svhn(root: str | Path, *, name: str = "svhn") -> ArraySet:
             content = arrays(path, ["X", "y"])
         except Damaged as error:
             raise InputError(
-                f"{path} is damaged or no SVHN file: X and y cannot be read ({error}); download it again from {SVHN_HOME}"
+                f"{path} is damaged or no SVHN file: X and y cannot be read ({error}); "
+                f"download it again from {SVHN_HOME}"
             ) from None
         images, labels = content["X"], content["y"].ravel()
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3):
