@@ -20,8 +20,9 @@ from oodshape.core.reading import DAMAGE, one_line, reading
 from oodshape.core.spent import spending
 from oodshape.images import identity
 from oodshape.images.decode import Unreadable, open_image
+from oodshape.images.formats import EXTENSIONS
 from oodshape.images.image_set import Image, IndexedImages
-from oodshape.images.places import EXTENSIONS, is_remote, matched, no_image, opened, read_bytes, root_of, stamp
+from oodshape.images.places import is_remote, matched, no_image, opened, read_bytes, root_of, stamp
 
 PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 BLOCK = tarfile.BLOCKSIZE  # an archive ends with blocks of zeros

@@ -18,8 +18,9 @@ from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line
 from oodshape.images import identity
 from oodshape.images.decode import open_image
+from oodshape.images.formats import EXTENSIONS
 from oodshape.images.image_set import Image, IndexedImages
-from oodshape.images.places import EXTENSIONS, is_remote, no_image, stamp
+from oodshape.images.places import is_remote, no_image, stamp
 
 Place = tuple[int, int]  # device and number: which folder it is, whatever its name
 

@@ -12,8 +12,8 @@ from typing import Any
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line
 from oodshape.core.spent import spending
+from oodshape.images.formats import EXTENSIONS
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".gif")
 SIGNS = r"[*?[]"  # what makes a glob of a path
 
 
