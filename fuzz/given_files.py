@@ -11,19 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from oodshape.images.by_name import _array
+from oodshape.images.readers.cifar import cifar
+from oodshape.images.readers.imagenet import imagenet_val
+from oodshape.images.readers.mnist import mnist
+from oodshape.images.readers.svhn import svhn
 from safetensors.torch import save as save_tensors
 from scipy.io import savemat
 
 from kind import Files, Kind, equal
 from oodshape.benchmark.spec import Benchmark
 from oodshape.guard.fit import read_names
-from oodshape.images.by_name import _array
 from oodshape.images.folders import list_pairs
 from oodshape.images.image_set import ImageSet
-from oodshape.images.readers.cifar import cifar
-from oodshape.images.readers.imagenet import imagenet_val
-from oodshape.images.readers.mnist import mnist
-from oodshape.images.readers.svhn import svhn
 from oodshape.networks.weights import load_weights
 from oodshape.report.beside_paper import figures_in
 from own_files import written

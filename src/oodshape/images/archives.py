@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, import_optional
 from oodshape.core.reading import DAMAGE, one_line, reading
 from oodshape.core.spent import spending
 from oodshape.images import identity
@@ -284,9 +284,6 @@ def _label_column(file: str) -> NDArray[np.int64]:
 
 
 def _parquet(file: str) -> Any:
-    try:
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise InputError("Parquet needs pyarrow: pip install 'oodshape[parquet]'") from None
+    pq = import_optional("pyarrow.parquet", "parquet", "Parquet")
     opening = opened(file) if is_remote(file) else file
     return pq.ParquetFile(opening, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True)
