@@ -58,7 +58,7 @@ def test_commands_with_a_network_take_its_options_and_flags_show_no_type(name: s
     assert not re.search(r"<[^>│]*\|[^>]*│", narrow)  # a list of choices that goes on in the next line
 
 
-FEW = ("--limit", "20", "--no-cache", "--device", "cpu", "--out", "here")
+FEW = ("--trust-code", "--limit", "20", "--no-cache", "--device", "cpu", "--out", "here")
 
 
 @pytest.mark.parametrize(
