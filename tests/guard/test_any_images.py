@@ -105,21 +105,6 @@ def test_a_data_loader_with_prepared_tensors(guard: Guard, digits: Path) -> None
     )
 
 
-def test_auto_on_prepared_tensors_does_not_mind_the_order(digits: Path) -> None:
-    train, val = (data_set(digits / name, prepared=True) for name in ("train", "val"))
-    small = Digits(train.images[::2], train.labels_of[::2], prepared=True)
-    back = Digits(small.images[::-1], small.labels_of[::-1], prepared=True)
-    guards = [
-        Guard.fit(MODEL, images=DataLoader(each, batch_size=size), calibrate=val, prepared=True, progress=False)
-        for each, size in ((small, 64), (back, 50))
-    ]
-    rankings = [dict(guard.detector.scorer.ranking) for guard in guards]
-    assert rankings[0].keys() == rankings[1].keys()
-    for name, value in rankings[0].items():
-        assert rankings[1][name] == pytest.approx(value, abs=1e-3), name
-    assert max(rankings[0].values()) > 0.9
-
-
 def test_the_panel_of_tensors_is_that_of_the_images(digits: Path) -> None:
     """The same noise in the same images: before and after the preprocessing they differ by rounding and clipping."""
     classifier, train = Classifier(build("digits-convnet")), pixels(digits / "train")[::4]
