@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,22 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from rounding import rounding
+
 SURROGATES = ("gaussian", "uniform")
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")  # no test hangs on the clock
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rounding", type=int, metavar="SEED", help="simulate other last bits; see tests/rounding.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    seed = item.config.getoption("--rounding")
+    with nullcontext() if seed is None else rounding(seed):
+        return (yield)
 
 
 @pytest.fixture(scope="session")
