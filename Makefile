@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Threads that wait for work sleep: test workers and other programs need the cores.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test test-ray test-portable test-lowest test-newest test-pythons lint bench fuzz kill docs docs-serve clean
+.PHONY: demo test test-ray test-rounding test-portable test-lowest test-newest test-pythons lint bench fuzz kill docs docs-serve clean
 
 # What depends most on other packages: file formats, every method, the images, the commands.
 FAST := tests/test_imports.py tests/metrics tests/methods/test_contract.py \
@@ -28,7 +28,7 @@ $(VENV)/.ready-dev: $(VENV)/.ready
 demo: $(VENV)/.ready
 	$(BIN)/oodshape bench digits --out out/demo
 
-test: lint test-portable
+test: lint test-rounding
 	$(BIN)/pytest -n 2
 
 # The engine of Ray, on one local cluster: apart from the rest, since Ray is large and takes both cores for itself.
@@ -39,7 +39,15 @@ $(VENV)/.ready-ray: $(VENV)/.ready-dev
 test-ray: $(VENV)/.ready-ray
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests/engines
 
-# What other processors compute: the same tests without the wide instructions of this one. No choice, no file and no
+# What other processors, batch sizes and thread counts may compute, simulated (tests/rounding.py). The whole suite:
+# make test-rounding SEED=2 ROUNDING=
+SEED ?= 1
+ROUNDING ?= tests/test_golden.py tests/features/test_bank.py tests/images/test_identity.py tests/guard/test_live.py \
+  tests/methods/test_contract.py tests/methods/test_detector.py tests/methods/test_estimator.py
+test-rounding: $(VENV)/.ready-dev
+	$(BIN)/pytest -n 2 --rounding $(SEED) $(ROUNDING)
+
+# What older processors compute: the same tests without the wide instructions of this one. No choice, no file and no
 # kept figure may hang on the last bits in which they differ.
 PLAIN := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE
 test-portable: $(VENV)/.ready-dev

@@ -20,6 +20,7 @@ from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"
 NAMES = tuple(f"digit {i}" for i in range(8))
+SAME_FIT = 2e-3  # relative: in other batches a feature may round into the next interval of theta, or of float16
 
 
 class Digits:
@@ -70,7 +71,7 @@ def test_arrays_pictures_and_tensors_too(guard: Guard, digits: Path) -> None:
     made = fitted(
         torch.from_numpy(train).permute(0, 3, 1, 2).float() / 255, [PIL.Image.fromarray(v[..., 0]) for v in val]
     )
-    assert made.detector.threshold == pytest.approx(guard.detector.threshold, rel=1e-4)
+    assert made.detector.threshold == pytest.approx(guard.detector.threshold, rel=SAME_FIT)
     assert made.about.names == ()  # nothing says them
     rows = list(guard.score(val[:5], model=MODEL))
     files = list(guard.score(GivenImages(digits / "val").files[:5], model=MODEL))
@@ -92,10 +93,10 @@ def test_a_data_loader_with_prepared_tensors(guard: Guard, digits: Path) -> None
         for name in ("train", "val", "test", "letters")
     }
     made = fitted(loaders["train"], loaders["val"], prepared=True)
-    assert made.detector.threshold == pytest.approx(guard.detector.threshold, rel=1e-4)
+    assert made.detector.threshold == pytest.approx(guard.detector.threshold, rel=SAME_FIT)
     rows, files = list(made.score(loaders["test"], MODEL, prepared=True)), list(guard.score(digits / "test", MODEL))
     assert [row.path for row in rows] == [f"image {i}" for i in range(len(files))]
-    np.testing.assert_allclose([row.score for row in rows], [row.score for row in files], rtol=1e-4)
+    np.testing.assert_allclose([row.score for row in rows], [row.score for row in files], rtol=SAME_FIT)
     assert NAMES[rows[0].label] == files[0].label
     check = made.check(loaders["test"], {"letters": loaders["letters"]}, MODEL, prepared=True)
     other = guard.check(digits / "test", digits / "letters", MODEL, progress=False)

@@ -115,7 +115,8 @@ def test_moments_merge_in_any_order(half: bool, monkeypatch: pytest.MonkeyPatch)
     for merged in ((a + b) + c, c + (b + a)):
         assert (merged.n, merged.head) == (500, whole.head)
         for name, part in whole.parts.items():
-            np.testing.assert_allclose(merged.parts[name], part, rtol=1e-9, atol=1e-9)
+            # sums in float64 of logits and directions in float32, which may round otherwise in smaller batches
+            np.testing.assert_allclose(merged.parts[name], part, rtol=1e-6, atol=1e-5)
         assert np.array_equal(merged.parts["bank"], whole.parts["bank"])
 
 
