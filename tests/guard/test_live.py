@@ -88,7 +88,7 @@ def test_one_image_gives_one_verdict_and_a_list_a_list(live: Live, tmp_path: Pat
         agree(live(several)[0], live(picture))
     prepared = live(DIGITS(picture)[None], prepared=True)
     assert prepared == live([picture])
-    with pytest.raises(InputError, match="image 1: .* is no image"):
+    with pytest.raises(InputError, match="image 1: .* is not a readable image"):
         live([picture, b"text"])
     with pytest.raises(InputError, match="there is no file"):
         live(str(tmp_path / "b.png"))
