@@ -28,7 +28,7 @@ from oodshape.images.small_sets import cifar, svhn
 FUZZ = Path(__file__).parents[1] / "fuzz"
 KINDS = (
     *("guard", "watch", "statistics", "moments", "results", "scores-csv", "scores-jsonl", "scores-parquet", "part"),
-    *("cache", "collected", "cifar", "mnist", "svhn", "imagenet", "imagenet-json", "lists", "toml", "paper", "npz"),
+    *("cache", "collected", "cifar", "mnist", "svhn", "imagenet", "lists", "toml", "paper", "npz"),
     "weights",
 )
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]
