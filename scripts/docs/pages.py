@@ -11,8 +11,8 @@ from typing import Any
 
 from api import api_page, api_table, room_of, table
 from oodshape.core.values import Value
-from oodshape.features.parts import Part
-from oodshape.methods import departures
+from oodshape.features.running_sums import Part
+from oodshape.methods import describe
 from oodshape.methods.detector import Method
 from oodshape.methods.slots import FittedHead, FittedScore, Shape
 from oodshape.methods.table import METHODS, ROWS, paper_methods
@@ -218,14 +218,15 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
 
 def beside_authors(name: str) -> str:
     """How a method departs from its authors' code, and what it is held to."""
-    found = [each for each in departures.departures_of(name) if each.difference != departures.UNKNOWN]
+    found = [each for each in describe.departures_of(name) if each.difference != describe.UNKNOWN]
     worth = [f"Worth, AUROC/FPR95: {each.difference}." for each in found]
-    return "\n\n".join([departures.told(name), *worth, "All departures stand in [one table](../paper.md)."])
+    rest = "All departures stand in [one table](../paper.md)."
+    return "\n\n".join([describe.describe_departures(name), *worth, rest])
 
 
 def departures_table(docs: Path = DOCS) -> str:
     """Every departure, the paper's own code first."""
-    rows = [[each.what, each.theirs, each.here, each.difference] for each in departures.DEPARTURES]
+    rows = [[each.what, each.theirs, each.here, each.difference] for each in describe.DEPARTURES]
     return table(["what", "the authors' code", "here", "difference on our features"], rows)
 
 

@@ -6,17 +6,25 @@ import json
 from pathlib import Path
 
 from oodshape import METHODS
-from oodshape.methods.departures import DEPARTURES, IN_CODE, IN_PYTORCH_OOD, OPENOOD, OWN, compared_with, told
-from oodshape.methods.describe import told as facts
-from oodshape.methods.image_rows import IMAGE_ROWS
+from oodshape.methods.describe import (
+    DEPARTURES,
+    IN_CODE,
+    IN_PYTORCH_OOD,
+    OPENOOD,
+    OWN,
+    compared_with,
+    describe_departures,
+    describe_method,
+)
 from oodshape.methods.openood_settings import openood_settings
+from oodshape.methods.table import IMAGE_ROWS
 
 
 def test_every_method_says_how_it_departs() -> None:
     assert {name for each in DEPARTURES for name in each.methods} <= METHODS.keys() | IMAGE_ROWS.keys()
     for name in (*METHODS, *IMAGE_ROWS):
-        assert dict(facts(name))["beside its authors' code"] == told(name)
-        assert told(name).endswith(".")
+        assert dict(describe_method(name))["beside its authors' code"] == describe_departures(name)
+        assert describe_departures(name).endswith(".")
     assert set(OWN) <= METHODS.keys()
 
 

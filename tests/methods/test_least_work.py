@@ -13,8 +13,8 @@ import torch
 from oodshape import METHODS, Features, InputError
 from oodshape.features import features as features_module
 from oodshape.features.statistics import FeatureStats, RunningStatistics
-from oodshape.methods import batches as batches_module
 from oodshape.methods import slots
+from oodshape.methods.detector import PARTS
 from oodshape.networks.head import Head
 
 WIDTH, CLASSES = 24, 6
@@ -82,7 +82,7 @@ def test_finite_features_are_not_looked_at_again_where_logits_show_it(monkeypatc
 def test_what_is_no_number_shows_in_the_first_logit(
     name: str, weight: float, bad: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features_module, "CHUNK_BYTES", 4 * WIDTH * 20 * batches_module.PARTS)
+    monkeypatch.setattr(features_module, "CHUNK_BYTES", 4 * WIDTH * 20 * PARTS)
     train = some()
     weights = train.head.weight.clone()
     weights[:, 5] = weight

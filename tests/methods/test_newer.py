@@ -17,9 +17,9 @@ from oodshape.methods.heads import Dice
 from oodshape.methods.scores.boundaries import Gen, Nci
 from oodshape.methods.scores.neighbours import Knn, NnGuide
 from oodshape.methods.scores.vim import Vim
+from oodshape.methods.shapes.ash import Lts, Scale
 from oodshape.methods.shapes.clipping import ReAct
 from oodshape.methods.shapes.per_feature import Bats, Box
-from oodshape.methods.shapes.scaling import Lts, Scale
 from oodshape.methods.table import NEWER
 from oodshape.methods.together import fit_all
 

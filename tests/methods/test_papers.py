@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oodshape.methods.papers import PAPERS, cited
+from oodshape.methods.describe import PAPERS, cited
 from oodshape.methods.table import ROWS
 
 

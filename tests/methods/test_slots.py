@@ -13,10 +13,9 @@ from oodshape.features.moments import NAMES
 from oodshape.methods.heads import Dice
 from oodshape.methods.odin import Odin
 from oodshape.methods.scores.neighbours import Knn
-from oodshape.methods.shapes.ash import AshP
+from oodshape.methods.shapes.ash import AshP, Lts
 from oodshape.methods.shapes.clipping import Product, ReAct
 from oodshape.methods.shapes.per_feature import Bats, Ras
-from oodshape.methods.shapes.scaling import Lts
 from oodshape.methods.table import METHODS
 
 

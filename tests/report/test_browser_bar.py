@@ -11,7 +11,7 @@ from typing import Any
 
 from axe import violations
 from browser import Opened
-from oodshape.methods.papers import PAPERS
+from oodshape.methods.describe import PAPERS
 from oodshape.report import write_page
 from synthetic import results as synthetic_results
 

@@ -16,7 +16,7 @@ from oodshape.benchmark.curves import Theta
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.samples import Pick, Samples
 from oodshape.core.errors import InputError
-from oodshape.methods.papers import PAPERS
+from oodshape.methods.describe import PAPERS
 from oodshape.methods.table import NEWER
 from oodshape.report import write_page
 from oodshape.report.beside_paper import paper_figures

@@ -15,12 +15,11 @@ from torch import Tensor
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.fields import AtLeast, check_fields
 from oodshape.core.reading import reading
-from oodshape.core.values import aligned, freeze
+from oodshape.core.values import AtLeast, check_fields, freeze
 from oodshape.features.bank import Bank
 from oodshape.features.chunks import Chunked, check_finite
-from oodshape.features.rows import unit
+from oodshape.features.kernels import unit
 from oodshape.features.running_sums import NAMES as SUMS
 from oodshape.features.running_sums import RunningSums
 from oodshape.images import identity
@@ -105,11 +104,6 @@ class Moments:
             half = all(moments.parts["bank"].dtype == np.float16 for moments in (self, other))
             bank = Bank(self.parts["bank"].shape[1], half=half)
             for moments in (self, other):
-                if "bank_keys" not in moments.parts:
-                    raise InputError(
-                        "a bank of 0.1.0 says nothing of its images and does not add up; it can be used as it is: "
-                        "to add to it, collect the moments of its images again"
-                    )
                 bank.add(moments.parts["bank_keys"], moments.parts["bank"])
             parts["bank_keys"], parts["bank"] = bank.result()
         return Moments(self.head, self.n + other.n, parts)
@@ -129,14 +123,6 @@ class Moments:
         with reading(path, files.WAY_OUT["moments"]):
             return cls(header["head"], header["n"], parts)
 
-    def without(self, names: frozenset[str]) -> Moments:
-        """The other parts."""
-        kept = {name: part for name, part in self.parts.items() if name.removesuffix("_keys") not in names}
-        fewer = replace(self, parts=kept)
-        if "bank" in kept and "directions" in vars(self):
-            vars(fewer)["directions"] = self.directions
-        return fewer
-
     def bank(self) -> Iterator[Tensor]:
         """[n, M] float32: the images of the bank, a few at a time."""
         for part in torch.split(torch.from_numpy(self.parts["bank"]), AT_ONCE):
@@ -145,7 +131,7 @@ class Moments:
     @cached_property
     def directions(self) -> NDArray[np.float32]:
         """[B, M] frozen: the images of the bank at length 1, one array for all methods that look at it."""
-        rows = aligned(self.parts["bank"].shape, np.float32)
+        rows = np.empty(self.parts["bank"].shape, np.float32)
         for place, part in enumerate(self.bank()):
             rows[place * AT_ONCE : (place + 1) * AT_ONCE] = unit(part).numpy()
         return freeze(rows)

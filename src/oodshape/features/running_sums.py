@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -11,9 +12,52 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.features.rows import TINY
+from oodshape.core.errors import InputError
+from oodshape.features.kernels import TINY
 from oodshape.features.sum_kernels import Products, add_by_class, add_sorted, add_squares, lengths
 from oodshape.networks.head import Head
+
+
+class Part(StrEnum):
+    """A sum over the training features, or a sample of them; classes are those that the network predicts.
+
+    The parts of labels are zeros where the images have none.
+
+    A part is the string of its name, so that files, and sets of plain names, mean the same.
+
+    >>> Part.COUNTS == "counts", Part("counts")
+    (True, <Part.COUNTS: 'counts'>)
+    """
+
+    COUNTS = "counts"  # [C]: images of each class
+    CLASS_SUMS = "class_sums"  # [C, M]: features of each class
+    UNIT_CLASS_SUMS = "unit_class_sums"  # [C, M]: features of length 1 of each class
+    SOFTMAX_SUMS = "softmax_sums"  # [C, C]: probabilities of each class
+    SQUARES = "squares"  # [M]: squared features
+    SECOND = "second"  # [M, M]: products of features
+    UNIT_SECOND = "unit_second"  # [M, M]: products of features of length 1
+    PROFILE = "profile"  # [M]: sorted rows
+    ENERGY = "energy"  # [1]
+    BANK = "bank"  # [B, M]: at most 5,000 images
+    LABEL_COUNTS = "label_counts"  # [C]: images of each label
+    LABEL_SUMS = "label_sums"  # [C, M]: features of each label
+    UNIT_LABEL_SUMS = "unit_label_sums"  # [C, M]: features of length 1 of each label
+    RIGHT_COUNTS = "right_counts"  # [C]: images that are predicted as their label
+    RIGHT_SUMS = "right_sums"  # [C, M]: features of these images
+    LABEL_SURPRISE = "label_surprise"  # [T]: mean logit at each temperature less the label's (`TEMPERATURES`)
+
+
+def parts_named(names: Iterable[str]) -> frozenset[Part]:
+    """The parts of those names, or an error that lists those there are.
+
+    >>> parts_named(["counts"])
+    frozenset({<Part.COUNTS: 'counts'>})
+    """
+    asked = frozenset(names)
+    if asked - frozenset(Part):
+        raise InputError(f"no part is called {min(asked - frozenset(Part))!r}; there are {', '.join(sorted(Part))}")
+    return frozenset(map(Part, asked))
+
 
 Array = NDArray[Any]
 TEMPERATURES = tuple(2 ** (step / 2) for step in range(-6, 7))  # at which a label's surprise is summed
@@ -154,10 +198,6 @@ class RunningSums:
         rows = Rows(z, classes, self.head, logits, labels, exact=self.exact)
         for name, total in self.totals.items():
             SUMS[name][1](rows, total)
-        self.add_products(z)
-
-    def add_products(self, z: Tensor) -> None:
-        """Add rows to the products of all pairs of features alone."""
         for products in self.products.values():
             self.room = products.room() if self.room is None else self.room
             products.add(z, self.room)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.fields import Ascending, AtLeast, Sizes, check_fields
 from oodshape.core.reading import reading
+from oodshape.core.values import Ascending, AtLeast, Sizes, check_fields
 from oodshape.features import kernels
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.histogram import decode, ordered, shift_for, tally_for
@@ -23,7 +23,6 @@ from oodshape.networks.head import Head
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
 COLUMNS = ("counts", "impacts", "weights", "weight_squares")
-OLD_NAMES = {"weight_squares": "squares"}  # in files of 0.1.0
 NEGATIVE = 0.01  # the share of negative values from which features count as signed
 
 
@@ -212,10 +211,8 @@ class FeatureStats:
         """The statistics that `save` wrote."""
         header, arrays = files.load(path, "statistics")
         held: dict[str, Any] = {**header, **arrays}
-        names = [field.name for field in fields(cls)]
-        items: dict[str, Any] = {name: held.get(name, held.get(OLD_NAMES.get(name, name))) for name in names}
         with reading(path, files.WAY_OUT["statistics"]):
-            return cls(**items)
+            return cls(**{field.name: held[field.name] for field in fields(cls)})
 
 
 class RunningStatistics:

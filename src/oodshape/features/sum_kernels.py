@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from oodshape.features.kernels import over_rows
-from oodshape.features.rows import unit
+from oodshape.features.kernels import over_rows, unit
 
 Array = NDArray[Any]
 SUMS = {"reassoc", "nsz", "contract"}  # as in kernels: numba would not see a change there

@@ -19,7 +19,7 @@ from oodshape.images.listing import Given, one_by_one
 from oodshape.images.one_image import is_image
 from oodshape.images.prepared_batches import prepared_batches
 from oodshape.images.preprocessing import stacked
-from oodshape.methods.decision import Decision
+from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.fingerprint import stamp

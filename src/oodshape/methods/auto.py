@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
 
 import numpy as np
 
-from oodshape.core.errors import InputError, check_fraction
-from oodshape.features.apart import Apart
+from oodshape.core.errors import InputError
+from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.features import Features
-from oodshape.features.parts import Part
+from oodshape.features.running_sums import Part
 from oodshape.features.sums import MOST, SELECTION, Summed, Sums
 from oodshape.images import identity
-from oodshape.methods.class_panel import FEWEST_CLASSES, ClassPanel, classes_left_out
+from oodshape.methods.class_panel import ClassPanel
 from oodshape.methods.detector import Method
 from oodshape.methods.fusion import SCRAMBLED, Fusion, Member
-from oodshape.methods.row import Row
+from oodshape.methods.paper_rows import Row
 from oodshape.methods.slots import ScoreRecipe
 from oodshape.methods.table import METHODS, ROWS, named
-from oodshape.methods.together import fit_each, needs_of, score_each
+from oodshape.methods.together import fit_each, score_each
 from oodshape.methods.training import Training
 from oodshape.metrics.separation import auroc
 
@@ -60,25 +60,17 @@ class Auto(ScoreRecipe):
     network's own probabilities keeps the fusion near a threshold on the softmax. `fuse` = 1 takes the best as it is.
     """
 
+    wants_panel = True
+
     candidates: tuple[str, ...] = ()  # rows of METHODS; none: CANDIDATES
-    fuse: int = 7
-    share: float = 0.25
-    near: float = 0.5
+    fuse: Annotated[int, AtLeast(1)] = 7
+    share: Annotated[float, Fraction()] = 0.25
+    near: Annotated[float, Fraction(zero=True, one=True)] = 0.5
     always: tuple[str, ...] = ("gen",)
 
     def __post_init__(self) -> None:
-        """Refuse settings that have no meaning."""
-        check_fraction("share", self.share)
-        if self.fuse < 1:
-            raise InputError(f"fuse must be at least 1, got {self.fuse}")
-        check_fraction("near", self.near, zero=True, one=True)
         object.__setattr__(self, "candidates", tuple(self.candidates))
         object.__setattr__(self, "always", tuple(self.always))
-
-    @property
-    def wants_panel(self) -> bool:
-        """Yes."""
-        return True
 
     @property
     def collects(self) -> frozenset[Part]:
@@ -108,7 +100,7 @@ class Auto(ScoreRecipe):
                 f"keeps {self.share:g} of the training images to choose by and needs at least {FEWEST} there, got "
                 f"{len(selection)} of {train.n}; give more images",
             )
-        fitting, near, notes = self._without_classes(fitting, selection)
+        near, notes = self._without_classes(fitting, selection)
         notes = (*_by_heart(train, fitting, selection), *notes)
         if not train.panel and near is None:
             return _fallback(train, f"{NO_PANEL}, and {notes[-1] if notes else 'near = 0'}")
@@ -121,23 +113,15 @@ class Auto(ScoreRecipe):
 
     def _without_classes(
         self, fitting: Features | Sums, selection: Features
-    ) -> tuple[Features | Sums, tuple[str, dict[str, float]] | None, tuple[str, ...]]:
-        """(the fitting part with its sums, the panel of classes left out in words and its AUROCs, notes)."""
+    ) -> tuple[tuple[str, dict[str, float]] | None, tuple[str, ...]]:
+        """(the panel of classes left out in words and its AUROCs, notes)."""
         if self.near == 0:
-            return fitting, None, ()
-        methods, left_out = self.methods(), classes_left_out(fitting.head)
-        apart = None
-        if isinstance(fitting, Features) and int((~left_out).sum()) >= FEWEST_CLASSES:
-            apart = Apart(fitting, needs_of(methods), left_out)
-        found: tuple[str, dict[str, float]] | None = None
-        notes: tuple[str, ...] = ()
+            return None, ()
         try:
             panel = ClassPanel.of(fitting, selection)
-            panel = panel if apart is None else replace(panel, fitting=apart.inside())
-            found = str(panel), panel.aurocs(methods)
+            return (str(panel), panel.aurocs(self.methods())), ()
         except InputError as error:
-            notes = (f"no class was left out: {error}",)
-        return fitting if apart is None else apart.whole(), found, notes
+            return None, (f"no class was left out: {error}",)
 
     def _chosen(
         self,

@@ -12,7 +12,7 @@ from oodshape.features.features import Features
 from oodshape.features.sums import LeftOut, Sums, without
 from oodshape.images import identity
 from oodshape.methods.detector import Detector, Method
-from oodshape.methods.together import collect, fit_each, score_each
+from oodshape.methods.together import fit_each, score_each
 from oodshape.metrics.separation import auroc
 from oodshape.networks.head import Head
 
@@ -66,10 +66,6 @@ class ClassPanel:
     def __str__(self) -> str:
         """What it is, in words."""
         return f"{len(self.outside)} images of {self.left_out} of {self.classes} classes, left out"
-
-    def collect(self, methods: Mapping[str, Method]) -> None:
-        """Go over the images to fit on once for all methods."""
-        collect(methods, self.fitting)
 
     def aurocs(self, methods: Mapping[str, Method]) -> dict[str, float]:
         """How well each method, fitted without the classes left out, tells their images from the others."""

@@ -38,7 +38,7 @@ class Fitted(Protocol):
         ...
 
     @property
-    def scorer(self) -> FittedScore | None:
+    def scorer(self) -> FittedScore:
         """The fitted score."""
         ...
 
@@ -81,7 +81,6 @@ class GuardedNet(nn.Module):
         if threshold.shape not in ((1,), (classes,)):
             raise InputError(f"threshold must have shape [1] or [{classes}], got {list(threshold.shape)}")
         own = Head.of((self.tap.weight, self.tap.bias))
-        assert detector.scorer is not None  # a detector without one is refused
         self.shape, self.head, self.scorer = detector.shape.traced(), detector.head.traced(), detector.scorer.traced()
         bound = self.head.bind(own)
         self.rebound = bound is not own

@@ -10,36 +10,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.fields import Sizes
-from oodshape.core.values import ArrayValue
+from oodshape.core.errors import InputError
+from oodshape.core.values import ArrayValue, Fraction, Sizes
 from oodshape.features.chunks import check_finite
 from oodshape.methods.shapes.pieces import PiecewiseConstant
-from oodshape.methods.slots import Batch, FittedHead, HeadRecipe, Shape
+from oodshape.methods.slots import Batch, FittedHead, HeadRecipe, LearnsNothing, Shape
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Linear(FittedHead, HeadRecipe):
+class Linear(LearnsNothing, FittedHead, HeadRecipe):
     """The classifier's own head."""
-
-    def fit(self, train: Training) -> Linear:
-        """Itself."""
-        return self
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FrozenClass(FittedHead, HeadRecipe):
+class FrozenClass(LearnsNothing, FittedHead, HeadRecipe):
     """One logit: the weight row of the *unshaped* prediction times the shaped features, without bias."""
 
     def fuses(self, shape: Shape) -> bool:
         """With a piecewise constant shape."""
         return isinstance(shape, PiecewiseConstant)
-
-    def fit(self, train: Training) -> FrozenClass:
-        """Itself."""
-        return self
 
     def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
         """[n, 1]: never the whole head when the prediction is known."""
@@ -72,11 +63,7 @@ class Sparse(ArrayValue, FittedHead):
 class Dice(HeadRecipe):
     """Drop the share p of all C x M weights with the smallest mean contribution (Sun & Li, 2022)."""
 
-    p: float = 0.7
-
-    def __post_init__(self) -> None:
-        """Refuse a share outside 0..1."""
-        check_fraction("p", self.p, zero=True)
+    p: Annotated[float, Fraction(zero=True)] = 0.7
 
     def fit(self, train: Training) -> Sparse:
         """The mean features and the threshold on w * mean."""

@@ -34,10 +34,7 @@ class Step(Recipe):
 
     eps: float
 
-    @property
-    def learns(self) -> bool:
-        """Whether it has to see training images before it can be used (`learned`)."""
-        return False
+    learns = False  # whether it has to see training images before it can be used (`learned`)
 
     def learned(self, classifier: Differentiable, batches: Iterable[Tensor]) -> Step:
         """The same step once it has seen batches of training images."""

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from oodshape.core.values import ArrayValue, Value
 from oodshape.features.chunks import check_finite
-from oodshape.features.parts import Part
-from oodshape.features.rows import unit
+from oodshape.features.kernels import unit
+from oodshape.features.running_sums import Part
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
@@ -60,6 +60,13 @@ class Recipe(Value):
 
     def unlabelled(self: R) -> R:
         """The same recipe with classes that the network predicts, whether the images have labels or not."""
+        return self
+
+
+class LearnsNothing:
+    """A recipe that is what fitting makes of it; the first base of its class."""
+
+    def fit(self: T, train: Training) -> T:
         return self
 
 
@@ -142,10 +149,7 @@ class Shape(Value):
     theta(z) = f(z) / z is its reparameterisation; two shapes combine by multiplying their thetas at the raw value.
     """
 
-    @property
-    def pointwise(self) -> bool:
-        """Whether it may be asked about single values; not where each feature has limits of its own."""
-        return True
+    pointwise = True  # whether it may be asked about single values; not where each feature has limits of its own
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """[N, M] features -> [N, M] shaped features, into `out` where it helps; the input is left alone."""
@@ -165,16 +169,11 @@ class Shaper(Recipe):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Identity(Shape, Shaper):
+class Identity(LearnsNothing, Shape, Shaper):
     """Features as they are."""
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The features themselves."""
         return z
-
-    def fit(self, train: Training) -> Identity:
-        """Itself."""
-        return self
 
 
 class FittedHead(Value):
@@ -256,27 +255,17 @@ class FittedScore(ArrayValue):
 class ScoreRecipe(Recipe):
     """A recipe for a score."""
 
-    @property
-    def reads_features(self) -> bool:
-        """Whether it looks at the features themselves, so that no shape and no other head may stand before it."""
-        return True
+    reads_features = True  # whether it looks at the features themselves: no shape or other head may stand before it
 
     def fit(self, train: Training) -> FittedScore:
         """The score that this recipe gives on a training set."""
         raise NotImplementedError
 
 
-class Score(FittedScore, ScoreRecipe):
+class Score(LearnsNothing, FittedScore, ScoreRecipe):
     """One number per image from its logits alone; nothing is learned."""
 
-    @property
-    def reads_features(self) -> bool:
-        """No."""
-        return False
-
-    def fit(self, train: Training) -> Score:
-        """Itself."""
-        return self
+    reads_features = False
 
     def of(self, seen: Evidence) -> Tensor:
         """[N] scores of the logits."""

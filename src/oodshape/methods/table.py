@@ -9,27 +9,61 @@ from collections.abc import Mapping
 from typing import Any
 
 from oodshape.core.errors import InputError, no_such
+from oodshape.methods.adascale import AdaScale
 from oodshape.methods.detector import Method
 from oodshape.methods.odin import AUTHORS_STD, Odin
-from oodshape.methods.paper_rows import paper_rows
-from oodshape.methods.row import BANK, CONFIDENT, FAR, HENDRYCKS, IMAGES, NOTHING, OWN, PER_CLASS, SIGNED, Row
+from oodshape.methods.paper_rows import (
+    BANK,
+    CONFIDENT,
+    FAR,
+    HENDRYCKS,
+    IMAGES,
+    NOTHING,
+    OWN,
+    PER_CLASS,
+    SIGNED,
+    Row,
+    paper_rows,
+)
 from oodshape.methods.scores.boundaries import Fdbd, Gen, GradNorm, Nci, Ora
 from oodshape.methods.scores.class_means import CadRef, CaRef, KlMatching, She
-from oodshape.methods.scores.logits import MaxSoftmax
+from oodshape.methods.scores.logits import MaxSoftmax, TemperatureScaling
 from oodshape.methods.scores.mahalanobis import Mds, MdsPlus, Rmds, RmdsPlus
-from oodshape.methods.scores.neco import Neco
 from oodshape.methods.scores.neighbours import Knn, NnGuide
-from oodshape.methods.scores.temperature import TemperatureScaling
-from oodshape.methods.scores.vim import Vim
+from oodshape.methods.scores.vim import Neco, Vim
+from oodshape.methods.shapes.ash import Lts, Scale
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import BySign, OptFS
 from oodshape.methods.shapes.per_feature import Bats, Ras
-from oodshape.methods.shapes.scaling import Lts, Scale
 
 CADREF = (
     "Ling et al., *CADRef: Robust Out-of-Distribution Detection via Class-Aware Decoupled Relative Feature Leveraging*,"
     " CVPR 2025."
 )
+
+ADASCALE = "Regmi, *AdaSCALE: Adaptive Scaling for OOD Detection*, arXiv 2503.08023, 2025."
+IMAGES_AND_GRADIENTS = (
+    "ReLU features, the images themselves, and gradients: three passes and one backward for each image"
+)
+
+# methods that cannot work on features alone: a benchmark runs them where they are named
+IMAGE_ROWS: dict[str, Row] = {
+    "adascale-a": Row(
+        Method(perturb=AdaScale()),
+        "energy after scaling the features, more where a step in the image moves the largest of them less",
+        IMAGES_AND_GRADIENTS,
+        SIGNED,
+        ADASCALE,
+    ),
+    "adascale-l": Row(
+        Method(perturb=AdaScale(on_logits=True)),
+        "energy after scaling the logits by the same idea",
+        IMAGES_AND_GRADIENTS,
+        SIGNED,
+        ADASCALE,
+    ),
+}
+IMAGE_METHODS: dict[str, Method] = {name: row.method for name, row in IMAGE_ROWS.items()}
 
 # what came after the paper, with general settings whatever the ID set
 NEWER_ROWS: dict[str, Row] = {

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln
 
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.fields import AtLeast, Sizes
-from oodshape.core.values import Value
+from oodshape.core.values import AtLeast, Sizes, Value
 
 Array = NDArray[np.float64]
 Count = Annotated[int, AtLeast(0)]

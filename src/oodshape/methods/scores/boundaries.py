@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError
-from oodshape.core.fields import Sizes
-from oodshape.features.rows import TINY, row_distances
-from oodshape.methods.slots import Evidence, FittedScore, Score, ScoreRecipe
+from oodshape.core.values import AtLeast, MoreThan, Sizes
+from oodshape.features.kernels import TINY, row_distances
+from oodshape.methods.slots import Evidence, FittedScore, LearnsNothing, Score, ScoreRecipe
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
@@ -30,15 +29,8 @@ class Gen(Score):
     tensor([-1.])
     """
 
-    gamma: float = 0.1
-    top: int = 100
-
-    def __post_init__(self) -> None:
-        """Refuse settings that have no meaning."""
-        if not self.gamma > 0:
-            raise InputError(f"gamma must be positive (its authors take it from (0, 1)), got {self.gamma:g}")
-        if self.top < 1:
-            raise InputError(f"top must be at least 1, got {self.top}")
+    gamma: Annotated[float, MoreThan(0)] = 0.1
+    top: Annotated[int, AtLeast(1)] = 100
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Minus the summed terms."""
@@ -52,15 +44,11 @@ class Gen(Score):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GradNorm(FittedScore, ScoreRecipe):
+class GradNorm(LearnsNothing, FittedScore, ScoreRecipe):
     """The L1 norm of the gradient of KL(uniform, p) at the head's weights (Huang et al., 2021), in closed form.
 
     ||z||_1 sum_c |C p_c - 1|: the gradient is an outer product, so no backward pass is needed.
     """
-
-    def fit(self, train: Training) -> GradNorm:
-        """Itself: nothing is learned."""
-        return self
 
     def of(self, seen: Evidence) -> Tensor:
         """The product of both norms."""

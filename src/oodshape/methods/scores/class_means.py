@@ -15,12 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.fields import Sizes
-from oodshape.features.parts import Part
-from oodshape.features.rows import TINY
-from oodshape.methods.scores.labelled import CHECKED, Classes, by_label, check_classes
+from oodshape.core.values import Sizes
+from oodshape.features.kernels import TINY
+from oodshape.features.running_sums import Part
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import Training
+from oodshape.methods.training import CHECKED, Classes, Training, by_label
 
 PREDICTED = frozenset([Part.COUNTS, Part.CLASS_SUMS])
 SMALLEST = 1e-30  # of a mean probability: its logarithm must be finite
@@ -44,10 +43,7 @@ class Templates(FittedScore):
 class KlMatching(ScoreRecipe):
     """-min_c KL(p || mean p of class c) (Hendrycks et al., 2022), over the classes that were predicted."""
 
-    @property
-    def needs(self) -> frozenset[Part]:
-        """Class sums of probabilities."""
-        return frozenset([Part.COUNTS, Part.SOFTMAX_SUMS])
+    needs = frozenset([Part.COUNTS, Part.SOFTMAX_SUMS])
 
     def fit(self, train: Training) -> Templates:
         """The mean probabilities of each class."""
@@ -77,10 +73,6 @@ class She(ScoreRecipe):
 
     classes: Classes = "predicted"
 
-    def __post_init__(self) -> None:
-        """Refuse a way to find classes that there is not."""
-        check_classes(self.classes)
-
     def unlabelled(self) -> She:
         """By predicted classes."""
         return replace(self, classes="predicted")
@@ -88,15 +80,11 @@ class She(ScoreRecipe):
     @property
     def needs(self) -> frozenset[Part]:
         """Class sums of features; of those classified correctly where labels may be used."""
-        return PREDICTED | self._labelled
-
-    @property
-    def _labelled(self) -> frozenset[Part]:
-        return frozenset() if self.classes == "predicted" else frozenset([*CHECKED, Part.RIGHT_SUMS])
+        return PREDICTED if self.classes == "predicted" else PREDICTED | CHECKED | {Part.RIGHT_SUMS}
 
     def fit(self, train: Training) -> Pattern:
         """The mean feature of each class."""
-        moments = train.moments(PREDICTED, self._labelled)
+        moments = train.moments(self.needs)
         if by_label(moments, self.classes):
             return Pattern(moments.means(Part.RIGHT_SUMS, Part.RIGHT_COUNTS)[0])
         return Pattern(moments.means(Part.CLASS_SUMS)[0])
@@ -123,10 +111,7 @@ class RelativeError(FittedScore):
 class CaRef(ScoreRecipe):
     """Minus the relative L1 distance to the mean feature of the predicted class (CARef; Ling et al., 2025)."""
 
-    @property
-    def needs(self) -> frozenset[Part]:
-        """Class sums of features."""
-        return frozenset([Part.COUNTS, Part.CLASS_SUMS])
+    needs = PREDICTED
 
     def fit(self, train: Training) -> RelativeError:
         """The mean feature of each class."""
@@ -159,10 +144,7 @@ class CadRef(ScoreRecipe):
     Where the mean energy of the training set is not positive it cannot divide, and nothing is scaled.
     """
 
-    @property
-    def needs(self) -> frozenset[Part]:
-        """Class sums of features, and the summed energy."""
-        return frozenset([Part.COUNTS, Part.CLASS_SUMS, Part.ENERGY])
+    needs = PREDICTED | {Part.ENERGY}
 
     def fit(self, train: Training) -> DecoupledError:
         """The mean feature of each class, and the mean energy."""

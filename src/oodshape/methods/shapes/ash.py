@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.errors import InputError
+from oodshape.core.values import Fraction
 from oodshape.images.identity import keys, numbered
-from oodshape.methods.slots import Shape, Shaper
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Batch, FittedHead, HeadRecipe, LearnsNothing, Shape, Shaper
+from oodshape.networks.head import Head
 
 # exp of more than this would overflow float32 in the logits; only features that cancel in the sum come near
 LARGEST_EXPONENT = 60.0
 WIDEST = 1 << 16  # features that ASH-Rand has noise for
+Pruned = Annotated[float, Fraction(zero=True)]  # of the features of an image
 
 
 def kept_of(width: int, p: float) -> int:
@@ -33,21 +36,10 @@ def largest(z: Tensor, p: float) -> tuple[Tensor, int]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Ash(Shape, Shaper):
-    p: float
+class _Ash(LearnsNothing, Shape, Shaper):
+    for_nonnegative = True  # it takes small values for unimportant ones
 
-    def __post_init__(self) -> None:
-        """Refuse a share outside 0..1."""
-        check_fraction("p", self.p, zero=True)
-
-    @property
-    def for_nonnegative(self) -> bool:
-        """Yes: it takes small values for unimportant ones."""
-        return True
-
-    def fit(self, train: Training) -> Shape:
-        """Itself: nothing is learned."""
-        return self
+    p: Pruned
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,7 +50,7 @@ class AshP(_Ash):
     tensor([[4., 0., 3., 0.]])
     """
 
-    p: float = 0.6
+    p: Pruned = 0.6
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """The pruned features."""
@@ -73,7 +65,7 @@ class AshB(_Ash):
     tensor([[5., 0., 5., 0.]])
     """
 
-    p: float = 0.65
+    p: Pruned = 0.65
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """The binarised features."""
@@ -89,7 +81,7 @@ class AshS(_Ash):
     tensor([[10.8731,  0.0000, 10.8731,  0.0000]])
     """
 
-    p: float = 0.9
+    p: Pruned = 0.9
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """The pruned and scaled features."""
@@ -107,7 +99,7 @@ class AshRand(_Ash):
     processor an image goes through, its score is the same.
     """
 
-    p: float = 0.75
+    p: Pruned = 0.75
     high: float = 10.0
     seed: int = 0
 
@@ -128,3 +120,39 @@ def uniform(count: int, seed: int) -> NDArray[np.float32]:
     """[count] uniform numbers in [0, 1) that depend on the seed and their places alone."""
     draws = keys(numbered(count), seed, "noise") >> np.uint64(40)
     return draws.astype(np.float32) * np.float32(2.0**-24)  # exact: 24 bits
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scale(LearnsNothing, Shape, Shaper):
+    """z exp(sum z / sum of the largest share 1 - p of z) (SCALE; Xu et al., 2024); meant for ReLU features.
+
+    >>> Scale(p=0.5)(torch.tensor([[4.0, 0.0, 4.0, 0.0]]))  # times e
+    tensor([[10.8731,  0.0000, 10.8731,  0.0000]])
+    """
+
+    for_nonnegative = True  # it takes the sum of the features for their size
+
+    p: Pruned = 0.85
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """The scaled features; a row whose largest values add up to 0 stays as it is."""
+        kept = kept_of(z.shape[1], self.p)
+        top = z.topk(kept, dim=1, sorted=False).values.sum(dim=1, keepdim=True)
+        exponent = torch.where(top == 0, 0.0, z.sum(dim=1, keepdim=True) / torch.where(top == 0, 1.0, top))
+        return torch.mul(z, exponent.clamp_(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp_(), out=out)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lts(LearnsNothing, FittedHead, HeadRecipe):
+    """Logits times (sum relu z / sum of the largest share of relu z)^2 (LTS; Djurisic et al., 2024)."""
+
+    for_nonnegative = True  # it takes the sum of the positive features for the size of all
+
+    share: Annotated[float, Fraction(one=True)] = 0.05
+
+    def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
+        """[n, C]: the scaled logits; an image without a positive feature keeps its own."""
+        z = batch.features.relu()
+        top = z.topk(max(round(self.share * z.shape[1]), 1), dim=1, sorted=False).values.sum(dim=1, keepdim=True)
+        factor = torch.where(top > 0, z.sum(dim=1, keepdim=True) / top.clamp_min(torch.finfo(top.dtype).tiny), 1.0)
+        return super().logits(batch, shape, layer) * factor.square()

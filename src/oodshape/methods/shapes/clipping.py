@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.fields import AtLeast
+from oodshape.core.values import AtLeast, Fraction, MoreThan
 from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
 
@@ -33,11 +33,7 @@ class Clip(Shape):
 class ReAct(Shaper):
     """Clip at the q-quantile of all training features (Sun et al., 2021)."""
 
-    q: float = 0.9
-
-    def __post_init__(self) -> None:
-        """Refuse a quantile outside 0..1."""
-        check_fraction("q", self.q)
+    q: Annotated[float, Fraction()] = 0.9
 
     def fit(self, train: Training) -> Clip:
         """The clip at the quantile."""
@@ -52,13 +48,8 @@ class SoftClip(Shape):
     tensor([[ 0.0000,  0.7071, -0.7071]])
     """
 
-    t: float
+    t: Annotated[float, MoreThan(0)]
     order: Annotated[int, AtLeast(1)]
-
-    def __post_init__(self) -> None:
-        """Refuse a limit that is not positive."""
-        if not self.t > 0:
-            raise InputError(f"t must be positive, got {self.t:g}")
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """Features bent towards +-t (towards 0 beyond it, for order > 1)."""
@@ -71,14 +62,8 @@ class SoftClip(Shape):
 class BFAct(Shaper):
     """The Butterworth filter with its limit at the q-quantile of the training features (Kong & Li, 2023)."""
 
-    q: float = 0.95
-    order: int = 2
-
-    def __post_init__(self) -> None:
-        """Refuse settings that have no meaning."""
-        check_fraction("q", self.q)
-        if not 1 <= self.order <= 6:
-            raise InputError(f"order must lie in 1..6, got {self.order}")
+    q: Annotated[float, Fraction()] = 0.95
+    order: Literal[1, 2, 3, 4, 5, 6] = 2
 
     def fit(self, train: Training) -> SoftClip:
         """The filter, if the quantile is positive."""
@@ -111,6 +96,8 @@ class Band(Shape):
 class VraP(Shaper):
     """The band between two quantiles of the training features, or two absolute limits (Xu et al., 2023)."""
 
+    for_nonnegative = True  # it takes small values for unimportant ones
+
     low: float = 0.6
     high: float = 0.95
     absolute: bool = False
@@ -122,11 +109,6 @@ class VraP(Shaper):
             check_fraction("high", self.high)
         if not self.low < self.high:
             raise InputError(f"low must be less than high, got {self.low:g} and {self.high:g}")
-
-    @property
-    def for_nonnegative(self) -> bool:
-        """Yes: it takes small values for unimportant ones."""
-        return True
 
     def fit(self, train: Training) -> Band:
         """The band."""
@@ -140,11 +122,6 @@ class ProductShape(Shape):
     """f(z) = f_1(z) theta_2(z) theta_3(z) ...: every theta at the raw value."""
 
     shapes: tuple[Shape, ...]
-
-    def __post_init__(self) -> None:
-        """Refuse an empty product."""
-        if not self.shapes:
-            raise InputError("a product needs at least one shape")
 
     @property
     def pointwise(self) -> bool:

@@ -10,10 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError
-from oodshape.core.fields import Ascending, Sizes
-from oodshape.core.values import ArrayValue
-from oodshape.features.parts import Part
+from oodshape.core.values import ArrayValue, Ascending, MoreThan, Sizes
+from oodshape.features.running_sums import Part
 from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
 
@@ -27,13 +25,10 @@ class Box(ArrayValue, Shape):
             [1.0000, 2.0000]])
     """
 
+    pointwise = False  # each feature has its limits
+
     low: Annotated[NDArray[np.float32], Sizes("M")]
     high: Annotated[NDArray[np.float32], Sizes("M")]
-
-    @property
-    def pointwise(self) -> bool:
-        """No: each feature has its limits."""
-        return False
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """Features cut at their limits."""
@@ -44,17 +39,9 @@ class Box(ArrayValue, Shape):
 class Bats(Shaper):
     """Each feature clipped to its training mean +- width standard deviations (BATS; Zhu et al., 2022)."""
 
-    width: float = 1.0
+    needs = frozenset([Part.SQUARES])
 
-    def __post_init__(self) -> None:
-        """Refuse an empty interval."""
-        if not self.width > 0:
-            raise InputError(f"width must be positive, got {self.width:g}")
-
-    @property
-    def needs(self) -> frozenset[Part]:
-        """Sums of squares."""
-        return frozenset([Part.SQUARES])
+    width: Annotated[float, MoreThan(0)] = 1.0
 
     def fit(self, train: Training) -> Box:
         """The limits of each feature."""
@@ -72,12 +59,9 @@ class Profile(ArrayValue, Shape):
     tensor([[1., 5., 0.]])
     """
 
-    values: Annotated[NDArray[np.float32], Sizes("M"), Ascending()]
+    pointwise = False  # a value depends on the others of its row
 
-    @property
-    def pointwise(self) -> bool:
-        """No: a value depends on the others of its row."""
-        return False
+    values: Annotated[NDArray[np.float32], Sizes("M"), Ascending()]
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """The profile in the order of each row."""
@@ -90,10 +74,7 @@ class Profile(ArrayValue, Shape):
 class Ras(Shaper):
     """The mean sorted training row in place of each sorted row (RAS, 2026): only the order of features counts."""
 
-    @property
-    def needs(self) -> frozenset[Part]:
-        """The summed sorted rows."""
-        return frozenset([Part.PROFILE])
+    needs = frozenset([Part.PROFILE])
 
     def fit(self, train: Training) -> Profile:
         """The mean profile."""

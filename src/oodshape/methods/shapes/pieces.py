@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.fields import Sizes
-from oodshape.core.values import frozen_array
+from oodshape.core.values import Ascending, Sizes, frozen_array
 from oodshape.features import kernels
 from oodshape.methods.slots import Shape
 
@@ -86,7 +85,7 @@ class PiecewiseConstant(Shape):
     tensor([[-0.0000, 1.5000, 0.5000, 0.0000]])
     """
 
-    edges: Annotated[NDArray[np.float32], Sizes("E")]  # E = K + 1
+    edges: Annotated[NDArray[np.float32], Sizes("E"), Ascending()]  # E = K + 1
     theta: Annotated[NDArray[np.float32], Sizes("K")]
     grid: tuple[float, float] | None = None
     ends: bool = False
@@ -96,10 +95,8 @@ class PiecewiseConstant(Shape):
         object.__setattr__(self, "edges", frozen_array(self.edges, np.float32))
         object.__setattr__(self, "theta", frozen_array(self.theta, np.float32))
         k = len(self.theta)
-        if k < 1 or len(self.edges) != k + 1:
+        if len(self.edges) != k + 1:
             raise InputError(f"{k} values of theta need {k + 1} edges, got {len(self.edges)}")
-        if (np.diff(self.edges) < 0).any():
-            raise InputError("the edges must ascend")
         if self.grid is not None and not np.array_equal(Grid(*self.grid, k).edges(), self.edges):
             raise InputError("the edges are not those of the grid")
 
