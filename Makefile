@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY := passive
 .PHONY: demo test test-ray test-portable test-lowest test-newest lint bench fuzz kill docs docs-serve clean
 
 # What depends most on other packages: file formats, every method, the images, the commands.
-FAST := tests/test_golden.py tests/test_imports.py tests/metrics tests/methods/test_contract.py \
+FAST := tests/test_imports.py tests/metrics tests/methods/test_contract.py \
   tests/methods/test_detector.py tests/methods/test_estimator.py tests/images/test_digits.py \
   tests/images/test_folders.py tests/images/test_preprocess.py tests/cli/test_cli.py
 LOWEST := .venv-lowest
@@ -43,7 +43,7 @@ test-ray: $(VENV)/.ready-ray
 # kept figure may hang on the last bits in which they differ.
 PLAIN := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE
 test-portable: $(VENV)/.ready-dev
-	$(PLAIN) $(BIN)/pytest -n 2 tests/test_golden.py tests/features/test_bank.py tests/images/test_identity.py \
+	$(PLAIN) $(BIN)/pytest -n 2 tests/features/test_bank.py tests/images/test_identity.py \
 	  tests/methods/test_contract.py tests/docs/test_docs.py::test_measurements_are_those_of_this_code
 
 # The lowest versions that pyproject.toml allows; torch and torchvision are those of constraints.txt.
