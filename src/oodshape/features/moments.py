@@ -20,28 +20,12 @@ from oodshape.core.values import AtLeast, check_fields, freeze
 from oodshape.features.bank import Bank
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import unit
-from oodshape.features.running_sums import NAMES as SUMS
-from oodshape.features.running_sums import RunningSums
+from oodshape.features.running_sums import Part, RunningSums, parts_named
 from oodshape.images import identity
 
 Array = NDArray[Any]
 SEED = 0
 AT_ONCE = 256  # rows of a bank that are looked at: a copy of all would be large, products of fewer slow
-NAMES = SUMS | {"bank"}
-# name -> (the letters of its axes: C classes, M features, B images of the bank, T temperatures, 1; its type)
-FORMS = {
-    **dict.fromkeys(("class_sums", "unit_class_sums"), ("CM", "float64")),
-    **dict.fromkeys(("label_sums", "unit_label_sums", "right_sums"), ("CM", "float64")),
-    **dict.fromkeys(("label_counts", "right_counts"), ("C", "float64")),
-    "label_surprise": ("T", "float64"),
-    **dict.fromkeys(("second", "unit_second"), ("MM", "float64")),
-    **dict.fromkeys(("squares", "profile"), ("M", "float64")),
-    "counts": ("C", "float64"),
-    "softmax_sums": ("CC", "float64"),
-    "energy": ("1", "float64"),
-    "bank": ("BM", "float32 float16"),  # as the features are
-    "bank_keys": ("B", "uint64"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +52,7 @@ class Moments:
         check_fields(self)
         sizes: dict[str, int] = {}
         for name, part in self.parts.items():
-            if name not in FORMS:
-                raise InputError(f"no part is called {name!r}; there are {', '.join(FORMS)}")
-            letters, types = FORMS[name]
+            letters, types = _form(name)
             if str(part.dtype) not in types.split() or part.ndim != len(letters) or 0 in part.shape:
                 wanted = f"{types.replace(' ', ' or ')} with the axes {letters}"
                 raise InputError(f"{name} must be {wanted}, got {part.dtype}{list(part.shape)}")
@@ -97,8 +79,7 @@ class Moments:
             raise InputError(f"moments of different heads do not add up: {self.head} and {other.head}")
         parts = {
             name: self.parts[name] + other.parts[name]
-            for name in sorted(SUMS)
-            if name in self.parts.keys() & other.parts
+            for name in sorted(self.parts.keys() & other.parts - {"bank", "bank_keys"})
         }
         if "bank" in self.parts.keys() & other.parts:
             half = all(moments.parts["bank"].dtype == np.float16 for moments in (self, other))
@@ -144,17 +125,24 @@ class Moments:
         return np.where(seen[:, None], total / np.maximum(number, 1)[:, None], every), seen
 
 
+def _form(name: str) -> tuple[str, str]:
+    """(The letters of the axes of a part, its types); the keys of a bank say which images its rows are of."""
+    if name == "bank_keys":
+        return "B", "uint64"
+    (part,) = parts_named([name])
+    return part.axes, "float32 float16" if part is Part.BANK else "float64"  # a bank is as the features are
+
+
 class RunningMoments:
     """Moments on their way through the features they are of."""
 
     def __init__(self, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> None:
         """Nothing yet of all that is asked for."""
-        if needs - NAMES:
-            raise InputError(f"no part is called {min(needs - NAMES)!r}; there are {', '.join(sorted(NAMES))}")
+        parts_named(needs)
         self.head, self.n = features.head.to("cpu"), len(features)
         self.labels = features.labels
         labelled = self.labels is not None
-        self.sums = RunningSums(needs & SUMS, self.head, self.n, exact=exact, labelled=labelled)
+        self.sums = RunningSums(needs - {Part.BANK}, self.head, self.n, exact=exact, labelled=labelled)
         self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
         self.bank = Bank(self.head.width, half=features.half) if "bank" in needs else None
 

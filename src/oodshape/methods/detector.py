@@ -16,25 +16,14 @@ from torch import Tensor, nn
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.values import Ascending, AtLeast, Sizes, Value, encode, frozen_array, load_values, sizes_inside
+from oodshape.core.values import Ascending, AtLeast, Sizes, encode, frozen_array, load_values, sizes_inside
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.methods.heads import Linear
 from oodshape.methods.odin import Odin, Step
 from oodshape.methods.scores.logits import Energy
-from oodshape.methods.slots import (
-    Batch,
-    Evidence,
-    FittedHead,
-    FittedScore,
-    HeadRecipe,
-    Identity,
-    Recipe,
-    ScoreRecipe,
-    Shape,
-    Shaper,
-)
+from oodshape.methods.slots import Batch, Evidence, FittedSlots, HeadRecipe, Identity, Recipe, ScoreRecipe, Shaper
 from oodshape.methods.training import Training, TrainingData
 from oodshape.metrics import conformal
 from oodshape.metrics.separation import as_scores
@@ -113,15 +102,11 @@ class Method(Recipe):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Detector(Value):
+class Detector(FittedSlots):
     """A fitted method, tied to one head; with held-out ID scores it also decides."""
 
     method: Method
-    shape: Shape
-    head: FittedHead
-    fingerprint: str  # of the head that it was fitted for
     n_train: Annotated[int, AtLeast(1)]
-    scorer: FittedScore
     calibration: Annotated[NDArray[np.float32], Sizes("N"), Ascending()] | None = None  # held-out ID scores
     alpha: float | None = None  # the wanted share of falsely rejected ID images
     # the predicted class of each held-out image: a threshold per class

@@ -252,6 +252,17 @@ class FittedScore(ArrayValue):
         return f"{score:.6g}"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class FittedSlots(Value):
+    """A recipe, what fitting made of its slots, and the fingerprint of the head that it was fitted for."""
+
+    method: Recipe
+    shape: Shape
+    head: FittedHead
+    scorer: FittedScore
+    fingerprint: str
+
+
 class ScoreRecipe(Recipe):
     """A recipe for a score."""
 

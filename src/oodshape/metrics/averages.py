@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.errors import InputError
 from oodshape.metrics.paired import Difference, Scores, holm, normal_difference, placements
 from oodshape.metrics.separation import Estimate, Positive, as_scores, auroc, kept_at
 
@@ -56,10 +56,9 @@ class MeanAuroc:
         outside = tuple(mine * a + share * b for a, b in zip(self.outside, other.outside, strict=True))
         return MeanAuroc(mine * self.value + share * other.value, mine * self.inside + share * other.inside, outside)
 
-    def estimate(self, level: float = LEVEL) -> Estimate:
+    def estimate(self) -> Estimate:
         """The mean with its confidence interval, which ends at 0 and 1."""
-        check_fraction("level", level)
-        reach = NormalDist().inv_cdf((1 + level) / 2) * _spread(self.inside, self.outside)
+        reach = NormalDist().inv_cdf((1 + LEVEL) / 2) * _spread(self.inside, self.outside)
         return Estimate(self.value, max(0.0, self.value - reach), min(1.0, self.value + reach))
 
     def minus(self, other: MeanAuroc, level: float = LEVEL) -> Difference:
@@ -86,10 +85,10 @@ def _spread(inside: Floats, outside: tuple[Floats, ...]) -> float:
     return float(np.sqrt(sum(variances)))
 
 
-def tied_with_best(means: Mapping[str, MeanAuroc], level: float = LEVEL) -> tuple[str, dict[str, float]]:
+def tied_with_best(means: Mapping[str, MeanAuroc]) -> tuple[str, dict[str, float]]:
     """The method with the highest mean AUROC, and for every other the p-value of no difference, after Holm.
 
-    Those with p >= 1 - level are tied with the best: on these images nobody can say that they are worse.
+    Those with p >= 1 - LEVEL are tied with the best: on these images nobody can say that they are worse.
 
     >>> one = MeanAuroc.of(([3.0, 2.0, 4.0], {"a": [1.0, 2.5]}))
     >>> tied_with_best({"one": one, "same": one})
@@ -99,13 +98,11 @@ def tied_with_best(means: Mapping[str, MeanAuroc], level: float = LEVEL) -> tupl
         raise InputError("there is no method to compare")
     best = max(means, key=lambda name: means[name].value)
     others = [name for name in means if name != best]
-    adjusted = holm([means[best].minus(means[name], level).p_value for name in others])
+    adjusted = holm([means[best].minus(means[name]).p_value for name in others])
     return best, dict(zip(others, adjusted, strict=True))
 
 
-def mean_fpr95(
-    scores: Scores, *, level: float = LEVEL, resamples: int = 1000, seed: int = 0, positive: Positive = "id"
-) -> Estimate:
+def mean_fpr95(scores: Scores, *, resamples: int = 1000, seed: int = 0, positive: Positive = "id") -> Estimate:
     """The mean FPR95 over OOD sets with its percentile bootstrap interval; ID images are resampled once for all sets.
 
     Resamples are not made but drawn from: the threshold of a resample is one of the sorted scores, at a place that
@@ -114,7 +111,6 @@ def mean_fpr95(
     >>> mean_fpr95(([1.0, 2.0, 3.0, 4.0], {"a": [0.0, 0.5], "b": [0.0, 0.0]}), resamples=50)
     Estimate(value=0.0, low=0.0, high=0.0)
     """
-    check_fraction("level", level)
     if resamples < 1:
         raise InputError(f"resamples must be at least 1, got {resamples}")
     inner = np.sort(as_scores(scores[0], "id_scores"))
@@ -130,7 +126,7 @@ def mean_fpr95(
         sides = [(inner, ood) for ood in outer.values()]
         drawn = [_drawn(inner, places, ood, stream) for ood in outer.values()]
     value = float(np.mean([fpr95(keeper, other) for keeper, other in sides]))
-    low, high = np.quantile(np.mean(drawn, axis=0), [(1 - level) / 2, (1 + level) / 2]).tolist()
+    low, high = np.quantile(np.mean(drawn, axis=0), [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return Estimate(value, low, high)
 
 

@@ -68,25 +68,25 @@ def by_class(ascending: Scores, groups: NDArray[Any], alpha: float) -> dict[int,
     return {int(label): ascending[groups == label] for label in enough}
 
 
-def rejected_share(n: int, alpha: float, level: float = 0.99) -> tuple[float, float]:
-    """The limits between which the true share of rejected ID images lies, for a share `level` of calibration sets.
+def rejected_share(n: int, alpha: float) -> tuple[float, float]:
+    """The limits between which the true share of rejected ID images lies, for 99 % of calibration sets.
 
     Given the n held-out images it follows Beta(k, n + 1 - k), where k is the rank of the threshold.
     """
     from scipy.stats import beta
 
     k = rank(n, alpha)
-    low, high = beta.ppf([(1 - level) / 2, (1 + level) / 2], k, n + 1 - k)
+    low, high = beta.ppf([(1 - LEVEL) / 2, (1 + LEVEL) / 2], k, n + 1 - k)
     return float(low), float(high)
 
 
-def rejected_count(n: int, alpha: float, images: int, level: float = 0.99) -> tuple[int, int]:
+def rejected_count(n: int, alpha: float, images: int) -> tuple[int, int]:
     """The limits of the number of rejected among fresh ID images: beta-binomial, exact where scores have no ties."""
     from scipy.stats import betabinom
 
     k = rank(n, alpha)
     law = betabinom(images, k, n + 1 - k)
-    return int(law.ppf((1 - level) / 2)), int(law.ppf((1 + level) / 2))
+    return int(law.ppf((1 - LEVEL) / 2)), int(law.ppf((1 + LEVEL) / 2))
 
 
 def allowed_rate(level: float, n: int, delta: float) -> float:
@@ -101,6 +101,7 @@ def allowed_rate(level: float, n: int, delta: float) -> float:
     return float(beta.ppf(1 - delta, k, n + 1 - k))
 
 
+LEVEL = 0.99  # of the limits of the true rate
 LAMBDA = 0.5  # p-values above it are taken for those of familiar images
 ROUNDING = 1e-9  # of a product or quotient that would be a whole number: no decision hangs on a last bit
 

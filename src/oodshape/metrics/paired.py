@@ -57,18 +57,13 @@ def delong(first: tuple[Any, Any], second: tuple[Any, Any], *, level: float = 0.
 
 def placements(id_scores: Floats, ood_scores: Floats) -> tuple[Floats, Floats]:
     """([n_id], [n_ood]): for each image the share of the other side that it is ranked against correctly."""
+    from scipy.stats import rankdata  # takes a second
+
     n_id, n_ood = len(id_scores), len(ood_scores)
-    ranks = _mid_ranks(np.concatenate([id_scores, ood_scores]))
-    inside = (ranks[:n_id] - _mid_ranks(id_scores)) / n_ood
-    outside = 1 - (ranks[n_id:] - _mid_ranks(ood_scores)) / n_id
+    ranks = rankdata(np.concatenate([id_scores, ood_scores]))
+    inside = (ranks[:n_id] - rankdata(id_scores)) / n_ood
+    outside = 1 - (ranks[n_id:] - rankdata(ood_scores)) / n_id
     return inside, outside
-
-
-def _mid_ranks(values: Floats) -> Floats:
-    """[n]: ranks from 1, equal values sharing the middle of theirs."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - (counts - 1) / 2)[place], np.float64)
 
 
 def normal_difference(value: float, spread: float, level: float) -> Difference:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -121,26 +121,19 @@ class RateTest(Value):
 
     def interval(self) -> tuple[float, float]:
         """A confidence sequence for the rate, if it is constant: at every time at once with probability 1 - delta."""
+        from scipy.optimize import brentq
+
         if not self.seen:
             return 0.0, 1.0
         no = self.seen - self.hits
         mixture = betaln(self.hits + 0.5, no + 0.5) - betaln(0.5, 0.5)
 
-        def outside(rate: float) -> bool:
+        def outside(rate: float) -> float:
+            """The log of the evidence against a rate, less what delta asks for."""
             likelihood = (self.hits * math.log(rate) if self.hits else 0.0) + (no * math.log1p(-rate) if no else 0.0)
-            return bool(mixture - likelihood >= -math.log(self.delta))
+            return float(mixture - likelihood + math.log(self.delta))
 
         inside = min(max(self.rate, 1e-12), 1 - 1e-12)
-        low = 0.0 if not self.hits else _boundary(1e-15, inside, outside)
-        high = 1.0 if not no else _boundary(1 - 1e-15, inside, outside)
-        return low, high
-
-
-def _boundary(outer: float, inner: float, outside: Callable[[float], bool]) -> float:
-    """Where `outside` changes between a rate that may be outside and one that is not."""
-    if not outside(outer):
-        return outer
-    for _ in range(60):
-        middle = (outer + inner) / 2
-        outer, inner = (middle, inner) if outside(middle) else (outer, middle)
-    return outer
+        low = brentq(outside, 1e-15, inside) if self.hits and outside(1e-15) > 0 else 0.0
+        high = brentq(outside, inside, 1 - 1e-15) if no and outside(1 - 1e-15) > 0 else 1.0
+        return float(low), float(high)

@@ -14,7 +14,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, bfloat16
 
 from oodshape.core.errors import InputError, check_fraction
 
@@ -226,8 +225,8 @@ def _draws(n_id: int, n_ood: int, resamples: int, seed: int) -> Iterator[tuple[I
 
 def as_scores(values: Any, name: str) -> Floats:
     """A non-empty 1-D float64 array without NaN; infinite scores have their place in the order."""
-    if isinstance(values, Tensor):
-        values = (values.double() if values.dtype == bfloat16 else values).detach().cpu()  # numpy has none
+    if hasattr(values, "detach"):  # a tensor; numpy has no bfloat16
+        values = values.detach().cpu().double()
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as error:
