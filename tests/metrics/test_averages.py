@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oodshape import InputError, auroc, fpr_at_tpr
-from oodshape.metrics.averages import MeanAuroc, fpr95, mean_fpr95, tied_with_best
-from oodshape.metrics.paired import Scores, delong, paired_bootstrap
+from oodshape.metrics.paired import MeanAuroc, Scores, delong, fpr95, mean_fpr95, paired_bootstrap, tied_with_best
 
 
 def draw(rng: np.random.Generator, shift: float = 0.0, n: int = 120) -> tuple[Scores, Scores]:

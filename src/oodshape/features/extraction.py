@@ -108,10 +108,8 @@ class Extraction:
             raise InputError(f"cache must be a folder, but {cache} is a file")
         prints = self._prints
         self.find_head()
-        named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype)
-        precision = self.classifier.precision
-        other = () if precision == "float32" else (precision,)  # the names of before stay those of float32
-        return cache / fingerprint_of(str(FORMAT), *prints.values(), *named, *other)
+        named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype, self.classifier.precision)
+        return cache / fingerprint_of(str(FORMAT), *prints.values(), *named)
 
     @cached_property
     def _prints(self) -> dict[str, str]:

@@ -79,7 +79,7 @@ class Moments:
             raise InputError(f"moments of different heads do not add up: {self.head} and {other.head}")
         parts = {
             name: self.parts[name] + other.parts[name]
-            for name in sorted(self.parts.keys() & other.parts - {"bank", "bank_keys"})
+            for name in sorted((self.parts.keys() & other.parts.keys()) - {"bank", "bank_keys"})
         }
         if "bank" in self.parts.keys() & other.parts:
             half = all(moments.parts["bank"].dtype == np.float16 for moments in (self, other))

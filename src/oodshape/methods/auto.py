@@ -7,7 +7,7 @@ that are left out of the head, which are near them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
@@ -101,7 +101,7 @@ class Auto(ScoreRecipe):
                 f"{len(selection)} of {train.n}; give more images",
             )
         near, notes = self._without_classes(fitting, selection)
-        notes = (*_by_heart(train, fitting, selection), *notes)
+        notes = (*_by_heart(train, selection), *notes)
         if not train.panel and near is None:
             return _fallback(train, f"{NO_PANEL}, and {notes[-1] if notes else 'near = 0'}")
         if not train.panel:
@@ -191,18 +191,9 @@ def _sorted_out(found: Mapping[str, T | InputError]) -> tuple[dict[str, T], dict
     return {name: value for name, value in found.items() if not isinstance(value, InputError)}, refused
 
 
-def _accuracy(parts: Sequence[Features | Sums]) -> float | None:
-    """The share of labelled images whose class is predicted, or None without labels."""
-    rows = [part for part in parts if isinstance(part, Features) and part.labels is not None]
-    known = [(part.labels, part.predictions.cpu()) for part in rows if part.labels is not None]
-    labelled = sum(int((labels >= 0).sum()) for labels, _ in known)
-    right = sum(int(((labels >= 0) & labels.eq(classes)).sum()) for labels, classes in known)
-    return right / labelled if labelled else None
-
-
-def _by_heart(train: Training, *parts: Features | Sums) -> tuple[str, ...]:
-    """A note where the network knows the images by heart that methods are chosen by; parts know their classes."""
-    accuracy = _accuracy(parts) if train.summed is None else train.summed.accuracy
+def _by_heart(train: Training, selection: Features) -> tuple[str, ...]:
+    """A note where the network knows the images by heart that methods are chosen by."""
+    accuracy = selection.accuracy
     if train.held_out is not None or accuracy is None or accuracy < BY_HEART:
         return ()
     return (

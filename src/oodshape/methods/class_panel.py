@@ -78,10 +78,6 @@ class ClassPanel:
                 values[name] = auroc(*sides)
         return values
 
-    def auroc(self, method: Method) -> float:
-        """How well one method does."""
-        return self.aurocs({"": method})[""]
-
 
 def classes_left_out(head: Head, seed: int = SEED) -> LeftOut:
     """[C]: whether a class is left out: a seeded quarter of them, and one at least."""

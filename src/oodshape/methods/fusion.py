@@ -15,7 +15,6 @@ from oodshape.core.values import Ascending, Sizes
 from oodshape.features.kernels import places_torch, taken
 from oodshape.methods.detector import Detector
 from oodshape.methods.slots import Evidence, FittedHead, FittedScore, Shape
-from oodshape.methods.together import batch_scores
 
 TAIL = 0.1  # the lowest share of ID scores, below which p-values fall exponentially
 SCRAMBLED = "scrambled ID images"
@@ -97,19 +96,7 @@ class Fusion(FittedScore):
         """[n] fused scores."""
         if len(self.members) == 1:
             return self.members[0].of(seen)
-        found = zip(self.members, self._scores(seen), strict=True)
-        return torch.stack([member.log_p(scores) for member, scores in found]).sum(dim=0)
-
-    def _scores(self, seen: Evidence) -> list[Tensor]:
-        """The scores of every member, from batches that share what they can; a graph finds that by itself."""
-        if torch.compiler.is_compiling():
-            return [member.of(seen) for member in self.members]
-        parts = [(member.shape, member.head, member.scorer) for member in self.members]
-        found = batch_scores(seen.batch, parts, [member.head.bind(seen.head) for member in self.members])
-        for scores in found:
-            if isinstance(scores, InputError):
-                raise scores
-        return [scores for scores in found if isinstance(scores, Tensor)]
+        return torch.stack([member.log_p(member.of(seen)) for member in self.members]).sum(dim=0)
 
     @property
     def against_scrambled(self) -> float | None:

@@ -34,7 +34,10 @@ class Step(Recipe):
 
     eps: float
 
-    learns = False  # whether it has to see training images before it can be used (`learned`)
+    @property
+    def learns(self) -> bool:
+        """Whether it has to see training images before it can be used (`learned`)."""
+        return False
 
     def learned(self, classifier: Differentiable, batches: Iterable[Tensor]) -> Step:
         """The same step once it has seen batches of training images."""

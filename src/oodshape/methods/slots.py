@@ -149,7 +149,10 @@ class Shape(Value):
     theta(z) = f(z) / z is its reparameterisation; two shapes combine by multiplying their thetas at the raw value.
     """
 
-    pointwise = True  # whether it may be asked about single values; not where each feature has limits of its own
+    @property
+    def pointwise(self) -> bool:
+        """Whether it may be asked about single values; not where each feature has limits of its own."""
+        return True
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """[N, M] features -> [N, M] shaped features, into `out` where it helps; the input is left alone."""

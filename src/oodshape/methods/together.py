@@ -13,7 +13,7 @@ from oodshape.features.features import Features
 from oodshape.features.running_sums import Part
 from oodshape.features.sums import Sums
 from oodshape.methods.detector import Detector, Method, batches, check_scores
-from oodshape.methods.slots import Batch, Evidence, FittedHead, FittedScore, Shape
+from oodshape.methods.slots import Batch, Evidence
 from oodshape.networks.head import Head
 
 ROWS = 256  # images that are scored at once
@@ -69,15 +69,16 @@ def score_each(detectors: Mapping[str, Detector], data: Features) -> dict[str, T
             found[name] = torch.empty(len(data), device=data.head.weight.device)
         except InputError as error:
             found[name] = error
-    for batch in _small_batches(data):
-        going = [name for name in layers if not isinstance(found[name], InputError)]
-        parts = [(detectors[name].shape, detectors[name].head, detectors[name].scorer) for name in going]
-        for name, scores in zip(going, batch_scores(batch, parts, [layers[name] for name in going]), strict=True):
-            kept = found[name]
-            if isinstance(kept, Tensor) and isinstance(scores, Tensor):
-                kept[batch.first : batch.first + len(batch.raw)] = scores
-            elif isinstance(scores, InputError):
-                found[name] = scores
+    for batch in _small_batches(data):  # which keep values, logits and directions for all methods
+        for name, layer in layers.items():
+            scores = found[name]
+            if isinstance(scores, Tensor):
+                detector = detectors[name]
+                seen = Evidence(batch, detector.shape, detector.head, layer)
+                try:
+                    scores[batch.first : batch.first + len(batch.raw)] = detector.scorer.of(seen)
+                except InputError as error:
+                    found[name] = error
     for name, scores in found.items():
         try:
             if isinstance(scores, Tensor):
@@ -92,19 +93,3 @@ def _small_batches(data: Features) -> Iterator[Batch]:
     for first in range(0, len(data), ROWS):
         for batch in batches(data[first : first + ROWS]):
             yield replace(batch, first=first + batch.first)
-
-
-def batch_scores(
-    batch: Batch, parts: Sequence[tuple[Shape, FittedHead, FittedScore]], layers: Sequence[Head]
-) -> list[Tensor | InputError]:
-    """The scores of one batch by several methods, or why there are none.
-
-    The batch keeps its float32 values, the head's logits and its directions for all of them.
-    """
-    results: list[Tensor | InputError] = []
-    for (shape, head, scorer), layer in zip(parts, layers, strict=True):
-        try:
-            results.append(scorer.of(Evidence(batch, shape, head, layer)))
-        except InputError as error:
-            results.append(error)
-    return results

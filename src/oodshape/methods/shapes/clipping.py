@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -63,7 +63,11 @@ class BFAct(Shaper):
     """The Butterworth filter with its limit at the q-quantile of the training features (Kong & Li, 2023)."""
 
     q: Annotated[float, Fraction()] = 0.95
-    order: Literal[1, 2, 3, 4, 5, 6] = 2
+    order: int = 2
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.order <= 6:
+            raise InputError(f"order must lie in 1..6, got {self.order}")
 
     def fit(self, train: Training) -> SoftClip:
         """The filter, if the quantile is positive."""
