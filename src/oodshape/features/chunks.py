@@ -52,12 +52,10 @@ class Picked:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, M)."""
         return len(self.rows), int(self.base.shape[1])
 
     @property
     def dtype(self) -> Any:
-        """That of the array."""
         return self.base.dtype
 
     def __getitem__(self, rows: slice | Tensor) -> Any:

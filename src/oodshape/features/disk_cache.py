@@ -120,7 +120,6 @@ class Table:
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of one row."""
         return self.dtype.itemsize * int(np.prod(self.shape[1:]))
 
     @property
@@ -239,7 +238,6 @@ class Entry:
             self.features.part.replace(self.features.path)
 
     def discard(self) -> None:
-        """Forget the rows so far."""
         with _said(self.folder):
             for table in (self.features, self.predictions):
                 table.part.unlink(missing_ok=True)

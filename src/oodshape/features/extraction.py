@@ -56,7 +56,6 @@ class Extraction:
     skip: bool = False  # leave out images that cannot be read, instead of stopping at the first
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot work."""
         if self.dtype not in ("float32", "float16"):
             raise InputError(f"dtype must be 'float32' or 'float16', got {self.dtype!r}")
         if self.batch_size < 1:
@@ -68,7 +67,6 @@ class Extraction:
 
     @cached_property
     def n(self) -> int:
-        """The number of images."""
         return len(self.images)
 
     def arrays(self, cache: Path | None) -> Batch:

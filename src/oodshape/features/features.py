@@ -165,11 +165,9 @@ class Features:
         return kept if read.all() else kept[np.flatnonzero(read)], read
 
     def __len__(self) -> int:
-        """The number of images."""
         return int(self._values.shape[0])
 
     def __repr__(self) -> str:
-        """What it holds, in a line."""
         return f"Features({len(self)} x {self.width} {self._values.dtype}, head {self.head.fingerprint})"
 
     def __getitem__(self, rows: slice | Any) -> Features:
@@ -197,7 +195,6 @@ class Features:
 
     @property
     def width(self) -> int:
-        """The number of features M."""
         return int(self._values.shape[1])
 
     @property

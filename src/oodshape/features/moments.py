@@ -94,12 +94,10 @@ class Moments:
         return replace(self, parts={**self.parts, **other.parts})
 
     def save(self, path: str | Path) -> None:
-        """Write the moments to one safetensors file."""
         files.save(path, "moments", {"head": self.head, "n": self.n}, self.parts)
 
     @classmethod
     def load(cls, path: str | Path) -> Moments:
-        """The moments that `save` wrote."""
         header, parts = files.load(path, "moments")
         with reading(path, files.WAY_OUT["moments"]):
             return cls(header["head"], header["n"], parts)
@@ -137,7 +135,6 @@ class RunningMoments:
     """Moments on their way through the features they are of."""
 
     def __init__(self, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> None:
-        """Nothing yet of all that is asked for."""
         parts_named(needs)
         self.head, self.n = features.head.to("cpu"), len(features)
         self.labels = features.labels
@@ -156,7 +153,6 @@ class RunningMoments:
         self.sums.add(z, classes.cpu(), None if logits is None else logits.cpu(), labels)
 
     def result(self) -> Moments:
-        """The moments of all rows."""
         parts = self.sums.parts()
         if self.bank is not None:
             parts["bank_keys"], parts["bank"] = self.bank.result()

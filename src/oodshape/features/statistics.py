@@ -49,7 +49,6 @@ class FeatureStats:
     weight_squares: Annotated[Float64, AtLeast(0)]  # [B], sum of w_max^2; empty unless asked for
 
     def __post_init__(self) -> None:
-        """Refuse sums and counts that no features give."""
         check_fields(self)
         for name in ("weights", "weight_squares"):
             if getattr(self, name).shape not in ((0,), self.keys.shape):
@@ -201,14 +200,12 @@ class FeatureStats:
         return self._over(self.counts * ((left + right) / 2) ** 2, edges) / self.n
 
     def save(self, path: str | Path) -> None:
-        """Write the statistics to one safetensors file."""
         items = {field.name: getattr(self, field.name) for field in fields(self)}
         arrays = {name: value for name, value in items.items() if isinstance(value, np.ndarray)}
         files.save(path, "statistics", {k: v for k, v in items.items() if k not in arrays}, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> FeatureStats:
-        """The statistics that `save` wrote."""
         header, arrays = files.load(path, "statistics")
         held: dict[str, Any] = {**header, **arrays}
         with reading(path, files.WAY_OUT["statistics"]):
@@ -235,7 +232,6 @@ class RunningStatistics:
         return all(bool(np.isfinite(sums).all()) for sums in self.tally.sums)
 
     def result(self) -> FeatureStats:
-        """The statistics of all rows."""
         return FeatureStats(head=self.head.fingerprint, n=self.n, **self.tally.result())
 
 

@@ -150,7 +150,6 @@ class Products:
         return torch.empty(self.total.shape, dtype=torch.float64 if self.double else torch.float32)
 
     def add(self, rows: Tensor, room: Tensor) -> None:
-        """Add some rows."""
         for part in torch.split(rows, DOUBLE_ROWS if self.double else SINGLE_ROWS):
             values = part.double() if self.double else part
             lower_products(unit(values) if self.directions else values, room)

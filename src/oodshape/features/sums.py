@@ -63,7 +63,6 @@ class Sums:
         return cls(features.head, features.stats, moments, near)
 
     def __len__(self) -> int:
-        """The number of images."""
         return self.stats.n
 
     def moments(self, needs: frozenset[str]) -> Moments:
@@ -76,7 +75,6 @@ class Sums:
         return self.held
 
     def __add__(self, other: Sums) -> Sums:
-        """The sums over both sets of images."""
         near = together(self.near, other.near)
         return Sums(self.head, (self.stats + other.stats).settled(), self.held + other.held, near)
 
@@ -93,7 +91,6 @@ class Summed:
     right: int = 0  # of the labelled ones, those whose class the network predicts
 
     def __post_init__(self) -> None:
-        """Refuse a record that no images give."""
         if self.fitting is None and self.kept is None:
             raise InputError("sums of no images")
         if (self.kept is None) != (self.selection is None) or not 0 <= self.right <= self.labelled <= len(self):
@@ -110,7 +107,6 @@ class Summed:
         return cls(share, fitting, selecting, smallest(groups[1]), int(known.sum()), right)
 
     def __add__(self, other: Summed) -> Summed:
-        """Both sets of images together."""
         return Summed(
             self.share,
             together(self.fitting, other.fitting),
@@ -121,24 +117,20 @@ class Summed:
         )
 
     def __len__(self) -> int:
-        """The number of images."""
         return sum(len(each) for each in (self.fitting, self.kept) if each is not None)
 
     @cached_property
     def every(self) -> Sums:
-        """The sums over all images."""
         found = together(self.fitting, self.kept)
         assert found is not None
         return found
 
     @property
     def head(self) -> Head:
-        """The classifier's head."""
         return self.every.head
 
     @property
     def stats(self) -> FeatureStats:
-        """The statistics of all images."""
         return self.every.stats
 
     @property

@@ -51,7 +51,6 @@ class AdaScale(Step):
 
     @property
     def learns(self) -> bool:
-        """Until it knows the training images."""
         return self.shifts is None
 
     def learned(self, classifier: Differentiable, batches: Iterable[Tensor]) -> AdaScale:

@@ -74,12 +74,10 @@ class Auto(ScoreRecipe):
 
     @property
     def collects(self) -> frozenset[Part]:
-        """Those of all candidates."""
         return frozenset[Part]().union(*(method.collects for method in self.methods().values()))
 
     @property
     def keeps(self) -> float:
-        """The share."""
         return self.share
 
     def methods(self) -> dict[str, Method]:
@@ -92,7 +90,6 @@ class Auto(ScoreRecipe):
         return all(method.exportable for method in self.methods().values())
 
     def fit(self, train: Training) -> Fusion:
-        """The fusion of the best candidates."""
         fitting, selection = _parts(train, self.share)
         if len(selection) < FEWEST:
             return _fallback(

@@ -64,7 +64,6 @@ class ClassPanel:
         return cls(count, head.classes, stay, *sides)
 
     def __str__(self) -> str:
-        """What it is, in words."""
         return f"{len(self.outside)} images of {self.left_out} of {self.classes} classes, left out"
 
     def aurocs(self, methods: Mapping[str, Method]) -> dict[str, float]:

@@ -266,7 +266,6 @@ class Detector(FittedSlots):
 
     @classmethod
     def load(cls, path: str | Path) -> Detector:
-        """The detector that `save` wrote."""
         [value] = load_values(path, "detector", "value")
         if not isinstance(value, cls):
             raise InputError(f"{path} holds a {type(value).__name__}, not a detector; {files.WAY_OUT['detector']}")

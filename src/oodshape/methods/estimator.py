@@ -49,7 +49,6 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         n_clusters: int = 8,
         random_state: int | None = 0,
     ) -> None:
-        """Keep the settings; `fit` looks at them."""
         self.method = method
         self.weight = weight
         self.bias = bias

@@ -34,7 +34,6 @@ class Member(FittedScore):
 
     @classmethod
     def of_detector(cls, name: str, detector: Detector, id_scores: Tensor) -> Member:
-        """The member that a detector becomes."""
         reference = np.sort(id_scores.cpu().numpy())
         return cls(name, detector.shape, detector.head, detector.scorer, reference)
 
@@ -86,7 +85,6 @@ class Fusion(FittedScore):
     notes: tuple[str, ...] = ()  # what could not be done, and why
 
     def __post_init__(self) -> None:
-        """Refuse a record whose parts do not fit each other."""
         if [len(row) for row in self.values] != [len(self.panels)] * len(self.ranking):
             raise InputError(
                 f"{len(self.values)} rows of values for {len(self.ranking)} candidates and {len(self.panels)} panels"

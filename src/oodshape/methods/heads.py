@@ -29,7 +29,6 @@ class FrozenClass(LearnsNothing, FittedHead, HeadRecipe):
     """One logit: the weight row of the *unshaped* prediction times the shaped features, without bias."""
 
     def fuses(self, shape: Shape) -> bool:
-        """With a piecewise constant shape."""
         return isinstance(shape, PiecewiseConstant)
 
     def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
@@ -66,7 +65,6 @@ class Dice(HeadRecipe):
     p: Annotated[float, Fraction(zero=True)] = 0.7
 
     def fit(self, train: Training) -> Sparse:
-        """The mean features and the threshold on w * mean."""
         mean = train.mean().astype(np.float32)
         contribution: NDArray[Any] = train.head.weight.cpu().numpy() * mean
         return Sparse(mean=mean, threshold=float(np.quantile(contribution, self.p)))

@@ -85,7 +85,6 @@ class once(Generic[T]):  # used as a decorator
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:
-        """Remember how it is made."""
         self.make = make
         self.name = make.__name__
         self.__doc__ = make.__doc__
@@ -234,7 +233,6 @@ class Evidence:
 
     @property
     def head(self) -> Head:
-        """The classifier's own head."""
         return self.batch.head
 
     @property
@@ -251,7 +249,6 @@ class FittedScore(ArrayValue):
         raise NotImplementedError
 
     def said(self, score: float) -> str:
-        """A score as people read it."""
         return f"{score:.6g}"
 
 

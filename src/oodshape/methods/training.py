@@ -73,12 +73,10 @@ class Training:
         return self.stats.sums if self.maybe_features is None else self.maybe_features.sums
 
     def mean(self) -> NDArray[Any]:
-        """[M]: the mean of each feature."""
         return np.asarray(self.sums / self.n)
 
     @property
     def n(self) -> int:
-        """The number of images."""
         return self.stats.n if self.maybe_features is None else len(self.maybe_features)
 
     @property

@@ -42,7 +42,6 @@ class RateTest(Value):
     starts: Annotated[NDArray[np.int64], Sizes("A"), AtLeast(0)] | None = None  # those beginnings
 
     def __post_init__(self) -> None:
-        """Refuse a state that no stream leads to."""
         check_fraction("allowed", self.allowed)
         check_fraction("delta", self.delta)
         if self.hits > self.seen:
@@ -116,7 +115,6 @@ class RateTest(Value):
 
     @property
     def rate(self) -> float:
-        """The share of yes."""
         return self.hits / self.seen if self.seen else math.nan
 
     def interval(self) -> tuple[float, float]:

@@ -33,7 +33,6 @@ class Gen(Score):
     top: Annotated[int, AtLeast(1)] = 100
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """Minus the summed terms."""
         highest = logits.topk(min(self.top, logits.shape[1]), dim=1)
         total = torch.logsumexp(logits, dim=1, keepdim=True)
         log_p = highest.values - total
@@ -51,7 +50,6 @@ class GradNorm(LearnsNothing, FittedScore, ScoreRecipe):
     """
 
     def of(self, seen: Evidence) -> Tensor:
-        """The product of both norms."""
         p = seen.logits.softmax(dim=1)
         return seen.features.abs().sum(dim=1) * (p * p.shape[1] - 1).abs().sum(dim=1)
 
@@ -80,7 +78,6 @@ class BoundaryDistance(FittedScore):
     mean: Annotated[NDArray[np.float32], Sizes("M")]
 
     def of(self, seen: Evidence) -> Tensor:
-        """mean over c' of |l_c' - l_c| / ||w_c' - w_c||, over ||z - mean||."""
         classes = seen.classes
         gaps = (seen.logits - seen.logits.gather(1, classes[:, None])).abs()
         away: Tensor = torch.linalg.vector_norm(seen.features - self.tensor("mean", gaps), dim=1)
@@ -128,7 +125,6 @@ class Ora(ScoreRecipe):
     """The largest relative angle to a decision boundary (ORA; Demirel et al., 2025)."""
 
     def fit(self, train: Training) -> BoundaryAngle:
-        """The mean training feature."""
         return BoundaryAngle(train.mean())
 
 
@@ -155,5 +151,4 @@ class Nci(ScoreRecipe):
     alpha: float = 0.001
 
     def fit(self, train: Training) -> WeightProximity:
-        """The mean training feature."""
         return WeightProximity(train.mean(), self.alpha)

@@ -32,7 +32,6 @@ class Templates(FittedScore):
     log_templates: Annotated[NDArray[np.float32], Sizes("K C")]  # K classes were seen
 
     def of(self, seen: Evidence) -> Tensor:
-        """Minus the divergence from the nearest template."""
         log_p = seen.logits.log_softmax(dim=1)
         p = log_p.exp()
         cross = p @ self.tensor("log_templates", p).T
@@ -46,7 +45,6 @@ class KlMatching(ScoreRecipe):
     needs = frozenset([Part.COUNTS, Part.SOFTMAX_SUMS])
 
     def fit(self, train: Training) -> Templates:
-        """The mean probabilities of each class."""
         means, seen = train.moments(self.needs).means(Part.SOFTMAX_SUMS)
         return Templates(np.log(np.maximum(means[seen], SMALLEST)))
 
@@ -58,7 +56,6 @@ class Pattern(FittedScore):
     means: Annotated[NDArray[np.float32], Sizes("C M")]
 
     def of(self, seen: Evidence) -> Tensor:
-        """The inner product with the class's mean feature."""
         means = self.tensor("means", seen.head.weight).index_select(0, seen.classes)  # first: it looks at the logits
         return means.mul_(seen.features).sum(dim=1)
 
@@ -74,7 +71,6 @@ class She(ScoreRecipe):
     classes: Classes = "predicted"
 
     def unlabelled(self) -> She:
-        """By predicted classes."""
         return replace(self, classes="predicted")
 
     @property
@@ -83,7 +79,6 @@ class She(ScoreRecipe):
         return PREDICTED if self.classes == "predicted" else PREDICTED | CHECKED | {Part.RIGHT_SUMS}
 
     def fit(self, train: Training) -> Pattern:
-        """The mean feature of each class."""
         moments = train.moments(self.needs)
         if by_label(moments, self.classes):
             return Pattern(moments.means(Part.RIGHT_SUMS, Part.RIGHT_COUNTS)[0])
@@ -97,7 +92,6 @@ class RelativeError(FittedScore):
     means: Annotated[NDArray[np.float32], Sizes("C M")]
 
     def of(self, seen: Evidence) -> Tensor:
-        """Minus the relative error."""
         return -self.errors(seen).abs().sum(dim=1)
 
     def errors(self, seen: Evidence) -> Tensor:
@@ -114,7 +108,6 @@ class CaRef(ScoreRecipe):
     needs = PREDICTED
 
     def fit(self, train: Training) -> RelativeError:
-        """The mean feature of each class."""
         return RelativeError(train.moments(self.needs).means(Part.CLASS_SUMS)[0])
 
 
@@ -147,6 +140,5 @@ class CadRef(ScoreRecipe):
     needs = PREDICTED | {Part.ENERGY}
 
     def fit(self, train: Training) -> DecoupledError:
-        """The mean feature of each class, and the mean energy."""
         moments = train.moments(self.needs)
         return DecoupledError(moments.means(Part.CLASS_SUMS)[0], float(moments.parts[Part.ENERGY][0]) / moments.n)

@@ -30,7 +30,6 @@ class MaxSoftmax(Score):
     temperature: Annotated[float, MoreThan(0)] = 1.0
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The largest probability."""
         above = logits - logits.amax(dim=1, keepdim=True)
         return above.div_(self.temperature).exp_().sum(dim=1).reciprocal_()
 
@@ -64,7 +63,6 @@ class MaxLogit(Score):
     """
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The largest logit."""
         return logits.amax(dim=1)
 
 
@@ -77,7 +75,6 @@ class Energy(Score):
     """
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The log of the summed exponentials."""
         return torch.logsumexp(logits, dim=1)
 
 
@@ -88,7 +85,6 @@ class Tempered(FittedScore):
     temperature: Annotated[float, MoreThan(0)]
 
     def of(self, seen: Evidence) -> Tensor:
-        """The log of the largest probability."""
         return LogSoftmax()(seen.logits / self.temperature)
 
 
@@ -105,7 +101,6 @@ class TemperatureScaling(ScoreRecipe):
     reads_features = False
 
     def fit(self, train: Training) -> Tempered:
-        """The temperature."""
         held_out = train.held_out
         moments = train.moments(self.needs) if held_out is None else held_out.moments(self.needs)
         ordered = by_label(moments, "auto")

@@ -36,7 +36,6 @@ class Clusters(FittedScore):
     unit: bool = field(default=True, kw_only=True)
 
     def of(self, seen: Evidence) -> Tensor:
-        """Minus the squared distance to the nearest class."""
         z = self.centred(seen) @ self.tensor("whitening", seen.features)
         means = self.tensor("means", z)
         nearest = (means.square().sum(dim=1) - 2 * z @ means.T).amin(dim=1)
@@ -109,7 +108,6 @@ class Mds(ScoreRecipe):
     shrinkage: Shrinkage = "oas"
 
     def unlabelled(self: D) -> D:
-        """By predicted classes."""
         return replace(self, classes="predicted")
 
     @property
@@ -123,7 +121,6 @@ class Mds(ScoreRecipe):
         return predicted if self.classes == "predicted" else predicted | CHECKED | {self._sums.by_label}
 
     def fit(self, train: Training) -> Clusters:
-        """The whitened class means."""
         return self._within(train, self._share_of(train) if self.shrinkage == "likelihood" else None)
 
     def _share_of(self, train: Training) -> float:
@@ -175,7 +172,6 @@ class Rmds(Mds):
     """
 
     def fit(self, train: Training) -> RelativeClusters:
-        """The whitened class means and the background."""
         share = self._share_of(train) if self.shrinkage == "likelihood" else None
         around, free = self._around(train), train.n - 1
         background = whitening(around, free, oas_share(around, free) if share is None else share)

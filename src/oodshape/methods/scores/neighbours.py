@@ -79,7 +79,6 @@ class Knn(Neighbours):
     """
 
     def fit(self, train: Training) -> NeighbourDistance:
-        """The normalised bank."""
         return NeighbourDistance(train.moments(self.needs).directions, self.k)
 
 
@@ -92,7 +91,6 @@ class Guide(FittedScore):
     energies: Annotated[NDArray[np.float32], Sizes("B")]
 
     def of(self, seen: Evidence) -> Tensor:
-        """The guided energy."""
         bank, energies = self.tensor("bank", seen.features), self.tensor("energies", seen.features)
         guidance = best_products(seen.directions, bank, self.k, energies).mean(dim=1)
         return torch.logsumexp(seen.logits, dim=1) * guidance
@@ -103,7 +101,6 @@ class NnGuide(Neighbours):
     """Energy * mean of the k best cosine * energy in a bank (NNGuide; Park et al., 2023)."""
 
     def fit(self, train: Training) -> Guide:
-        """The normalised bank and its energies."""
         head, moments = train.head.to("cpu"), train.moments(self.needs)
         energies = torch.cat([torch.logsumexp(head.logits(rows), dim=1) for rows in moments.bank()])
         return Guide(moments.directions, self.k, energies.numpy())

@@ -55,7 +55,6 @@ class ShareKnn(_OfShare):
     k: Annotated[int, AtLeast(1)] = 50
 
     def fit(self, train: Training) -> NeighbourDistance:
-        """The normalised bank."""
         return NeighbourDistance(unit(bank_of(train, self.share)).numpy(), self.k)
 
 
@@ -67,7 +66,6 @@ class ShareNnGuide(_OfShare):
     share: Share = 0.01
 
     def fit(self, train: Training) -> Guide:
-        """The normalised bank and its energies."""
         bank = bank_of(train, self.share)
         energies = torch.logsumexp(train.head.to("cpu").logits(bank), dim=1)
         return Guide(unit(bank).numpy(), self.k, energies.numpy())
@@ -80,7 +78,6 @@ class WholeVim(Vim):
     dimensions: Annotated[int, AtLeast(1)] | None = 256
 
     def fit(self, train: Training) -> VirtualLogit:
-        """The residual space and alpha."""
         wanted, width = self.dimensions, train.head.width
         if wanted is not None and wanted >= width:
             raise InputError(f"{wanted} dimensions leave no residual of {width} features; ask for fewer")
@@ -125,7 +122,6 @@ class LengthFdbd(Fdbd):
     """fDBD over the length of the features instead of their distance to the mean feature."""
 
     def fit(self, train: Training) -> BoundaryDistance:
-        """A mean feature of 0."""
         zeros: NDArray[Any] = np.zeros(train.head.width, np.float32)
         return BoundaryDistance(zeros)
 
@@ -158,7 +154,6 @@ class EmpiricalMds(Mds):
         return frozenset() if self.classes == "predicted" else CHECKED
 
     def fit(self, train: Training) -> Clusters:
-        """The whitened class means."""
         found = _spread(train, self.classes)
         return Clusters(found.center, found.within, (found.means - found.center) @ found.within, unit=False)
 
@@ -168,7 +163,6 @@ class EmpiricalRmds(EmpiricalMds):
     """EmpiricalMds minus the same with one Gaussian over all images."""
 
     def fit(self, train: Training) -> RelativeClusters:
-        """The whitened class means and the background."""
         found = _spread(train, self.classes)
         means = (found.means - found.center) @ found.within
         return RelativeClusters(found.center, found.within, means, found.around, unit=False)

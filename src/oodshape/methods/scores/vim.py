@@ -28,7 +28,6 @@ class VirtualLogit(FittedScore):
     alpha: float
 
     def of(self, seen: Evidence) -> Tensor:
-        """Energy minus the virtual logit."""
         return torch.logsumexp(seen.logits, dim=1) - self.alpha * self.residual(seen.features)
 
     def residual(self, z: Tensor) -> Tensor:
@@ -52,7 +51,6 @@ class Vim(ScoreRecipe):
     dimensions: Annotated[int, AtLeast(1)] | None = None
 
     def fit(self, train: Training) -> VirtualLogit:
-        """The residual space and alpha."""
         moments, head, n = train.moments(self.needs), train.head.to("cpu"), train.n
         # gelsy: the shortest solution, pinv(W) b, without singular values
         solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
@@ -96,7 +94,6 @@ class Subspace(FittedScore):
     logit: bool
 
     def of(self, seen: Evidence) -> Tensor:
-        """The share of the length that lies in the subspace."""
         t = (seen.features - self.tensor("mean", seen.features)) / self.tensor("scale", seen.features)
         inside: Tensor = torch.linalg.vector_norm(t @ self.tensor("axes", t), dim=1)
         share: Tensor = inside / torch.linalg.vector_norm(t, dim=1).clamp_min(TINY)
@@ -117,7 +114,6 @@ class Neco(ScoreRecipe):
     logit: bool = True
 
     def fit(self, train: Training) -> Subspace:
-        """Mean, scale and axes of the training features."""
         second, mean = train.moments(self.needs).parts[Part.SECOND], train.mean()
         covariance = second / train.n
         center = torch.from_numpy(mean)

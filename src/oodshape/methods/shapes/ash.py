@@ -53,7 +53,6 @@ class AshP(_Ash):
     p: Pruned = 0.6
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The pruned features."""
         return torch.mul(z, largest(z, self.p)[0], out=out)
 
 
@@ -68,7 +67,6 @@ class AshB(_Ash):
     p: Pruned = 0.65
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The binarised features."""
         keep, kept = largest(z, self.p)
         return torch.mul(keep, z.sum(dim=1, keepdim=True) / kept, out=out)
 
@@ -84,7 +82,6 @@ class AshS(_Ash):
     p: Pruned = 0.9
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The pruned and scaled features."""
         pruned = torch.mul(z, largest(z, self.p)[0], out=out)
         after = pruned.sum(dim=1, keepdim=True)
         exponent = torch.where(after == 0, 0.0, z.sum(dim=1, keepdim=True) / torch.where(after == 0, 1.0, after))
@@ -109,7 +106,6 @@ class AshRand(_Ash):
         object.__setattr__(self, "_noise", torch.from_numpy(uniform(WIDEST, self.seed)))
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The pruned features with noise in place of the kept values."""
         if z.shape[1] > WIDEST:
             raise InputError(f"ASH-Rand has noise for {WIDEST} features, got {z.shape[1]}")
         noise: Tensor = self._noise  # type: ignore[attr-defined]

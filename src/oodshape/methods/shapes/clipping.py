@@ -25,7 +25,6 @@ class Clip(Shape):
     t: float
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """Features cut at t."""
         return torch.clamp(z, max=self.t, out=out)
 
 
@@ -36,7 +35,6 @@ class ReAct(Shaper):
     q: Annotated[float, Fraction()] = 0.9
 
     def fit(self, train: Training) -> Clip:
-        """The clip at the quantile."""
         return Clip(t=train.stats.quantile(self.q))
 
 
@@ -70,7 +68,6 @@ class BFAct(Shaper):
             raise InputError(f"order must lie in 1..6, got {self.order}")
 
     def fit(self, train: Training) -> SoftClip:
-        """The filter, if the quantile is positive."""
         t = train.stats.quantile(self.q)
         if t <= 0:
             raise InputError(
@@ -91,7 +88,6 @@ class Band(Shape):
     high: float
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """Features inside the band."""
         low = torch.tensor(self.low, dtype=z.dtype, device=z.device)
         return torch.mul(z >= low, z.clamp(max=self.high), out=out)
 
@@ -107,7 +103,6 @@ class VraP(Shaper):
     absolute: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse limits that have no meaning."""
         if not self.absolute:
             check_fraction("low", self.low)
             check_fraction("high", self.high)
@@ -115,7 +110,6 @@ class VraP(Shaper):
             raise InputError(f"low must be less than high, got {self.low:g} and {self.high:g}")
 
     def fit(self, train: Training) -> Band:
-        """The band."""
         if self.absolute:
             return Band(low=self.low, high=self.high)
         return Band(low=train.stats.quantile(self.low), high=train.stats.quantile(self.high))
@@ -129,11 +123,9 @@ class ProductShape(Shape):
 
     @property
     def pointwise(self) -> bool:
-        """Whether every factor is."""
         return all(shape.pointwise for shape in self.shapes)
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The first shape's features times the other shapes' thetas."""
         shaped = self.shapes[0](z, out)
         for shape in self.shapes[1:]:
             shaped = shape.scale(z, shaped)
@@ -151,10 +143,8 @@ class Product(Shaper):
     shapers: tuple[Shaper, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an empty product."""
         if not self.shapers:
             raise InputError("a Product needs at least one shaper")
 
     def fit(self, train: Training) -> ProductShape:
-        """The product of the fitted shapes."""
         return ProductShape(shapes=tuple(shaper.fit(train) for shaper in self.shapers))

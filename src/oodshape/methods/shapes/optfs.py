@@ -46,7 +46,6 @@ class OptFS(Shaper):
     bound: Bound = "theta"
 
     def __post_init__(self) -> None:
-        """Refuse settings that have no meaning."""
         if not 0 <= self.tail < 0.5:
             hint = f"; did you mean {self.tail / 100:g}?" if 0.5 <= self.tail < 50 else ""
             raise InputError(f"tail must lie in [0, 0.5), got {self.tail:g}{hint}")
@@ -110,7 +109,6 @@ class BySign(Shaper):
     plain: Shaper = OptFS()
 
     def fit(self, train: Training) -> Shape:
-        """The shape of the recipe that suits the features."""
         return (self.signed if train.stats.signed else self.plain).fit(train)
 
 

@@ -31,7 +31,6 @@ class Box(ArrayValue, Shape):
     high: Annotated[NDArray[np.float32], Sizes("M")]
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """Features cut at their limits."""
         return torch.clamp(z, self.tensor("low", z), self.tensor("high", z), out=out)
 
 
@@ -44,7 +43,6 @@ class Bats(Shaper):
     width: Annotated[float, MoreThan(0)] = 1.0
 
     def fit(self, train: Training) -> Box:
-        """The limits of each feature."""
         squares, mean = train.moments(self.needs).parts[Part.SQUARES], train.mean()
         variance = squares / train.n - mean**2
         reach = self.width * np.sqrt(np.maximum(variance, 0.0))
@@ -64,7 +62,6 @@ class Profile(ArrayValue, Shape):
     values: Annotated[NDArray[np.float32], Sizes("M"), Ascending()]
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The profile in the order of each row."""
         order = z.sort(dim=1, stable=True).indices
         shaped = torch.empty_like(z) if out is None else out
         return shaped.scatter_(1, order, self.tensor("values", z).expand_as(z))
@@ -77,6 +74,5 @@ class Ras(Shaper):
     needs = frozenset([Part.PROFILE])
 
     def fit(self, train: Training) -> Profile:
-        """The mean profile."""
         mean = train.moments(self.needs).parts[Part.PROFILE] / train.n
         return Profile(mean.astype(np.float32))

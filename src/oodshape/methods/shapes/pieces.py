@@ -114,7 +114,6 @@ class PiecewiseConstant(Shape):
         return torch.tensor(self.edges)
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """Features times the theta of their interval."""
         return self.scale(z, z, out)
 
     def scale(self, z: Tensor, values: Tensor, out: Tensor | None = None) -> Tensor:
@@ -143,5 +142,4 @@ class PlainPieces(PiecewiseConstant):
     """The same function in plain torch on every device, for graphs."""
 
     def compiled(self, z: Tensor) -> bool:
-        """Never."""
         return False
