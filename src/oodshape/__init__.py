@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oodshape.features.features import Features as Features
     from oodshape.features.moments import Moments as Moments
     from oodshape.features.panel import panel_features as panel_features
-    from oodshape.features.running_sums import Part as Part
+    from oodshape.features.running_sums import Statistic as Statistic
     from oodshape.features.statistics import FeatureStats as FeatureStats
     from oodshape.guard.guard import Guard as Guard
     from oodshape.guard.guarded_file import GuardedFile as GuardedFile
@@ -97,7 +97,7 @@ _HOMES = {
     "ScoreRecipe": "methods.slots",
     "Evidence": "methods.slots",
     "Training": "methods.training",
-    "Part": "features.running_sums",
+    "Statistic": "features.running_sums",
     "Scrambled": "images.scrambled",
     "panel_features": "features.panel",
     "auroc": "metrics.separation",

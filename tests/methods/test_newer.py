@@ -175,7 +175,7 @@ def test_moments_are_saved_and_refused_across_heads(tmp_path) -> None:
     assert all(np.array_equal(again.parts[name], part) for name, part in made.parts.items())
     with pytest.raises(InputError, match="different heads"):
         _ = made + Moments.of(Features.from_arrays(TRAIN, HEAD), moments.NAMES)
-    with pytest.raises(InputError, match="no part is called 'magic'"):
+    with pytest.raises(InputError, match="no statistic is called 'magic'"):
         Moments.of(data, frozenset(["magic"]))
 
 

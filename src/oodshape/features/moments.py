@@ -20,7 +20,7 @@ from oodshape.core.values import AtLeast, check_fields, freeze
 from oodshape.features.bank import Bank
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import unit
-from oodshape.features.running_sums import Part, RunningSums, parts_named
+from oodshape.features.running_sums import RunningSums, Statistic, as_statistics
 from oodshape.images import identity
 
 Array = NDArray[Any]
@@ -127,19 +127,19 @@ def _form(name: str) -> tuple[str, str]:
     """(The letters of the axes of a part, its types); the keys of a bank say which images its rows are of."""
     if name == "bank_keys":
         return "B", "uint64"
-    (part,) = parts_named([name])
-    return part.axes, "float32 float16" if part is Part.BANK else "float64"  # a bank is as the features are
+    (part,) = as_statistics([name])
+    return part.axes, "float32 float16" if part is Statistic.BANK else "float64"  # a bank is as the features are
 
 
 class RunningMoments:
     """Moments on their way through the features they are of."""
 
     def __init__(self, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> None:
-        parts_named(needs)
+        as_statistics(needs)
         self.head, self.n = features.head.to("cpu"), len(features)
         self.labels = features.labels
         labelled = self.labels is not None
-        self.sums = RunningSums(needs - {Part.BANK}, self.head, self.n, exact=exact, labelled=labelled)
+        self.sums = RunningSums(needs - {Statistic.BANK}, self.head, self.n, exact=exact, labelled=labelled)
         self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
         self.bank = Bank(self.head.width, half=features.half) if "bank" in needs else None
 

@@ -12,25 +12,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import no_such
 from oodshape.features.kernels import TINY
 from oodshape.features.sum_kernels import Products, add_by_class, add_sorted, add_squares, lengths
 from oodshape.networks.head import Head
 
 
-class Part(StrEnum):
+class Statistic(StrEnum):
     """A sum over the training features, or a sample of them; classes are those that the network predicts.
 
     The parts of labels are zeros where the images have none. A part is the string of its name, so that files, and sets
     of plain names, mean the same. Its `axes` are letters: C classes, M features, B images, T temperatures, 1.
 
-    >>> Part.COUNTS == "counts", Part("class_sums"), Part.CLASS_SUMS.axes
-    (True, <Part.CLASS_SUMS: 'class_sums'>, 'CM')
+    >>> Statistic.COUNTS == "counts", Statistic("class_sums"), Statistic.CLASS_SUMS.axes
+    (True, <Statistic.CLASS_SUMS: 'class_sums'>, 'CM')
     """
 
     axes: str
 
-    def __new__(cls, name: str, axes: str = "") -> Part:
+    def __new__(cls, name: str, axes: str = "") -> Statistic:
         part = str.__new__(cls, name)
         part._value_, part.axes = name, axes
         return part
@@ -53,16 +53,16 @@ class Part(StrEnum):
     LABEL_SURPRISE = "label_surprise", "T"  # mean logit at each temperature less the label's (`TEMPERATURES`)
 
 
-def parts_named(names: Iterable[str]) -> frozenset[Part]:
+def as_statistics(names: Iterable[str]) -> frozenset[Statistic]:
     """The parts of those names, or an error that lists those there are.
 
-    >>> parts_named(["counts"])
-    frozenset({<Part.COUNTS: 'counts'>})
+    >>> as_statistics(["counts"])
+    frozenset({<Statistic.COUNTS: 'counts'>})
     """
     asked = frozenset(names)
-    if asked - frozenset(Part):
-        raise InputError(f"no part is called {min(asked - frozenset(Part))!r}; there are {', '.join(sorted(Part))}")
-    return frozenset(map(Part, asked))
+    if asked - frozenset(Statistic):
+        raise no_such("statistic", min(asked - frozenset(Statistic)), Statistic)
+    return frozenset(map(Statistic, asked))
 
 
 Array = NDArray[Any]
@@ -153,21 +153,21 @@ def _add_surprise(rows: Rows, total: Array) -> None:
 
 # how rows are added in place; classes are the predicted ones
 SUMS: dict[str, Callable[[Rows, Array], None]] = {
-    Part.COUNTS: _add_counts,
-    Part.CLASS_SUMS: lambda rows, total: add_by_class(rows.z, rows.classes, total),
-    Part.UNIT_CLASS_SUMS: lambda rows, total: add_by_class(rows.z, rows.classes, total, rows.inverse_lengths),
-    Part.SOFTMAX_SUMS: lambda rows, total: add_by_class(rows.probabilities, rows.classes, total),
-    Part.SQUARES: lambda rows, total: add_squares(rows.z, total),
-    Part.PROFILE: lambda rows, total: add_sorted(rows.z, total),
-    Part.ENERGY: _add_energy,
-    Part.LABEL_COUNTS: lambda rows, total: _count_labels(rows, rows.labelled, total),
-    Part.LABEL_SUMS: lambda rows, total: _add_by_label(rows, rows.labelled, total),
-    Part.UNIT_LABEL_SUMS: lambda rows, total: _add_by_label(rows, rows.labelled, total, rows.inverse_lengths),
-    Part.RIGHT_COUNTS: lambda rows, total: _count_labels(rows, rows.right, total),
-    Part.RIGHT_SUMS: lambda rows, total: _add_by_label(rows, rows.right, total),
-    Part.LABEL_SURPRISE: _add_surprise,
+    Statistic.COUNTS: _add_counts,
+    Statistic.CLASS_SUMS: lambda rows, total: add_by_class(rows.z, rows.classes, total),
+    Statistic.UNIT_CLASS_SUMS: lambda rows, total: add_by_class(rows.z, rows.classes, total, rows.inverse_lengths),
+    Statistic.SOFTMAX_SUMS: lambda rows, total: add_by_class(rows.probabilities, rows.classes, total),
+    Statistic.SQUARES: lambda rows, total: add_squares(rows.z, total),
+    Statistic.PROFILE: lambda rows, total: add_sorted(rows.z, total),
+    Statistic.ENERGY: _add_energy,
+    Statistic.LABEL_COUNTS: lambda rows, total: _count_labels(rows, rows.labelled, total),
+    Statistic.LABEL_SUMS: lambda rows, total: _add_by_label(rows, rows.labelled, total),
+    Statistic.UNIT_LABEL_SUMS: lambda rows, total: _add_by_label(rows, rows.labelled, total, rows.inverse_lengths),
+    Statistic.RIGHT_COUNTS: lambda rows, total: _count_labels(rows, rows.right, total),
+    Statistic.RIGHT_SUMS: lambda rows, total: _add_by_label(rows, rows.right, total),
+    Statistic.LABEL_SURPRISE: _add_surprise,
 }
-BY_LABEL = frozenset(part for part in Part if part.startswith(("label", "unit_label", "right")))
+BY_LABEL = frozenset(part for part in Statistic if part.startswith(("label", "unit_label", "right")))
 
 
 class RunningSums:
@@ -182,7 +182,7 @@ class RunningSums:
         """
         self.head, self.exact = head, exact
         axis_sizes = {"C": head.classes, "M": head.width, "T": len(TEMPERATURES), "1": 1}
-        sizes = {name: tuple(axis_sizes[axis] for axis in Part(name).axes) for name in sorted(names & SUMS.keys())}
+        sizes = {name: tuple(axis_sizes[axis] for axis in Statistic(name).axes) for name in sorted(names & SUMS.keys())}
         missing = frozenset() if labelled else BY_LABEL
         # what stays zero takes no memory
         self.never = {name: np.broadcast_to(0.0, size) for name, size in sizes.items() if name in missing}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import parts_named
+from oodshape.features.running_sums import as_statistics
 from oodshape.features.statistics import FeatureStats
 from oodshape.images import identity
 from oodshape.networks.head import Head
@@ -67,7 +67,7 @@ class Sums:
 
     def moments(self, needs: frozenset[str]) -> Moments:
         """Those asked for, which must have been collected."""
-        missing = parts_named(needs) - self.held.parts.keys()
+        missing = as_statistics(needs) - self.held.parts.keys()
         if missing:
             raise InputError(
                 f"the {', '.join(sorted(missing))} of the training images were not collected: collect for this method"

@@ -16,7 +16,7 @@ import numpy as np
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.features import Features
-from oodshape.features.running_sums import Part
+from oodshape.features.running_sums import Statistic
 from oodshape.features.sums import MOST, SELECTION, Summed, Sums
 from oodshape.images import identity
 from oodshape.methods.class_panel import ClassPanel
@@ -73,8 +73,8 @@ class Auto(ScoreRecipe):
         object.__setattr__(self, "always", tuple(self.always))
 
     @property
-    def collects(self) -> frozenset[Part]:
-        return frozenset[Part]().union(*(method.collects for method in self.methods().values()))
+    def collects(self) -> frozenset[Statistic]:
+        return frozenset[Statistic]().union(*(method.collects for method in self.methods().values()))
 
     @property
     def keeps(self) -> float:

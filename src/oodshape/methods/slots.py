@@ -12,7 +12,7 @@ from torch import Tensor
 from oodshape.core.values import ArrayValue, Value
 from oodshape.features.chunks import check_finite
 from oodshape.features.kernels import unit
-from oodshape.features.running_sums import Part
+from oodshape.features.running_sums import Statistic
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
@@ -29,12 +29,12 @@ class Recipe(Value):
             yield from (item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Recipe))
 
     @property
-    def needs(self) -> frozenset[Part]:
+    def needs(self) -> frozenset[Statistic]:
         """The parts of `Moments` that fitting looks at, beside `FeatureStats`."""
-        return frozenset[Part]().union(*(recipe.needs for recipe in self.inside()))
+        return frozenset[Statistic]().union(*(recipe.needs for recipe in self.inside()))
 
     @property
-    def collects(self) -> frozenset[Part]:
+    def collects(self) -> frozenset[Statistic]:
         """All parts of `Moments` that fitting may look at, those of candidates to choose from included."""
         return self.needs.union(*(recipe.collects for recipe in self.inside()))
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.running_sums import Part
+from oodshape.features.running_sums import Statistic
 from oodshape.features.sums import Sums
 from oodshape.methods.detector import Detector, Method, batches, check_scores
 from oodshape.methods.slots import Batch, Evidence
@@ -50,7 +50,7 @@ def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Feat
 
 def collect(methods: Mapping[str, Method], train: Features | Sums) -> None:
     """Go over the features once for all that any of the methods needs; the features keep it."""
-    train.moments(frozenset[Part]().union(*(method.needs for method in methods.values())))
+    train.moments(frozenset[Statistic]().union(*(method.needs for method in methods.values())))
 
 
 def score_each(detectors: Mapping[str, Detector], data: Features) -> dict[str, Tensor | InputError]:

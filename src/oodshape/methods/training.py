@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import Part, parts_named
+from oodshape.features.running_sums import Statistic, as_statistics
 from oodshape.features.statistics import FeatureStats
 from oodshape.features.sums import Summed, Sums
 from oodshape.networks.head import Head
@@ -93,7 +93,7 @@ class Training:
 
     def moments(self, needs: frozenset[str]) -> Moments:
         """The sums that a recipe needs, from the features where they are at hand."""
-        parts = parts_named(needs)
+        parts = as_statistics(needs)
         if self.maybe_features is not None:
             return self.maybe_features.moments(parts, stats=False)
         missing = sorted(parts - set(() if self.maybe_moments is None else self.maybe_moments.parts))
@@ -115,7 +115,7 @@ class Training:
 
 
 Classes = Literal["predicted", "labels", "auto"]
-CHECKED = frozenset([Part.LABEL_COUNTS, Part.RIGHT_COUNTS])  # what the check looks at
+CHECKED = frozenset([Statistic.LABEL_COUNTS, Statistic.RIGHT_COUNTS])  # what the check looks at
 LEAST_RIGHT = 0.5  # of the images must be predicted as their label: in another order hardly any is
 
 
@@ -133,7 +133,7 @@ def by_label(moments: Moments, classes: Classes) -> bool:
 
 
 def _why_not(moments: Moments) -> str:
-    labelled, right = (float(moments.parts[part].sum()) for part in (Part.LABEL_COUNTS, Part.RIGHT_COUNTS))
+    labelled, right = (float(moments.parts[part].sum()) for part in (Statistic.LABEL_COUNTS, Statistic.RIGHT_COUNTS))
     if labelled < moments.n:
         return f"{moments.n - labelled:.0f} of {moments.n} training images have no label that is a class of the network"
     if right < LEAST_RIGHT * moments.n:

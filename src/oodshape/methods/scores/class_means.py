@@ -17,11 +17,11 @@ from torch import Tensor
 
 from oodshape.core.values import Sizes
 from oodshape.features.kernels import TINY
-from oodshape.features.running_sums import Part
+from oodshape.features.running_sums import Statistic
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, by_label
 
-PREDICTED = frozenset([Part.COUNTS, Part.CLASS_SUMS])
+PREDICTED = frozenset([Statistic.COUNTS, Statistic.CLASS_SUMS])
 SMALLEST = 1e-30  # of a mean probability: its logarithm must be finite
 
 
@@ -42,10 +42,10 @@ class Templates(FittedScore):
 class KlMatching(ScoreRecipe):
     """-min_c KL(p || mean p of class c) (Hendrycks et al., 2022), over the classes that were predicted."""
 
-    needs = frozenset([Part.COUNTS, Part.SOFTMAX_SUMS])
+    needs = frozenset([Statistic.COUNTS, Statistic.SOFTMAX_SUMS])
 
     def fit(self, train: Training) -> Templates:
-        means, seen = train.moments(self.needs).means(Part.SOFTMAX_SUMS)
+        means, seen = train.moments(self.needs).means(Statistic.SOFTMAX_SUMS)
         return Templates(np.log(np.maximum(means[seen], SMALLEST)))
 
 
@@ -74,15 +74,15 @@ class She(ScoreRecipe):
         return replace(self, classes="predicted")
 
     @property
-    def needs(self) -> frozenset[Part]:
+    def needs(self) -> frozenset[Statistic]:
         """Class sums of features; of those classified correctly where labels may be used."""
-        return PREDICTED if self.classes == "predicted" else PREDICTED | CHECKED | {Part.RIGHT_SUMS}
+        return PREDICTED if self.classes == "predicted" else PREDICTED | CHECKED | {Statistic.RIGHT_SUMS}
 
     def fit(self, train: Training) -> Pattern:
         moments = train.moments(self.needs)
         if by_label(moments, self.classes):
-            return Pattern(moments.means(Part.RIGHT_SUMS, Part.RIGHT_COUNTS)[0])
-        return Pattern(moments.means(Part.CLASS_SUMS)[0])
+            return Pattern(moments.means(Statistic.RIGHT_SUMS, Statistic.RIGHT_COUNTS)[0])
+        return Pattern(moments.means(Statistic.CLASS_SUMS)[0])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,7 +108,7 @@ class CaRef(ScoreRecipe):
     needs = PREDICTED
 
     def fit(self, train: Training) -> RelativeError:
-        return RelativeError(train.moments(self.needs).means(Part.CLASS_SUMS)[0])
+        return RelativeError(train.moments(self.needs).means(Statistic.CLASS_SUMS)[0])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,8 +137,10 @@ class CadRef(ScoreRecipe):
     Where the mean energy of the training set is not positive it cannot divide, and nothing is scaled.
     """
 
-    needs = PREDICTED | {Part.ENERGY}
+    needs = PREDICTED | {Statistic.ENERGY}
 
     def fit(self, train: Training) -> DecoupledError:
         moments = train.moments(self.needs)
-        return DecoupledError(moments.means(Part.CLASS_SUMS)[0], float(moments.parts[Part.ENERGY][0]) / moments.n)
+        return DecoupledError(
+            moments.means(Statistic.CLASS_SUMS)[0], float(moments.parts[Statistic.ENERGY][0]) / moments.n
+        )

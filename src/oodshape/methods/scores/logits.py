@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oodshape.core.values import MoreThan
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import TEMPERATURES, Part
+from oodshape.features.running_sums import TEMPERATURES, Statistic
 from oodshape.methods.slots import Evidence, FittedScore, Score, ScoreRecipe
 from oodshape.methods.training import CHECKED, Training, by_label
 
@@ -97,7 +97,7 @@ class TemperatureScaling(ScoreRecipe):
     there are any: a network is surer of its training images. Without labels in the network's order T is 1.
     """
 
-    needs = CHECKED | {Part.LABEL_SURPRISE}
+    needs = CHECKED | {Statistic.LABEL_SURPRISE}
     reads_features = False
 
     def fit(self, train: Training) -> Tempered:
@@ -109,5 +109,5 @@ class TemperatureScaling(ScoreRecipe):
 
 def best_temperature(moments: Moments) -> float:
     """Where the summed surprise is 0, between two temperatures in proportion; the first or last where it never is."""
-    surprise = moments.parts[Part.LABEL_SURPRISE]  # falls as the temperature rises
+    surprise = moments.parts[Statistic.LABEL_SURPRISE]  # falls as the temperature rises
     return float(2 ** np.interp(0.0, surprise[::-1], np.log2(TEMPERATURES)[::-1]))

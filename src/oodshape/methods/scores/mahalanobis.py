@@ -15,7 +15,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, freeze, frozen_array
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import Part
+from oodshape.features.running_sums import Statistic
 from oodshape.features.sum_kernels import exact, torchs_threads
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, by_label
@@ -61,13 +61,13 @@ class RelativeClusters(Clusters):
 class _Sums(NamedTuple):
     """The parts that a distance is made of: of features as they are, or of length 1."""
 
-    second: Part
-    by_class: Part
-    by_label: Part
+    second: Statistic
+    by_class: Statistic
+    by_label: Statistic
 
 
-RAW = _Sums(Part.SECOND, Part.CLASS_SUMS, Part.LABEL_SUMS)
-UNIT = _Sums(Part.UNIT_SECOND, Part.UNIT_CLASS_SUMS, Part.UNIT_LABEL_SUMS)
+RAW = _Sums(Statistic.SECOND, Statistic.CLASS_SUMS, Statistic.LABEL_SUMS)
+UNIT = _Sums(Statistic.UNIT_SECOND, Statistic.UNIT_CLASS_SUMS, Statistic.UNIT_LABEL_SUMS)
 
 
 class _Classes(NamedTuple):
@@ -115,9 +115,9 @@ class Mds(ScoreRecipe):
         return RAW
 
     @property
-    def needs(self) -> frozenset[Part]:
+    def needs(self) -> frozenset[Statistic]:
         """Class sums and the second moment; sums by label where those may be used."""
-        predicted = frozenset([Part.COUNTS, self._sums.by_class, self._sums.second])
+        predicted = frozenset([Statistic.COUNTS, self._sums.by_class, self._sums.second])
         return predicted if self.classes == "predicted" else predicted | CHECKED | {self._sums.by_label}
 
     def fit(self, train: Training) -> Clusters:
@@ -142,7 +142,7 @@ class Mds(ScoreRecipe):
             raise InputError(f"a covariance needs at least 2 training images, got {moments.n}")
         labelled = by_label(moments, self.classes)
         sums = moments.parts[self._sums.by_label if labelled else self._sums.by_class]
-        counts = moments.parts[Part.LABEL_COUNTS if labelled else Part.COUNTS]
+        counts = moments.parts[Statistic.LABEL_COUNTS if labelled else Statistic.COUNTS]
         center, free = sums.sum(axis=0) / moments.n, moments.n - int((counts > 0).sum())
         if not free:
             return _Classes(sums, counts, center, self._around(train), moments.n - 1)

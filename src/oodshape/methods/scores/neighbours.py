@@ -15,7 +15,7 @@ from torch import Tensor
 
 from oodshape.core.values import AtLeast, Sizes
 from oodshape.features.kernels import ROUNDING
-from oodshape.features.running_sums import Part
+from oodshape.features.running_sums import Statistic
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
@@ -66,7 +66,7 @@ class NeighbourDistance(FittedScore):
 class Neighbours(ScoreRecipe):
     """What looks at the k nearest of a bank."""
 
-    needs = frozenset([Part.BANK])
+    needs = frozenset([Statistic.BANK])
 
     k: Annotated[int, AtLeast(1)] = 10
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.kernels import unit
-from oodshape.features.running_sums import Part
+from oodshape.features.running_sums import Statistic
 from oodshape.images.identity import smallest
 from oodshape.methods.scores.boundaries import BoundaryDistance, Fdbd
 from oodshape.methods.scores.logits import TemperatureScaling, Tempered
@@ -43,7 +43,7 @@ def bank_of(train: Training, share: float) -> Tensor:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _OfShare(Neighbours):
-    needs = frozenset[Part]()  # it goes over the features
+    needs = frozenset[Statistic]()  # it goes over the features
 
     share: Share = 1.0
 
@@ -149,7 +149,7 @@ class EmpiricalMds(Mds):
     classes: Classes = "labels"
 
     @property
-    def needs(self) -> frozenset[Part]:
+    def needs(self) -> frozenset[Statistic]:
         """What says whether labels are in the network's order."""
         return frozenset() if self.classes == "predicted" else CHECKED
 

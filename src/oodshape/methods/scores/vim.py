@@ -13,7 +13,7 @@ from torch import Tensor
 
 from oodshape.core.values import AtLeast, Fraction, Sizes
 from oodshape.features.kernels import TINY
-from oodshape.features.running_sums import Part
+from oodshape.features.running_sums import Statistic
 from oodshape.features.sum_kernels import noise, torchs_threads
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
@@ -46,7 +46,7 @@ class Vim(ScoreRecipe):
     read off the second moment around the origin -pinv(W) b; alpha comes from the bank of at most 5,000 images.
     """
 
-    needs = frozenset([Part.SECOND, Part.BANK])  # the bank is for alpha
+    needs = frozenset([Statistic.SECOND, Statistic.BANK])  # the bank is for alpha
 
     dimensions: Annotated[int, AtLeast(1)] | None = None
 
@@ -56,7 +56,7 @@ class Vim(ScoreRecipe):
         solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
         origin = -solved.solution.numpy()
         center, sums = torch.from_numpy(origin), torch.from_numpy(train.sums)
-        scatter = torch.from_numpy(moments.parts[Part.SECOND].copy())
+        scatter = torch.from_numpy(moments.parts[Statistic.SECOND].copy())
         scatter.addr_(center, sums, alpha=-1).addr_(sums, center, alpha=-1).addr_(center, center, alpha=n)
         with torchs_threads():
             # by divide and conquer in the scatter's own memory: all vectors take less time than the half that is needed
@@ -108,13 +108,13 @@ class Neco(ScoreRecipe):
     ResNets: `logit=False`.
     """
 
-    needs = frozenset([Part.SECOND])
+    needs = frozenset([Statistic.SECOND])
 
     variance: Annotated[float, Fraction(one=True)] = 0.9
     logit: bool = True
 
     def fit(self, train: Training) -> Subspace:
-        second, mean = train.moments(self.needs).parts[Part.SECOND], train.mean()
+        second, mean = train.moments(self.needs).parts[Statistic.SECOND], train.mean()
         covariance = second / train.n
         center = torch.from_numpy(mean)
         torch.from_numpy(covariance).addr_(center, center, alpha=-1)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.values import ArrayValue, Ascending, MoreThan, Sizes
-from oodshape.features.running_sums import Part
+from oodshape.features.running_sums import Statistic
 from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
 
@@ -38,12 +38,12 @@ class Box(ArrayValue, Shape):
 class Bats(Shaper):
     """Each feature clipped to its training mean +- width standard deviations (BATS; Zhu et al., 2022)."""
 
-    needs = frozenset([Part.SQUARES])
+    needs = frozenset([Statistic.SQUARES])
 
     width: Annotated[float, MoreThan(0)] = 1.0
 
     def fit(self, train: Training) -> Box:
-        squares, mean = train.moments(self.needs).parts[Part.SQUARES], train.mean()
+        squares, mean = train.moments(self.needs).parts[Statistic.SQUARES], train.mean()
         variance = squares / train.n - mean**2
         reach = self.width * np.sqrt(np.maximum(variance, 0.0))
         return Box(mean - reach, mean + reach)
@@ -71,8 +71,8 @@ class Profile(ArrayValue, Shape):
 class Ras(Shaper):
     """The mean sorted training row in place of each sorted row (RAS, 2026): only the order of features counts."""
 
-    needs = frozenset([Part.PROFILE])
+    needs = frozenset([Statistic.PROFILE])
 
     def fit(self, train: Training) -> Profile:
-        mean = train.moments(self.needs).parts[Part.PROFILE] / train.n
+        mean = train.moments(self.needs).parts[Statistic.PROFILE] / train.n
         return Profile(mean.astype(np.float32))
