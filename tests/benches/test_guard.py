@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 BENCHES = Path(__file__).parents[2] / "benches"
 
@@ -33,15 +32,3 @@ def test_no_loop_is_much_slower_and_one_that_is_would_be_found(guard) -> None:
     assert list(guard.crossed(took)) == []
     made_slower = guard.Rounds({**took.seconds, slow: took.seconds["slower"]})
     assert list(guard.crossed(made_slower)) == [slow]
-
-
-def test_no_score_takes_more_products_and_one_that_does_would_be_found(guard, monkeypatch) -> None:
-    assert list(guard.more_products()) == []
-    product = guard.Features.from_arrays([[1.0]], ([[1.0]], None)).head.__class__.logits
-
-    def twice(self, z: torch.Tensor) -> torch.Tensor:
-        product(self, z)
-        return product(self, z)
-
-    monkeypatch.setattr("oodshape.networks.head.Head.logits", twice)
-    assert "energy" in list(guard.more_products())

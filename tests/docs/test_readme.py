@@ -38,20 +38,6 @@ def test_python(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert Detector.load(folders / "guard.safetensors").alpha == 0.05
 
 
-def test_it_is_short_and_its_pictures_are_there() -> None:
-    assert len(README.split()) < 900
-    pictures = re.findall(r"\]\((docs/img/[^)]+)\)", README)
-    assert len(pictures) == 2
-    for picture in pictures:
-        assert (ROOT / picture).stat().st_size < 200_000
-    for page, anchor in re.findall(r"\]\((docs/[^)#]+\.md)#?([^)]*)\)", README):
-        heads = [
-            re.sub(r"[^a-z0-9]+", "-", head.lower())
-            for head in re.findall("^#+ (.*)$", (ROOT / page).read_text(), re.M)
-        ]
-        assert not anchor or anchor in heads, (page, anchor)
-
-
 def test_feature_arrays(capsys: pytest.CaptureFixture[str]) -> None:
     concepts = (ROOT / "docs" / "concepts.md").read_text()
     (block,) = (block for block in blocks("python", concepts) if "from_arrays" in block)

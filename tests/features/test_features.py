@@ -69,18 +69,6 @@ def test_predictions_include_the_bias_and_are_kept() -> None:
     assert Features.from_arrays(z, (weight, bias)).accuracy is None
 
 
-def test_statistics_fill_in_the_predictions_in_the_same_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    z, head = arrays(50)
-    wanted = Features.from_arrays(z, head).predictions
-    data = Features.from_arrays(z, head)
-    passes = []
-    chunks = Features.chunks
-    monkeypatch.setattr(Features, "chunks", lambda self, **k: passes.append(1) or chunks(self, **k))
-    _ = data.stats, data.stats
-    assert torch.equal(data.predictions, wanted)
-    assert len(passes) == 1
-
-
 def test_rows_can_be_chosen() -> None:
     z, head = arrays(20)
     data = Features.from_arrays(z, head, labels=np.arange(20))

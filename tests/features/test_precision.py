@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from oodshape.features.extraction import Extraction
 from oodshape.features.features import Features
 from oodshape.images.image_set import ArraySet
 from oodshape.images.preprocessing import Preprocessing
@@ -34,19 +33,3 @@ def test_a_lower_precision_has_another_cache_and_float32_the_one_of_before(tmp_p
     left, right = (np.concatenate([part.numpy() for _, part in each.chunks()]) for each in (exact, rough))
     assert 0 < np.abs(left - right).max() < 0.05 * np.abs(left).max()
     assert exact.head.fingerprint == rough.head.fingerprint
-
-
-def test_kept_features_of_a_lower_precision_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    classifier = Classifier(net(), precision="bfloat16")
-    Features.extract(classifier, IMAGES, GRAY, cache=tmp_path, workers=0)
-    monkeypatch.setattr(Extraction, "_fill", lambda *_: pytest.fail("made anew"))
-    again = Features.extract(Classifier(net(), precision="bfloat16"), IMAGES, GRAY, cache=tmp_path, batch_size=3)
-    assert len(again) == len(IMAGES)
-
-
-def test_the_precision_is_told_by_the_key_alone(tmp_path: Path) -> None:
-    folders = {
-        Extraction(Classifier(net(), precision=each), IMAGES, GRAY).folder(tmp_path)
-        for each in ("float32", "bfloat16", "float16", "float32")
-    }
-    assert len(folders) == 3

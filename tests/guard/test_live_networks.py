@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from oodshape import METHODS, Classifier, Features, Guard, InputError
+from oodshape import METHODS, Classifier, Features, Guard
 from oodshape.guard.fitted import About
 from oodshape.images.digits import digits_sets
 from oodshape.images.preprocessing import DIGITS
@@ -83,12 +83,3 @@ def test_an_attached_guard_runs_in_the_precision_of_its_fit() -> None:
     with pytest.warns(UserWarning, match="was fitted in bfloat16 and runs in float32"):
         exact = guard.attach(net, precision="float32")(PICTURES)
     assert np.abs(low - [verdict.score for verdict in exact]).max() > 1e-3 * np.abs(low).max()
-
-
-def test_a_first_batch_that_is_broken_does_not_slow_the_next_ones() -> None:
-    net = build("digits-convnet")
-    live = guard_of(net, known=False).attach(net)
-    with pytest.raises(InputError, match="NaN"):
-        live.tensors(torch.full((2, 1, 8, 8), torch.nan))
-    live.tensors(DIGITS.batch(PICTURES[..., 0]))
-    assert live._guarded is not None

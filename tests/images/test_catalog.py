@@ -58,19 +58,6 @@ def test_the_table_says_what_the_protocol_says() -> None:
         ]
 
 
-@pytest.mark.parametrize("benchmark", PAPER)
-def test_every_set_says_where_it_comes_from_and_where_it_goes(benchmark: str) -> None:
-    roles = [role for role, _ in CATALOG[benchmark]]
-    assert roles[:2] == ["train", "test"]
-    assert set(roles[2:]) == {"near", "far"}
-    assert len(roles) == 10
-    for _, entry in CATALOG[benchmark]:
-        assert "http" in entry.get
-        assert not Path(entry.put).is_absolute()
-        # what is put where the table says is what the first layout looks for
-        assert entry.put.startswith(entry.layouts[0].folder)
-
-
 def test_nothing_there_is_missing_and_no_exception(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "nowhere", str(tmp_path)):
         found = status(root)
@@ -174,27 +161,3 @@ def test_what_is_damaged_is_reported_with_the_reason(tmp_path: Path) -> None:
         assert reason in found[name].reason
     assert "no image lies in" in found["iSUN"].reason
     assert {row.entry.name for row in found.values() if row.state == "damaged"} == {*cut, "iSUN"}
-
-
-def test_what_lies_in_the_shared_folder(shared: Path) -> None:
-    found = {(row.benchmark, row.entry.name): row.images for row in status(shared / "data") if row.state != "missing"}
-    assert found == {
-        ("imagenet", "ImageNet train"): 1000,
-        ("imagenet", "ImageNet"): 1000,
-        ("imagenet", "Places"): 600,
-        ("imagenet", "Texture"): 300,
-        ("imagenet", "MNIST"): 300,
-        ("cifar10", "CIFAR-10 train"): 4000,
-        ("cifar10", "CIFAR-10"): 5000,
-        ("cifar10", "TinyImageNet"): 2000,
-        ("cifar10", "SVHN"): 2000,
-        ("cifar10", "Texture"): 1200,
-        ("cifar10", "Places365"): 2000,
-        ("cifar100", "CIFAR-10"): 5000,
-        ("cifar100", "TinyImageNet"): 2000,
-        ("cifar100", "SVHN"): 2000,
-        ("cifar100", "Texture"): 1200,
-        ("cifar100", "Places365"): 2000,
-    }
-    val = CATALOG["imagenet"].test.open(shared / "data")
-    assert np.array_equal(val.labels, np.arange(1000))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import tracemalloc
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,15 +58,6 @@ def test_cifar_pickles_of_today(tmp_path: Path, protocol: int, order: str) -> No
     data = cifar(tmp_path, 10, train=False)
     assert np.array_equal(data.images, images)
     assert data.labels.tolist() == [0, 1, 2, 3]
-
-
-def test_the_old_pickles_of_these_tests_are_what_numpy_reads() -> None:
-    images = pixels(2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # numpy.core
-        batch = pickle.loads(python2(channel_major(images), labels=[3, 8]), encoding="bytes")
-    assert np.array_equal(batch[b"data"], channel_major(images))
-    assert batch[b"labels"] == [3, 8]
 
 
 def test_a_forged_memo_index_takes_no_memory(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from folders_of_digits import write_odd_files
 from oodshape import InputError
 from oodshape.images.decode import read_image
-from oodshape.images.listing import GivenImages, Listing, chunks
+from oodshape.images.listing import GivenImages, Listing
 
 
 @pytest.fixture
@@ -74,22 +74,6 @@ def test_mistakes_say_what_is_wrong(given: str, message: str, tmp_path: Path) ->
     (tmp_path / "label.csv").write_text("path,label\na.png,cat\n")
     with pytest.raises(InputError, match=message):
         list(Listing.of(tmp_path / given))
-
-
-def test_the_fingerprint_follows_the_files(tree: Path) -> None:
-    given = GivenImages(tree)
-    before = given.fingerprint
-    assert GivenImages(tree).fingerprint == before
-    assert GivenImages(tree, upright=True).fingerprint != before
-    Image.new("RGB", (9, 9)).save(tree / "a/x.png")
-    assert given.fingerprint != before
-    (tree / "a/x.png").unlink()
-    assert given.fingerprint != before
-
-
-def test_chunks_keep_the_order() -> None:
-    pairs = [(str(i), i) for i in range(7)]
-    assert list(chunks(iter(pairs), 3)) == [pairs[:3], pairs[3:6], pairs[6:]]
 
 
 def test_odd_files_are_read_as_a_training_loader_reads_them(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from data import arrays, features
 from oodshape import METHODS, Features, FeatureStats, InputError
 from oodshape.features import kernels
 from oodshape.methods.detector import Method
-from oodshape.methods.shapes.optfs import BySign, OptFS, within_energy
+from oodshape.methods.shapes.optfs import OptFS, within_energy
 from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
 from oodshape.methods.training import Training
 from oracle.shaping import naive_energies, naive_optfs
@@ -179,15 +179,6 @@ def test_signed_is_one_definition(share: float) -> None:
     beside = METHODS["optfs-f" if data.stats.signed else "optfs-e"].fit(data)
     assert chosen.shape == beside.shape
     assert torch.equal(chosen.score(data), beside.score(data))
-
-
-def test_a_choice_by_sign_needs_what_either_needs() -> None:
-    from oodshape.methods.shapes.ash import AshRand
-    from oodshape.methods.shapes.per_feature import Bats
-
-    assert BySign(signed=Bats(), plain=OptFS()).needs == Bats().needs
-    assert BySign(signed=OptFS(), plain=AshRand()).exportable == AshRand().exportable
-    assert METHODS["optfs"].exportable
 
 
 def test_statistics_alone_are_enough() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -12,16 +10,14 @@ from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method
 from oodshape.features import bank, moments
 from oodshape.features.moments import Moments
-from oodshape.methods.detector import Detector
-from oodshape.methods.heads import Dice
+from oodshape.methods.heads import Dice, Lts
 from oodshape.methods.scores.boundaries import Gen, Nci
 from oodshape.methods.scores.neighbours import Knn, NnGuide
 from oodshape.methods.scores.vim import Vim
-from oodshape.methods.shapes.ash import Lts, Scale
+from oodshape.methods.shapes.ash import Scale
 from oodshape.methods.shapes.clipping import ReAct
-from oodshape.methods.shapes.per_feature import Bats, Box
+from oodshape.methods.shapes.per_feature import Bats
 from oodshape.methods.table import NEWER
-from oodshape.methods.together import fit_all
 
 # two features, two classes, logits = features; classes 0, 0, 1, 1; mean (2, 2)
 TRAIN = np.array([[4.0, 0.0], [2.0, 0.0], [0.0, 6.0], [2.0, 2.0 + 2**-10]])
@@ -131,22 +127,6 @@ def test_the_bank_is_a_fair_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept.std() == pytest.approx(z.std(), rel=0.05)
 
 
-def test_each_part_is_computed_once_and_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = features(100)
-    METHODS["optfs-e"].fit(data)
-    assert data._moments is None or data._moments.parts == {}
-    METHODS["caref"].fit(data)
-    assert set(data._moments.parts) == {"counts", "class_sums"}
-    passes = []
-    plain = Moments.of.__func__
-    monkeypatch.setattr(
-        Moments, "of", classmethod(lambda cls, data, needs: passes.append(needs) or plain(cls, data, needs))
-    )
-    fit_all({name: method for name, method in METHODS.items() if not method.wants_panel}, data)
-    assert len(passes) == 1
-    assert not passes[0] & {"counts", "class_sums"}
-
-
 @pytest.mark.parametrize("name", list(NEWER))
 def test_merged_statistics_fit_like_features(name: str) -> None:
     z, head = arrays(300, signed=True)
@@ -213,14 +193,6 @@ def test_scores_of_features_refuse_slots_they_would_ignore(slot: dict) -> None:
         Method(score=Knn(), **slot)
 
 
-def test_old_detector_files_have_no_scorer_and_stay_valid() -> None:
-    fitted = METHODS["react"].fit(features(50))
-    old = Detector(fitted.method, fitted.shape, fitted.head, fitted.fingerprint, fitted.n_train)
-    assert old == replace(fitted, classes=None)  # which old files do not say
-    with pytest.raises(InputError, match="has to be fitted"):
-        Detector(METHODS["knn"], fitted.shape, fitted.head, fitted.fingerprint, fitted.n_train)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -236,10 +208,6 @@ def test_old_detector_files_have_no_scorer_and_stay_valid() -> None:
 def test_bad_settings_are_one_clear_error(make, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
-
-
-def test_shapes_of_single_features_are_not_drawn() -> None:
-    assert not Box(low=[0.0], high=[1.0]).pointwise
 
 
 # pytorch-ood; its KL matching, too, compares with the nearest class among those that were predicted

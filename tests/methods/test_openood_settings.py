@@ -17,7 +17,6 @@ from oodshape import METHODS, Classifier, Features, InputError, auroc
 from oodshape.images.identity import smallest
 from oodshape.methods.openood_settings import Setting, openood_settings
 from oodshape.methods.scores.boundaries import Gen
-from oodshape.methods.scores.neighbours import best_products
 from oodshape.methods.scores.openood import LengthFdbd, ShareKnn, WholeVim
 from oracle import openood_methods as theirs
 
@@ -117,15 +116,6 @@ def test_grids_and_fit_sets_are_those_of_the_configurations() -> None:
     assert set(SETTINGS) <= set(METHODS)
     assert [name for name, setting in SETTINGS.items() if setting.says] == ["vra-p"]
     assert all(setting.method in setting.grid for setting in SETTINGS.values() if setting.grid)
-
-
-def test_a_bank_in_parts_gives_the_best_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = torch.Generator().manual_seed(0)
-    z, bank = torch.randn(7, 5, generator=rng), torch.randn(50, 5, generator=rng)
-    whole = (z @ bank.T).topk(20, dim=1).values
-    monkeypatch.setattr("oodshape.methods.scores.neighbours.ROWS", 8)
-    torch.testing.assert_close(best_products(z, bank, 20), whole)
-    torch.testing.assert_close(best_products(z, bank, 99), (z @ bank.T).sort(dim=1, descending=True).values)
 
 
 def test_labels_in_another_order_are_refused(real: dict) -> None:

@@ -40,16 +40,6 @@ def test_every_method_on_every_network(shared, real_features) -> None:
     assert compared == 14 * (4 + 3 + 3)
 
 
-def test_the_settings_of_the_code_are_the_papers_but_for_two() -> None:
-    for id_set in ("imagenet", "cifar10", "cifar100"):
-        paper, code = paper_methods(id_set), authors_methods(id_set)
-        changed = {name for name in paper if repr(paper[name]) != repr(code[name])}
-        shaped = {name for name in paper if "norm=1000.0" in repr(code[name])}
-        own = {"optfs-v", "optfs-e", "optfs-msp", "optfs-mls", "optfs-e+dice", "optfs-e+react"}
-        assert changed == own | (set() if id_set == "imagenet" else {"vra-p"})
-        assert shaped == own
-
-
 def test_the_limits_of_the_code_on_cifar_are_values(real_features) -> None:
     """Its class sets `quantile` to False whatever it is told: 0.6 and 0.95 are then no percentiles."""
     real = next(each for each in real_features if each["name"].startswith("cifar10"))

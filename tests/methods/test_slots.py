@@ -9,10 +9,10 @@ import pytest
 
 from data import features
 from oodshape import FittedScore, InputError, Method, Moments, ScoreRecipe, Statistic
-from oodshape.methods.heads import Dice
+from oodshape.methods.heads import Dice, Lts
 from oodshape.methods.odin import Odin
 from oodshape.methods.scores.neighbours import Knn
-from oodshape.methods.shapes.ash import AshP, Lts
+from oodshape.methods.shapes.ash import AshP
 from oodshape.methods.shapes.clipping import Product, ReAct
 from oodshape.methods.shapes.per_feature import Bats, Ras
 from oodshape.methods.table import METHODS

@@ -136,28 +136,6 @@ def test_per_class_detectors_save_and_load(tmp_path) -> None:
         ENERGY.calibrate(np.arange(50.0), per_class=True)
 
 
-def test_files_from_before_thresholds_per_class_load(tmp_path) -> None:
-    import json
-
-    from safetensors import safe_open
-    from safetensors.numpy import save_file
-
-    path = tmp_path / "d.safetensors"
-    detector = ENERGY.calibrate(features(60, seed=1))
-    detector.save(path)
-    with safe_open(path, framework="numpy") as file:
-        header = json.loads(file.metadata()["oodshape"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    value = json.loads(header["value"])
-    del value["groups"], value["classes"], header["checksum"]
-    save_file(tensors, path, {"oodshape": json.dumps(header | {"format": 1, "value": json.dumps(value)})})
-    old = Detector.load(path)
-    assert old.threshold == detector.threshold
-    assert torch.equal(old.decide(features(9)).accepted, detector.decide(features(9)).accepted)
-    with pytest.raises(InputError, match="number of classes is not known"):
-        _ = old.thresholds
-
-
 def test_the_rate_allowed_is_the_quantile_of_its_law() -> None:
     # the 5th smallest of 99 uniform scores: Beta(5, 95)
     assert allowed_rate(0.05, 99, 0.01) == pytest.approx(beta.ppf(0.99, 5, 95))

@@ -11,27 +11,12 @@ import torch
 from torch import nn
 
 from oodshape.core.errors import InputError
-from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.opening import open_model
 from oodshape.networks.weights import load_weights
 from oodshape.networks.zoo.registry import build
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.mark.parametrize("name", ["timm", "torchvision.models"])
-def test_a_torchvision_that_does_not_load_is_told_and_timm_is_not_blamed(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(_: str) -> Any:
-        raise RuntimeError("operator torchvision::nms does not exist")
-
-    monkeypatch.setattr("oodshape.networks.zoo.registry.import_module", fails)
-    with pytest.raises(InputError, match="pip install --force-reinstall torch torchvision") as caught:
-        zoo.library(name)
-    assert str(caught.value).startswith("the compiled operators of torchvision do not load beside torch")
-    assert "timm" not in str(caught.value)
 
 
 @pytest.fixture

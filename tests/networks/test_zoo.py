@@ -18,7 +18,7 @@ from torch import nn
 from oodshape.core.errors import InputError
 from oodshape.images.readers.cifar import cifar
 from oodshape.networks.classifier import Classifier
-from oodshape.networks.zoo import MODELS, build, digits_nets, registry
+from oodshape.networks.zoo import MODELS, build, registry
 from oodshape.networks.zoo.densenet import DenseNet
 from oodshape.networks.zoo.mixer_nano import MixerNano
 
@@ -92,14 +92,6 @@ def test_mixer_nano() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["convnet", "vit", "mixer"])
-def test_the_digits_networks_are_the_shipped_ones(name: str) -> None:
-    net = build(f"digits-{name}")
-    shipped = digits_nets.small_net(name).state_dict()
-    assert all(torch.equal(value, shipped[key]) for key, value in net.state_dict().items())
-    assert build(f"digits-{name}", num_classes=3)(torch.zeros(1, 1, 16, 16)).shape == (1, 3)
-
-
 def test_deit_tiny_of_float16_weights(shared: Path, torchvision_ops: object) -> None:
     pytest.importorskip("timm")
     weights = shared / "weights" / "deit_tiny_patch16_224.fp16.safetensors"
@@ -160,14 +152,6 @@ def test_the_papers_preprocessing() -> None:
     for name, entry in papers.items():
         if name.startswith("cifar"):
             assert entry.paper.mean == (0.4914, 0.4822, 0.4465)
-
-
-def test_openoods_preprocessing() -> None:
-    ways = {name: MODELS[name].native for name in OPENOOD}
-    small = {name: (way.resize, way.crop, way.interpolation, way.mean, way.std) for name, way in ways.items()}
-    assert small["cifar10-resnet18"] == (32, 32, "bilinear", (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
-    assert small["cifar100-resnet18"] == (32, 32, "bilinear", (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
-    assert small["imagenet200-resnet18"][:3] == (256, 224, "bilinear")
 
 
 @pytest.mark.parametrize("name", ["resnet50", "deit_tiny", "swin_s", "swin_t", "vit_b_16", "regnet_y_16gf"])

@@ -91,16 +91,6 @@ def test_the_page_holds_every_figure_and_says_what_they_mean(html: str) -> None:
     assert points[5] == pytest.approx([1000 * rate for rate in curve.tpr], abs=0.5)
 
 
-def test_the_page_is_for_every_screen_and_for_the_keyboard(html: str) -> None:
-    page = Page(html)
-    assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in page.tags
-    assert "color-scheme: light dark" in html
-    assert "@media print" in html
-    (box,) = (attributes for _, attributes in page.tags if attributes.get("class") == "scroll")
-    assert box["tabindex"] == "0"
-    assert box["aria-label"] == "Table of methods"
-
-
 # Names, sizes, what is missing
 
 
@@ -165,14 +155,6 @@ def test_the_papers_figures_stand_in_the_page_where_there_are_any() -> None:
 
 
 # Styles
-
-
-def test_styles_are_all_different_and_do_not_depend_on_what_is_drawn() -> None:
-    assert len({(style(name).color, str(style(name).dashes)) for name in METHODS}) == len(METHODS)
-    own = style("my-method")
-    assert own == style.__wrapped__("my-method")
-    assert own.dashes not in [style(method).dashes for method in METHODS]
-    assert style("my-method").family == "own"
 
 
 def test_a_method_has_its_colour_on_the_page_too() -> None:

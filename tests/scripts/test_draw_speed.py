@@ -58,16 +58,6 @@ def test_a_cell_that_is_behind_without_a_reason_stops_the_page() -> None:
         assert step in ("fit", "score")
 
 
-def test_figures_follow_the_page(tmp_path: Path) -> None:
-    path = tmp_path / "fit.svg"
-    draw_speed.draw(FOUND["cells"], "fit", "fit", "seconds", path)
-    figure = path.read_text()
-    assert "#010203" in figure, "text takes the colour of the page"
-    assert figure.count(draw_speed.ID_COLOR) >= 2
-    assert ">vim<" in figure
-    assert ">msp<" not in figure
-
-
 def test_the_page_is_what_its_figures_say() -> None:
     """Else: python scripts/draw_speed.py."""
     found = json.loads((ROOT / "docs" / "speed.json").read_text())
@@ -77,8 +67,3 @@ def test_the_page_is_what_its_figures_say() -> None:
     methods = {cell["method"] for cell in found["cells"]}
     for name in methods:
         assert f"\n| {name} | " in page
-
-
-@pytest.mark.parametrize(("value", "shown"), [(0.01234, "0.012"), (1.26, "1.3"), (345.6, "346"), (12345.0, "12,345")])
-def test_numbers(value: float, shown: str) -> None:
-    assert draw_speed._number(value) == shown

@@ -68,3 +68,19 @@ class Dice(HeadRecipe):
         mean = train.mean().astype(np.float32)
         contribution: NDArray[Any] = train.head.weight.cpu().numpy() * mean
         return Sparse(mean=mean, threshold=float(np.quantile(contribution, self.p)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lts(LearnsNothing, FittedHead, HeadRecipe):
+    """Logits times (sum relu z / sum of the largest share of relu z)^2 (LTS; Djurisic et al., 2024)."""
+
+    for_nonnegative = True  # it takes the sum of the positive features for the size of all
+
+    share: Annotated[float, Fraction(one=True)] = 0.05
+
+    def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
+        """[n, C]: the scaled logits; an image without a positive feature keeps its own."""
+        z = batch.features.relu()
+        top = z.topk(max(round(self.share * z.shape[1]), 1), dim=1, sorted=False).values.sum(dim=1, keepdim=True)
+        factor = torch.where(top > 0, z.sum(dim=1, keepdim=True) / top.clamp_min(torch.finfo(top.dtype).tiny), 1.0)
+        return super().logits(batch, shape, layer) * factor.square()

@@ -11,6 +11,7 @@ from typing import Any
 from oodshape.core.errors import InputError, no_such
 from oodshape.methods.adascale import AdaScale
 from oodshape.methods.detector import Method
+from oodshape.methods.heads import Lts
 from oodshape.methods.odin import AUTHORS_STD, Odin
 from oodshape.methods.paper_rows import (
     BANK,
@@ -31,7 +32,7 @@ from oodshape.methods.scores.logits import MaxSoftmax, TemperatureScaling
 from oodshape.methods.scores.mahalanobis import Mds, MdsPlus, Rmds, RmdsPlus
 from oodshape.methods.scores.neighbours import Knn, NnGuide
 from oodshape.methods.scores.vim import Neco, Vim
-from oodshape.methods.shapes.ash import Lts, Scale
+from oodshape.methods.shapes.ash import Scale
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import BySign, OptFS
 from oodshape.methods.shapes.per_feature import Bats, Ras

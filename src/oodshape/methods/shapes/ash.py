@@ -13,8 +13,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import Fraction
 from oodshape.images.identity import keys, numbered
-from oodshape.methods.slots import Batch, FittedHead, HeadRecipe, LearnsNothing, Shape, Shaper
-from oodshape.networks.head import Head
+from oodshape.methods.slots import LearnsNothing, Shape, Shaper
 
 # exp of more than this would overflow float32 in the logits; only features that cancel in the sum come near
 LARGEST_EXPONENT = 60.0
@@ -136,19 +135,3 @@ class Scale(LearnsNothing, Shape, Shaper):
         top = z.topk(kept, dim=1, sorted=False).values.sum(dim=1, keepdim=True)
         exponent = torch.where(top == 0, 0.0, z.sum(dim=1, keepdim=True) / torch.where(top == 0, 1.0, top))
         return torch.mul(z, exponent.clamp_(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp_(), out=out)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Lts(LearnsNothing, FittedHead, HeadRecipe):
-    """Logits times (sum relu z / sum of the largest share of relu z)^2 (LTS; Djurisic et al., 2024)."""
-
-    for_nonnegative = True  # it takes the sum of the positive features for the size of all
-
-    share: Annotated[float, Fraction(one=True)] = 0.05
-
-    def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
-        """[n, C]: the scaled logits; an image without a positive feature keeps its own."""
-        z = batch.features.relu()
-        top = z.topk(max(round(self.share * z.shape[1]), 1), dim=1, sorted=False).values.sum(dim=1, keepdim=True)
-        factor = torch.where(top > 0, z.sum(dim=1, keepdim=True) / top.clamp_min(torch.finfo(top.dtype).tiny), 1.0)
-        return super().logits(batch, shape, layer) * factor.square()
