@@ -108,7 +108,7 @@ def test_labels_that_were_asked_for_are_refused_with_the_reason(recipe) -> None:
 def test_bad_settings_are_one_clear_error() -> None:
     with pytest.raises(InputError, match="classes must be one of predicted, labels, auto, got 'both'"):
         Mds(classes="both")
-    with pytest.raises(InputError, match="shrinkage must be oas or likelihood, got 'none'"):
+    with pytest.raises(InputError, match="shrinkage must be one of oas, likelihood, got 'none'"):
         Rmds(shrinkage="none")
     with pytest.raises(InputError, match="variance"):
         Neco(variance=90)

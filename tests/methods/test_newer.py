@@ -8,8 +8,9 @@ import torch
 
 from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method
-from oodshape.features import bank, moments
+from oodshape.features import bank
 from oodshape.features.moments import Moments
+from oodshape.features.running_sums import Statistic
 from oodshape.methods.heads import Dice, Lts
 from oodshape.methods.scores.boundaries import Gen, Nci
 from oodshape.methods.scores.neighbours import Knn, NnGuide
@@ -107,10 +108,10 @@ def test_moments_merge_in_any_order(half: bool, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(bank, "BANK", 60)
     z, head = arrays(500, signed=True)
     z = z.astype(np.float16 if half else np.float32)
-    whole = Moments.of(Features.from_arrays(z, head), moments.NAMES)
+    whole = Moments.of(Features.from_arrays(z, head), frozenset(Statistic))
     cuts = ((0, 100), (100, 350), (350, 500))
     parts = [Features.from_arrays(z[first:last], head, identities=np.arange(first, last)) for first, last in cuts]
-    a, b, c = (Moments.of(part, moments.NAMES) for part in parts)
+    a, b, c = (Moments.of(part, frozenset(Statistic)) for part in parts)
     assert whole.parts["bank"].shape == (60, 40)
     for merged in ((a + b) + c, c + (b + a)):
         assert (merged.n, merged.head) == (500, whole.head)
@@ -148,13 +149,13 @@ def test_merged_statistics_fit_like_features(name: str) -> None:
 
 def test_moments_are_saved_and_refused_across_heads(tmp_path) -> None:
     data = features(50)
-    made = Moments.of(data, moments.NAMES)
+    made = Moments.of(data, frozenset(Statistic))
     made.save(tmp_path / "m.safetensors")
     again = Moments.load(tmp_path / "m.safetensors")
     assert (again.n, again.head) == (made.n, made.head)
     assert all(np.array_equal(again.parts[name], part) for name, part in made.parts.items())
     with pytest.raises(InputError, match="different heads"):
-        _ = made + Moments.of(Features.from_arrays(TRAIN, HEAD), moments.NAMES)
+        _ = made + Moments.of(Features.from_arrays(TRAIN, HEAD), frozenset(Statistic))
     with pytest.raises(InputError, match="no statistic is called 'magic'"):
         Moments.of(data, frozenset(["magic"]))
 
@@ -196,9 +197,9 @@ def test_scores_of_features_refuse_slots_they_would_ignore(slot: dict) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Gen(gamma=0), r"gamma must be positive .*, got 0"),
+        (lambda: Gen(gamma=0), "gamma must be positive, got 0"),
         (lambda: Gen(top=0), "top must be at least 1"),
-        (lambda: Knn(k=0), "k must be a whole number of at least 1, got 0"),
+        (lambda: Knn(k=0), "k must be at least 1, got 0"),
         (lambda: Vim(dimensions=0), "dimensions must be at least 1"),
         (lambda: Bats(width=0), "width must be positive"),
         (lambda: Scale(p=85), "did you mean 0.85"),

@@ -182,7 +182,7 @@ def test_norm_changes_e_but_not_the_order_of_v() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: OptFS(k=0), "k must be a whole number of at least 1, got 0"),
+        (lambda: OptFS(k=0), "k must be at least 1, got 0"),
         (lambda: OptFS(tail=0.7), r"tail must lie in \[0, 0.5\), got 0.7; did you mean 0.007"),
         (lambda: OptFS(norm=0.0), "norm must be positive, got 0"),
         (lambda: PiecewiseConstant([0, 1], [1, 2]), "2 values of theta need 3 edges, got 2"),

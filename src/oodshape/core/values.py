@@ -63,10 +63,8 @@ class AtLeast(NamedTuple):
     least: float
 
 
-class MoreThan(NamedTuple):
-    """What a number must exceed."""
-
-    limit: float
+class Positive(NamedTuple):
+    """A number above 0."""
 
 
 class Fraction(NamedTuple):
@@ -205,9 +203,9 @@ def _hold(item: Any, rule: Any, where: str, letters: dict[str, int]) -> None:
         lowest = item if not isinstance(item, np.ndarray) else item.min() if item.size else rule.least
         if not lowest >= rule.least:
             raise InputError(f"{where} must be at least {rule.least:g}, got {lowest}")
-    elif isinstance(rule, MoreThan):
-        if not item > rule.limit:
-            raise InputError(f"{where} must be more than {rule.limit:g}, got {item:g}")
+    elif isinstance(rule, Positive):
+        if not item > 0:
+            raise InputError(f"{where} must be positive, got {item:g}")
     elif isinstance(rule, Fraction):
         check_fraction(where, item, zero=rule.zero, one=rule.one)
     elif isinstance(rule, Ascending):

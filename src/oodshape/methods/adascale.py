@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import Ascending, AtLeast, Fraction, MoreThan, Sizes, frozen_array
+from oodshape.core.values import Ascending, AtLeast, Fraction, Positive, Sizes, frozen_array
 from oodshape.methods.odin import Differentiable, Step
 from oodshape.methods.shapes.ash import LARGEST_EXPONENT
 from oodshape.networks.head import Outputs
@@ -35,7 +35,7 @@ class AdaScale(Step):
     low: Annotated[float, Fraction()] = 0.60
     high: Annotated[float, Fraction()] = 0.85
     pixels: Annotated[float, Fraction()] = 0.05
-    eps: Annotated[float, MoreThan(0)] = 0.5
+    eps: Annotated[float, Positive()] = 0.5
     corrected: Annotated[float, Fraction()] = 0.05  # of the features: the paper's k2, k1 in the code
     moved: Annotated[float, Fraction()] = 0.01
     weight: Annotated[float, AtLeast(0)] = 10.0

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.values import AtLeast, MoreThan, Sizes
+from oodshape.core.values import AtLeast, Positive, Sizes
 from oodshape.features.kernels import TINY, row_distances
 from oodshape.methods.slots import Evidence, FittedScore, LearnsNothing, Score, ScoreRecipe
 from oodshape.methods.training import Training
@@ -29,7 +29,7 @@ class Gen(Score):
     tensor([-1.])
     """
 
-    gamma: Annotated[float, MoreThan(0)] = 0.1
+    gamma: Annotated[float, Positive()] = 0.1
     top: Annotated[int, AtLeast(1)] = 100
 
     def __call__(self, logits: Tensor) -> Tensor:

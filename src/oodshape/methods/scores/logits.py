@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oodshape.core.values import MoreThan
+from oodshape.core.values import Positive
 from oodshape.features.moments import Moments
 from oodshape.features.running_sums import TEMPERATURES, Statistic
 from oodshape.methods.slots import Evidence, FittedScore, Score, ScoreRecipe
@@ -27,7 +27,7 @@ class MaxSoftmax(Score):
     tensor([0.5000, 1.0000])
     """
 
-    temperature: Annotated[float, MoreThan(0)] = 1.0
+    temperature: Annotated[float, Positive()] = 1.0
 
     def __call__(self, logits: Tensor) -> Tensor:
         above = logits - logits.amax(dim=1, keepdim=True)
@@ -82,7 +82,7 @@ class Energy(Score):
 class Tempered(FittedScore):
     """max log softmax(logits / temperature)."""
 
-    temperature: Annotated[float, MoreThan(0)]
+    temperature: Annotated[float, Positive()]
 
     def of(self, seen: Evidence) -> Tensor:
         return LogSoftmax()(seen.logits / self.temperature)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.values import AtLeast, Fraction, MoreThan
+from oodshape.core.values import AtLeast, Fraction, Positive
 from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
 
@@ -46,7 +46,7 @@ class SoftClip(Shape):
     tensor([[ 0.0000,  0.7071, -0.7071]])
     """
 
-    t: Annotated[float, MoreThan(0)]
+    t: Annotated[float, Positive()]
     order: Annotated[int, AtLeast(1)]
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:

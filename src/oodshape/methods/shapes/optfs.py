@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import AtLeast, MoreThan
+from oodshape.core.values import AtLeast, Positive
 from oodshape.features import kernels
 from oodshape.features.statistics import between
 from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
@@ -41,7 +41,7 @@ class OptFS(Shaper):
 
     k: Annotated[int, AtLeast(1)] = 100
     tail: float = 0.001
-    norm: Annotated[float, MoreThan(0)] | None = None
+    norm: Annotated[float, Positive()] | None = None
     exact: bool = False
     bound: Bound = "theta"
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.values import ArrayValue, Ascending, MoreThan, Sizes
+from oodshape.core.values import ArrayValue, Ascending, Positive, Sizes
 from oodshape.features.running_sums import Statistic
 from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
@@ -40,7 +40,7 @@ class Bats(Shaper):
 
     needs = frozenset([Statistic.SQUARES])
 
-    width: Annotated[float, MoreThan(0)] = 1.0
+    width: Annotated[float, Positive()] = 1.0
 
     def fit(self, train: Training) -> Box:
         squares, mean = train.moments(self.needs).parts[Statistic.SQUARES], train.mean()
