@@ -144,12 +144,10 @@ class Auto(ScoreRecipe):
             raise list(refused.values())[-1] if refused else InputError("auto has no candidates")
         worth = {name: float(np.dot(weights, row)) for name, row in values.items()}
         ranking = sorted(worth.items(), key=lambda item: -item[1])
-        fused = [best for place, (best, _) in enumerate(ranking) if place < self.fuse or self._always(best)]
+        always = self.always if self.fuse > 1 else ()
+        fused = [best for place, (best, _) in enumerate(ranking) if place < self.fuse or best in always]
         members = tuple(Member.of_detector(best, detectors[best], inside[best]) for best in fused)
         return Fusion(members, tuple(ranking), panels, tuple(values[name] for name, _ in ranking), notes)
-
-    def _always(self, name: str) -> bool:
-        return self.fuse > 1 and name in self.always
 
 
 def _parts(train: Training, share: float) -> tuple[Features | Sums, Features]:

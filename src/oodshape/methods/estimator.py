@@ -60,7 +60,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     def fit(self, X: Any, y: Any = None) -> OODEstimator:
         """Fit head, method and threshold."""
         rows = self._rows(X, reset=True)
-        method = self._recipe()
+        method = self.method if isinstance(self.method, Method) else named(self.method)
         check_fraction("alpha", self.alpha)
         labels = None if y is None else column_or_1d(y)
         if labels is not None and len(labels) != len(rows):
@@ -95,11 +95,6 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     def _rows(self, X: Any, *, reset: bool) -> NDArray[np.float32]:
         rows = validate_data(self, X, dtype=[np.float32, np.float64], reset=reset, ensure_min_samples=2 if reset else 1)
         return np.ascontiguousarray(rows, dtype=np.float32)
-
-    def _recipe(self) -> Method:
-        if isinstance(self.method, Method):
-            return self.method
-        return named(self.method)
 
     def _split(self, n: int) -> tuple[Array, Array]:
         """(rows to fit on, rows to calibrate on); the second is empty where it would be too small."""

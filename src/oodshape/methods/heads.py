@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError
 from oodshape.core.values import ArrayValue, Fraction, Sizes
 from oodshape.features.chunks import check_finite
 from oodshape.methods.shapes.pieces import PiecewiseConstant
@@ -52,8 +51,6 @@ class Sparse(ArrayValue, FittedHead):
 
     def bind(self, head: Head) -> Head:
         """The head with small contributions set to 0."""
-        if len(self.mean) != head.width:
-            raise InputError(f"fitted on {len(self.mean)} features, the head reads {head.width}")
         keep = head.weight * self.tensor("mean", head.weight) > self.threshold
         return Head(head.weight * keep, head.bias)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import Ascending, Sizes, frozen_array
+from oodshape.core.values import ArrayValue, Ascending, Sizes
 from oodshape.features import kernels
 from oodshape.methods.slots import Shape
 
@@ -74,7 +74,7 @@ def _unordered(order: Array) -> NDArray[np.float32]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PiecewiseConstant(Shape):
+class PiecewiseConstant(ArrayValue, Shape):
     """f(z) = theta_k z for edges[k] <= z < edges[k+1]; outside 0, or with `ends` theta of the end interval times z.
 
     `grid` is the (origin, scale) of equal intervals; compiled loops need it, and without it intervals may have
@@ -92,8 +92,7 @@ class PiecewiseConstant(Shape):
 
     def __post_init__(self) -> None:
         """Freeze the arrays and refuse edges that do not fit theta or the grid."""
-        object.__setattr__(self, "edges", frozen_array(self.edges, np.float32))
-        object.__setattr__(self, "theta", frozen_array(self.theta, np.float32))
+        super().__post_init__()
         k = len(self.theta)
         if len(self.edges) != k + 1:
             raise InputError(f"{k} values of theta need {k + 1} edges, got {len(self.edges)}")
@@ -109,10 +108,6 @@ class PiecewiseConstant(Shape):
         """[K + 2]: theta, and on either side what values outside the limits are multiplied by."""
         return torch.tensor(np.pad(self.theta, 1, mode="edge" if self.ends else "constant"))
 
-    @cached_property
-    def _edges(self) -> Tensor:
-        return torch.tensor(self.edges)
-
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         return self.scale(z, z, out)
 
@@ -121,7 +116,7 @@ class PiecewiseConstant(Shape):
         if self.compiled(z):
             assert self.grid is not None
             return kernels.scale_by_theta(z.contiguous(), values.contiguous(), self.grid, self._padded, out)
-        edges, padded = self._edges.to(z.device), self._padded.to(z.device)
+        edges, padded = self.tensor("edges", z), self._padded.to(z.device)
         return kernels.scale_by_theta_torch(z, values, edges, padded, self.grid)
 
     def compiled(self, z: Tensor) -> bool:
@@ -133,7 +128,7 @@ class PiecewiseConstant(Shape):
         if self.compiled(z):
             assert self.grid is not None
             return kernels.frozen_logits(z.contiguous(), classes, weight, self.grid, self._padded)
-        edges, padded = self._edges.to(z.device), self._padded.to(z.device)
+        edges, padded = self.tensor("edges", z), self._padded.to(z.device)
         return kernels.frozen_logits_torch(z, classes, weight, edges, padded, self.grid)
 
 
