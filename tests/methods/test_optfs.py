@@ -125,7 +125,7 @@ def test_edges_are_where_the_arithmetic_changes(alpha: float, width: float, k: i
     z = torch.tensor(around.astype(np.float32))[None]
     ones = torch.ones_like(z)
     compiled = kernels.scale_by_theta(z, ones, shape.grid, shape._padded)
-    plain = kernels.scale_by_theta_torch(z, ones, shape._edges, shape._padded)
+    plain = kernels.scale_by_theta_torch(z, ones, shape.tensor("edges", z), shape._padded)
     assert torch.equal(compiled, plain)
 
 

@@ -317,6 +317,11 @@ class Features:
         self._sums = self._sums if sums is None else sums
         return moments.result()
 
+    def forget(self, parts: frozenset[str]) -> None:
+        """Drop some of the sums; they are collected again where they are needed again."""
+        if self._moments is not None and self._moments.parts.keys() & parts:
+            self._moments = self._moments.without(parts)
+
     @property
     def accuracy(self) -> float | None:
         """The share of labelled images whose class is predicted, or None without labels."""

@@ -102,6 +102,14 @@ class Moments:
         with reading(path, files.WAY_OUT["moments"]):
             return cls(header["head"], header["n"], parts)
 
+    def without(self, names: frozenset[str]) -> Moments:
+        """The other parts."""
+        kept = {name: part for name, part in self.parts.items() if name.removesuffix("_keys") not in names}
+        fewer = replace(self, parts=kept)
+        if "bank" in kept and "directions" in vars(self):
+            vars(fewer)["directions"] = self.directions
+        return fewer
+
     def bank(self) -> Iterator[Tensor]:
         """[n, M] float32: the images of the bank, a few at a time."""
         for part in torch.split(torch.from_numpy(self.parts["bank"]), AT_ONCE):

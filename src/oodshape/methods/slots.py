@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -106,6 +106,7 @@ class Batch:
     given_logits: Tensor | None = None
     given_classes: Tensor | None = None
     buffer: Tensor | None = None  # [n, M] float32 that may be overwritten
+    bank_products: dict[int, Tensor] = field(default_factory=dict)  # [n, B] by the address of a bank [B, M]
     checked: bool = True  # whether NaN and infinite features are still to be refused: a graph cannot look
 
     @once

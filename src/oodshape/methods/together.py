@@ -17,18 +17,29 @@ from oodshape.methods.slots import Batch, Evidence
 from oodshape.networks.head import Head
 
 ROWS = 256  # images that are scored at once
+# methods that need them are fitted first, so that they can be dropped
+LARGE = (Statistic.SOFTMAX_SUMS, Statistic.SECOND, Statistic.UNIT_SECOND, Statistic.BANK)
 
 
 def fit_each(
     methods: Mapping[str, Method], train: Features | Sums, panel: Sequence[Features] = ()
 ) -> Iterator[tuple[str, Detector | InputError]]:
-    """Every method fitted, or why it cannot be, from one pass over the features for all that any method needs."""
+    """Every method fitted, or why it cannot be, from one pass over the features for all that any method needs.
+
+    Sums that no method needs any more are dropped on the way: kept, they are a fifth of the memory of a fit of `auto`.
+    """
     collect(methods, train)
-    for name, method in methods.items():
+    needs = {name: method.needs for name, method in methods.items()}
+    everything = frozenset[Statistic]().union(*needs.values())
+    left = sorted(methods, key=lambda name: [part not in needs[name] for part in LARGE])
+    while left:
+        name = left.pop(0)
         try:
-            yield name, method.fit(train, panel=panel)
+            yield name, methods[name].fit(train, panel=panel)
         except InputError as error:
             yield name, error
+        if isinstance(train, Features):
+            train.forget(everything.difference(*(needs[other] for other in left)))
 
 
 def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Features] = ()) -> dict[str, Detector]:
@@ -45,7 +56,7 @@ def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Feat
         if isinstance(found, InputError):
             raise found
         fitted[name] = found
-    return fitted
+    return {name: fitted[name] for name in methods}
 
 
 def collect(methods: Mapping[str, Method], train: Features | Sums) -> None:
