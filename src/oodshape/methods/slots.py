@@ -106,7 +106,7 @@ class Batch:
     given_logits: Tensor | None = None
     given_classes: Tensor | None = None
     buffer: Tensor | None = None  # [n, M] float32 that may be overwritten
-    bank_products: dict[int, Tensor] = field(default_factory=dict)  # [n, B] by the address of a bank [B, M]
+    bank_products: dict[int, Tensor] = field(default_factory=dict)  # [n, B] by the id of a bank [B, M]
     checked: bool = True  # whether NaN and infinite features are still to be refused: a graph cannot look
 
     @once
