@@ -41,23 +41,6 @@ def test_a_ratio_is_taken_within_each_round() -> None:
     assert rounds.ratio("a", "b", cpu=True) == harness.Ratio(0.5, 0.5, 0.5)
 
 
-def test_every_task_runs_once_per_round_and_once_before() -> None:
-    import harness
-
-    seen: list[str] = []
-    rounds = harness.timed({"a": lambda: seen.append("a"), "b": lambda: seen.append("b")}, rounds=2)
-    assert "".join(seen) == "ab" + "ab" + "ba"
-    assert rounds.seconds["a"].shape == (2, 2)
-
-
-def test_a_limit_is_kept_or_missed(capsys: pytest.CaptureFixture[str]) -> None:
-    import harness
-
-    assert harness.check("fast", harness.Ratio(2.0, 1.9, 2.1), 3)
-    assert not harness.check("slow", harness.Ratio(2.0, 1.9, 2.1), 3, at_least=True)
-    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == ["ok", "MISSED"]
-
-
 def test_decoding_is_measured_beside_the_network() -> None:
     decode = runpy.run_path(str(BENCHES / "decode.py"), run_name="imported")
     speed = decode["report"](Classifier(build("digits-convnet")), digits_sets()["test"], DIGITS, 1)

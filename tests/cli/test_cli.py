@@ -21,14 +21,6 @@ def test_version() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, oodshape.__version__)
 
 
-def test_help_is_for_newcomers() -> None:
-    done = call("--help")
-    assert done.returncode == 0
-    for word in ("should not trust", "bench", "methods", "models"):
-        assert word in done.stdout
-    assert "nothing to download" in " ".join(call("bench", "--help").stdout.split())
-
-
 def test_bench_writes_a_table_a_page_and_rows(tmp_path) -> None:
     few = ("bench", "digits", "--models", "ViT", "--methods", "msp,optfs-e", "--limit", "50", "--samples", "1")
     done = call(*few, "--out", "here", "--cache", "cache", cwd=tmp_path)

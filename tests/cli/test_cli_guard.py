@@ -81,15 +81,6 @@ def test_an_exact_resize_goes_all_the_way(place: Path) -> None:
     assert "resize=(16, 16)" in other.stderr
 
 
-def test_fit_takes_the_name_of_the_head(place: Path) -> None:
-    fit = ("fit", *MODEL, "--images", "train", "--method", "gen", "--no-cache", "--out", "head.safetensors", "--json")
-    found = json.loads(call(*fit, cwd=place).stdout)["head"]
-    assert json.loads(call(*fit, "--head", found["layer"], cwd=place).stdout)["head"] == found
-    wrong = call(*fit, "--head", "nose", cwd=place)
-    assert wrong.returncode == 2
-    assert "head='nose' is not in SmallConvNet. Its nn.Linear layers:\n  'head'" in wrong.stderr
-
-
 def test_score_to_every_place(place: Path) -> None:
     done = call("score", *GUARD, "--images", "letters", cwd=place)
     assert done.returncode == 0, done.stderr

@@ -194,7 +194,9 @@ def _extract(cls, classifier, images, preprocessing, **settings):
 
 
 # one after the other in test_guides.py, with loaders in test_python_guides.py
-IN_ORDER = ("guides/fit.md", "guides/score.md", "guides/check.md", "guides/python.md", "guides/serve.md")
+IN_ORDER = tuple(
+    f"guides/{name}.md" for name in ("fit", "score", "check", "python", "export", "serve", "watch", "decide")
+)
 ALONE = [page for page in WRITTEN if pages.blocks(text(page), "python") and page not in IN_ORDER]
 
 

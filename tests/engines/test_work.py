@@ -124,31 +124,3 @@ def test_too_few_images_are_refused_before_any_is_read(monkeypatch: pytest.Monke
 )
 def test_what_speaks_of_memory_that_is_not_there(said: str, lacking: bool) -> None:
     assert actors.lacks_memory(said) is lacking
-
-
-def test_errors_of_a_worker_come_back_as_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Ray gives them back without what they say."""
-
-    class Kept:
-        def get(self, told: Any) -> Any:
-            return told
-
-    class Fails:
-        def __init__(self, error: Exception, at_once: bool = False) -> None:
-            self.error = error
-            if at_once:
-                raise error
-
-        def __call__(self, batch: dict[str, Any]) -> Any:
-            raise self.error
-
-    monkeypatch.setattr(actors, "imported", Kept)
-    cases = {
-        "give another": InputError("give another"),
-        "a worker failed: KeyError: 'x'": KeyError("x"),
-        "a worker ran out of memory": MemoryError(),
-    }
-    for wanted, error in cases.items():
-        for at_once in (False, True):
-            [said] = actors._Worker(Fails, [{"error": error, "at_once": at_once}])({"shard": [1]})["failed"]
-            assert said.startswith(wanted)

@@ -14,42 +14,12 @@ import torch
 from oodshape.features import kernels
 from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
 
-FILE = Path(kernels.__file__)
-
 
 def run(code: str, *arguments: object, **settings: str) -> str:
     command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-@pytest.fixture
-def loops(tmp_path: Path) -> Path:
-    """A copy of the file, with a stand-in for torch, whose import takes longer than all the rest."""
-    (tmp_path / "torch.py").write_text("Tensor = None\n")
-    copy = tmp_path / "loops.py"
-    copy.write_text(FILE.read_text())
-    return copy
-
-
-EDITED = """
-import numpy as np, loops
-z = np.full((1, 3), 2.0, np.float32)
-table, sums, limits = np.zeros(((1 << 20) + loops.ZEROS, 2)), np.zeros(3), np.zeros(2, np.int32)
-loops._tally32_rows(z.view(np.int32), z, np.zeros(1, np.int64), z, True, table, sums, limits, 0, 1)
-print(table.sum(axis=0).tolist(), limits[1] >> 23)
-"""
-
-
-def test_an_edit_takes_effect_while_the_cache_stays(loops: Path) -> None:
-    places = {"PYTHONPATH": str(loops.parent), "NUMBA_CACHE_DIR": str(loops.parent / "cache")}
-    assert run(EDITED, **places) == "[3.0, 12.0] 128\n"
-    edits = {"builder.fadd(": "builder.fsub(", "np.int32(bits & np.int32(MAGNITUDE32))": "np.int32(255 << 23)"}
-    for old, new in edits.items():  # in what writes the instruction, and in a helper
-        assert FILE.read_text().count(old) == 1
-        loops.write_text(loops.read_text().replace(old, new) + "# of another length: the clock may be coarse\n")
-    assert run(EDITED, **places) == "[-3.0, -12.0] 255\n"
 
 
 @pytest.mark.parametrize("width", [1, kernels.BLOCK - 1, kernels.BLOCK, kernels.BLOCK + 1, 3 * kernels.BLOCK + 5])

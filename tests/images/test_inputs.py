@@ -56,26 +56,6 @@ def test_lists_globs_files_and_sequences(tree: Path, monkeypatch: pytest.MonkeyP
     assert Listing.of("-").count() is None
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("nowhere", "there is no file or folder .*nowhere"),
-        ("*.jpg", "no file matches"),
-        ("empty", "no image lies in"),
-        ("none.txt", "is empty"),
-        ("bad.csv", "needs the header path"),
-        ("label.csv", "label must be a whole number, got 'cat'"),
-    ],
-)
-def test_mistakes_say_what_is_wrong(given: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "none.txt").write_text("\n")
-    (tmp_path / "bad.csv").write_text("file\na.png\n")
-    (tmp_path / "label.csv").write_text("path,label\na.png,cat\n")
-    with pytest.raises(InputError, match=message):
-        list(Listing.of(tmp_path / given))
-
-
 def test_odd_files_are_read_as_a_training_loader_reads_them(tmp_path: Path) -> None:
     for name, error in write_odd_files(tmp_path).items():
         if error:

@@ -13,7 +13,6 @@ from PIL import Image
 from torch import nn
 
 from oodshape.core.errors import InputError
-from oodshape.guard.describe import preprocessing_line
 from oodshape.images.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing, stacked
 
 PRESETS = {"IMAGENET": IMAGENET, "CIFAR": CIFAR, "DIGITS": DIGITS}
@@ -76,17 +75,6 @@ def test_arrays_and_pictures_are_the_same() -> None:
             assert torch.equal(preprocessing(image), preprocessing(array))
     assert torch.equal(DIGITS(array[:, :, None]), DIGITS(array))
     assert torch.equal(CIFAR(array[::2, ::-1]), CIFAR(array[::2, ::-1].copy()))  # views too
-
-
-def test_an_exact_resize_is_pillows() -> None:
-    way = dataclasses.replace(CIFAR, resize=(30, 50))
-    stretched = picture(401, 287).resize((50, 30), Image.Resampling.BILINEAR)  # Pillow has the width first
-    np.testing.assert_array_equal(way.pixels(picture(401, 287)), np.asarray(stretched))
-    assert way(picture(10, 90)).shape == (3, 30, 50)
-    sizes = [each.size for each in (way, dataclasses.replace(way, crop=20), IMAGENET, CIFAR)]
-    assert sizes == [(30, 50), (20, 20), (224, 224), None]
-    assert dataclasses.replace(CIFAR, resize=64).size is None
-    assert preprocessing_line(way).startswith("stretched to exactly 30 x 50 (height x width) (bilinear), mean")
 
 
 def test_by_hand() -> None:

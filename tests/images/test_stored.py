@@ -61,13 +61,6 @@ def test_tars_give_their_images_in_order_with_labels(tmp_path: Path) -> None:
     ]
 
 
-def test_many_members_are_all_found(tmp_path: Path) -> None:
-    write_tar(tmp_path / "a.tar", {f"{number:04}.png": encoded(number % 256) for number in range(700)})
-    images = image_set(tmp_path / "a.tar")
-    assert len(images) == 700
-    assert [shade(images[row]) for row in (0, 255, 256, 257, 699)] == [0, 255, 0, 1, 699 % 256]
-
-
 @pytest.mark.parametrize("cut", [100, 511, 700, 1536])
 def test_a_tar_that_ends_early_is_one_line_or_an_unreadable_image(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "a.tar"
@@ -130,7 +123,7 @@ def test_cells_as_hugging_face_has_them(tmp_path: Path) -> None:
     assert images.labels.tolist() == [-1, -1, -1]
     with pytest.raises(Unreadable, match="a.parquet/1 has no image in the column image"):
         images[1]
-    with pytest.raises(Unreadable, match="a.parquet/2 is no image that Pillow can read"):
+    with pytest.raises(Unreadable, match="a.parquet/2 is not a readable image"):
         images[2]
 
 

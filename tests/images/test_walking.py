@@ -44,20 +44,6 @@ def test_a_folder_has_one_order_however_it_is_given(files: tuple[str, ...], tmp_
     assert len(listed) == len(set(listed)) == sum(1 for file in files if "/." not in f"/{file}" and file[-4:] in ENDS)
 
 
-def test_a_folders_files_come_before_its_subfolders_and_names_in_order(tmp_path: Path) -> None:
-    files = ImageFolder(fill(tmp_path, AWKWARD)).files
-    assert files == [
-        "B/1.png",
-        "a/x.png",
-        "a/b/1.png",
-        "a/b/c/1.png",
-        "a/b-2/1.png",
-        "a/deep/y.png",
-        "a b/1.png",
-        "a-2/1.png",
-    ]
-
-
 def test_a_link_back_is_not_followed(tmp_path: Path) -> None:
     fill(tmp_path, ("cat/1.png", "dog/2.png", "dog/deep/3.png"))
     (tmp_path / "self").symlink_to(tmp_path)
@@ -69,13 +55,6 @@ def test_a_link_back_is_not_followed(tmp_path: Path) -> None:
     assert folder.classes == ("cat", "dog")
     assert folder.labels.tolist() == [0, 1, 1]
     assert len(list(Listing.of(tmp_path))) == 3
-
-
-def test_folders_that_lead_to_each_other_end(tmp_path: Path) -> None:
-    fill(tmp_path, ("a/1.png", "b/2.png"))
-    (tmp_path / "a" / "b").symlink_to("../b")
-    (tmp_path / "b" / "a").symlink_to("../a")
-    assert ImageFolder(tmp_path).files == ["a/1.png", "a/b/2.png", "b/2.png", "b/a/1.png"]
 
 
 def test_a_link_to_another_folder_is_followed(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from data import arrays, features, panel
 from oodshape import METHODS, Features, InputError, Method, auroc
 from oodshape.methods.auto import CANDIDATES, Auto, split
 from oodshape.methods.class_panel import ClassPanel
-from oodshape.methods.detector import Detector
-from oodshape.methods.fusion import SCRAMBLED, Fusion
+from oodshape.methods.fusion import SCRAMBLED
 
 AUTO = Method(score=Auto())
 
@@ -73,22 +72,6 @@ def test_most_images_in_the_classes_left_out_are_refused() -> None:
     crowded = Features.from_arrays(z, (weight, bias), predictions=rare)
     with pytest.raises(InputError, match="240 of 400 images belong to the classes left out, more than half"):
         ClassPanel.of(crowded, crowded)
-
-
-def test_the_record_says_which_panel_gave_what(tmp_path) -> None:
-    detector = AUTO.fit(features(400), panel=[panel()])
-    fusion = detector.scorer
-    assert isinstance(fusion, Fusion)
-    assert fusion.panels[0] == SCRAMBLED
-    assert "of 1 of 7 classes, left out" in fusion.panels[1]
-    for (_, worth), (far, near) in zip(fusion.ranking, fusion.values, strict=True):
-        assert worth == pytest.approx((far + near) / 2)
-    assert fusion.against_scrambled == max(far for far, _ in fusion.values)
-    lines = str(fusion).splitlines()
-    assert lines[2] == f"  1: {SCRAMBLED}"
-    assert len(lines) == 5 + len(CANDIDATES)
-    detector.save(tmp_path / "auto.safetensors")
-    assert str(Detector.load(tmp_path / "auto.safetensors").scorer) == str(fusion)
 
 
 def test_without_classes_to_leave_out_the_scrambled_panel_decides_and_it_says_so() -> None:

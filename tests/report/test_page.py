@@ -11,18 +11,17 @@ from pathlib import Path
 import pytest
 
 from html_page import Page, written
-from oodshape import METHODS, paper_methods
+from oodshape import METHODS
 from oodshape.benchmark.curves import Theta
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.samples import Pick, Samples
 from oodshape.core.errors import InputError
 from oodshape.methods.describe import cited
-from oodshape.methods.table import NEWER, ROWS
+from oodshape.methods.table import ROWS
 from oodshape.report import write_page
 from oodshape.report.beside_paper import paper_figures
 from oodshape.report.page_data import payload
 from oodshape.report.pivot import caveats
-from oodshape.report.styles import style
 from synthetic import results
 
 HOSTILE = "</script><img src=x onerror=alert(1)> \"q\" & 'x' -->"
@@ -155,18 +154,3 @@ def test_the_papers_figures_stand_in_the_page_where_there_are_any() -> None:
 
 
 # Styles
-
-
-def test_a_method_has_its_colour_on_the_page_too() -> None:
-    shown = payload(results())["methods"]
-    assert [(entry["color"], entry["dashes"]) for entry in shown] == [style(entry["name"]).web for entry in shown]
-    kinds = {
-        entry["name"]: entry["kind"] for entry in payload(results(["net"], list(paper_methods("imagenet"))))["methods"]
-    }
-    assert {name for name, kind in kinds.items() if kind == "since the paper"} == set(NEWER)
-    assert {name for name, kind in kinds.items() if kind == "OptFS"} == {
-        name for name in METHODS if "optfs" in name and name not in NEWER
-    }
-    assert [name for name, kind in kinds.items() if kind == "chooses among them"] == ["auto"]
-    assert kinds["msp"] == kinds["react"] == "the paper's baselines"
-    assert payload(results(["net"], ["mine"]))["methods"][0]["kind"] == "your own"

@@ -50,7 +50,7 @@ def best_products(z: Tensor, bank: Tensor, k: int, factors: Tensor | None = None
 def nearest(seen: Evidence, scorer: NeighbourDistance | Guide, factors: Tensor | None = None) -> Tensor:
     """[n, k]: `best_products` of the directions; those of a small batch are kept for the next method with this bank.
 
-    KNN and NNGuide of one fit share it: without this a fit of `auto` takes 18 % more CPU time (24,000 x 1,024 features).
+    KNN and NNGuide of one fit share it: without this a fit of `auto` takes 18 % more CPU time (24,000 x 1,024).
     """
     z, kept, place = seen.directions, seen.batch.bank_products, id(scorer.bank)
     bank = scorer.tensor("bank", z)
