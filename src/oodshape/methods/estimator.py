@@ -136,7 +136,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
 def _scores(detector: Detector, features: Features) -> NDArray[np.float64]:
     """[n] what `detector.score` gives, computed in float64."""
     detector.check_features(features)
-    shape, last, scorer = detector.shape.traced(), detector.head.traced(), detector.fitted_score.traced()
+    shape, last, scorer = detector.shape.traced(), detector.head.traced(), detector.scorer.traced()
     own, bound = features.head, last.bind(features.head)
     head = Head(own.weight.double(), own.bias.double())
     layer = head if bound is own else Head(bound.weight.double(), bound.bias.double())
