@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from oodshape.features.rows import unit
+from oodshape.features.kernels import unit
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import Seen, see, see_given
 from oodshape.images.image_set import ImageSource

@@ -17,7 +17,7 @@ from oodshape.guard.verdict import Verdict
 from oodshape.images.in_memory import Pictures, is_image, prepared_batches
 from oodshape.images.listing import Given, one_by_one
 from oodshape.images.preprocessing import stacked
-from oodshape.methods.decision import Decision
+from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
 from oodshape.networks.classifier import Classifier, stamp
 

@@ -21,7 +21,7 @@ from oodshape.images.in_memory import prepared_batches
 from oodshape.images.listing import Given, chunks, one_by_one
 from oodshape.images.prefetch import Pixels, decoded
 from oodshape.images.preprocessing import stacked
-from oodshape.methods.decision import Decision
+from oodshape.methods.detector import Decision
 from oodshape.networks.head import Outputs
 from oodshape.networks.opening import Source
 

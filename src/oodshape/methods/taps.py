@@ -21,7 +21,6 @@ class LayerTap(nn.Linear):
         self.weight, self.bias = _kept(layer.weight), None if layer.bias is None else _kept(layer.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The features themselves."""
         return input
 
     def logits(self, features: Tensor) -> Tensor:

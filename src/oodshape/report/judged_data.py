@@ -16,7 +16,7 @@ from oodshape.guard.set_check import SetCheck
 from oodshape.images.image_set import ImageSource
 from oodshape.images.thumbnail import data_uri, thumbnail
 from oodshape.metrics import conformal
-from oodshape.metrics.selective import risk_coverage
+from oodshape.metrics.separation import risk_coverage
 from oodshape.networks.opening import Source
 from oodshape.report.crowd import Crowd, Face, Role
 from oodshape.report.group_tables import group_data
