@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import one_line
 from oodshape.images.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
@@ -206,7 +207,7 @@ def _from_timm(name: str, weights: Path | None, num_classes: int | None) -> Open
             net: nn.Module = timm.create_model(name, **more)
         except RuntimeError as error:
             like = ", ".join(difflib.get_close_matches(name, timm.list_models(), n=4))
-            raise InputError(f"timm:{name}: {error}{f'; did you mean {like}?' if like else ''}") from None
+            raise InputError(f"timm:{name}: {one_line(error)}{f'; did you mean {like}?' if like else ''}") from None
         return net
 
     net = _filled(f"timm:{name}", make, {"pretrained": True}, {}, weights, num_classes)
