@@ -18,6 +18,7 @@ from typing import Any
 from torch import nn
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import one_line
 from oodshape.images.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
@@ -207,7 +208,7 @@ def _from_timm(name: str, weights: Path | None, num_classes: int | None) -> Open
         net = _filled(f"timm:{name}", make, {"pretrained": True}, {}, weights, num_classes)
     except RuntimeError as error:
         like = ", ".join(difflib.get_close_matches(name, timm.list_models(), n=4))
-        raise InputError(f"timm:{name}: {error}{f'; did you mean {like}?' if like else ''}") from None
+        raise InputError(f"timm:{name}: {one_line(error)}{f'; did you mean {like}?' if like else ''}") from None
     return net, Preprocessing.from_timm(net), ()
 
 
