@@ -19,8 +19,7 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.images.digits import digits_sets
 from oodshape.report.palette import TEXT
-from oodshape.studies.drawing import look
-from oodshape.studies.labels import TOWARDS, Point, families, missing, name_points, scatter, toward_hundred
+from oodshape.studies.drawing import TOWARDS, Point, families, look, missing, name_points, scatter, toward_hundred
 from oodshape.studies.network import from_benchmark
 
 DIGITS = (0, 4, 6)  # the first image of each

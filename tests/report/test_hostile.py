@@ -27,7 +27,7 @@ from oodshape.report.gallery_page import Extremes, write_gallery
 from oodshape.report.html import write_html
 from oodshape.report.judged_page import Origin
 from oodshape.report.score_page import ScoredCrowd, write_scored
-from oodshape.studies.page import study_page
+from oodshape.studies.writing import _page
 from synthetic import results
 
 # Each ends what it may stand in (text, an attribute, a script, a comment, a template), then brings something along.
@@ -127,7 +127,7 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_the_page_of_a_study(evil: str, browser: Any, tmp_path: Path) -> None:
-    write_html(tmp_path / "study.html", study_page(DataFrame({evil: [evil, "1"]}), evil, evil, [evil], []))
+    write_html(tmp_path / "study.html", _page(DataFrame({evil: [evil, "1"]}), evil, [evil], []))
     with harmless(browser, tmp_path / "study.html") as shown:
         assert shown.page.title() == " ".join(evil.split())
         assert [shown.page.inner_text(where) for where in ("h1", "strong", "th", "td >> nth=0", "li")] == [evil] * 5

@@ -129,8 +129,6 @@ def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeyp
     assert html.count("<svg aria-label=") == len(stems)
     assert "<script" not in html
     assert "higher score = ID" in html
-    (finding,) = re.findall(r"</h1>\n<p><strong>(.*?)</strong></p>", html)
-    assert text.startswith(unescape(finding))
     for figure in seen:
         assert figure.get_size_inches()[0] == pytest.approx(3.3)
         rows, columns = figure.axes[0].get_subplotspec().get_gridspec().get_geometry()
@@ -145,13 +143,12 @@ def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeyp
     assert columns <= 2
 
 
-def test_all_have_an_index_of_what_they_show(two, tmp_path) -> None:
+def test_all_have_an_index(two, tmp_path) -> None:
     *_, last = write_all({"validation": two, "intuition": two}, tmp_path)
     assert last == tmp_path / "index.html"
     index = unescape(last.read_text())
     for name in ("validation", "intuition"):
         assert f'<a href="{name}.html">{name}</a>: {STUDIES[name].title}' in index
-        assert (tmp_path / f"{name}.md").read_text().partition("\n")[0] in index
     assert two[0].describe() in index
 
 

@@ -80,7 +80,7 @@ def study(
     scrambled is the panel that `auto` chooses by.
     """
     from oodshape.core.errors import InputError
-    from oodshape.studies import beside_paper
+    from oodshape.report.beside_paper import check_studies
     from oodshape.studies.catalog import chosen, picked_of, possible
     from oodshape.studies.network import networks
     from oodshape.studies.writing import write, write_all
@@ -102,7 +102,7 @@ def study(
     for network in found:
         say(network.describe())
     if compare_paper:
-        beside_paper.check(names, found)
+        check_studies(names, {network.name: network.id_set for network in found})
     can = possible(names, found) if name == "all" else names
     skipped |= {each: "a network has no panel (scrambled.npz)" for each in names if each not in can}
     for each, why in skipped.items():

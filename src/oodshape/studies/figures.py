@@ -8,8 +8,19 @@ import numpy as np
 
 from oodshape.report.headline import OURS
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PALE, TEXT, WASH
-from oodshape.studies.drawing import below, dots, line_style, panels
-from oodshape.studies.labels import TOWARDS, Point, families, missing, name_points, scatter, toward_hundred
+from oodshape.studies.drawing import (
+    TOWARDS,
+    Point,
+    below,
+    dots,
+    families,
+    line_style,
+    missing,
+    name_points,
+    panels,
+    scatter,
+    toward_hundred,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 from oodshape import METHODS
 from oodshape.studies import drawing, figures
-from oodshape.studies.labels import missing
+from oodshape.studies.drawing import missing
 
 
 def test_angles_are_what_they_look_like() -> None:
