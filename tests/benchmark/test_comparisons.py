@@ -12,8 +12,7 @@ import pytest
 
 from commands import call
 from oodshape import InputError, Results, auroc
-from oodshape.benchmark.compare import AVERAGE, compared
-from oodshape.benchmark.comparisons import averages, compared_with_best, ties
+from oodshape.benchmark.comparisons import AVERAGE, averages, compared, compared_with_best, ties
 from oodshape.benchmark.kept_scores import FILE, KeptScores
 from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.repeat import again, agreement

@@ -184,7 +184,7 @@ def test_tuned_settings_are_said_in_every_head(place: Path, options: Options, tm
     assert set(said["tuned"]) == {"ResNet18 s0", "ResNet18 s1"}
     assert set(said["tuned"]["ResNet18 s0"]) == {"react", "ash-b", "vra-p"}
     from oodshape.report import tables_of
-    from oodshape.report.openood_files import openood_tables
+    from oodshape.report.openood import openood_tables
 
     titles = [title for _, title, _ in openood_tables(results)]
     titles += [part.title for kind in ("model", "ood", "groups") for part in tables_of(results, kind)]

@@ -19,7 +19,7 @@ from sklearn.metrics import auc
 
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.results import METRICS, Results, Row, convention, flat
-from oodshape.benchmark.seeds import merged
+from oodshape.benchmark.run import _merge_seeds
 from oodshape.core.errors import InputError
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.clipping import Band, Clip
@@ -87,9 +87,9 @@ def test_averages_equal_a_loop() -> None:
 
 def test_both_directions_of_fpr95_are_means_over_seeds() -> None:
     first, second = (row("net", "msp", "letters", fpr95=a, fpr95_other=b) for a, b in ((0.2, 0.4), (0.4, 0.8)))
-    (both,) = merged([first], [[second]])
+    (both,) = _merge_seeds([first], [[second]])
     assert (both.fpr("id"), both.fpr("ood")) == (pytest.approx(0.3), pytest.approx(0.6))
-    (old,) = merged([replace(first, fpr95_other=None)], [[second]])
+    (old,) = _merge_seeds([replace(first, fpr95_other=None)], [[second]])
     assert (old.fpr("id"), old.fpr("ood")) == (pytest.approx(0.3), None)
 
 

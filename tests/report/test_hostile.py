@@ -15,8 +15,8 @@ from pandas import DataFrame
 from browser import Opened
 from folders_of_digits import write_digits
 from oodshape import Guard
+from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import Results
-from oodshape.benchmark.samples import Pick, Samples
 from oodshape.guard.check import check_guard
 from oodshape.guard.score import Scored
 from oodshape.images.digits import digits_sets

@@ -12,8 +12,16 @@ import pytest
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.spec import Benchmark
 from oodshape.methods.openood_settings import openood_settings
-from oodshape.report.openood import BOARDS, GROUPS, LATER, published, their_name
-from oodshape.report.openood_files import openood_tables, why_not_comparable, write_openood
+from oodshape.report.openood import (
+    BOARDS,
+    GROUPS,
+    LATER,
+    openood_tables,
+    published,
+    their_name,
+    why_not_comparable,
+    write_openood,
+)
 from synthetic import row
 
 RUNS = ("ResNet18 s0", "ResNet18 s1", "ResNet18 s2")

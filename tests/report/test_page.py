@@ -13,16 +13,16 @@ import pytest
 from html_page import Page, written
 from oodshape import METHODS, paper_methods
 from oodshape.benchmark.curves import Theta
+from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import Results
-from oodshape.benchmark.samples import Pick, Samples
 from oodshape.core.errors import InputError
 from oodshape.methods.papers import PAPERS
 from oodshape.methods.table import NEWER
 from oodshape.report import write_page
 from oodshape.report.beside_paper import paper_figures
+from oodshape.report.method_styles import style
 from oodshape.report.page_data import payload
 from oodshape.report.pivot import caveats
-from oodshape.report.styles import style
 from synthetic import results
 
 HOSTILE = "</script><img src=x onerror=alert(1)> \"q\" & 'x' -->"

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from oodshape.benchmark.comparisons import Ties
 from oodshape.benchmark.results import Results
-from oodshape.report.order import ordered
 from oodshape.report.pivot import table
-from oodshape.report.table_kinds import tables_of
+from oodshape.report.table_kinds import ordered, tables_of
 from oodshape.report.verdict import ELSEWHERE, verdict
 from synthetic import row
 

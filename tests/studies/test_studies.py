@@ -170,7 +170,7 @@ def test_figures_are_the_same_twice(two, tmp_path) -> None:
 
 
 def test_a_method_has_the_colour_and_the_marker_of_its_family() -> None:
-    from oodshape.report.styles import style
+    from oodshape.report.method_styles import style
 
     for name in METHODS:
         assert drawing.line_style(name)["color"] == style(name).color

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import oodshape
 from oodshape.benchmark.comparisons import Average, Ties
 from oodshape.benchmark.curves import Curve, Theta
-from oodshape.benchmark.samples import Pick, Samples
+from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.fields import check_fields
 from oodshape.core.files import CHECKSUM, check_sum, checksum, replacing

@@ -108,7 +108,7 @@ def bench(
     from oodshape.benchmark.spec import Benchmark
     from oodshape.report import show, tables_of
     from oodshape.report.benchmark_files import bench_files
-    from oodshape.report.openood_files import show_openood
+    from oodshape.report.openood import show_openood
     from oodshape.report.verdict import verdict
 
     costs.hold()

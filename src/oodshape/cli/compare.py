@@ -39,7 +39,7 @@ def compare(
     OOD sets by a bootstrap that draws the ID images once for all sets. Without --methods, every method is compared with
     the best by mean AUROC; tied are those whose p-value, after Holm's correction over the methods, is at least 0.05.
     """
-    from oodshape.benchmark.compare import compared
+    from oodshape.benchmark.comparisons import compared
     from oodshape.benchmark.kept_scores import KeptScores
     from oodshape.benchmark.results import Results
     from oodshape.core.errors import InputError

@@ -14,8 +14,7 @@ from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run_prepared
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
-from oodshape.report.openood import is_openood
-from oodshape.report.openood_files import openood_tables, write_openood
+from oodshape.report.openood import is_openood, openood_tables, write_openood
 from oodshape.report.page import write_page
 from oodshape.report.pivot import Table
 from oodshape.report.render import frame_latex, frame_markdown, to_latex, to_markdown

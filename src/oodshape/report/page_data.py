@@ -14,8 +14,7 @@ from oodshape.methods.table import ROWS
 from oodshape.report.beside_paper import comparable, paper_figures
 from oodshape.report.headline import OURS
 from oodshape.report.measures import MAIN, MEASURES, SHOWN
-from oodshape.report.method_kinds import kind
-from oodshape.report.styles import style
+from oodshape.report.method_styles import kind, style
 from oodshape.report.table_kinds import STANDARD4
 
 TABLES = ("model", "ood", "standard4")  # of the paper's, those that compare methods

@@ -9,9 +9,9 @@ from oodshape.benchmark.results import Results
 from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.report.beside_paper import beside_paper, check_comparable, paper_figures
-from oodshape.report.measures import Order
-from oodshape.report.order import ordered
-from oodshape.report.pivot import Table, table
+from oodshape.report.measures import MEASURES, Order
+from oodshape.report.method_styles import CHOICE, family
+from oodshape.report.pivot import Line, Table, table
 
 Kind = Literal["model", "ood", "standard4", "groups"]
 STANDARD4 = ("iNaturalist", "SUN", "Places", "Texture")  # the sets of MOS, on which most papers report
@@ -60,3 +60,23 @@ def standard4(results: Results) -> Results:
             f"standard4 is over {', '.join(STANDARD4)}; these results have {', '.join(results.names('ood'))}"
         )
     return replace(results, rows=rows, ties=(), averages_of=())  # which are over all sets
+
+
+def ordered(table: Table, by: Order) -> Table:
+    """The lines by a measure in the last column, its mean over all; methods that choose among the others stand first.
+
+    Lines that are equal as printed keep the order of the table, and those without a value stand last.
+    """
+    if by == "table":
+        return table
+    place = [measure.name for measure in table.measures].index(by)
+    best = next(measure.best for measure in MEASURES if measure.name == by)
+
+    def key(line: Line) -> tuple[bool, bool, float]:
+        text = line.entries[-1].cells[place].text
+        return family(line.method) != CHOICE, text == "-", 0.0 if text == "-" else -best * float(text)
+
+    lines = sorted(table.lines, key=key)
+    choosing = sum(family(line.method) == CHOICE for line in lines)
+    ruled = (replace(line, rule=0 < place == choosing) for place, line in enumerate(lines))
+    return replace(table, lines=tuple(ruled))

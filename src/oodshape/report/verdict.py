@@ -8,7 +8,7 @@ from oodshape.benchmark.results import Results
 from oodshape.core.words import joined
 from oodshape.report.headline import AUTO, OURS
 from oodshape.report.measures import ERROR, MAIN, SHOWN
-from oodshape.report.method_kinds import family
+from oodshape.report.method_styles import family
 from oodshape.report.pivot import Line, table
 
 SOFTMAX, LOGITS = "msp", "energy"

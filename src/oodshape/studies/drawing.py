@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oodshape.core.files import replacing
-from oodshape.report.method_kinds import CHOICE, FAMILIES, family
+from oodshape.report.method_styles import CHOICE, FAMILIES, family, style
 from oodshape.report.palette import INKS, OOD_COLOR, PALE, TEXT
-from oodshape.report.styles import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
