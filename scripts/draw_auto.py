@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/img"))
     folder = parser.parse_args().out
     train = digits_sets()["train"]
-    network = next(iter(from_benchmark(Benchmark.load("digits"), Options(models=("ViT",)), surrogates=400)))
+    network = next(iter(from_benchmark(Benchmark.load("digits"), Options(models=("ViT",)))))
     frame = analysis.choice(network.train, network.inside, network.ood, network.chosen_by())
     keys = ["method", "scrambled_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()

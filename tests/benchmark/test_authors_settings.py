@@ -9,7 +9,7 @@ from oodshape.benchmark.repeat import again, agreement
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.report.page_data import payload
-from oodshape.report.table_kinds import check, tables_of
+from oodshape.report.table_kinds import tables_of
 
 
 def test_results_name_them_stand_beside_the_paper_and_can_be_repeated() -> None:
@@ -18,7 +18,6 @@ def test_results_name_them_stand_beside_the_paper_and_can_be_repeated() -> None:
     text = text.replace('label = "ViT"', 'label = "ViT-B-16"')  # a name that the paper has figures for
     benchmark = Benchmark.parse(text, where="own", base=digits.base)
     options = Options(models=("ViT-B-16",), methods=("energy", "optfs-e"), limit=30, resamples=5, progress=False)
-    check(benchmark, "model", paper=True, positive="id")
     results = run(benchmark, options)
     said = results.provenance["settings"]
     assert (said["settings"], said["id_set"]) == ("authors-code", "cifar10")

@@ -22,6 +22,7 @@ from oodshape.metrics.separation import fpr_at_tpr, summary
 from oodshape.networks import zoo
 from oodshape.networks.zoo.digits_nets import SmallNet
 from oodshape.report import tables_of, to_latex, to_markdown, to_text, write_page
+from oodshape.report.table_kinds import with_positive
 
 FEW = Options(models=("ViT",), methods=("energy",), limit=40, resamples=5, progress=False)
 
@@ -104,25 +105,26 @@ def test_weights_in_the_folder_are_used(digits: Benchmark, tmp_path: Path) -> No
 def test_positive_ood_by_definition(digits: Benchmark) -> None:
     rng = np.random.default_rng(0)
     inside, outside = rng.normal(1, 1, 40), rng.normal(0, 1, 60)
-    made = summary(inside, outside, resamples=5, positive="ood")
+    made = summary(inside, outside, resamples=5)
     threshold = np.sort(outside)[57 - 1]  # the smallest that 95 % of 60 do not exceed
-    assert made.fpr95.value == np.mean(inside <= threshold) == fpr_at_tpr(inside, outside, positive="ood")
-    usual = summary(inside, outside, resamples=5)
-    assert (made.auroc, made.aupr_in, made.aupr_out) == (usual.auroc, usual.aupr_in, usual.aupr_out)
-    with pytest.raises(InputError, match="positive must be 'id' or 'ood'"):
-        summary(inside, outside, positive="both")  # type: ignore[arg-type]
+    assert made.fpr95_ood.value == np.mean(inside <= threshold) == fpr_at_tpr(inside, outside, positive="ood")
+    assert made.fpr95_ood.low <= made.fpr95_ood.value <= made.fpr95_ood.high
 
 
 def test_the_convention_is_named(digits: Benchmark, tmp_path: Path) -> None:
-    results = run(digits, replace(FEW, positive="ood"))
+    measured = run(digits, FEW)
+    results = with_positive(measured, "ood")
+    assert with_positive(measured, "id") == measured
     assert results.provenance["positive"] == "ood"
-    assert {row.positive for row in results.rows} == {"ood"}
+    ends = ("", "_low", "_high")
+    for row, usual in zip(results.rows, measured.rows, strict=True):
+        assert [getattr(row, f"fpr95{end}") for end in ends] == [getattr(usual, f"fpr95_ood{end}") for end in ends]
     (made,) = tables_of(results)
     assert "OpenOOD's convention: OOD is positive" in made.title
     assert any("share of ID rejected when 95 % of OOD is rejected" in note for note in made.notes)
     write_page(results, tmp_path / "page.html")
     assert "This is OpenOOD's convention" in (tmp_path / "page.html").read_text()
-    assert [row.fpr95 for row in results.rows] != [row.fpr95 for row in run(digits, FEW).rows]
+    assert [row.fpr95 for row in results.rows] != [row.fpr95 for row in measured.rows]
 
 
 # ODIN's scores are kept

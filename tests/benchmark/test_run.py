@@ -19,7 +19,7 @@ from oodshape.images.preprocessing import DIGITS
 from oodshape.methods.odin import Odin
 from oodshape.networks import zoo
 from oodshape.networks.zoo.digits_nets import SmallNet
-from oodshape.report.benchmark_files import FILES, bench_files
+from oodshape.report.benchmark_files import FILES, run_benchmark
 
 FEW = Options(models=("ViT",), methods=("energy", "optfs-e"), limit=60, resamples=20, progress=False)
 
@@ -51,14 +51,14 @@ def test_a_network_is_built_once(digits: Benchmark, monkeypatch: pytest.MonkeyPa
     built: list[str] = []
     build = zoo.build
     monkeypatch.setattr(zoo, "build", lambda name, *more: built.append(name) or build(name, *more))
-    bench_files(digits, replace(FEW, cache=tmp_path), tmp_path / "out")
+    run_benchmark(digits, replace(FEW, cache=tmp_path), tmp_path / "out")
     assert built == ["digits-vit"]
     file = tmp_path / "vit.safetensors"
     save_file(zoo.build("digits-vit").state_dict(), file)
     other = replace(digits, models=(ModelSpec(name="digits-vit", label="ViT", weights=str(file)),))
     for times in (1, 0):  # a file is known by its bytes: a run that has been done builds nothing
         built.clear()
-        bench_files(other, replace(FEW, cache=tmp_path), tmp_path / "out")
+        run_benchmark(other, replace(FEW, cache=tmp_path), tmp_path / "out")
         assert built == times * ["digits-vit"]
 
 
@@ -154,16 +154,16 @@ def test_a_run_is_kept_and_made_again_when_something_changes(digits: Benchmark, 
     original = bench.run_prepared
     monkeypatch.setattr(bench, "run_prepared", lambda *a: runs.append(1) or original(*a))
     options = replace(FEW, cache=tmp_path / "cache")
-    first = bench_files(digits, options, tmp_path / "a")
-    second = bench_files(digits, options, tmp_path / "b")
+    first = run_benchmark(digits, options, tmp_path / "a")
+    second = run_benchmark(digits, options, tmp_path / "b")
     assert len(runs) == 1
     assert first == second
     for name in FILES:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    bench_files(digits, replace(options, methods=("msp",)), tmp_path / "b")
+    run_benchmark(digits, replace(options, methods=("msp",)), tmp_path / "b")
     assert len(runs) == 2
     assert "| msp |" in (tmp_path / "b" / "table.md").read_text()
-    bench_files(digits, replace(options, cache=None), tmp_path / "c")
+    run_benchmark(digits, replace(options, cache=None), tmp_path / "c")
     assert len(runs) == 3
 
 

@@ -227,7 +227,7 @@ def test_surrogates_are_made_where_a_benchmark_has_none(tmp_path) -> None:
     (tmp_path / "own.toml").write_text(
         "[[ood]]".join(kept) + "\n" + models.split("[[models]]")[1].join(["[[models]]", ""])
     )
-    found = networks(str(tmp_path / "own.toml"), [], limit=20, surrogates=15, cache=tmp_path / "cache")
+    found = networks(str(tmp_path / "own.toml"), [], limit=15, cache=tmp_path / "cache")
     assert {name: len(features) for name, features in found[0].surrogates.items()} == {"gaussian": 15, "uniform": 15}
 
 

@@ -11,7 +11,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.fields import check_fields
 from oodshape.metrics.averages import LEVEL, MeanAuroc, fpr95, mean_fpr95, tied_with_best
 from oodshape.metrics.paired import Difference, delong, paired_bootstrap
-from oodshape.metrics.separation import Positive, auroc
+from oodshape.metrics.separation import auroc
 
 FEWEST = 2  # images of a set: one has no variance
 AVERAGE = "average"
@@ -53,14 +53,14 @@ class Ties:
         check_fields(self)
 
 
-def averages(scores: KeptScores, *, resamples: int, seed: int, positive: Positive) -> Iterator[Average]:
+def averages(scores: KeptScores, *, resamples: int, seed: int) -> Iterator[Average]:
     """The average of every method on every network."""
     for model in scores.by_model:
         for method, kept in scores.of(model).items():
             if min(len(kept[0]), *map(len, kept[1].values())) < FEWEST:
                 continue
             auroc = MeanAuroc.of(kept).estimate()
-            fpr = mean_fpr95(kept, resamples=resamples, seed=seed, positive=positive)
+            fpr = mean_fpr95(kept, resamples=resamples, seed=seed)
             yield Average(
                 model=model,
                 method=method,
@@ -142,10 +142,8 @@ def compared(
     *,
     resamples: int = 1000,
     seed: int = 0,
-    positive: Positive = "id",
 ) -> Iterator[Compared]:
     """AUROC by DeLong, FPR95 and the means over OOD sets by a paired bootstrap, for every network."""
-    metric = fpr95 if positive == "id" else _mirrored
     how: dict[str, Any] = {"resamples": resamples, "seed": seed}
     for model in scores.by_model:
         methods = scores.of(model)
@@ -156,16 +154,12 @@ def compared(
         for ood in sets_a:
             pair = (id_a, sets_a[ood]), (id_b, sets_b[ood])
             yield Compared(model, ood, "AUROC", auroc(*pair[0]), auroc(*pair[1]), delong(*pair))
-            made = paired_bootstrap(metric, (id_a, {ood: sets_a[ood]}), (id_b, {ood: sets_b[ood]}), **how)
-            yield Compared(model, ood, "FPR95", metric(*pair[0]), metric(*pair[1]), made)
-        for title, each in (("AUROC", auroc), ("FPR95", metric)):
+            made = paired_bootstrap(fpr95, (id_a, {ood: sets_a[ood]}), (id_b, {ood: sets_b[ood]}), **how)
+            yield Compared(model, ood, "FPR95", fpr95(*pair[0]), fpr95(*pair[1]), made)
+        for title, each in (("AUROC", auroc), ("FPR95", fpr95)):
             one, two = (
                 sum(each(inside, ood) for ood in sets.values()) / len(sets)
                 for inside, sets in (methods[first], methods[second])
             )
             made = paired_bootstrap(each, methods[first], methods[second], **how)
             yield Compared(model, AVERAGE, title, one, two, made)
-
-
-def _mirrored(id_scores: Any, ood_scores: Any) -> float:
-    return fpr95(-ood_scores, -id_scores)

@@ -29,7 +29,7 @@ from oodshape.features.panel import panel_features
 from oodshape.images.image_set import Subset
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.together import collect
-from oodshape.metrics.separation import fpr_at_tpr, summary
+from oodshape.metrics.separation import summary
 
 
 def run(benchmark: Benchmark, options: Options = Options()) -> Results:
@@ -88,11 +88,9 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         "data": {name: images.fingerprint for name, images in sets.items()},
     }
     settings |= _departures(prepared)
-    said = provenance(
-        benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings, positive=options.positive
-    )
+    said = provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
     said["run"] = recipe_of(benchmark, options)
-    how: dict[str, Any] = {"resamples": options.resamples, "seed": options.seed, "positive": options.positive}
+    how: dict[str, Any] = {"resamples": options.resamples, "seed": options.seed}
     means = counting(averages(kept, **how), "intervals", len(weights) * len(methods), options.progress, "methods")
     equals = counting(ties(kept), "ties", None, options.progress, "columns")
     results = Results(
@@ -191,7 +189,7 @@ def _compared(
             continue
         outside, more = _scored(detector, model, ood.name, options)
         scores[ood.name] = outside
-        measured = summary(inside, outside, resamples=options.resamples, seed=options.seed, positive=options.positive)
+        measured = summary(inside, outside, resamples=options.resamples, seed=options.seed)
         rows.append(
             Row(
                 benchmark=benchmark.name,
@@ -201,14 +199,12 @@ def _compared(
                 ood=ood.name,
                 group=ood.group,
                 **flat(measured),
-                fpr95_other=fpr_at_tpr(inside, outside, positive="id" if options.positive == "ood" else "ood"),
                 n_train=detector.n_train,
                 n_id=len(inside),
                 n_ood=len(outside),
                 id_accuracy=accuracy,
                 seconds=fitting + seconds + more,
                 limit=options.limit or 0,
-                positive=options.positive,
             )
         )
         curves.append(Curve.of(model.spec.title, name, ood.name, inside, outside))
@@ -264,7 +260,6 @@ def _mean_row(rows: Sequence[Row]) -> Row:
     if len(rows) == 1:
         return rows[0]
     ends = [name + end for name in METRICS for end in ("", "_low", "_high")]
-    ends += ["fpr95_other"] if all(row.fpr95_other is not None for row in rows) else []
     means = {name: mean(getattr(row, name) for row in rows) for name in ends}
     spreads = {f"{name}_spread": stdev(getattr(row, name) for row in rows) for name in ("fpr95", "auroc")}
     return replace(rows[0], **means, **spreads, seeds=len(rows), seconds=sum(row.seconds for row in rows))

@@ -90,20 +90,15 @@ def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
     }
 
 
-def check_comparable(settings: str, positive: str) -> None:
-    """Refuse a comparison with figures of other settings, or of the other convention."""
-    if positive != "id":
-        raise InputError("the paper's FPR95 takes ID as positive; leave out --positive ood or --compare-paper")
-    known = sorted({place[1] for place in paper_figures()})
-    if settings not in known:
-        raise InputError(f"--compare-paper needs the paper's settings for {', '.join(known)}, got {settings!r}")
-
-
 def comparable(results: Results) -> str:
     """The ID set whose figures to compare with: that of the paper's settings, or of those of its authors' code."""
+    if results.provenance.get("positive", "id") != "id":
+        raise InputError("the paper's FPR95 takes ID as positive; leave out --positive ood or --compare-paper")
     said = results.provenance.get("settings", {})
     id_set = str(said.get("id_set", said.get("settings", "general")))
-    check_comparable(id_set, str(results.provenance.get("positive", "id")))
+    known = sorted({place[1] for place in paper_figures()})
+    if id_set not in known:
+        raise InputError(f"--compare-paper needs the paper's settings for {', '.join(known)}, got {id_set!r}")
     return id_set
 
 

@@ -13,7 +13,8 @@ from oodshape.methods.slots import Identity, Recipe
 from oodshape.methods.table import METHODS, NEWER
 from oodshape.report.palette import INKS, TEXT
 
-FEATURED = "optfs-e"  # the paper's method, which summaries and figures compare with the others
+# what summaries and figures compare with the other methods: the paper's method, and the usual baseline
+FEATURED, BASELINE = "optfs-e", "msp"
 PLAIN, SHAPED, OPTFS, SINCE, OWN = range(5)  # the paper's three blocks, those since the paper, one's own
 
 

@@ -35,14 +35,14 @@ BOARDS = {
 }
 # OpenOOD's head of a column -> the figure, a fraction
 METRICS: dict[str, Callable[[Row], float | None]] = {
-    "FPR@95": lambda row: row.fpr("ood"),
+    "FPR@95": lambda row: row.fpr95_ood,
     "AUROC": lambda row: row.auroc,
     "AUPR_IN": lambda row: row.aupr_in,
     "AUPR_OUT": lambda row: row.aupr_out,
     "ACC": lambda row: row.id_accuracy,
 }
 PAPERS_FPR = "FPR95 (paper)"  # the other direction, which OpenOOD does not report
-FIGURES: dict[str, Callable[[Row], float | None]] = {**METRICS, PAPERS_FPR: lambda row: row.fpr("id")}
+FIGURES: dict[str, Callable[[Row], float | None]] = {**METRICS, PAPERS_FPR: lambda row: row.fpr95}
 GROUPS = ("near", "far")
 FOLDER = "openood"
 BOARD_HEAD = (
@@ -236,7 +236,7 @@ def _notes(results: Results, network: Network) -> Iterator[str]:
     elif grids:
         yield (
             "No OOD image was used for any setting; on the leaderboard these were searched on OOD validation images "
-            f"(--tuned): {', '.join(grids)}."
+            f"(--settings openood-tuned): {', '.join(grids)}."
         )
     yield (
         "published: AUROC on OpenOOD's leaderboard (github.com/zjysteven/OpenOOD at 28d3a40; Zhang et al., arXiv "
