@@ -10,7 +10,7 @@ import typer
 from oodshape.cli.comparing import CHANCE, Compared, Drawing
 from oodshape.cli.completion import benchmark_names, method_names
 from oodshape.cli.openood import OpenOod
-from oodshape.cli.options import Costs, Keeping, Running, words
+from oodshape.cli.options import Costs, Keeping, Running, TrustOption, words
 from oodshape.cli.terminal import console, say
 
 
@@ -45,6 +45,7 @@ def bench(
     samples: Annotated[
         int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
     ] = 6,
+    trust_code: TrustOption = False,
     running: Running,
     costs: Costs,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the results are.")] = False,
@@ -70,6 +71,7 @@ def bench(
         samples=samples,
         tuned=openood.tuned,
         any_list=openood.other_lists,
+        trust_code=trust_code,
         progress=False if quiet else None,
         **running.place("float32"),
         **running.feeding(),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from oodshape.cli.comparing import Compared, SeedOption
 from oodshape.cli.completion import benchmark_names, method_names, study_names
 from oodshape.cli.openood import StudySettings
-from oodshape.cli.options import Costs, Keeping, Running, words
+from oodshape.cli.options import Costs, Keeping, Running, TrustOption, words
 from oodshape.cli.terminal import say
 
 
@@ -65,6 +65,7 @@ def study(
     seeds: Annotated[int, typer.Option(min=1, help="Run with so many seeds; means, and the largest spread.")] = 1,
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("oodshape-results/studies"),
     keeping: Keeping,
+    trust_code: TrustOption = False,
     running: Running,
     costs: Costs,
 ) -> None:
@@ -91,7 +92,8 @@ def study(
             if name != "all":
                 raise
             skipped[each] = str(error)
-    how = {"settings": settings or ""} | compared.said() | running.place("float32") | running.feeding() | {"seed": seed}
+    how: dict[str, Any] = {"settings": settings or "", "seed": seed, "trust_code": trust_code}
+    how |= compared.said() | running.place("float32") | running.feeding()
     opened = networks(benchmark, features or [], panel=panel, cache=keeping.folder, **how)
     found = [network.telling(real, picked, seed) for network in opened]
     for network in found:
