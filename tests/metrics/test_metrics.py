@@ -230,10 +230,11 @@ def test_counts_of_chosen_indices_equal_scores_of_chosen_indices() -> None:
     rng = np.random.default_rng(1)
     i, j = rng.integers(40, size=(25, 40)), rng.integers(30, size=(25, 30))
     id_ranks, ood_ranks, width = metrics._ranks(a, b)
-    found = metrics._measure(*metrics._curve(id_ranks[i], ood_ranks[j], width), "id")
+    found = metrics._measure(*metrics._curve(id_ranks[i], ood_ranks[j], width))
     for row in range(25):
         one = a[i[row]], b[j[row]]
-        expected = fpr_at_tpr(*one), auroc(*one), aupr_in(*one), aupr_out(*one)
+        other = fpr_at_tpr(*one, positive="ood")
+        expected = fpr_at_tpr(*one), auroc(*one), aupr_in(*one), aupr_out(*one), other
         np.testing.assert_allclose(found[:, row], expected, atol=1e-12)
         assert found[1, row] == float(naive_auroc(*(x.tolist() for x in one)))
 
