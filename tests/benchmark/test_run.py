@@ -134,12 +134,12 @@ def test_missing_sets_are_skipped_with_a_reason(digits: Benchmark) -> None:
 
 def test_a_network_of_ones_own(digits: Benchmark) -> None:
     mine = ModelSpec(name="own_models:own_net", label="mine", family="MLP")
-    results = run(replace(digits, models=(mine,)), replace(FEW, models=()))
+    results = run(replace(digits, models=(mine,)), replace(FEW, models=(), trust_code=True))
     known = run(digits, replace(FEW, models=("MLP-Mixer",)))
     assert [row.auroc for row in results.rows] == [row.auroc for row in known.rows]
     for name, message in (("own_models:nothing", "cannot import"), ("own_models:parse", "cannot import")):
         with pytest.raises(InputError, match=message):
-            run(replace(digits, models=(ModelSpec(name=name),)), replace(FEW, models=()))
+            run(replace(digits, models=(ModelSpec(name=name),)), replace(FEW, models=(), trust_code=True))
 
 
 def test_networks_without_weights_are_refused(digits: Benchmark) -> None:
