@@ -1,7 +1,7 @@
 """Results as people read them: tables for a terminal, as Markdown and as LaTeX, and pages of one HTML file each.
 
 `measures` declares what is shown. `pivot` makes the table of methods, `beside_paper` adds the paper's figures, `render`
-and `terminal` print it. `page` writes the page of a benchmark, `scored_page` and `check_page` those of a guard, all with
+and `terminal` print it. `page` writes the page of a benchmark, `scored_page` and `check_page` those of a guard, with
 `html`. `benchmark_files` runs a benchmark and writes everything.
 """
 
