@@ -19,8 +19,8 @@ from damage import array_damaged, bytes_damaged, tree_damaged
 from kind import Files, Kind, equal
 from oodshape import METHODS, Features, FeatureStats, Guard, Moments, Results, Watch
 from oodshape.benchmark.curves import Curve
+from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import METRICS, Row
-from oodshape.benchmark.samples import Pick, Samples
 from oodshape.core.files import CHECKSUM, checksum
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.features.disk_cache import Entry

@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--fresh", type=Path, nargs="*", default=[], help="the same, for networks that decide nothing")
     parser.add_argument("--panel", type=Path, help="a folder with NETWORK/scrambled.npz")
     given = parser.parse_args()
-    networks = list(from_benchmark(Benchmark.load("digits"), Options(progress=False), surrogates=400))
+    networks = list(from_benchmark(Benchmark.load("digits"), Options(progress=False)))
     networks += [from_folder(folder, given.panel) for folder in folders_in(given.features)]
     study = Study([Case.of(network) for network in networks])
     print(f"Settings, on {len(networks)} networks; gain is against the default before, {said(BEFORE)}.")

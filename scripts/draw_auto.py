@@ -19,8 +19,7 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.images.digits import digits_sets
 from oodshape.report.palette import TEXT
-from oodshape.studies.drawing import look
-from oodshape.studies.labels import TOWARDS, Point, families, missing, name_points, scatter, toward_hundred
+from oodshape.studies.drawing import TOWARDS, Point, families, look, missing, name_points, scatter, toward_hundred
 from oodshape.studies.network import from_benchmark
 
 DIGITS = (0, 4, 6)  # the first image of each
@@ -32,7 +31,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/img"))
     folder = parser.parse_args().out
     train = digits_sets()["train"]
-    network = next(iter(from_benchmark(Benchmark.load("digits"), Options(models=("ViT",)), surrogates=400)))
+    network = next(iter(from_benchmark(Benchmark.load("digits"), Options(models=("ViT",)))))
     frame = analysis.choice(network.train, network.inside, network.ood, network.chosen_by())
     keys = ["method", "scrambled_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()

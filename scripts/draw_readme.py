@@ -26,8 +26,8 @@ from oodshape.images.digits import digits_sets
 from oodshape.images.image_set import ArraySet, Subset
 from oodshape.metrics.separation import auroc
 from oodshape.report.check_page import write_check
-from oodshape.report.judged_page import Origin
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PAPER, PRINT
+from oodshape.report.scored_page import Origin
 from oodshape.studies.drawing import look
 
 MODEL = "zoo:digits-vit"

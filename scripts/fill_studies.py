@@ -1,11 +1,10 @@
-"""The pages of docs/studies hold what `oodshape study` shows and prints: fill them anew, or check that they still do.
+"""Update the tables of docs/studies with what `oodshape study` prints, or check that they still agree.
 
     python scripts/fill_studies.py --features FEATURES           # compute and write
     python scripts/fill_studies.py --features FEATURES --check   # compute and compare; fails where they differ
 
-Below its title the page of a study has one bold sentence, what the study shows; its first table that holds no pictures
-is the one that the study prints. Numbers may differ by a little: processors do not agree on last bits, and one image
-that changes sides moves FPR95 by its share.
+The table of a study is the first one on its page that holds no pictures. Numbers may differ a little: processors do not
+agree on last bits, and one image that changes sides moves FPR95 by its share.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 from oodshape.core.files import replacing
 from oodshape.studies.catalog import STUDIES
 from oodshape.studies.network import Network, folders_in, from_folder
-from oodshape.studies.writing import printed
+from oodshape.studies.writing import print_study
 
 PAGES = Path(__file__).parents[1] / "docs" / "studies"
 ABSOLUTE = (1.0, 0.5, 0.5, 0.02)  # by the decimals printed: counts, percent, percent, cosines and weights
@@ -43,17 +42,15 @@ def table_of(text: str) -> slice:
     raise ValueError("a study's page has no table")
 
 
-def kept(text: str) -> list[str]:
-    """What a page holds of its study: the sentence, and the lines of the table."""
-    (sentence,) = re.findall(r"\A# .*\n\n\*\*(.*)\*\*\n", text)
-    return [sentence, *text.splitlines()[table_of(text)]]
+def read_table(text: str) -> list[str]:
+    """The lines of the study's table on a page."""
+    return text.splitlines()[table_of(text)]
 
 
-def filled(text: str, now: Sequence[str]) -> str:
-    """The page with this sentence and this table in place of its own."""
+def replace_table(text: str, table: Sequence[str]) -> str:
+    """The page with this table in place of its own."""
     lines = text.splitlines()
-    lines[table_of(text)] = now[1:]
-    lines[2] = f"**{now[0]}**"
+    lines[table_of(text)] = table
     return "\n".join(lines) + "\n"
 
 
@@ -87,10 +84,9 @@ def _close(old: str, new: str) -> bool:
     return abs(float(old) - float(new)) <= max(ABSOLUTE[decimals], RELATIVE * abs(float(old)))
 
 
-def computed(name: str, networks: Sequence[Network]) -> list[str]:
-    """What a study shows now: its sentence, and the lines of its table."""
-    finding, text = printed(name, networks)
-    return [finding, *(line for line in text.splitlines() if line.startswith("|"))]
+def compute_table(name: str, networks: Sequence[Network]) -> list[str]:
+    """The lines of the table that a study prints now."""
+    return [line for line in print_study(name, networks).splitlines() if line.startswith("|")]
 
 
 def main() -> None:
@@ -103,12 +99,12 @@ def main() -> None:
     networks = [from_folder(folder) for folder in folders_in(options.features)]
     wrong, looked_at = [], {name: path for name, path in pages().items() if not options.only or name in options.only}
     for name, path in looked_at.items():
-        text, now = path.read_text(encoding="utf-8"), computed(name, networks)
+        text, now = path.read_text(encoding="utf-8"), compute_table(name, networks)
         if options.check:
-            wrong += [f"{name}: {gap}" for gap in differences(kept(text), now)]
+            wrong += [f"{name}: {gap}" for gap in differences(read_table(text), now)]
             continue
         with replacing(path) as temporary:
-            temporary.write_text(filled(text, now), encoding="utf-8")
+            temporary.write_text(replace_table(text, now), encoding="utf-8")
     if wrong:
         raise SystemExit("\n".join(wrong))
     if options.check:

@@ -20,7 +20,7 @@ from oodshape.methods.slots import Shape
 from oodshape.methods.table import METHODS
 from oodshape.methods.training import Training
 from oodshape.metrics.separation import auroc
-from oodshape.report.method_kinds import family
+from oodshape.report.method_styles import family
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, TEXT
 from oodshape.studies.drawing import line_style
 from oodshape.studies.profiles import per_interval

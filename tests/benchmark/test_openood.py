@@ -123,7 +123,8 @@ def test_both_directions_of_fpr95_are_scikit_learns(place: Path, options: Option
         conf, is_ood = np.concatenate([inside, outside]), np.repeat([0, 1], [len(inside), len(outside)])
         for positive, values in (("ood", -conf), ("id", conf)):
             fpr, tpr, _ = roc_curve(is_ood if positive == "ood" else 1 - is_ood, values)
-            assert row.fpr(positive) == pytest.approx(fpr[np.argmax(tpr >= 0.95)], abs=1e-12)
+            found = row.fpr95_ood if positive == "ood" else row.fpr95
+            assert found == pytest.approx(fpr[np.argmax(tpr >= 0.95)], abs=1e-12)
         assert row.auroc == pytest.approx(roc_auc_score(is_ood, -conf), abs=1e-12)
         precision, recall, _ = precision_recall_curve(is_ood, -conf)
         assert row.aupr_out == pytest.approx(auc(recall, precision), abs=1e-12)
@@ -131,9 +132,9 @@ def test_both_directions_of_fpr95_are_scikit_learns(place: Path, options: Option
         assert row.aupr_in == pytest.approx(auc(recall, precision), abs=1e-12)
     assert {row.n_train for row in results.rows if row.method in ("react", "klm", "vra-p")} == {6}
     loaded = Results.load(_saved(results, place / "saved"))
-    assert [row.fpr95_other for row in loaded.rows] == [row.fpr95_other for row in results.rows]
-    with pytest.raises(InputError, match="fpr95_other"):
-        replace(results.rows[0], fpr95_other=2.0)
+    assert [row.fpr95_ood for row in loaded.rows] == [row.fpr95_ood for row in results.rows]
+    with pytest.raises(InputError, match="fpr95_ood"):
+        replace(results.rows[0], fpr95_ood=2.0)
 
 
 def _saved(results: Results, folder: Path) -> Path:
@@ -184,12 +185,12 @@ def test_tuned_settings_are_said_in_every_head(place: Path, options: Options, tm
     assert set(said["tuned"]) == {"ResNet18 s0", "ResNet18 s1"}
     assert set(said["tuned"]["ResNet18 s0"]) == {"react", "ash-b", "vra-p"}
     from oodshape.report import tables_of
-    from oodshape.report.openood_files import openood_tables
+    from oodshape.report.openood import openood_tables
 
     titles = [title for _, title, _ in openood_tables(results)]
     titles += [part.title for kind in ("model", "ood", "groups") for part in tables_of(results, kind)]
     assert all("settings chosen on OOD validation images: val_tin, 6 images" in title for title in titles)
-    with pytest.raises(InputError, match="leave --tuned out"):
+    with pytest.raises(InputError, match="no validation images, to choose by"):
         Prepared.of(replace(small, settings="general"), replace(options, tuned=True))
 
 

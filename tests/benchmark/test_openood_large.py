@@ -16,7 +16,7 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.images.catalog import open_source
 from oodshape.images.preprocessing import IMAGENET
 from oodshape.networks import zoo
-from oodshape.report.openood_files import openood_tables
+from oodshape.report.openood import openood_tables
 from openood_files import write_openood
 
 RUN = "imagenet200_resnet18_224x224_base_e90_lr0.1_default"

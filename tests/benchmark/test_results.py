@@ -17,7 +17,7 @@ from sklearn.metrics import auc
 
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.results import METRICS, Results, Row, convention
-from oodshape.benchmark.seeds import merged
+from oodshape.benchmark.run import _merge_seeds
 from oodshape.core.errors import InputError
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.clipping import Band, Clip
@@ -74,11 +74,9 @@ def test_averages_equal_a_loop() -> None:
 
 
 def test_both_directions_of_fpr95_are_means_over_seeds() -> None:
-    first, second = (row("net", "msp", "letters", fpr95=a, fpr95_other=b) for a, b in ((0.2, 0.4), (0.4, 0.8)))
-    (both,) = merged([first], [[second]])
-    assert (both.fpr("id"), both.fpr("ood")) == (pytest.approx(0.3), pytest.approx(0.6))
-    (old,) = merged([replace(first, fpr95_other=None)], [[second]])
-    assert (old.fpr("id"), old.fpr("ood")) == (pytest.approx(0.3), None)
+    first, second = (row("net", "msp", "letters", fpr95=a, fpr95_ood=b) for a, b in ((0.2, 0.4), (0.4, 0.8)))
+    (both,) = _merge_seeds([first], [[second]])
+    assert (both.fpr95, both.fpr95_ood) == (pytest.approx(0.3), pytest.approx(0.6))
 
 
 def test_impossible_rows_are_refused() -> None:
@@ -101,7 +99,7 @@ def test_files_that_are_no_results_are_refused(tmp_path: Path) -> None:
         ("{", "damaged"),
         ("[]", "no oodshape results"),
         ('{"kind": "results", "format": 99}', "format 99"),
-        ('{"kind": "results", "format": 1}', "damaged"),
+        ('{"kind": "results", "format": 1}', "format 1"),
     ]:
         file.write_text(text)
         with pytest.raises(InputError, match=says):

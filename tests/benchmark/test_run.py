@@ -15,7 +15,7 @@ from oodshape.images.catalog import open_source
 from oodshape.images.preprocessing import DIGITS
 from oodshape.networks import zoo
 from oodshape.networks.zoo.digits_nets import SmallNet
-from oodshape.report.benchmark_files import FILES, bench_files
+from oodshape.report.benchmark_files import FILES, run_benchmark
 
 FEW = Options(models=("ViT",), methods=("energy", "optfs-e"), limit=60, resamples=20, progress=False)
 
@@ -81,12 +81,12 @@ def test_missing_sets_are_skipped_with_a_reason(digits: Benchmark) -> None:
 
 def test_a_network_of_ones_own(digits: Benchmark) -> None:
     mine = ModelSpec(name="own_models:own_net", label="mine", family="MLP")
-    results = run(replace(digits, models=(mine,)), replace(FEW, models=()))
+    results = run(replace(digits, models=(mine,)), replace(FEW, models=(), trust_code=True))
     known = run(digits, replace(FEW, models=("MLP-Mixer",)))
     assert [row.auroc for row in results.rows] == [row.auroc for row in known.rows]
     for name, message in (("own_models:nothing", "cannot import"), ("own_models:parse", "cannot import")):
         with pytest.raises(InputError, match=message):
-            run(replace(digits, models=(ModelSpec(name=name),)), replace(FEW, models=()))
+            run(replace(digits, models=(ModelSpec(name=name),)), replace(FEW, models=(), trust_code=True))
 
 
 def test_networks_without_weights_are_refused(digits: Benchmark) -> None:
@@ -101,16 +101,16 @@ def test_a_run_is_kept_and_made_again_when_something_changes(digits: Benchmark, 
     original = bench.run_prepared
     monkeypatch.setattr(bench, "run_prepared", lambda *a: runs.append(1) or original(*a))
     options = replace(FEW, cache=tmp_path / "cache")
-    first = bench_files(digits, options, tmp_path / "a")
-    second = bench_files(digits, options, tmp_path / "b")
+    first = run_benchmark(digits, options, tmp_path / "a")
+    second = run_benchmark(digits, options, tmp_path / "b")
     assert len(runs) == 1
     assert first == second
     for name in FILES:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    bench_files(digits, replace(options, methods=("msp",)), tmp_path / "b")
+    run_benchmark(digits, replace(options, methods=("msp",)), tmp_path / "b")
     assert len(runs) == 2
     assert "| msp |" in (tmp_path / "b" / "table.md").read_text()
-    bench_files(digits, replace(options, cache=None), tmp_path / "c")
+    run_benchmark(digits, replace(options, cache=None), tmp_path / "c")
     assert len(runs) == 3
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from commands import call
+from oodshape.benchmark.results import Results
 from oodshape.cli.app import app
 from oodshape.cli.options import Costs
 from oodshape.images.limits import Limits
@@ -81,9 +81,10 @@ def test_the_head_is_named_where_it_is_not_found(command: tuple[str, ...], tmp_p
 
 def test_a_benchmark_names_the_head_of_a_network(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(SPEC + 'head = "net.head"\n')
-    done = call("bench", "own.toml", "--methods", "msp", "--samples", "0", "--json", *FEW, cwd=tmp_path)
+    done = call("bench", "own.toml", "--methods", "msp", "--samples", "0", "--quiet", *FEW, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
+    rows = Results.load(tmp_path / "here").rows
     (tmp_path / "own.toml").write_text(SPEC.replace("two_outputs", "own_net"))
-    done = call("bench", "own.toml", "--methods", "msp", "--samples", "0", "--json", *FEW, cwd=tmp_path)
-    assert [row["auroc"] for row in rows] == [row["auroc"] for row in json.loads(done.stdout)]
+    done = call("bench", "own.toml", "--methods", "msp", "--samples", "0", "--quiet", *FEW, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [row.auroc for row in rows] == [row.auroc for row in Results.load(tmp_path / "here").rows]

@@ -12,6 +12,7 @@ import pytest
 
 import oodshape
 from commands import call_new as call
+from oodshape.benchmark.results import Results
 from oodshape.report import write_page
 from synthetic import results
 
@@ -31,8 +32,8 @@ def test_bench_writes_a_table_a_page_and_rows(tmp_path) -> None:
     assert done.stdout.rstrip().endswith("report.html")
     page = (tmp_path / "here" / "report.html").read_text()
     assert 7 <= page.count("data:image/png;base64") <= 2 * 7  # the worst of 7 sets for 2 methods at most
-    rows = json.loads(call(*few, "--out", "here", "--cache", "cache", "--json", cwd=tmp_path).stdout)
-    assert {row["method"] for row in rows} == {"msp", "optfs-e"}
+    rows = Results.load(tmp_path / "here").rows
+    assert {row.method for row in rows} == {"msp", "optfs-e"}
     assert len(rows) == 12
     quiet = call(*few, "--out", "here", "--cache", "cache", "--quiet", cwd=tmp_path)
     assert len(quiet.stdout.splitlines()) == 1
@@ -44,8 +45,6 @@ def test_bench_writes_a_table_a_page_and_rows(tmp_path) -> None:
         (("bench", "digitz"), "no benchmark 'digitz'; did you mean digits?"),
         (("bench", "--models", "VGG"), "digits has no model 'VGG'"),
         (("bench", "--methods", "magic"), "no method is called 'magic'"),
-        (("bench", "--compare-paper"), "--compare-paper needs the paper's settings"),
-        (("bench", "--table", "standard4"), "standard4 is over iNaturalist, SUN, Places, Texture"),
         (("bench", "cifar10", "--weights", "nowhere"), "no network of cifar10 has weights here; DenseNet101 needs"),
     ],
 )
@@ -65,16 +64,37 @@ def test_wrong_options_are_refused(tmp_path) -> None:
     assert call("bench", "--limt", "5", cwd=tmp_path).returncode == 2
 
 
-def test_the_page_again_from_results_alone(tmp_path) -> None:
+def test_the_report_again_from_results_alone(tmp_path) -> None:
     made = results()
     made.save(tmp_path / "run")
-    for words, page in ((("run",), "run/report.html"), (("run/results.json", "-o", "mine.html"), "mine.html")):
+    write_page(made, tmp_path / "same.html")
+    for words, folder in ((("run",), "run"), (("run/results.json", "-o", "mine"), "mine")):
         done = call("report", *words, cwd=tmp_path)
-        assert (done.returncode, done.stdout, done.stderr) == (0, f"page: {page}\n", "")
-        write_page(made, tmp_path / "same.html")
-        assert (tmp_path / page).read_text() == (tmp_path / "same.html").read_text()
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "optfs-e" in done.stdout
+        assert done.stdout.endswith(f"page: {folder}/report.html\n")
+        assert (tmp_path / folder / "report.html").read_text() == (tmp_path / "same.html").read_text()
     missing = call("report", "nowhere", cwd=tmp_path)
     assert (missing.returncode, missing.stderr) == (2, "error: there is no file nowhere\n")
+
+
+def test_other_tables_and_the_other_convention_are_made_from_results(tmp_path) -> None:
+    results(limit=30).save(tmp_path / "run")
+    groups = call("report", "run", "--table", "groups", "--positive", "ood", "--sort", "fpr95", cwd=tmp_path)
+    assert groups.returncode == 0, groups.stderr
+    for word in ("ConvNets", "OpenOOD's convention", "limit 30"):
+        assert word in groups.stdout
+    assert "ConvNets" in (tmp_path / "run" / "table.md").read_text()
+    before = (tmp_path / "run" / "table.md").read_text()
+    wrong = {
+        "--compare-paper": "--compare-paper needs the paper's settings",
+        "--table=standard4": "standard4 is over iN",
+    }
+    for word, message in wrong.items():
+        done = call("report", "run", word, cwd=tmp_path)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        assert message in done.stderr
+    assert (tmp_path / "run" / "table.md").read_text() == before
 
 
 def test_lists_are_plain_when_piped() -> None:
@@ -103,15 +123,6 @@ def test_the_data_list(tmp_path) -> None:
     without = call("data")
     assert (without.returncode, without.stderr.count("\n")) == (0, 1)
     assert "no folder" in call("data", "--data", str(tmp_path / "nowhere")).stderr
-
-
-def test_tables_and_conventions_on_request(tmp_path) -> None:
-    few = ("bench", "--methods", "msp", "--limit", "30", "--no-cache", "--out", "out")
-    groups = call(*few, "--table", "groups", "--positive", "ood", cwd=tmp_path)
-    assert groups.returncode == 0, groups.stderr
-    for word in ("ConvNets", "transformers", "MLPs", "OpenOOD's convention", "limit 30"):
-        assert word in groups.stdout
-    assert "ConvNets" in (tmp_path / "out" / "table.md").read_text()
 
 
 @pytest.mark.parametrize(

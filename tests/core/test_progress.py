@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+import time
 
 import pytest
 
@@ -55,39 +56,36 @@ def test_nothing_is_shown_when_asked_to_be_silent(monkeypatch: pytest.MonkeyPatc
     assert terminal.getvalue() == ""
 
 
-def test_without_a_terminal_long_work_says_a_line_soon_and_then_now_and_again(
+def test_without_a_terminal_long_work_writes_a_line_soon_and_then_every_half_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shown, now = io.StringIO(), [0.0]
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    with progress_bar("photos", 5000) as report:
-        for now[0], done in ((4.0, 100), (10.0, 500), (39.0, 1950), (50.0, 3000), (60.0, 3600)):
-            report(done)
+    with progress_bar("photos", 6000) as report:
+        for now[0], done in ((0.1, 1000), (4.0, 1100), (10.0, 1500), (39.0, 2950), (50.0, 4000), (60.0, 4600)):
+            report(done)  # an earlier run has done the first 1,000, which is no speed
     assert shown.getvalue().splitlines() == [
-        "photos: 500 of 5,000 images, 50 images/s, 1:30 left",
-        "photos: 3,000 of 5,000 images, 60 images/s, 0:33 left",
+        "photos: 1,500 of 6,000 images, 50 images/s, 0:01:30 left",
+        "photos: 4,000 of 6,000 images, 60 images/s, 0:00:33 left",
     ]
 
 
-def test_speed_and_time_left_are_said_from_the_first_batch_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal, now = opened(monkeypatch), [0.0]
+def test_a_line_without_work_or_total_has_neither_speed_nor_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    with progress_bar("photos", 6400) as report:
-        now[0] = 2.0
-        report(64)
+    with progress_bar("listing", None, unit="files") as report:
+        for now[0], done in ((6.0, 0), (60.0, 30)):
+            report(done)
+    assert shown.getvalue().splitlines() == ["listing: 0 files", "listing: 30 files, 0.5 files/s"]
+
+
+def test_a_bar_shows_speed_and_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = opened(monkeypatch)
+    with progress_bar("photos", 640000) as report:
+        for step in range(4):
+            report(64 * step)
+            time.sleep(0.05)
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
-    assert "32 images/s 3:18 left" in plain
-
-
-def test_what_an_earlier_run_has_done_does_not_count_as_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    pace = progress.Pace()
-    pace.at(5000)
-    assert (pace.speed, pace.said("images"), pace.left(6000)) == (None, "", None)
-    now[0] = 10.0
-    pace.at(5500)
-    assert (pace.speed, pace.left(6000)) == (50.0, 10.0)
-    now[0] = 14.0  # nothing new for four seconds
-    assert pace.left(6000) == 6.0
+    assert re.search(r"192/640000 images +[\d.]+(×10³)? it/s +\d+:\d\d:\d\d", plain)

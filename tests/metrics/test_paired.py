@@ -164,10 +164,6 @@ def test_drawn_thresholds_are_those_of_resamples() -> None:
     low, high = np.quantile(made, [0.025, 0.975])
     assert (drawn.low, drawn.high) == pytest.approx((low, high), abs=0.03)
     assert drawn.value == pytest.approx(np.mean([fpr_at_tpr(one[0], ood) for ood in one[1].values()]))
-    other = mean_fpr95(one, resamples=50, positive="ood")
-    wanted = np.mean([fpr_at_tpr(one[0], ood, positive="ood") for ood in one[1].values()])
-    assert other.value == pytest.approx(wanted)
-    assert other.low <= other.value <= other.high
 
 
 @settings(max_examples=60)

@@ -10,7 +10,7 @@ import pytest
 from html_page import Page, written
 from oodshape.benchmark.comparisons import Ties
 from oodshape.benchmark.results import Results
-from oodshape.report.headline import answers, gaps
+from oodshape.report.headline import answers
 from synthetic import row
 
 
@@ -35,14 +35,13 @@ def test_the_best_method_of_each_network_by_hand(known: Results) -> None:
     net, vit = answers(known)
     assert (net.best.method, net.best.auroc, net.best.fpr95) == ("knn", pytest.approx(0.90), pytest.approx(0.3))
     assert net.lowest.method == "knn"
-    assert net.ours is not None
-    assert (net.ours.place, net.methods, net.ours.auroc) == (2, 3, pytest.approx(0.895))
+    assert net.featured is not None
+    assert (net.featured.place, net.methods, net.featured.auroc) == (2, 3, pytest.approx(0.895))
     assert net.worst is not None
-    assert (net.worst.ours.ood, net.worst.best.method) == ("letters", "msp")
+    assert (net.worst[0].ood, net.worst[1].method) == ("letters", "msp")
     assert (vit.best.method, vit.best.fpr95) == ("msp", pytest.approx(0.15))
-    assert vit.ours is not None
-    assert vit.ours.place == 3
-    assert [round(gap.auroc, 6) for gap in gaps(known)] == [0.36, 0.10, 0.01, 0.0]
+    assert vit.featured is not None
+    assert vit.featured.place == 3
 
 
 def test_the_method_that_lets_least_through_is_named_where_it_is_another(known: Results, tmp_path: Path) -> None:
@@ -50,7 +49,7 @@ def test_the_method_that_lets_least_through_is_named_where_it_is_another(known: 
     net, _ = answers(replace(known, rows=(*known.rows, *few)))
     assert (net.best.method, net.lowest.method) == ("knn", "few")
     text = "".join(Page(written(replace(known, rows=(*known.rows, *few)), tmp_path)).text)
-    assert "Lowest FPR95: few; it lets 5.00 % of OOD images through." in text
+    assert "Lowest FPR95: few; it accepts 5.00 % of OOD images." in text
     assert text.count("Lowest FPR95") == 1
 
 
@@ -58,8 +57,8 @@ def test_auto_is_told_on_each_network_where_it_is_a_row(known: Results, tmp_path
     auto = [row("net", "auto", ood, auroc=0.88, fpr95=0.25) for ood in ("letters", "noise")]
     auto += [row("vit", "auto", ood, auroc=0.99, fpr95=0.01) for ood in ("letters", "noise")]
     text = " ".join("".join(Page(written(replace(known, rows=(*known.rows, *auto)), tmp_path)).text).split())
-    assert "auto, which chooses without OOD data: AUROC 88.00; it lets 25.00 % of OOD images through." in text
-    assert "auto is bestAUROC 99.00; it lets 1.00 % of OOD images through.It chooses without OOD data." in text
+    assert "auto, which chooses without OOD data: AUROC 88.00; it accepts 25.00 % of OOD images." in text
+    assert "auto is bestAUROC 99.00; it accepts 1.00 % of OOD images.It chooses without OOD data." in text
     assert text.count("chooses without OOD data") == 2
     assert "without OOD data" not in "".join(Page(written(known, tmp_path)).text)
 
@@ -91,12 +90,9 @@ def test_a_method_without_a_set_is_not_the_best(known: Results) -> None:
 def test_the_answers_stand_at_the_top_in_words(known: Results, tmp_path: Path) -> None:
     text = " ".join("".join(Page(written(known, tmp_path)).text).split())
     for said in (
-        "net ConvNetknn is bestAUROC 90.00; it lets 30.00 % of OOD images through.",
-        "optfs-e is number 2 of 3: AUROC 89.50; it lets 31.00 % of OOD images through. It loses most on letters:"
+        "net ConvNetknn is bestAUROC 90.00; it accepts 30.00 % of OOD images.",
+        "optfs-e is number 2 of 3: AUROC 89.50; it accepts 31.00 % of OOD images. It loses most on letters:"
         " AUROC 80.00 against 90.00 (msp).",
-        "Another method has a higher AUROC on 3 of 4 pairs",
-        "vit on letters: AUROC 60.00 against 96.00 of msp; optfs-e lets 90.00 % of OOD images through, msp 20.00 %.",
-        "No method has a higher AUROC on net (noise).",
     ):
         assert said in text
 
@@ -104,5 +100,4 @@ def test_the_answers_stand_at_the_top_in_words(known: Results, tmp_path: Path) -
 def test_without_optfs_nothing_is_said_of_it(known: Results, tmp_path: Path) -> None:
     rows = tuple(line for line in known.rows if line.method != "optfs-e")
     text = "".join(Page(written(replace(known, rows=rows), tmp_path)).text)
-    assert "Where OptFS" not in text
     assert "optfs-e" not in text

@@ -15,8 +15,8 @@ from pandas import DataFrame
 from browser import Opened
 from folders_of_digits import write_digits
 from oodshape import Guard
+from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import Results
-from oodshape.benchmark.samples import Pick, Samples
 from oodshape.guard.check import check_guard
 from oodshape.guard.score import Scored
 from oodshape.images.digits import digits_sets
@@ -25,9 +25,8 @@ from oodshape.report import write_page
 from oodshape.report.check_page import write_check
 from oodshape.report.gallery_page import Extremes, write_gallery
 from oodshape.report.html import write_html
-from oodshape.report.judged_page import Origin
-from oodshape.report.score_page import ScoredCrowd, write_scored
-from oodshape.studies.page import study_page
+from oodshape.report.scored_page import Origin, ScoredRows, write_scored
+from oodshape.studies.writing import _page
 from synthetic import results
 
 # Each ends what it may stand in (text, an attribute, a script, a comment, a template), then brings something along.
@@ -114,20 +113,20 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
         assert shown.page.inner_text("h1") == f"Check of a guard of {' '.join(evil.split())}"
         assert evil in shown.page.inner_text("#short")
         assert evil in shown.page.inner_text("#said")
-        shown.page.locator("[data-face]").first.click()
+        shown.page.locator("[data-item]").first.click()
         assert "in" in shown.page.inner_text("#why")
     listing = one_by_one(str(folder))
-    crowd = ScoredCrowd(spoilt, evil)
+    scored_set = ScoredRows(spoilt, evil)
     for row in spoilt.score(folder, MODEL):
-        crowd.add(row)
-    write_scored(spoilt, source, listing, crowd, tmp_path / "score.html", Origin(evil, evil))
+        scored_set.add(row)
+    write_scored(spoilt, source, listing, scored_set, tmp_path / "score.html", Origin(evil, evil))
     with harmless(browser, tmp_path / "score.html") as shown:
         assert evil in shown.page.inner_text("#said")
 
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_the_page_of_a_study(evil: str, browser: Any, tmp_path: Path) -> None:
-    write_html(tmp_path / "study.html", study_page(DataFrame({evil: [evil, "1"]}), evil, evil, [evil], []))
+    write_html(tmp_path / "study.html", _page(DataFrame({evil: [evil, "1"]}), evil, [evil], []))
     with harmless(browser, tmp_path / "study.html") as shown:
         assert shown.page.title() == " ".join(evil.split())
-        assert [shown.page.inner_text(where) for where in ("h1", "strong", "th", "td >> nth=0", "li")] == [evil] * 5
+        assert [shown.page.inner_text(where) for where in ("h1", "th", "td >> nth=0", "li")] == [evil] * 4

@@ -12,8 +12,16 @@ import pytest
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.spec import Benchmark
 from oodshape.methods.openood_settings import openood_settings
-from oodshape.report.openood import BOARDS, GROUPS, LATER, published, their_name
-from oodshape.report.openood_files import openood_tables, why_not_comparable, write_openood
+from oodshape.report.openood import (
+    BOARDS,
+    GROUPS,
+    LATER,
+    openood_tables,
+    published,
+    their_name,
+    why_not_comparable,
+    write_openood,
+)
 from synthetic import row
 
 RUNS = ("ResNet18 s0", "ResNet18 s1", "ResNet18 s2")
@@ -36,7 +44,7 @@ def made(name: str = "openood-imagenet200", runs: tuple[str, ...] = RUNS, **sett
             group="near" if ood in NEAR else "far",
             auroc=value(i, j, k, 0),
             fpr95=value(i, j, k, 1),
-            fpr95_other=value(i, j, k, 2),
+            fpr95_ood=value(i, j, k, 2),
             aupr_in=value(i, j, k, 3),
             aupr_out=value(i, j, k, 4),
             id_accuracy=0.86 + 0.01 * i,
@@ -67,7 +75,7 @@ def test_the_table_has_means_over_runs_and_the_published_figures() -> None:
     said = " ".join(notes)
     assert "near: ssb_hard, ninco; far: inaturalist, textures, openimage_o" in said
     assert "ID accuracy: 87.00 ± 0.82" in said
-    assert "searched on OOD validation images (--tuned): ash-b." in said
+    assert "searched on OOD validation images (--settings openood-tuned): ash-b." in said
 
 
 def test_files_are_in_openoods_layout(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from html_page import Page, written
 from oodshape import METHODS
 from oodshape.benchmark.curves import Theta
-from oodshape.benchmark.results import Results
-from oodshape.benchmark.samples import Pick, Samples
+from oodshape.benchmark.hardest_images import Pick, Samples
+from oodshape.benchmark.results import METRICS, Results
 from oodshape.core.errors import InputError
 from oodshape.methods.describe import cited
 from oodshape.methods.table import ROWS
@@ -74,7 +74,7 @@ def test_the_page_holds_every_figure_and_says_what_they_mean(html: str) -> None:
         (data["models"][m]["name"], data["methods"][k]["name"], data["oods"][o]["name"]): values
         for m, k, o, *values in data["rows"]
     }
-    assert [metric["name"] for metric in data["metrics"]] == ["fpr95", "auroc", "aupr_in", "aupr_out"]
+    assert [metric["name"] for metric in data["metrics"]] == list(METRICS)
     for line in made.rows:
         values = rows.pop((line.model, line.method, line.ood))
         assert values[:6] == pytest.approx(

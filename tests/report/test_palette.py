@@ -6,8 +6,7 @@ import pytest
 
 from oodshape import METHODS
 from oodshape.report import palette
-from oodshape.report.method_kinds import FAMILIES, family
-from oodshape.report.styles import style
+from oodshape.report.method_styles import FAMILIES, family, style
 
 SLATE = "#1e2129"  # the ground of the documentation in the dark: Material's hsl(232, 15%, 14%)
 

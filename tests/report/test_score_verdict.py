@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from oodshape import METHODS, Features
-from oodshape.report.crowd import Crowd, Face
-from oodshape.report.score_page import _verdict
+from oodshape.report.scored_page import _verdict
+from oodshape.report.scored_set import ScoredSet, ShownImage
 
 RNG = np.random.default_rng(0)
 HEAD = (np.eye(3, 4), np.zeros(3))
@@ -20,10 +20,10 @@ HEAD = (np.eye(3, 4), np.zeros(3))
 def test_few_calibration_images_explain_more_rejections(calibration: int, rejected: float, said: str) -> None:
     train, held_out = (Features.from_arrays(RNG.random((n, 4)), HEAD) for n in (50, calibration))
     detector = METHODS["msp"].fit(train).calibrate(held_out, 0.05)
-    crowd, images = Crowd("inbox", "new", 10, alpha=0.05), 1000
+    scored_set, images = ScoredSet("inbox", "new", 10, alpha=0.05), 1000
     for number in range(images):
         p_value = 0.01 if number < rejected * images else 0.5
-        crowd.add(Face(p_value, p_value, ("a.png", number), "0", ""))
-    counted, explained = _verdict(crowd, detector)
+        scored_set.add(ShownImage(p_value, p_value, ("a.png", number), "0", ""))
+    counted, explained = _verdict(scored_set, detector)
     assert f"{round(rejected * images)} of 1,000 images are rejected" in counted
     assert said in explained

@@ -21,7 +21,7 @@ from oodshape.studies import (
     variants,
     with_ood,
 )
-from oodshape.studies.dynamic_classes import dynamic
+from oodshape.studies.solvers import dynamic
 from oracle.metrics import naive_auroc
 from oracle.shaping import naive_shape
 from oracle.studies import naive_impacts, naive_loss

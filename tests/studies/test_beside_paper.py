@@ -8,7 +8,8 @@ import pytest
 
 from commands import call
 from oodshape import METHODS, InputError
-from oodshape.studies.beside_paper import TABLES, beside, check, figures, model_for
+from oodshape.report.beside_paper import STUDIES as PRINTED
+from oodshape.report.beside_paper import check_studies, model_for, study_beside_paper, study_figures
 from oodshape.studies.catalog import STUDIES, picked_of
 from oodshape.studies.network import Network
 
@@ -22,24 +23,26 @@ def network(small) -> Network:
 
 
 def test_the_papers_figures_are_those_printed() -> None:
-    assert figures("validation")["ResNet50"]["ImageNet-O"] == {
+    assert study_figures("validation")["ResNet50"]["ImageNet-O"] == {
         "norm_ratio": 0.91,
         "cosine": 0.99,
         "auroc_with": 70.19,
         "auroc_without": 59.33,
     }
-    assert figures("variants")["Average"]["dynamic"] == {"fpr95": 65.56, "auroc": 83.22}
-    assert {model: row["r"]["r"] for model, row in figures("dynamic").items()}["MLP-B"] == 4.3
-    assert figures("limits")["ResNet50"]["0.1"] == {"lower": 0.0, "upper": 3.88, "fpr95": 41.82, "auroc": 88.11}
-    sizes = {name: sum(len(row) for model in figures(name).values() for row in model.values()) for name in TABLES}
+    assert study_figures("variants")["Average"]["dynamic"] == {"fpr95": 65.56, "auroc": 83.22}
+    assert {model: row["r"]["r"] for model, row in study_figures("dynamic").items()}["MLP-B"] == 4.3
+    assert study_figures("limits")["ResNet50"]["0.1"] == {"lower": 0.0, "upper": 3.88, "fpr95": 41.82, "auroc": 88.11}
+    sizes = {
+        name: sum(len(row) for model in study_figures(name).values() for row in model.values()) for name in PRINTED
+    }
     assert sizes == {"validation": 8 * 4, "variants": 9 * 6 * 2, "dynamic": 9, "limits": 8 * 4}
 
 
 def test_each_table_has_ours_the_papers_and_the_difference(network) -> None:
-    for name, table in TABLES.items():
+    for name, table in PRINTED.items():
         frame = STUDIES[name].of(network)
         frame.insert(0, "network", network.name)
-        made, notes = beside(name, frame, [network])
+        made, notes = study_beside_paper(name, frame, {network.name: "imagenet"})
         assert table.where in notes[0]
         assert len(notes) == 1  # the network is one of the paper's
         assert set(made["the paper's"]) == {"ResNet50"}
@@ -60,20 +63,20 @@ def test_each_table_has_ours_the_papers_and_the_difference(network) -> None:
 
 def test_another_network_stands_beside_the_mean_or_the_only_one(network) -> None:
     other = replace(network, name="imagenet_deit_tiny")
-    assert [model_for(name, other.name) for name in TABLES] == ["ResNet50", "Average", "Average", "ResNet50"]
+    assert [model_for(name, other.name) for name in PRINTED] == ["ResNet50", "Average", "Average", "ResNet50"]
     frame = STUDIES["dynamic"].of(other)
     frame.insert(0, "network", other.name)
-    made, notes = beside("dynamic", frame, [other])
+    made, notes = study_beside_paper("dynamic", frame, {other.name: "imagenet"})
     assert made["r without bias (paper)"].item() == "2.8"
-    assert "not among the paper's networks: beside it stands the mean over its eight networks" in notes[1]
+    assert "the paper's figures are those of the mean over its eight networks" in notes[1]
 
 
 def test_where_the_paper_has_no_figures_the_comparison_is_refused(network) -> None:
     with pytest.raises(InputError, match="prints figures of validation, variants, dynamic, limits, not of intervals"):
-        check(["intervals"], [network])
-    with pytest.raises(InputError, match="are of ImageNet, and cifar is not"):
-        check(["limits"], [replace(network, name="cifar", id_set="cifar10")])
-    check(["intervals", "limits"], [network])
+        check_studies(["intervals"], {network.name: "imagenet"})
+    with pytest.raises(InputError, match="are of ImageNet, cifar is not"):
+        check_studies(["limits"], {"cifar": "cifar10"})
+    check_studies(["intervals", "limits"], {network.name: "imagenet"})
 
 
 def test_the_command_writes_it(shared, tmp_path) -> None:

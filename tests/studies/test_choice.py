@@ -17,7 +17,7 @@ from oodshape.methods.class_panel import ClassPanel
 from oodshape.methods.table import NEWER
 from oodshape.networks import zoo
 from oodshape.studies import choice, regret
-from oodshape.studies.auto_figures import print_choice
+from oodshape.studies.auto import print_choice
 from oodshape.studies.network import from_folder
 
 NAMES = ("msp", "energy", "react", "optfs-e", "knn", "gen")

@@ -74,10 +74,10 @@ def test_more_images_give_steadier_fits(small: dict) -> None:
 
 
 def test_seeds_give_means_and_their_spread(small: dict, tmp_path: Path) -> None:
-    found = [network(small, methods=("optfs-e",), resamples=2)]
+    found = [network(small, methods=("optfs-e",))]
     paths = {path.name: path for path in write("samples", found, tmp_path, seeds=2)}
     assert "Means over 2 seeds" in paths["samples.md"].read_text()
-    one, two = (samples(*sets(small), {"optfs-e": METHODS["optfs-e"]}, resamples=2, seed=seed) for seed in (0, 1))
+    one, two = (samples(*sets(small), {"optfs-e": METHODS["optfs-e"]}, seed=seed) for seed in (0, 1))
     lines = paths["samples.csv"].read_text().splitlines()
     first = dict(zip(lines[0].split(","), lines[1].split(","), strict=True))
     assert float(first["auroc"]) == pytest.approx((one["auroc"][0] + two["auroc"][0]) / 2)

@@ -126,17 +126,14 @@ def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeyp
     assert html.count("<svg aria-label=") == len(stems)
     assert "<script" not in html
     assert "higher score = ID" in html
-    (finding,) = re.findall(r"</h1>\n<p><strong>(.*?)</strong></p>", html)
-    assert text.startswith(unescape(finding))
 
 
-def test_all_have_an_index_of_what_they_show(two, tmp_path) -> None:
+def test_all_have_an_index(two, tmp_path) -> None:
     *_, last = write_all({"validation": two, "intuition": two}, tmp_path)
     assert last == tmp_path / "index.html"
     index = unescape(last.read_text())
     for name in ("validation", "intuition"):
         assert f'<a href="{name}.html">{name}</a>: {STUDIES[name].title}' in index
-        assert (tmp_path / f"{name}.md").read_text().partition("\n")[0] in index
     assert two[0].describe() in index
 
 
@@ -193,7 +190,7 @@ def test_surrogates_are_made_where_a_benchmark_has_none(tmp_path) -> None:
     (tmp_path / "own.toml").write_text(
         "[[ood]]".join(kept) + "\n" + models.split("[[models]]")[1].join(["[[models]]", ""])
     )
-    found = networks(str(tmp_path / "own.toml"), [], limit=20, surrogates=15, cache=tmp_path / "cache")
+    found = networks(str(tmp_path / "own.toml"), [], limit=15, cache=tmp_path / "cache")
     assert {name: len(features) for name, features in found[0].surrogates.items()} == {"gaussian": 15, "uniform": 15}
 
 

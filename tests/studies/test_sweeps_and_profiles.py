@@ -51,7 +51,7 @@ def test_the_whole_range_is_exact(small) -> None:
     assert (first["lower"], first["upper"]) == (whole.min(), whole.max())
     tenth = table.query("tail == 0.1").iloc[0]
     np.testing.assert_allclose([tenth["lower"], tenth["upper"]], np.quantile(whole, [0.1, 0.9]), atol=1e-9)
-    from oodshape.studies.sweeps import NUMBERS, TAILS
+    from oodshape.studies.variants import NUMBERS, TAILS
 
     assert NUMBERS == (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
     assert [100 * tail for tail in TAILS] == pytest.approx([0, 0.01, 0.05, 0.1, 0.5, 1, 5, 10])

@@ -2,5 +2,5 @@
 
 `spec` reads what is compared (`specs` holds the benchmarks that come with the package), `prepared` finds what is here
 of it, `run` extracts, fits, scores and measures, `results` keeps the rows with their provenance, `curves` and
-`samples` what pages draw. Nothing here prints: that is `report`'s.
+`hardest_images` what pages draw. Nothing here prints: that is `report`'s.
 """

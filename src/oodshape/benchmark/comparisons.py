@@ -1,16 +1,28 @@
-"""Averages with intervals, and which methods are tied with the best, from the scores of a run."""
+"""Comparisons from the scores of a run: averages with intervals, ties with the best, and two methods in pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from oodshape.benchmark.kept_scores import KeptScores
+from oodshape.core.errors import InputError
 from oodshape.core.values import check_fields
-from oodshape.metrics.paired import LEVEL, Difference, MeanAuroc, mean_fpr95, tied_with_best
-from oodshape.metrics.separation import Positive
+from oodshape.metrics.paired import (
+    LEVEL,
+    Difference,
+    MeanAuroc,
+    delong,
+    fpr95,
+    mean_fpr95,
+    paired_bootstrap,
+    tied_with_best,
+)
+from oodshape.metrics.separation import auroc
 
 FEWEST = 2  # images of a set: one has no variance
+AVERAGE = "average"
 ALL = ""  # in place of a name: the mean over all networks, or over all OOD sets
 
 
@@ -49,14 +61,14 @@ class Ties:
         check_fields(self)
 
 
-def averages(scores: KeptScores, *, resamples: int, seed: int, positive: Positive) -> Iterator[Average]:
+def averages(scores: KeptScores, *, resamples: int, seed: int) -> Iterator[Average]:
     """The average of every method on every network."""
     for model in scores.by_model:
         for method, kept in scores.of(model).items():
             if min(len(kept[0]), *map(len, kept[1].values())) < FEWEST:
                 continue
             auroc = MeanAuroc.of(kept).estimate()
-            fpr = mean_fpr95(kept, resamples=resamples, seed=seed, positive=positive)
+            fpr = mean_fpr95(kept, resamples=resamples, seed=seed)
             yield Average(
                 model=model,
                 method=method,
@@ -117,3 +129,45 @@ def _by_set(scores: KeptScores, model: str) -> dict[str, dict[str, MeanAuroc]]:
 def _tied(model: str, ood: str, means: dict[str, MeanAuroc]) -> Ties:
     best, p_values = tied_with_best(means)
     return Ties(model=model, ood=ood, best=best, tied=tuple(m for m, p in p_values.items() if p >= 1 - LEVEL))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The first method less the second, on one network and OOD set (or the mean over the sets)."""
+
+    model: str
+    ood: str
+    metric: str  # AUROC or FPR95
+    first: float
+    second: float
+    difference: Difference
+
+
+def compared(
+    scores: KeptScores,
+    first: str,
+    second: str,
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Iterator[Compared]:
+    """AUROC by DeLong, FPR95 and the means over OOD sets by a paired bootstrap, for every network."""
+    how: dict[str, Any] = {"resamples": resamples, "seed": seed}
+    for model in scores.by_model:
+        methods = scores.of(model)
+        for name in (first, second):
+            if name not in methods:
+                raise InputError(f"no scores of a method {name!r} were kept; there are {', '.join(methods)}")
+        (id_a, sets_a), (id_b, sets_b) = methods[first], methods[second]
+        for ood in sets_a:
+            pair = (id_a, sets_a[ood]), (id_b, sets_b[ood])
+            yield Compared(model, ood, "AUROC", auroc(*pair[0]), auroc(*pair[1]), delong(*pair))
+            made = paired_bootstrap(fpr95, (id_a, {ood: sets_a[ood]}), (id_b, {ood: sets_b[ood]}), **how)
+            yield Compared(model, ood, "FPR95", fpr95(*pair[0]), fpr95(*pair[1]), made)
+        for title, each in (("AUROC", auroc), ("FPR95", fpr95)):
+            one, two = (
+                sum(each(inside, ood) for ood in sets.values()) / len(sets)
+                for inside, sets in (methods[first], methods[second])
+            )
+            made = paired_bootstrap(each, methods[first], methods[second], **how)
+            yield Compared(model, AVERAGE, title, one, two, made)

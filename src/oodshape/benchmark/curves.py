@@ -13,6 +13,8 @@ from oodshape.core.values import check_fields
 if TYPE_CHECKING:
     from oodshape.methods.slots import Shape
 
+BINS, POINTS = 40, 60  # of a histogram, and of a ROC curve at most
+
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
@@ -38,14 +40,12 @@ class Curve:
             raise InputError(f"the curve of {self.method} on {self.model} and {self.ood} does not fit together")
 
     @classmethod
-    def of(
-        cls, model: str, method: str, ood: str, id_scores: Any, ood_scores: Any, bins: int = 40, points: int = 60
-    ) -> Curve:
+    def of(cls, model: str, method: str, ood: str, id_scores: Any, ood_scores: Any) -> Curve:
         """The curve of two sets of scores, higher = more in-distribution.
 
-        >>> curve = Curve.of("net", "msp", "noise", [3.0, 2.0, 2.0], [1.0, 2.0], bins=2)
-        >>> curve.id_counts, curve.ood_counts, curve.fpr, curve.tpr
-        ((0, 3), (1, 1), (0.0, 0.0, 0.5, 1.0), (0.0, 0.33333, 1.0, 1.0))
+        >>> curve = Curve.of("net", "msp", "noise", [3.0, 2.0, 2.0], [1.0, 2.0])
+        >>> sum(curve.id_counts), sum(curve.ood_counts), curve.fpr, curve.tpr
+        (3, 2, (0.0, 0.0, 0.5, 1.0), (0.0, 0.33333, 1.0, 1.0))
         """
         from oodshape.metrics.separation import as_scores
 
@@ -55,8 +55,8 @@ class Curve:
         high = max((float(np.quantile(part, 0.995)) for part in finite), default=0.0)
         if low == high:
             low, high = low - 0.5, high + 0.5
-        counts = [np.histogram(part.clip(low, high), bins=bins, range=(low, high))[0] for part in (inside, outside)]
-        fpr, tpr = _roc(inside, outside, points)
+        counts = [np.histogram(part.clip(low, high), bins=BINS, range=(low, high))[0] for part in (inside, outside)]
+        fpr, tpr = _roc(inside, outside)
         return cls(
             model=model,
             method=method,
@@ -70,14 +70,14 @@ class Curve:
         )
 
 
-def _roc(inside: Any, outside: Any, points: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """At most `points` points of the ROC curve (FPR, TPR), even along it, both ends among them."""
+def _roc(inside: Any, outside: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """At most `POINTS` points of the ROC curve (FPR, TPR), even along it, both ends among them."""
     thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
     rates = np.zeros((2, len(thresholds) + 1))
     for rate, scores in zip(rates, (outside, inside), strict=True):
         rate[1:] = 1 - np.searchsorted(np.sort(scores), thresholds) / len(scores)
     along = rates.sum(axis=0)  # 0..2, ascending
-    kept = np.unique(np.searchsorted(along, np.linspace(0, 2, points) - 1e-9))
+    kept = np.unique(np.searchsorted(along, np.linspace(0, 2, POINTS) - 1e-9))
     fpr, tpr = rates[:, kept].round(5).tolist()
     return tuple(fpr), tuple(tpr)
 

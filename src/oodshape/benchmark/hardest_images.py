@@ -2,21 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import mean
 from typing import Any
 
 import numpy as np
 
-from oodshape.benchmark.results import Row
-from oodshape.benchmark.samples import Pick, Samples
+from oodshape.core.errors import InputError
+from oodshape.core.values import check_fields
 from oodshape.features.features import Features
 from oodshape.images.image_set import ImageSet
 from oodshape.images.thumbnail import thumbnail
 
 FEATURED = ("optfs-e", "auto")  # kept beside the best method of each network
 INSIDE = ""  # the name of the ID images among the OOD sets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pick:
+    """The most wrong images of a set for one method on one model, the worst first; `ood` is "" for ID images.
+
+    `shares` says how wrong: for an OOD image the share of ID images that score lower, for an ID image the share of
+    OOD images that score higher.
+    """
+
+    model: str
+    method: str
+    ood: str
+    images: tuple[int, ...]  # places in Samples.images
+    scores: tuple[float, ...]
+    shares: tuple[float, ...]
+    predicted: tuple[int, ...]  # the class that the network gives the image
+    labels: tuple[int, ...]  # its true class, -1 where it has none
+
+    def __post_init__(self) -> None:
+        """Refuse lists of different lengths."""
+        check_fields(self)
+        if len({len(each) for each in (self.images, self.scores, self.shares, self.predicted, self.labels)}) != 1:
+            raise InputError(f"the picks of {self.method} on {self.model} differ in length")
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Thumbnails as data URIs, each once, and who was wrong on which."""
+
+    images: tuple[str, ...] = ()
+    picks: tuple[Pick, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a pick of an image that is not there."""
+        check_fields(self)
+        for pick in self.picks:
+            if any(not 0 <= image < len(self.images) for image in pick.images):
+                raise InputError(f"a pick of {pick.method} names an image beyond the {len(self.images)} kept")
 
 
 @dataclass(frozen=True)
@@ -60,19 +98,13 @@ class Gallery:
             }
             self._wrong.append(_Wrong(model, method, INSIDE if ours else name, tuple(rows.tolist()), numbers))
 
-    def samples(self, rows: Iterable[Row]) -> Samples:
-        """The picks of the best method of each model by mean AUROC, and of the featured ones, with thumbnails."""
-        found: dict[str, dict[str, list[float]]] = {}
-        for row in rows:
-            found.setdefault(row.model, {}).setdefault(row.method, []).append(row.auroc)
-        shown = {
-            model: (max(methods, key=lambda name: mean(methods[name])), *FEATURED) for model, methods in found.items()
-        }
+    def samples(self, best: Mapping[str, str]) -> Samples:
+        """The picks of the best method of each model and of the featured ones, with thumbnails."""
         places: dict[tuple[str, int], int] = {}
         images: list[str] = []
         picks = []
         for wrong in self._wrong:
-            if wrong.method not in shown[wrong.model] or not wrong.rows:
+            if wrong.method not in (best[wrong.model], *FEATURED) or not wrong.rows:
                 continue
             name = wrong.ood or "test"
             for row_number in wrong.rows:

@@ -21,7 +21,6 @@ from oodshape.images.image_set import ImageSet, limited
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Method
 from oodshape.methods.table import IMAGE_METHODS, METHODS, authors_methods, named, paper_methods
-from oodshape.metrics.separation import Positive
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import Precision
@@ -43,7 +42,6 @@ class Options:
     cache: Path | None = None
     data: Path | None = None
     weights: Path | None = None
-    positive: Positive = "id"  # which side FPR95 takes as positive
     samples: int = 6  # how many of the most wrong images of each set are kept as thumbnails
     progress: bool | None = None
     device: str | None = None  # None: where a network is made

@@ -13,7 +13,7 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 
 # the options that decide the figures
-CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "positive", "precision", "tuned", "any_list")
+CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "precision", "tuned", "any_list")
 AUROC_APART = 0.001  # a processor's last bits move it by less
 FPR95_APART = 0.005
 IMAGES_APART = 2  # OOD images that may change sides
@@ -28,11 +28,11 @@ def recipe_of(benchmark: Benchmark, options: Options) -> dict[str, Any]:
 
 
 def again(results: Results, **where: Any) -> tuple[Benchmark, Options]:
-    """The benchmark and the options that made these results; `where` are folders and the device of this machine."""
+    """The benchmark and the options that made these results; `where` are folders, the device and options to change."""
     said = results.provenance.get("run")
     if not isinstance(said, Mapping) or not said.get("text"):
         raise InputError(
-            "these results do not say how they were made: they are of 0.2.0 or earlier, of a full spectrum, or their "
+            "these results do not say how they were made: they are of a full spectrum, or their "
             "benchmark was put together in Python; run it again yourself"
         )
     try:
@@ -40,7 +40,7 @@ def again(results: Results, **where: Any) -> tuple[Benchmark, Options]:
             name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in CHOSEN
         }
         benchmark = Benchmark.parse(said["text"], where="the benchmark of the results", base=Path(said["base"]))
-        return benchmark.with_settings(said["settings"]), Options(**chosen, **where)
+        return benchmark.with_settings(said["settings"]), Options(**{**chosen, **where})
     except (KeyError, TypeError) as error:
         raise InputError(f"these results do not say how they were made: {error}") from None
 

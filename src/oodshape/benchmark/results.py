@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import oodshape
 from oodshape.benchmark.comparisons import Average, Ties
 from oodshape.benchmark.curves import Curve, Theta
-from oodshape.benchmark.samples import Pick, Samples
+from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.files import CHECKSUM, check_sum, checksum, replacing
 from oodshape.core.reading import reading
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from oodshape.metrics.separation import Summary
 
-FORMAT = 2  # since 2 with a checksum
+FORMAT = 3
 LISTS = ("rows", "curves", "shapes", "averages_of", "ties")
-METRICS = ("fpr95", "auroc", "aupr_in", "aupr_out")
+METRICS = ("fpr95", "auroc", "aupr_in", "aupr_out", "fpr95_ood")  # fpr95: ID is positive, fpr95_ood: OOD is
 Axis = Literal["model", "ood"]
 
 
@@ -56,6 +56,9 @@ class Row:
     aupr_out: float
     aupr_out_low: float
     aupr_out_high: float
+    fpr95_ood: float
+    fpr95_ood_low: float
+    fpr95_ood_high: float
     n_train: int
     n_id: int
     n_ood: int
@@ -65,8 +68,6 @@ class Row:
     seeds: int = 1  # how many runs the metrics are means over, each with a seed of its own
     fpr95_spread: float = 0.0  # the standard deviation over these runs
     auroc_spread: float = 0.0
-    positive: Positive = "id"  # the positive side of FPR95
-    fpr95_other: float | None = None  # FPR95 with the other side as positive; None in files of before
 
     def __post_init__(self) -> None:
         """Make every number a plain one, and refuse metrics outside 0..1."""
@@ -81,13 +82,9 @@ class Row:
             if value is not None and field.name.startswith((*METRICS, "id_accuracy")):
                 check_fraction(field.name, value, zero=True, one=True)
 
-    def fpr(self, positive: Positive) -> float | None:
-        """FPR95 with this side as positive."""
-        return self.fpr95 if positive == self.positive else self.fpr95_other
-
 
 def flat(summary: Summary) -> dict[str, Any]:
-    """The four metrics and their limits under the names of the columns, for `Row(**flat(summary), ...)`."""
+    """The metrics and their limits under the names of the columns, for `Row(**flat(summary), ...)`."""
     parts = {"": "value", "_low": "low", "_high": "high"}
     return {m + end: getattr(getattr(summary, m), part) for m in METRICS for end, part in parts.items()}
 
@@ -174,9 +171,9 @@ class Results:
             data = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(data, dict) or data.get("kind") != "results":
                 raise InputError(f"{path} holds no oodshape results; give the results.json of a benchmark run")
-            if data["format"] > FORMAT:
-                raise InputError(f"{path} has format {data['format']}, this oodshape reads up to {FORMAT}")
-            check_sum(data, 2)
+            if data["format"] != FORMAT:
+                raise InputError(f"{path} has format {data['format']}, this oodshape reads {FORMAT}")
+            check_sum(data, FORMAT)
             json.dumps(data, ensure_ascii=False).encode()  # half a character, which no page and no table can hold
             return cls(
                 rows=tuple(Row(**row) for row in data["rows"]),
@@ -184,9 +181,9 @@ class Results:
                 skipped=data["skipped"],
                 curves=tuple(Curve(**_tuples(curve)) for curve in data["curves"]),
                 shapes=tuple(Theta(**_tuples(shape)) for shape in data["shapes"]),
-                samples=_samples(data.get("samples", {"images": [], "picks": []})),
-                averages_of=tuple(Average(**each) for each in data.get("averages_of", [])),
-                ties=tuple(Ties(**_tuples(each)) for each in data.get("ties", [])),
+                samples=_samples(data["samples"]),
+                averages_of=tuple(Average(**each) for each in data["averages_of"]),
+                ties=tuple(Ties(**_tuples(each)) for each in data["ties"]),
             )
 
 
@@ -213,7 +210,6 @@ def provenance(
     weights: Mapping[str, str],
     methods: Mapping[str, Method],
     settings: Mapping[str, Any],
-    positive: Positive = "id",
 ) -> dict[str, Any]:
     """Where results come from: versions, platform, hashes per model, recipes, settings such as limit and seed."""
     return {
@@ -227,6 +223,6 @@ def provenance(
         "weights": dict(weights),
         "methods": {name: short_recipe(method) for name, method in methods.items()},
         "settings": dict(settings),
-        "positive": positive,
-        "convention": convention(positive),
+        "positive": "id",
+        "convention": convention(),
     }

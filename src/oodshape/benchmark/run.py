@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import mean, stdev
 from typing import Any
 
 import torch
@@ -19,15 +20,16 @@ from oodshape.benchmark.openood import OOD_VAL, pooled_accuracy
 from oodshape.benchmark.perturbed_scores import learned, perturbed_scores
 from oodshape.benchmark.prepared import Model, Options, Prepared
 from oodshape.benchmark.repeat import recipe_of
-from oodshape.benchmark.results import Results, Row, flat, provenance
-from oodshape.benchmark.seeds import further, merged
+from oodshape.benchmark.results import METRICS, Results, Row, flat, provenance
 from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.progress import counting, progress_bar, tracked
+from oodshape.core.values import reseeded
 from oodshape.features.features import Features
 from oodshape.features.panel import panel_features
+from oodshape.images.image_set import Subset
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.together import collect
-from oodshape.metrics.separation import fpr_at_tpr, summary
+from oodshape.metrics.separation import summary
 
 
 def run(benchmark: Benchmark, options: Options = Options()) -> Results:
@@ -41,8 +43,8 @@ def run_prepared(prepared: Prepared) -> tuple[Results, KeptScores]:
     With several seeds, metrics are means over them; all else is of the first.
     """
     results, kept = _once(prepared)
-    more = [_once(again)[0].rows for again in further(prepared)]
-    return replace(results, rows=merged(results.rows, more)), kept
+    more = [_once(again)[0].rows for again in _with_further_seeds(prepared)]
+    return replace(results, rows=_merge_seeds(results.rows, more)), kept
 
 
 def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
@@ -86,11 +88,9 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         "data": {name: images.fingerprint for name, images in sets.items()},
     }
     settings |= _departures(prepared)
-    said = provenance(
-        benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings, positive=options.positive
-    )
+    said = provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
     said["run"] = recipe_of(benchmark, options)
-    how: dict[str, Any] = {"resamples": options.resamples, "seed": options.seed, "positive": options.positive}
+    how: dict[str, Any] = {"resamples": options.resamples, "seed": options.seed}
     means = counting(averages(kept, **how), "intervals", len(weights) * len(methods), options.progress, "methods")
     equals = counting(ties(kept), "ties", None, options.progress, "columns")
     results = Results(
@@ -99,11 +99,19 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         tuple(prepared.skipped),
         tuple(curves),
         tuple(shapes),
-        gallery.samples(rows),
+        gallery.samples(_best_methods(rows)),
         tuple(means),
         tuple(equals),
     )
     return results, kept
+
+
+def _best_methods(rows: Sequence[Row]) -> dict[str, str]:
+    """The method with the highest mean AUROC of each network."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        found.setdefault(row.model, {}).setdefault(row.method, []).append(row.auroc)
+    return {model: max(methods, key=lambda name: mean(methods[name])) for model, methods in found.items()}
 
 
 def _departures(prepared: Prepared) -> dict[str, Any]:
@@ -181,7 +189,7 @@ def _compared(
             continue
         outside, more = _scored(detector, model, ood.name, options)
         scores[ood.name] = outside
-        measured = summary(inside, outside, resamples=options.resamples, seed=options.seed, positive=options.positive)
+        measured = summary(inside, outside, resamples=options.resamples, seed=options.seed)
         rows.append(
             Row(
                 benchmark=benchmark.name,
@@ -191,14 +199,12 @@ def _compared(
                 ood=ood.name,
                 group=ood.group,
                 **flat(measured),
-                fpr95_other=fpr_at_tpr(inside, outside, positive="id" if options.positive == "ood" else "ood"),
                 n_train=detector.n_train,
                 n_id=len(inside),
                 n_ood=len(outside),
                 id_accuracy=accuracy,
                 seconds=fitting + seconds + more,
                 limit=options.limit or 0,
-                positive=options.positive,
             )
         )
         curves.append(Curve.of(model.spec.title, name, ood.name, inside, outside))
@@ -226,3 +232,34 @@ def _scored(detector: Detector, model: Model, name: str, options: Options) -> tu
         workers=options.workers,
     )
     return scores, time.perf_counter() - start
+
+
+def _with_further_seeds(prepared: Prepared) -> Iterator[Prepared]:
+    """The same run with each further seed, of the methods that hang on it: all of them where images are drawn."""
+    options = prepared.options
+    drawn = any(isinstance(images, Subset) for images in prepared.sets.values())
+    methods = [
+        name
+        for name, method in prepared.methods.items()
+        if drawn or method.wants_panel or reseeded(method, 1) != method
+    ]
+    for step in range(1, options.seeds if methods else 1):
+        again = replace(options, seed=options.seed + step, seeds=1, methods=tuple(methods), samples=0)
+        yield Prepared.of(prepared.benchmark, again)
+
+
+def _merge_seeds(rows: Sequence[Row], more: Sequence[Sequence[Row]]) -> tuple[Row, ...]:
+    """The rows with means over all seeds and the standard deviation; those that no seed changes stay as they are."""
+    others: dict[tuple[str, str, str], list[Row]] = {}
+    for row in (row for part in more for row in part):
+        others.setdefault((row.model, row.method, row.ood), []).append(row)
+    return tuple(_mean_row([row, *others.get((row.model, row.method, row.ood), [])]) for row in rows)
+
+
+def _mean_row(rows: Sequence[Row]) -> Row:
+    if len(rows) == 1:
+        return rows[0]
+    ends = [name + end for name in METRICS for end in ("", "_low", "_high")]
+    means = {name: mean(getattr(row, name) for row in rows) for name in ends}
+    spreads = {f"{name}_spread": stdev(getattr(row, name) for row in rows) for name in ("fpr95", "auroc")}
+    return replace(rows[0], **means, **spreads, seeds=len(rows), seconds=sum(row.seconds for row in rows))

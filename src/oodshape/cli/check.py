@@ -33,7 +33,7 @@ def check(
     from oodshape.images.listing import one_by_one
     from oodshape.report.check_page import HEAD, NOTE, check_rows, headline, right_line, verdict, write_check
     from oodshape.report.columns import show_columns
-    from oodshape.report.judged_page import Origin
+    from oodshape.report.scored_page import Origin
 
     costs.hold()
     check_out(out)

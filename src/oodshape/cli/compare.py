@@ -14,7 +14,6 @@ from oodshape.cli.terminal import console, say
 
 if TYPE_CHECKING:
     from oodshape.benchmark.kept_scores import KeptScores
-    from oodshape.metrics.separation import Positive
 
 HEAD = ("network", "OOD set", "metric", "first", "second", "difference", "95 % interval", "p")
 
@@ -39,20 +38,19 @@ def compare(
     OOD sets by a bootstrap that draws the ID images once for all sets. Without --methods, every method is compared with
     the best by mean AUROC; tied are those whose p-value, after Holm's correction over the methods, is at least 0.05.
     """
-    from oodshape.benchmark.compare import compared
+    from oodshape.benchmark.comparisons import compared
     from oodshape.benchmark.kept_scores import KeptScores
-    from oodshape.benchmark.results import Results
+    from oodshape.benchmark.results import convention
     from oodshape.core.errors import InputError
     from oodshape.report.columns import show_columns
 
-    said, scores = Results.load(results), KeptScores.load(results)
+    scores = KeptScores.load(results)
     chosen = words(methods)
     if not chosen:
         _show_ties(scores)
         return
     if len(chosen) != 2:
         raise InputError(f"give two methods, --methods a,b, got {len(chosen)}: {methods!r}")
-    positive: Positive = "ood" if said.provenance.get("positive") == "ood" else "id"
     rows = [
         (
             each.model,
@@ -63,10 +61,10 @@ def compare(
             f"{_points(each.difference.low)} to {_points(each.difference.high)}",
             _p(each.difference.p_value),
         )
-        for each in compared(scores, *chosen, resamples=resamples, seed=seed, positive=positive)
+        for each in compared(scores, *chosen, resamples=resamples, seed=seed)
     ]
     show_columns(HEAD, rows, console())
-    say(f"first: {chosen[0]}, second: {chosen[1]}; percent. {said.provenance.get('convention', '')}")
+    say(f"first: {chosen[0]}, second: {chosen[1]}; percent. {convention()}")
 
 
 def _show_ties(scores: KeptScores) -> None:

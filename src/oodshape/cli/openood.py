@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-
-from oodshape.core.errors import InputError
 
 if TYPE_CHECKING:
     from oodshape.benchmark.spec import Benchmark
@@ -16,15 +13,8 @@ if TYPE_CHECKING:
 PANEL = "OpenOOD"
 
 
-class Settings(Enum):
-    """Whose hyperparameters methods have."""
-
-    general = "general"
-    imagenet = "imagenet"
-    cifar10 = "cifar10"
-    cifar100 = "cifar100"
-    authors_code = "authors-code"
-    openood = "openood"
+StudySettings = Literal["general", "imagenet", "cifar10", "cifar100", "authors-code", "openood"]
+Settings = Literal[StudySettings, "openood-tuned"]
 
 
 @dataclass(frozen=True)
@@ -35,26 +25,21 @@ class OpenOod:
         Settings | None,
         typer.Option(
             metavar="KIND",
-            help="Whose hyperparameters: general, the paper's for an ID set, those of its authors' code, or OpenOOD's, "
-            "fitted on what it fits on \\[default: as the benchmark says].",
+            help="Whose hyperparameters: general, the paper's for an ID set, those of its authors' code, OpenOOD's "
+            "fitted on what it fits on, or those that its search finds on OOD validation images (openood-tuned) "
+            "\\[default: as the benchmark says].",
             rich_help_panel=PANEL,
         ),
     ] = None
-    tuned: Annotated[
-        bool,
-        typer.Option(
-            "--tuned", help="Choose settings on OOD validation images, as OpenOOD does.", rich_help_panel=PANEL
-        ),
-    ] = False
     full_spectrum: Annotated[
-        bool,
+        Literal["fs", "fs+es"] | None,
         typer.Option(
             "--full-spectrum",
-            help="Count ID images of another look (ImageNet-V2, -C, -R) as ID.",
+            metavar="KIND",
+            help="Count shifted ID images as ID: those of ImageNet-V2, -C and -R (fs), or of ImageNet-ES too (fs+es).",
             rich_help_panel=PANEL,
         ),
-    ] = False
-    with_es: Annotated[bool, typer.Option("--with-es", help="And those of ImageNet-ES.", rich_help_panel=PANEL)] = False
+    ] = None
     other_lists: Annotated[
         bool,
         typer.Option(
@@ -62,10 +47,14 @@ class OpenOod:
         ),
     ] = False
 
+    @property
+    def tuned(self) -> bool:
+        return self.settings == "openood-tuned"
+
     def of(self, benchmark: Benchmark) -> Benchmark:
         """The benchmark with these settings and this spectrum."""
-        if self.with_es and not self.full_spectrum:
-            raise InputError("--with-es is a part of --full-spectrum; give both")
-        if self.full_spectrum:
-            benchmark = benchmark.full_spectrum("es" if self.with_es else "")
-        return benchmark if self.settings is None else benchmark.with_settings(self.settings.value)
+        if self.full_spectrum is not None:
+            benchmark = benchmark.full_spectrum(self.full_spectrum.partition("+")[2])
+        if self.settings is None:
+            return benchmark
+        return benchmark.with_settings("openood" if self.tuned else self.settings)

@@ -37,7 +37,8 @@ def repeat(
     from oodshape.benchmark.run import run
 
     before = Results.load(results)
-    where = {"data": data, "weights": weights, "head": head, "cache": cache, "device": running.place()["device"]}
+    where = {"data": data, "weights": weights, "head": head, "cache": cache, **running.place()}
+    where = {name: value for name, value in where.items() if value is not None}  # the results say the precision
     benchmark, options = again(before, **where, **running.feeding(), samples=0, trust_code=trust_code)
     now = run(benchmark, options)
     if out is not None:

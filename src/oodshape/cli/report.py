@@ -3,29 +3,54 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from oodshape.cli.terminal import say
+from oodshape.cli.terminal import console, say
 
 
 def report(
     results: Annotated[
         Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
     ],
+    table: Annotated[
+        Literal["model", "ood", "standard4", "groups"],
+        typer.Option(
+            metavar="KIND",
+            help="By model (model), by OOD set (ood), by model on the standard four sets (standard4), or by family of "
+            "models (groups).",
+        ),
+    ] = "model",
+    sort: Annotated[
+        Literal["auroc", "fpr95", "table"],
+        typer.Option(
+            metavar="ORDER",
+            help="The order of what is printed: by mean AUROC (auroc) or FPR95 (fpr95), the best on top below `auto`, "
+            "or as in the paper (table), which is the order of the files.",
+        ),
+    ] = "auroc",
+    positive: Annotated[
+        Literal["id", "ood"], typer.Option(help="Which side FPR95 takes as positive: id (the paper) or ood (OpenOOD).")
+    ] = "id",
+    compare_paper: Annotated[
+        bool, typer.Option("--compare-paper", help="Show the paper's figures and the difference next to ours.")
+    ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The page to write \\[default: report.html beside the results].")
+        Path | None, typer.Option("--out", "-o", help="The folder to write to \\[default: that of the results].")
     ] = None,
 ) -> None:
-    """Write the page of a benchmark run again, from its results alone.
+    """Print the tables of a benchmark run, and write them and the HTML report again from the saved results.
 
-    The page is one file that opens in any browser and needs no network: a leaderboard that sorts and filters, the
-    paper's figures where it has any, each method's figures, and the images that are hardest for it.
+    Writes report.html, table.md and table.tex. The report is one file that opens in any browser and needs no network: a
+    leaderboard that sorts and filters, the paper's figures where it has any, each method's figures, and the images
+    that are hardest for it.
     """
     from oodshape.benchmark.results import Results
-    from oodshape.report import write_page
+    from oodshape.report.benchmark_files import show_report, write_report
 
-    page = out or (results if results.is_dir() else results.parent) / "report.html"
-    write_page(Results.load(results), page)
-    say(f"page: {page}")
+    folder = out or (results if results.is_dir() else results.parent)
+    loaded = Results.load(results)
+    write_report(loaded, folder, table, paper=compare_paper, positive=positive)
+    show_report(loaded, console(), table, paper=compare_paper, positive=positive, sort=sort)
+    say(f"page: {folder / 'report.html'}")

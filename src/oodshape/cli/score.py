@@ -63,8 +63,7 @@ def score(
     from oodshape.images.image_set import Shard
     from oodshape.images.listing import in_column, one_by_one
     from oodshape.report.gallery_page import Extremes, write_gallery
-    from oodshape.report.judged_page import Origin
-    from oodshape.report.score_page import ScoredCrowd, write_scored
+    from oodshape.report.scored_page import Origin, ScoredRows, write_scored
 
     costs.hold()
     check_out(out, gallery, page)
@@ -72,12 +71,12 @@ def score(
     with warnings_as_lines():
         source = opened(guard, network, running, preparing)
     listing = one_by_one(in_column(images, column))
-    extremes, crowd = Extremes(), ScoredCrowd(guard, listing.name)
+    extremes, scored_set = Extremes(), ScoredRows(guard, listing.name)
 
     def watch(row: Scored) -> None:
         extremes.add(row)
         if page is not None:
-            crowd.add(row)
+            scored_set.add(row)
 
     how: dict[str, Any] = {**running.feeding(), "watch": watch}
     said: list[str] = []
@@ -104,7 +103,7 @@ def score(
     if gallery is not None:
         write_gallery(extremes, gallery, listing.encoded)
     if page is not None:
-        write_scored(guard, source, listing, crowd, page, Origin(command_line(), str(detector)))
+        write_scored(guard, source, listing, scored_set, page, Origin(command_line(), str(detector)))
     if out is not None and json:
         typer.echo(encoder.dumps(vars(tally) | {"out": str(out)}))
     elif not quiet:

@@ -9,7 +9,7 @@ import typer
 
 from oodshape.cli.comparing import Compared, SeedOption
 from oodshape.cli.completion import benchmark_names, method_names, study_names
-from oodshape.cli.openood import Settings
+from oodshape.cli.openood import StudySettings
 from oodshape.cli.options import Costs, Keeping, Running, TrustOption, words
 from oodshape.cli.terminal import say
 
@@ -54,7 +54,7 @@ def study(
         typer.Option(help="The OOD set that stands for real OOD data \\[default: the benchmark's, or the largest]."),
     ] = "",
     settings: Annotated[
-        Settings | None,
+        StudySettings | None,
         typer.Option(
             metavar="KIND",
             help="Whose hyperparameters; authors-code: objective, noise and search of the paper's published code too "
@@ -63,10 +63,6 @@ def study(
     ] = None,
     seed: SeedOption = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Run with so many seeds; means, and the largest spread.")] = 1,
-    resamples: Annotated[int, typer.Option(min=1, help="Resamples of the fitting set (study samples).")] = 10,
-    surrogates: Annotated[
-        int, typer.Option(min=1, help="How many noise images of a kind to make where the benchmark has none.")
-    ] = 50_000,
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("oodshape-results/studies"),
     keeping: Keeping,
     trust_code: TrustOption = False,
@@ -75,13 +71,13 @@ def study(
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
 
-    Each writes a table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and a page with both that begins with what the
-    study shows; `all` writes index.html, which leads to them. Folders of feature files hold head.npz (weight, bias),
-    train.npz, test.npz or val.npz, and one file per OOD set (features, labels); gaussian and uniform are surrogates;
-    scrambled is the panel that `auto` chooses by.
+    Each writes a table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and a page with both; `all` also writes
+    index.html with links to them. Folders of feature files hold head.npz (weight, bias), train.npz, test.npz or
+    val.npz, and one file per OOD set (features, labels); gaussian and uniform are surrogates; scrambled is the proxy
+    OOD set that `auto` chooses by.
     """
     from oodshape.core.errors import InputError
-    from oodshape.studies import beside_paper
+    from oodshape.report.beside_paper import check_studies
     from oodshape.studies.catalog import chosen, picked_of, possible
     from oodshape.studies.network import networks
     from oodshape.studies.writing import write, write_all
@@ -96,24 +92,19 @@ def study(
             if name != "all":
                 raise
             skipped[each] = str(error)
-    whose = "" if settings is None else settings.value
-    how: dict[str, Any] = {"settings": whose, "seed": seed, "trust_code": trust_code}
+    how: dict[str, Any] = {"settings": settings or "", "seed": seed, "trust_code": trust_code}
     how |= compared.said() | running.place("float32") | running.feeding()
-    opened = networks(benchmark, features or [], surrogates=surrogates, panel=panel, cache=keeping.folder, **how)
-    found = [network.telling(real, picked, seed, resamples) for network in opened]
+    opened = networks(benchmark, features or [], panel=panel, cache=keeping.folder, **how)
+    found = [network.telling(real, picked, seed) for network in opened]
     for network in found:
         say(network.describe())
     if compare_paper:
-        beside_paper.check(names, found)
+        check_studies(names, {network.name: network.id_set for network in found})
     can = possible(names, found) if name == "all" else names
     skipped |= {each: "a network has no panel (scrambled.npz)" for each in names if each not in can}
     for each, why in skipped.items():
         say(f"skipped {each}: {why}")
-    told = {
-        each: [network.telling(real, taken[each], seed, resamples) for network in opened]
-        for each in can
-        if each in taken
-    }
+    told = {each: [network.telling(real, taken[each], seed) for network in opened] for each in can if each in taken}
     made = write_all(told, out, seeds, paper=compare_paper) if name == "all" else None
     for path in made or write(name, told[name], out, seeds, paper=compare_paper):
         say(f"wrote {path}")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.metrics.separation import Estimate, Positive, as_scores, auroc, kept_at
+from oodshape.metrics.separation import Estimate, as_scores, auroc, kept_at
 
 Floats = NDArray[np.float64]
 Metric = Callable[[Floats, Floats], float]
@@ -214,7 +214,7 @@ def tied_with_best(means: Mapping[str, MeanAuroc]) -> tuple[str, dict[str, float
     return best, dict(zip(others, adjusted, strict=True))
 
 
-def mean_fpr95(scores: Scores, *, resamples: int = 1000, seed: int = 0, positive: Positive = "id") -> Estimate:
+def mean_fpr95(scores: Scores, *, resamples: int = 1000, seed: int = 0) -> Estimate:
     """The mean FPR95 over OOD sets with its percentile bootstrap interval; ID images are resampled once for all sets.
 
     Resamples are not made but drawn from: the threshold of a resample is one of the sorted scores, at a place that
@@ -230,14 +230,9 @@ def mean_fpr95(scores: Scores, *, resamples: int = 1000, seed: int = 0, positive
     if not outer:
         raise InputError("there is no OOD set to average over")
     stream = np.random.default_rng(seed)
-    if positive == "ood":  # the share of ID rejected at the threshold that rejects 95 % of OOD: the mirror image
-        sides = [(-ood[::-1], -inner[::-1]) for ood in outer.values()]
-        drawn = [_drawn(keeper, _places(len(keeper), resamples, stream), other, stream) for keeper, other in sides]
-    else:
-        places = _places(len(inner), resamples, stream)
-        sides = [(inner, ood) for ood in outer.values()]
-        drawn = [_drawn(inner, places, ood, stream) for ood in outer.values()]
-    value = float(np.mean([fpr95(keeper, other) for keeper, other in sides]))
+    places = _places(len(inner), resamples, stream)
+    drawn = [_drawn(inner, places, ood, stream) for ood in outer.values()]
+    value = float(np.mean([fpr95(inner, ood) for ood in outer.values()]))
     low, high = np.quantile(np.mean(drawn, axis=0), [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return Estimate(value, low, high)
 

@@ -35,12 +35,13 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Summary:
-    """The four metrics of the field, each with its confidence interval; ID is positive in FPR95 unless asked."""
+    """The metrics of the field, each with its confidence interval; FPR95 with ID and with OOD as the positive side."""
 
     fpr95: Estimate
     auroc: Estimate
     aupr_in: Estimate
     aupr_out: Estimate
+    fpr95_ood: Estimate
 
 
 def auroc(id_scores: Any, ood_scores: Any) -> float:
@@ -127,20 +128,16 @@ def summary(
     level: float = 0.95,
     resamples: int = 200,
     seed: int = 0,
-    positive: Positive = "id",
 ) -> Summary:
-    """FPR95, AUROC, AUPR-in and AUPR-out, each with its percentile bootstrap interval.
-
-    `positive` is that of `fpr_at_tpr`; AUROC is the same for both, and each AUPR has its side in its name.
+    """FPR95 (ID and OOD positive), AUROC, AUPR-in and AUPR-out, each with its percentile bootstrap interval.
 
     >>> summary([4.0, 3.0, 2.0], [1.0, 0.0]).auroc
     Estimate(value=1.0, low=1.0, high=1.0)
     """
-    _check_positive(positive)
     id_ranks, ood_ranks, width = _ranks(id_scores, ood_scores)
-    point = _measure(*_curve(id_ranks, ood_ranks, width), positive)
+    point = _measure(*_curve(id_ranks, ood_ranks, width))
     draws = _draws(len(id_ranks), len(ood_ranks), resamples, seed)
-    chunks = [_measure(*_curve(id_ranks[i], ood_ranks[j], width), positive) for i, j in draws]
+    chunks = [_measure(*_curve(id_ranks[i], ood_ranks[j], width)) for i, j in draws]
     return Summary(*(_estimate(*row, level) for row in zip(point, np.hstack(chunks), strict=True)))
 
 
@@ -195,11 +192,10 @@ def _aupr(tp: Ints, fp: Ints) -> Floats:
     return np.asarray(twice / (2 * tp[..., -1]))
 
 
-def _measure(tp: Ints, fp: Ints, positive: Positive = "id") -> Floats:
-    """[4, ...] values in the order of Summary's fields."""
+def _measure(tp: Ints, fp: Ints) -> Floats:
+    """[5, ...] values in the order of Summary's fields."""
     mirror = _mirror(tp, fp)
-    side = (tp, fp) if positive == "id" else mirror
-    return np.array([_fpr(*side, 0.95), _auroc(tp, fp), _aupr(tp, fp), _aupr(*mirror)])
+    return np.array([_fpr(tp, fp, 0.95), _auroc(tp, fp), _aupr(tp, fp), _aupr(*mirror), _fpr(*mirror, 0.95)])
 
 
 def _check_positive(positive: str) -> None:

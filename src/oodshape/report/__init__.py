@@ -1,9 +1,8 @@
 """Results as people read them: tables for a terminal, as Markdown and as LaTeX, and pages of one HTML file each.
 
-`measures` declares what is shown, once; `pivot` makes the table of methods, `beside_paper` sets the paper's figures
-beside it, `render` and `terminal` print it. `page` writes the page of a benchmark from `page_data` and the scripts in
-`web`, `check_page` and `gallery_page` those of a guard, all in the skeleton of `html`. `benchmark_files` runs a
-benchmark and writes everything.
+`measures` declares what is shown. `pivot` makes the table of methods, `beside_paper` adds the paper's figures, `render`
+and `terminal` print it. `page` writes the page of a benchmark, `scored_page` and `check_page` those of a guard, with
+`html`. `benchmark_files` runs a benchmark and writes everything.
 """
 
 from oodshape.report.page import write_page as write_page

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import oodshape
 from oodshape.benchmark.kept_scores import FILE as SCORES
@@ -14,26 +15,28 @@ from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run_prepared
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
-from oodshape.report.openood import is_openood
-from oodshape.report.openood_files import openood_tables, write_openood
+from oodshape.metrics.separation import Positive
+from oodshape.report.headline import summarize
+from oodshape.report.measures import MAIN, Order
+from oodshape.report.openood import is_openood, openood_tables, show_openood, write_openood
 from oodshape.report.page import write_page
 from oodshape.report.pivot import Table
 from oodshape.report.render import frame_latex, frame_markdown, to_latex, to_markdown
-from oodshape.report.table_kinds import Kind, by_ood, check, tables_of
+from oodshape.report.table_kinds import Kind, by_ood, tables_of, with_positive
+from oodshape.report.terminal import show
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 KEPT = ("results.csv", "results.json")
 FILES = (*KEPT, "report.html", "table.md", "table.tex")
 
 
-def bench_files(
-    benchmark: Benchmark, options: Options, folder: Path, kind: Kind = "model", *, paper: bool = False
-) -> Results:
-    """The results of a benchmark, and `FILES` in the folder; a run that has been done already is copied.
+def run_benchmark(benchmark: Benchmark, options: Options, folder: Path) -> Results:
+    """Run a benchmark and write `FILES` into the folder; a run that is in the cache is copied.
 
-    The tables start with those of the kind asked for. What identifies a run: the benchmark, the weights, the images,
-    the methods, the settings and this package's code.
+    What identifies a run: the benchmark, the weights, the images, the methods, the settings and this package's code.
     """
-    check(benchmark, kind, paper=paper, positive=options.positive)
     prepared = Prepared.of(benchmark, options)
     kept = folder if options.cache is None else options.cache / "runs" / _key(prepared)
     done = options.cache is not None and all((kept / name).is_file() for name in KEPT)
@@ -44,12 +47,39 @@ def bench_files(
         if (kept / name).is_file():
             with replacing(folder / name) as temporary:
                 temporary.write_bytes((kept / name).read_bytes())
-    write_page(results, folder / "report.html")
-    more = [] if kind == "ood" else [by_ood(results, model) for model in results.names("model")]
-    _write_tables([*tables_of(results, kind, paper=paper), *more], folder, results)
+    write_report(results, folder)
+    return results
+
+
+def write_report(
+    results: Results, folder: Path, kind: Kind = "model", *, paper: bool = False, positive: Positive = "id"
+) -> None:
+    """Write report.html, table.md and table.tex; the tables start with those of the kind asked for."""
+    shown = with_positive(results, positive)
+    tables = tables_of(shown, kind, paper=paper)
+    tables += [] if kind == "ood" else [by_ood(shown, model) for model in shown.names("model")]
+    folder.mkdir(parents=True, exist_ok=True)
+    write_page(shown, folder / "report.html")
+    _write_tables(tables, folder, results)
     if is_openood(results):
         write_openood(results, folder)
-    return results
+
+
+def show_report(
+    results: Results,
+    console: Console,
+    kind: Kind = "model",
+    *,
+    paper: bool = False,
+    positive: Positive = "id",
+    sort: Order = MAIN,
+) -> None:
+    """Print the tables of results and a summary."""
+    shown = with_positive(results, positive)
+    show_openood(results, console)
+    for part in tables_of(shown, kind, paper=paper, sort=sort):
+        show(part, console)
+    console.print("", *summarize(shown), "", sep="\n", markup=False)
 
 
 def _made(prepared: Prepared, folder: Path) -> Results:

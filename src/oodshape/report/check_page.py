@@ -10,12 +10,11 @@ from oodshape.guard.selective import Selective
 from oodshape.guard.set_check import SetCheck
 from oodshape.metrics.separation import Estimate, mcnemar
 from oodshape.networks.opening import Source
-from oodshape.report.crowd import Role
-from oodshape.report.groups import CLEAR
 from oodshape.report.html import html_table, write_html
-from oodshape.report.judged_data import SHOWN, crowd_of, payload, portraits, risk_curves
-from oodshape.report.judged_page import Origin, judged_page
 from oodshape.report.measures import SHOWN as MEASURED
+from oodshape.report.scored_page import Origin, render_scored_page
+from oodshape.report.scored_page_data import SHOWN, collect_set, describe_images, payload, risk_curves
+from oodshape.report.scored_set import CLEAR, Role
 
 HEAD = ["set", "detector", "images", "accepted", *(measure.title for measure in MEASURED)]
 NOTE = (
@@ -57,10 +56,12 @@ def verdict(check: Check) -> str:
 def write_check(check: Check, path: str | Path, source: Source | None = None, origin: Origin | None = None) -> None:
     """Write the page of a check; with the network's `source` it shows the images and says why each was judged so."""
     sets: list[tuple[SetCheck, Role]] = [(check.inside, "id"), *((each, "ood") for each in check.outside)]
-    crowds = [crowd_of(check.guard, each, role, SHOWN // len(sets)) for each, role in sets]
-    seen = [(crowd, each.listing) for crowd, (each, _) in zip(crowds, sets, strict=True) if each.listing is not None]
-    faces = [] if source is None or len(seen) < len(sets) else portraits(check.guard, source, seen)
-    data = payload(check.guard, crowds, faces) | {"risk": risk_curves(check)}
+    scored_sets = [collect_set(check.guard, each, role, SHOWN // len(sets)) for each, role in sets]
+    seen = [
+        (scored, each.listing) for scored, (each, _) in zip(scored_sets, sets, strict=True) if each.listing is not None
+    ]
+    items = [] if source is None or len(seen) < len(sets) else describe_images(check.guard, source, seen)
+    data = payload(check.guard, scored_sets, items) | {"risk": risk_curves(check)}
     table = html_table(HEAD, check_rows(check), "Figures by set and detector")
     note = (
         f"{NOTE} The softmax threshold was calibrated on the same images for the same share of falsely rejected ones."
@@ -74,7 +75,10 @@ def write_check(check: Check, path: str | Path, source: Source | None = None, or
     model = check.guard.about.model or "a network given in Python"
     said = [*(f"<b>{escape(each)}</b>" for each in headline(check)), escape(f"{verdict(check)}.")]
     write_html(
-        path, judged_page(f"Check of a guard of {model}", said, check.guard, crowds, data, origin or Origin(), more)
+        path,
+        render_scored_page(
+            f"Check of a guard of {model}", said, check.guard, scored_sets, data, origin or Origin(), more
+        ),
     )
 
 

@@ -6,7 +6,7 @@ A measure with a short head is a column of every table; one without is offered o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ MEASURES = (
     Measure("auroc", "AUROC", 1, "AU"),
     Measure("aupr_in", "AUPR-in", 1),
     Measure("aupr_out", "AUPR-out", 1),
+    Measure("fpr95_ood", "FPR95 (OOD positive)", -1),
 )
 SHOWN = tuple(measure for measure in MEASURES if measure.head)
-MAIN = "auroc"  # methods are ranked by it where a page must choose
+MAIN: Final = "auroc"  # methods are ranked by it where a page must choose
 ERROR = "fpr95"  # what a threshold lets through
 Order = Literal["table", "auroc", "fpr95"]  # of a table's lines: the methods' own, or by a measure

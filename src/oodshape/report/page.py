@@ -14,11 +14,10 @@ from typing import Any
 
 from oodshape.benchmark.results import Results
 from oodshape.core.words import joined
-from oodshape.report.headline import OURS, Answer, Gap, answers, gaps
+from oodshape.report.headline import ERRORS, Answer, Mean, answers, summarize
 from oodshape.report.html import document, page_json, web_file, write_html
 from oodshape.report.page_data import curves, payload
 from oodshape.report.pivot import Table, caveats, skipped_notes, table
-from oodshape.report.verdict import verdict
 
 SCRIPTS = ("elements.js", "data.js", "filters.js", "table.js", "charts.js", "enlarge.js", "state.js", "page.js")
 
@@ -33,7 +32,6 @@ _THRESHOLD = {
     "id": "What a method lets through is the mean FPR95: at a threshold that keeps 95 % of ID images.",
     "ood": "What a method rejects is the mean FPR95: at a threshold that rejects 95 % of OOD images.",
 }
-_LETS = {"id": "lets {:.2f} % of OOD images through", "ood": "rejects {:.2f} % of ID images"}
 
 
 def write_page(results: Results, path: str | Path) -> None:
@@ -49,9 +47,8 @@ def page(results: Results) -> str:
         "title": escape(overview.title),
         "reading": _READING[positive],
         "lets": _THRESHOLD[positive],
-        "verdict": "\n".join(f"<p>{escape(line)}</p>" for line in verdict(results)),
-        "answers": "\n".join(_card(answer, _LETS[positive]) for answer in answers(results)),
-        "losses": _losses(results, _LETS[positive]),
+        "verdict": "\n".join(f"<p>{escape(line)}</p>" for line in summarize(results)),
+        "answers": "\n".join(_card(answer, ERRORS[positive]) for answer in answers(results)),
         "notes": "".join(f"<li>{escape(note)}</li>" for note in _notes(results, overview)),
         "caveat": _caveat(results),
         "skipped": _skipped(results),
@@ -93,32 +90,34 @@ def _skipped(results: Results) -> str:
     return f'<details class="notes"><summary>Not measured: {names}</summary><ul>{reasons}</ul></details>'
 
 
-def _card(answer: Answer, lets: str) -> str:
-    """A network's answers: the best method, what it lets through, how ours compares."""
-    best, auto = answer.best, answer.auto
+def _card(answer: Answer, errors: str) -> str:
+    """A network's answers: the best method and its errors, `auto`, and the featured method."""
+
+    def erring(mean: Mean) -> str:
+        return errors.format("s", f"{100 * mean.fpr95:.2f}")
+
+    best, auto, featured = answer.best, answer.auto, answer.featured
     family = f" <small>{escape(answer.family)}</small>" if answer.family != answer.model else ""
     lines = [
         f'<article class="card"><h3>{escape(answer.model)}{family}</h3>',
         f'<p class="big"><b>{escape(best.method)}</b> {_tied(answer.tied)}</p>',
-        f"<p>AUROC <b>{100 * best.auroc:.2f}</b>; it <b>{lets.format(100 * best.fpr95)}</b>.</p>",
+        f"<p>AUROC <b>{100 * best.auroc:.2f}</b>; it <b>{erring(best)}</b>.</p>",
     ]
     if answer.lowest.fpr95 < best.fpr95:
-        lowest = answer.lowest
-        lines.append(f"<p>Lowest FPR95: <b>{escape(lowest.method)}</b>; it {lets.format(100 * lowest.fpr95)}.</p>")
+        lines.append(f"<p>Lowest FPR95: <b>{escape(answer.lowest.method)}</b>; it {erring(answer.lowest)}.</p>")
     if auto is not None:
         said = f"<b>{escape(auto.method)}</b>, which chooses without OOD data: AUROC <b>{100 * auto.auroc:.2f}</b>; it"
-        same = "It chooses without OOD data."
-        lines.append(f"<p>{same if auto == best else f'{said} {lets.format(100 * auto.fpr95)}.'}</p>")
-    if answer.ours is not None and answer.worst is not None and answer.methods > 1:
-        ours, worst = answer.ours, answer.worst
+        lines.append(f"<p>{'It chooses without OOD data.' if auto == best else f'{said} {erring(auto)}.'}</p>")
+    if featured is not None and answer.worst is not None and answer.methods > 1:
+        ours, other = answer.worst
         lines.append(
-            f'<p class="soft"><b>{escape(ours.method)}</b> is number {ours.place} of {answer.methods}: AUROC'
-            f" {100 * ours.auroc:.2f}; it {lets.format(100 * ours.fpr95)}."
+            f'<p class="soft"><b>{escape(featured.method)}</b> is number {featured.place} of {answer.methods}: AUROC'
+            f" {100 * featured.auroc:.2f}; it {erring(featured)}."
         )
         lines.append(
-            f" It loses most on <b>{escape(worst.ours.ood)}</b>: AUROC {100 * worst.ours.auroc:.2f} against"
-            f" {100 * worst.best.auroc:.2f} ({escape(worst.best.method)}).</p>"
-            if worst.auroc > 0
+            f" It loses most on <b>{escape(ours.ood)}</b>: AUROC {100 * ours.auroc:.2f} against"
+            f" {100 * other.auroc:.2f} ({escape(other.method)}).</p>"
+            if other.auroc > ours.auroc
             else " No method beats it on any OOD set.</p>"
         )
     return "".join([*lines, "</article>"])
@@ -132,43 +131,6 @@ def _tied(names: Sequence[str]) -> str:
     """
     few = list(names) if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} others"]
     return f"is tied with {escape(joined(few))}" if few else "is best"
-
-
-def _losses(results: Results, lets: str) -> str:
-    """Where ours is behind and where it is not, the largest gaps by name; nothing where there is nothing to say."""
-    found = gaps(results)
-    if not found or len(results.names("method")) < 2:
-        return ""
-    behind = [gap for gap in found if gap.auroc > 0]
-    parts = [
-        f"<p><b>Where OptFS ({escape(OURS)}) loses.</b> Another method has a higher AUROC on {len(behind)} of"
-        f" {len(found)} pairs of network and OOD set."
-    ]
-    if behind:
-        parts.append(" The largest gaps:</p><ol>")
-        parts += [
-            f"<li><b>{escape(gap.ours.model)}</b> on <b>{escape(gap.ours.ood)}</b>: AUROC {100 * gap.ours.auroc:.2f}"
-            f" against {100 * gap.best.auroc:.2f} of {escape(gap.best.method)}; {escape(OURS)}"
-            f" {lets.format(100 * gap.ours.fpr95)}, {escape(gap.best.method)} {100 * gap.best.fpr95:.2f} %.</li>"
-            for gap in behind[:3]
-        ]
-        near = min(found, key=lambda gap: gap.auroc)
-        parts.append(
-            f"</ol><p>It comes closest on {escape(near.ours.model)} with {escape(near.ours.ood)}:"
-            f" {100 * near.ours.auroc:.2f} against {100 * near.best.auroc:.2f} of {escape(near.best.method)}."
-            if near.auroc > 0
-            else f"</ol><p>No method has a higher AUROC on {_won(found)}."
-        )
-    return "".join([*parts, "</p>"])
-
-
-def _won(found: Sequence[Gap]) -> str:
-    """The networks on which none is better than ours, each with the OOD sets."""
-    sets: dict[str, list[str]] = {}
-    for gap in found:
-        if gap.auroc == 0:
-            sets.setdefault(gap.ours.model, []).append(gap.ours.ood)
-    return "; ".join(f"{escape(model)} ({escape(', '.join(names))})" for model, names in sets.items())
 
 
 def _facts(facts: Mapping[str, Any]) -> str:

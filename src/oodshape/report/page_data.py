@@ -12,10 +12,8 @@ from oodshape.methods.detector import Method
 from oodshape.methods.paper_rows import Row
 from oodshape.methods.table import ROWS
 from oodshape.report.beside_paper import comparable, paper_figures
-from oodshape.report.headline import OURS
 from oodshape.report.measures import MAIN, MEASURES, SHOWN
-from oodshape.report.method_kinds import kind
-from oodshape.report.styles import style
+from oodshape.report.method_styles import FEATURED, kind, style
 from oodshape.report.table_kinds import STANDARD4
 
 TABLES = ("model", "ood", "standard4")  # of the paper's, those that compare methods
@@ -27,7 +25,7 @@ def payload(results: Results) -> dict[str, Any]:
     return {
         "positive": results.provenance.get("positive", "id"),
         "models": _models(results),
-        "ours": methods.get(OURS),
+        "ours": methods.get(FEATURED),
         "methods": _methods(results),
         "oods": [{"name": row.ood, "group": row.group, "n": row.n_ood} for row in _first(results, "ood").values()],
         "rows": [

@@ -15,7 +15,7 @@ from oodshape.benchmark.spec import AUTHORS
 from oodshape.core.errors import InputError
 from oodshape.core.words import counted
 from oodshape.report.measures import SHOWN, Measure
-from oodshape.report.method_kinds import block
+from oodshape.report.method_styles import block
 
 Columns = Literal["model", "ood", "family"]
 TIED = " ="

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from oodshape.benchmark.results import Results
-from oodshape.benchmark.spec import AUTHORS, Benchmark
+from oodshape.benchmark.results import Results, convention
 from oodshape.core.errors import InputError
-from oodshape.report.beside_paper import beside_paper, check_comparable, paper_figures
-from oodshape.report.measures import Order
-from oodshape.report.order import ordered
-from oodshape.report.pivot import Table, table
+from oodshape.metrics.separation import Positive
+from oodshape.report.beside_paper import beside_paper, paper_figures
+from oodshape.report.measures import MEASURES, Order
+from oodshape.report.method_styles import CHOICE, family
+from oodshape.report.pivot import Line, Table, table
 
 Kind = Literal["model", "ood", "standard4", "groups"]
 STANDARD4 = ("iNaturalist", "SUN", "Places", "Texture")  # the sets of MOS, on which most papers report
@@ -37,13 +37,14 @@ def tables_of(results: Results, kind: Kind = "model", *, paper: bool = False, so
     return [beside_paper(made, results, kind) if paper else made]
 
 
-def check(benchmark: Benchmark, kind: Kind, *, paper: bool, positive: str) -> None:
-    """Refuse tables that the results of a benchmark cannot fill, before it is run."""
-    if paper:
-        check_comparable(benchmark.of_paper if benchmark.settings == AUTHORS else benchmark.settings, positive)
-    names = [ood.name for ood in benchmark.ood]
-    if kind == "standard4" and not set(STANDARD4) & set(names):
-        raise InputError(f"standard4 is over {', '.join(STANDARD4)}; {benchmark.name} has {', '.join(names)}")
+def with_positive(results: Results, positive: Positive) -> Results:
+    """The results with this side as the positive one of FPR95; OOD is OpenOOD's convention."""
+    if positive == results.provenance.get("positive", "id"):
+        return results
+    ends = ("", "_low", "_high")
+    rows = (replace(row, **{f"fpr95{end}": getattr(row, f"fpr95_ood{end}") for end in ends}) for row in results.rows)
+    said = {**results.provenance, "positive": positive, "convention": convention(positive)}
+    return replace(results, rows=tuple(rows), provenance=said, averages_of=())  # which take ID as positive
 
 
 def by_ood(results: Results, model: str, *, paper: bool = False, sort: Order = "table") -> Table:
@@ -60,3 +61,23 @@ def standard4(results: Results) -> Results:
             f"standard4 is over {', '.join(STANDARD4)}; these results have {', '.join(results.names('ood'))}"
         )
     return replace(results, rows=rows, ties=(), averages_of=())  # which are over all sets
+
+
+def ordered(table: Table, by: Order) -> Table:
+    """The lines by a measure in the last column, its mean over all; methods that choose among the others stand first.
+
+    Lines that are equal as printed keep the order of the table, and those without a value stand last.
+    """
+    if by == "table":
+        return table
+    place = [measure.name for measure in table.measures].index(by)
+    best = next(measure.best for measure in MEASURES if measure.name == by)
+
+    def key(line: Line) -> tuple[bool, bool, float]:
+        text = line.entries[-1].cells[place].text
+        return family(line.method) != CHOICE, text == "-", 0.0 if text == "-" else -best * float(text)
+
+    lines = sorted(table.lines, key=key)
+    choosing = sum(family(line.method) == CHOICE for line in lines)
+    ruled = (replace(line, rule=0 < place == choosing) for place, line in enumerate(lines))
+    return replace(table, lines=tuple(ruled))

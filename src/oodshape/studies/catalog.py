@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oodshape import studies as analysis
-from oodshape.core.errors import no_such
+from oodshape.core.errors import InputError, no_such
 from oodshape.studies import figures as draw
 from oodshape.studies import tuning
-from oodshape.studies.auto_figures import draw_choice, draw_regret, print_choice
+from oodshape.studies.auto import draw_choice, draw_regret, print_choice
 from oodshape.studies.bounds import bounds, draw_bounds, print_bounds
 from oodshape.studies.comparison import PAIRS, optfs_of
-from oodshape.studies.findings import (
-    find_bounds,
-    find_dynamic,
-    find_intervals,
-    find_intuition,
-    find_limits,
-    find_objectives,
-    find_shaping,
-    find_validation,
-    find_variants,
-    find_weights,
-)
-from oodshape.studies.method_findings import (
-    find_choice,
-    find_compatibility,
-    find_generalisation,
-    find_samples,
-    find_tuning,
-)
 from oodshape.studies.network import Network
-from oodshape.studies.picking import Picks, picked
 from oodshape.studies.printing import (
     by_network,
     listed,
@@ -45,7 +25,7 @@ from oodshape.studies.printing import (
 )
 from oodshape.studies.profiles import BY_VALUE, BY_VECTOR, WITH, WITHOUT
 from oodshape.studies.samples import draw_samples, of_network, print_samples
-from oodshape.studies.with_ood import Objective
+from oodshape.studies.solvers import Objective
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,15 +33,35 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Study:
-    """Title, tidy rows of one network; of all, what they show and the table to print; figures.
+class Picks:
+    """The rows of each method: the values that they have in a column. Rows with a value that is `kept` are of all."""
 
-    A sentence and a table are told how many decimals the images support.
+    column: str
+    rows: Mapping[str, tuple[str, ...]]
+    kept: tuple[str, ...] = ()
+
+    @classmethod
+    def named(cls, column: str, *methods: str, kept: tuple[str, ...] = ()) -> Picks:
+        """Rows that bear the method's name."""
+        return cls(column, {name: (name,) for name in methods}, kept)
+
+    def of(self, frame: DataFrame, methods: tuple[str, ...]) -> DataFrame:
+        """The rows of these methods, all of them where none is named."""
+        if not methods:
+            return frame
+        wanted = {value for name in methods for value in self.rows[name]} | set(self.kept)
+        return frame[frame[self.column].isin(wanted)].reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Title, tidy rows of one network, the table to print and the figures.
+
+    `table` takes the rows of all networks and the number of decimals that the images support.
     """
 
     title: str
     compute: Callable[[Network], DataFrame]
-    finding: Callable[[DataFrame, int], str]
     table: Callable[[DataFrame, int], DataFrame]
     draw: Callable[[DataFrame], Figure]
     draw_all: Callable[[DataFrame], Figure] | None = None
@@ -122,7 +122,6 @@ STUDIES: dict[str, Study] = {
     "variants": Study(
         "Variants of OptFS: one theta from one OOD set, tested on all; means over OOD sets",
         _variants,
-        find_variants,
         lambda frame, digits: by_network(frame, ["variant"], digits),
         draw.draw_variants,
         picks=Picks(
@@ -132,28 +131,24 @@ STUDIES: dict[str, Study] = {
     "objectives": Study(
         "OptFS with OOD data by objective: one theta from one OOD set, tested on all; V score, means over OOD sets",
         lambda network: analysis.objectives(*_sets(network), _sources(network)),
-        find_objectives,
         lambda frame, digits: by_network(frame, ["source", "objective"], digits),
         draw.draw_objectives,
     ),
     "validation": Study(
         "Validation of the ID-only problem: one theta per OOD set, tested on that set; V score",
         lambda network: analysis.validation(*_sets(network)),
-        find_validation,
         listed,
         draw.draw_validation,
     ),
     "dynamic": Study(
         "Classes that may change: the ratio r of changed argmax, and theta by alternating optimisation",
         _dynamic,
-        find_dynamic,
         print_changed,
         draw.draw_dynamic,
     ),
     "intervals": Study(
         "Number of intervals K; K = 0 is Energy; means over OOD sets",
         lambda network: analysis.k_sweep(*_sets(network), methods=network.methods),
-        find_intervals,
         lambda frame, digits: by_network(_v_first(frame), ["method", "k"], digits),
         draw.draw_intervals,
         picks=Picks.named("method", "optfs-v", "optfs-e"),
@@ -161,7 +156,6 @@ STUDIES: dict[str, Study] = {
     "bounds": Study(
         "OptFS with the bound on theta (optfs-e) and on the features (optfs-f): mean AUROC / FPR95; at other K, AUROC",
         lambda network: bounds(*_sets(network)),
-        find_bounds,
         print_bounds,
         draw_bounds,
         picks=Picks("bound", {"optfs-e": ("theta",), "optfs-f": ("features",)}, kept=("none",)),
@@ -169,7 +163,6 @@ STUDIES: dict[str, Study] = {
     "limits": Study(
         "Limits of the intervals at the p and 100 - p percentiles; means over OOD sets",
         lambda network: analysis.limits_sweep(*_sets(network), methods=network.methods),
-        find_limits,
         lambda frame, digits: by_network(_v_first(frame), ["method", "tail"], digits, also=("lower", "upper")),
         draw.draw_limits,
         picks=Picks.named("method", "optfs-v", "optfs-e"),
@@ -177,7 +170,6 @@ STUDIES: dict[str, Study] = {
     "compatibility": Study(
         "Scores and methods alone and with OptFS; means over OOD sets",
         lambda network: analysis.compatibility(*_sets(network), network.methods),
-        find_compatibility,
         lambda frame, digits: by_network(
             frame.assign(shaped=frame["shaped"].map({False: "base", True: "+ OptFS"})), ["base", "shaped"], digits
         ),
@@ -189,7 +181,6 @@ STUDIES: dict[str, Study] = {
         lambda network: analysis.shaping_profiles(
             network.train, network.inside, network.ood[network.real], network.methods
         ),
-        find_shaping,
         print_shaping,
         draw.draw_shaping,
         picks=Picks.named("curve", *BY_VALUE, *BY_VECTOR, WITHOUT, kept=(WITH,)),
@@ -199,21 +190,18 @@ STUDIES: dict[str, Study] = {
         lambda network: analysis.weights_by_value(
             network.train, {"ID": network.inside, f"OOD ({network.real})": network.ood[network.real]}
         ),
-        find_weights,
         print_weights,
         draw.draw_weights,
     ),
     "intuition": Study(
         "The intuition: b = E[I_OOD] beside a = E[I_ID] = (1, 0)",
         lambda network: analysis.intuition(analysis.validation(*_sets(network))),
-        find_intuition,
         listed,
         draw.draw_intuition,
     ),
     "generalisation": Study(
         "Generalisation: mean AUROC per method on each network, on ConvNets, and on transformers and MLPs",
         lambda network: analysis.every_method(*_sets(network), network.compared, network.panel),
-        find_generalisation,
         print_generalisation,
         draw.draw_bars,
         lambda frame: draw.draw_generalisation(analysis.generalisation(frame.rename(columns={"network": "model"}))),
@@ -222,7 +210,6 @@ STUDIES: dict[str, Study] = {
     "tuning": Study(
         "Rivals tuned on Gaussian surrogates; means over OOD sets",
         _tuning,
-        find_tuning,
         print_tuning,
         draw.draw_tuning,
         picks=Picks.named("method", *tuning.GRIDS, "optfs-e"),
@@ -230,7 +217,6 @@ STUDIES: dict[str, Study] = {
     "samples": Study(
         "How many images a fit needs: AUROC over resamples of the fitting set, and how far theta moves",
         of_network,
-        find_samples,
         print_samples,
         draw_samples,
         compares=True,
@@ -238,7 +224,6 @@ STUDIES: dict[str, Study] = {
     "auto": Study(
         "The choice of auto: AUROC against scrambled ID images and classes left out beside AUROC against real OOD data",
         lambda network: analysis.choice(*_sets(network), network.chosen_by(), network.compared),
-        find_choice,
         print_choice,
         draw_choice,
         draw_regret,
@@ -258,9 +243,15 @@ def chosen(name: str) -> list[str]:
 
 
 def picked_of(name: str, methods: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the methods that a study has; an error where it has none of them."""
+    """Select the methods that a study compares; an error names them where none was asked for."""
     study = STUDIES[name]
-    return picked(name, methods, study.picks, any_method=study.compares)
+    if study.compares or not methods:
+        return methods
+    names = tuple(study.picks.rows) if study.picks is not None else ("optfs-v",)
+    found = tuple(method for method in methods if method in names)
+    if not found:
+        raise InputError(f"the study {name} is of {', '.join(names)}, not of {', '.join(methods)}")
+    return found
 
 
 def possible(names: Sequence[str], networks: Sequence[Network]) -> list[str]:

@@ -6,10 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oodshape.report.headline import OURS
+from oodshape.report.method_styles import FEATURED
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PALE, TEXT, WASH
-from oodshape.studies.drawing import below, dots, line_style, panels
-from oodshape.studies.labels import TOWARDS, Point, families, missing, name_points, scatter, toward_hundred
+from oodshape.studies.drawing import (
+    TOWARDS,
+    Point,
+    below,
+    dots,
+    families,
+    line_style,
+    missing,
+    name_points,
+    panels,
+    scatter,
+    toward_hundred,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +119,7 @@ def draw_compatibility(frame: DataFrame) -> Figure:
     for axes, metric, name in zip(pair, ("auroc", "fpr95"), (AUROC, FPR), strict=True):
         for shaped, shift in ((False, -0.2), (True, 0.2)):
             heights = [100 * means.loc[(base, shaped), metric] for base in bases]
-            color = line_style(OURS)["color"] if shaped else WASH
+            color = line_style(FEATURED)["color"] if shaped else WASH
             bars = axes.bar(np.arange(len(bases)) + shift, heights, 0.38, color=color)
             bars.set_label("+ OptFS" if shaped else "base")
             axes.bar_label(bars, fmt="%.0f", fontsize=6, padding=1)
@@ -211,11 +222,11 @@ def draw_bars(frame: DataFrame) -> Figure:
     for place, (name, value) in enumerate(means.items()):
         axes.barh(place, 100 * value, 0.7, color=line_style(str(name))["color"])
         axes.text(101.5, place, f"{100 * value:.1f}", va="center", fontsize=6.5)
-    if OURS in means:
-        axes.axvline(100 * means[OURS], **line_style(OURS) | {"color": TEXT, "linewidth": 0.9})
+    if FEATURED in means:
+        axes.axvline(100 * means[FEATURED], **line_style(FEATURED) | {"color": TEXT, "linewidth": 0.9})
     axes.set_yticks(range(len(means)), [str(name) for name in means.index])
     axes.set_ylim(len(means) - 0.4, -0.6)
-    axes.set(xlim=(0, 100), xlabel=f"mean {AUROC}; dashed: {OURS}", ylabel="method")
+    axes.set(xlim=(0, 100), xlabel=f"mean {AUROC}; dashed: {FEATURED}", ylabel="method")
     axes.grid(axis="y", visible=False)
     return figure
 
@@ -245,7 +256,7 @@ def draw_generalisation(table: DataFrame) -> Figure:
 def draw_tuning(frame: DataFrame) -> Figure:
     """The mean AUROC of each rival with its settings as given and tuned on surrogates; OptFS (E) dashed."""
     means = frame.groupby(["method", "tuned"], sort=False)["auroc"].mean()
-    reference = means.pop((OURS, False)) if (OURS, False) in means.index else None
+    reference = means.pop((FEATURED, False)) if (FEATURED, False) in means.index else None
     names = list(dict.fromkeys(means.index.get_level_values("method")))
     figure, (axes,) = panels(0.9 + 0.22 * len(names))
     for place, name in enumerate(names):
@@ -256,7 +267,7 @@ def draw_tuning(frame: DataFrame) -> Figure:
         axes.plot(values[:1], [place], "o", color=color, fillstyle="none", label=given)
         axes.plot(values[1:], [place], "o", color=color, label=tuned)
     if reference is not None:
-        axes.axvline(100 * reference, **line_style(OURS), label=OURS)
+        axes.axvline(100 * reference, **line_style(FEATURED), label=FEATURED)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set(xlabel=f"mean {AUROC}", ylabel="method")

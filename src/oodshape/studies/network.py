@@ -20,6 +20,7 @@ from oodshape.networks.zoo import MODELS
 
 SURROGATES = ("gaussian", "uniform")
 PANEL = "scrambled"
+NOISE = 50_000  # noise images of a kind, unless there is a limit
 HELD_OUT = "calibration"  # ID images that are neither fitted on nor tested
 CODED_REAL = {"cifar100": "Places365"}  # what the configuration of the authors' code takes for real OOD data
 LAYOUT = "head.npz (weight, bias), train.npz, val.npz or test.npz, and a .npz per OOD set (features, labels)"
@@ -41,7 +42,6 @@ class Network:
     told: str = ""  # the OOD set that is to stand for real OOD data
     picked: tuple[str, ...] = ()  # only these methods, where a study compares them
     seed: int = 0
-    resamples: int = 10  # of the fitting set, where a study draws some
     settings: str = "general"  # whose hyperparameters the methods have
     id_set: str = ""  # of the paper, where it is one of these
 
@@ -60,11 +60,11 @@ class Network:
         """The methods that a study compares."""
         return {name: named(name, self.methods) for name in self.picked} if self.picked else self.methods
 
-    def telling(self, real: str = "", methods: tuple[str, ...] = (), seed: int = 0, resamples: int = 10) -> Network:
+    def telling(self, real: str = "", methods: tuple[str, ...] = (), seed: int = 0) -> Network:
         """The same network with what a study is told: the set that is real OOD data, the methods, what is drawn."""
         if real and real not in self.ood:
             raise InputError(f"{self.name} has no OOD set {real!r}; there are {', '.join(self.ood)}")
-        made = replace(self, told=real or self.told, picked=methods, seed=seed, resamples=resamples)
+        made = replace(self, told=real or self.told, picked=methods, seed=seed)
         _ = made.compared  # refuses a method that is not there
         return made
 
@@ -160,7 +160,7 @@ def _side(model: Model) -> int:
     return 32 if way.resize or way.crop else len(way.pixels(model.sets["test"][0]))
 
 
-def from_benchmark(benchmark: Benchmark, options: Options, surrogates: int = 50_000) -> Iterator[Network]:
+def from_benchmark(benchmark: Benchmark, options: Options) -> Iterator[Network]:
     """The networks of a benchmark one by one; noise images are made where the benchmark has no set of that name."""
     for model in extracted(benchmark, options):
         sets = dict(model.features)
@@ -171,7 +171,7 @@ def from_benchmark(benchmark: Benchmark, options: Options, surrogates: int = 50_
             if name not in noise or coded:
                 noise[name] = Features.extract(
                     model.classifier,
-                    NoiseSet(name, surrogates, side=_side(model), truncated=coded),
+                    NoiseSet(name, options.limit or NOISE, side=_side(model), truncated=coded),
                     model.preprocessing,
                     **options.extraction(),
                 )
@@ -186,18 +186,13 @@ def networks(
     benchmark: str,
     features: Sequence[Path],
     models: tuple[str, ...] = (),
-    limit: int | None = None,
-    surrogates: int = 50_000,
-    data: Path | None = None,
-    cache: Path | None = None,
     panel: Path | None = None,
-    weights: Path | None = None,
     settings: str = "",
     **how: Any,
 ) -> list[Network]:
     """The networks that studies look at: from folders of feature files where any is given, else from a benchmark.
 
-    `how` are more of the `Options` that a benchmark runs with.
+    `how` are the other `Options` that a benchmark runs with.
     """
     if features:
         found = [from_folder(folder, panel, settings) for folder in folders_in(features)]
@@ -205,6 +200,6 @@ def networks(
         if missing:
             raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")
         return [network for network in found if not models or network.name in models]
-    options = Options(models=models, limit=limit, data=data, weights=weights, cache=cache, **how)
+    options = Options(models=models, **how)
     chosen = Benchmark.load(benchmark)
-    return list(from_benchmark(chosen.with_settings(settings) if settings else chosen, options, surrogates))
+    return list(from_benchmark(chosen.with_settings(settings) if settings else chosen, options))

@@ -17,7 +17,7 @@ from oodshape.methods.shapes.optfs import OptFS
 from oodshape.methods.slots import Shape
 from oodshape.methods.table import METHODS
 from oodshape.methods.training import Training
-from oodshape.studies.with_ood import with_ood
+from oodshape.studies.solvers import with_ood
 
 if TYPE_CHECKING:
     from pandas import DataFrame

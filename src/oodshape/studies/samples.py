@@ -70,7 +70,7 @@ def of_network(network: Network) -> DataFrame:
     found = network.compared if network.picked else {name: network.methods[name] for name in LOOKED_AT}
     methods = {name: method for name, method in found.items() if not method.wants_panel and method.perturb.eps == 0}
     sets = network.train, network.inside, network.ood
-    return samples(*sets, methods, resamples=network.resamples, seed=network.seed)
+    return samples(*sets, methods, seed=network.seed)
 
 
 def _drawn(train: Features, size: int, seed: int) -> NDArray[np.int64]:

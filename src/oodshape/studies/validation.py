@@ -13,7 +13,7 @@ from oodshape.features.features import Features
 from oodshape.methods.shapes.pieces import PiecewiseConstant
 from oodshape.methods.table import METHODS
 from oodshape.metrics.separation import auroc
-from oodshape.studies.with_ood import with_ood
+from oodshape.studies.solvers import with_ood
 
 if TYPE_CHECKING:
     from pandas import DataFrame

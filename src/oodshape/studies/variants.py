@@ -1,8 +1,8 @@
-"""The variants table: one theta from one OOD set, tested on all OOD sets."""
+"""Variants of OptFS tested on all OOD sets: theta from OOD data, other objectives, intervals and limits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,13 @@ from oodshape.features.features import Features
 from oodshape.methods.detector import Method
 from oodshape.methods.table import METHODS
 from oodshape.studies.comparison import measured, optfs_of
-from oodshape.studies.dynamic_classes import dynamic
-from oodshape.studies.with_ood import OBJECTIVES, Objective, with_ood
+from oodshape.studies.solvers import OBJECTIVES, Objective, dynamic, with_ood
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+NUMBERS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+TAILS = (0.0, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)  # the paper's eight percentile pairs
 
 
 def variants(
@@ -60,4 +62,41 @@ def objectives(
         for objective in OBJECTIVES:
             detector = replace(vanilla, shape=with_ood(train, source, objective=objective))
             rows += measured(detector, inside, ood, source=name, objective=objective)
+    return DataFrame(rows)
+
+
+def k_sweep(
+    train: Features,
+    inside: Features,
+    ood: Mapping[str, Features],
+    numbers: Sequence[int] = NUMBERS,
+    methods: Mapping[str, Method] = METHODS,
+) -> DataFrame:
+    """k, method (optfs-v, optfs-e), ood, fpr95, auroc for each number of intervals; k = 0 is Energy for both."""
+    from pandas import DataFrame
+
+    rows: list[dict[str, Any]] = []
+    for k in numbers:
+        for name in ("optfs-v", "optfs-e"):
+            method = replace(methods[name], shape=replace(optfs_of(methods), k=k)) if k else methods["energy"]
+            rows += measured(method.fit(train), inside, ood, k=k, method=name)
+    return DataFrame(rows)
+
+
+def limits_sweep(
+    train: Features,
+    inside: Features,
+    ood: Mapping[str, Features],
+    tails: Sequence[float] = TAILS,
+    methods: Mapping[str, Method] = METHODS,
+) -> DataFrame:
+    """tail, lower, upper (the limits as feature values), method, ood, fpr95, auroc; tail = 0 is the whole range."""
+    from pandas import DataFrame
+
+    rows: list[dict[str, Any]] = []
+    for tail in tails:
+        for name in ("optfs-v", "optfs-e"):
+            detector = replace(methods[name], shape=replace(optfs_of(methods), tail=tail)).fit(train)
+            lower, upper = train.stats.quantile(tail), train.stats.quantile(1 - tail)
+            rows += measured(detector, inside, ood, tail=tail, lower=lower, upper=upper, method=name)
     return DataFrame(rows)

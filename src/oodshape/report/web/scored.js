@@ -1,4 +1,4 @@
-// Judged images: a threshold that can be moved, the histograms on one axis, the images, and why each was judged so.
+// Scored images: a threshold that can be moved, the histograms on one axis, the images, and why each was accepted or rejected.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const own = DATA.ticks.indexOf(DATA.alpha); // the guard's own alpha
@@ -20,9 +20,9 @@ const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s
 const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 const lnOf = (p) => (p > 0 ? signed(Math.log(p)) : "under −700");
 const short = (value) => String(Number(value.toPrecision(3)));
-const passes = (face) => face.p > DATA.ticks[state.tick];
-const roleOf = (face) => DATA.sets[face.set].role;
-const isWrong = (face) => (roleOf(face) === "id" && !passes(face)) || (roleOf(face) === "ood" && passes(face));
+const passes = (item) => item.p > DATA.ticks[state.tick];
+const roleOf = (item) => DATA.sets[item.set].role;
+const isWrong = (item) => (roleOf(item) === "id" && !passes(item)) || (roleOf(item) === "ood" && passes(item));
 const limit = () => DATA.thresholds?.[state.tick] ?? null;
 
 // "lets through of letters: 5.0 % (3 of 60); the softmax at this alpha: 33.3 % (20 of 60)."
@@ -106,21 +106,21 @@ function drawPanels() {
   area.replaceChildren(...figures);
 }
 
-function pictured(face, alt) {
-  if (!face.picture) return make("span", { class: "gone" }, "image is gone");
-  const image = make("img", { src: face.picture, alt });
+function pictured(item, alt) {
+  if (!item.picture) return make("span", { class: "gone" }, "image is gone");
+  const image = make("img", { src: item.picture, alt });
   image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth <= 40));
   return image;
 }
 
-const verdictOf = (face) => (passes(face) ? "accepted" : "rejected");
+const verdictOf = (item) => (passes(item) ? "accepted" : "rejected");
 
-function thumb(face) {
-  const said = `${verdictOf(face)} as ${face.label}, p ${short(face.p)}`;
-  return make("li", { class: isWrong(face) ? "is-wrong" : "" },
-    make("button", { type: "button", class: "face", title: face.path, "data-face": face.number, onclick: () => open(face) },
-      pictured(face, ""), make("small", {}, `#${face.number} ${face.label}`),
-      make("small", { class: "soft" }, `p ${short(face.p)}`), make("span", { class: "unseen" }, `; ${said}`)));
+function thumb(item) {
+  const said = `${verdictOf(item)} as ${item.label}, p ${short(item.p)}`;
+  return make("li", { class: isWrong(item) ? "is-wrong" : "" },
+    make("button", { type: "button", class: "item", title: item.path, "data-item": item.number, onclick: () => open(item) },
+      pictured(item, ""), make("small", {}, `#${item.number} ${item.label}`),
+      make("small", { class: "soft" }, `p ${short(item.p)}`), make("span", { class: "unseen" }, `; ${said}`)));
 }
 
 // Mistakes first; in each group the most surprising on top: strange ones with high p-values, others with low ones.
@@ -128,9 +128,9 @@ function groupsNow() {
   const groups = [];
   for (const role of ["ood", "id", "new"]) {
     for (const isPassing of role === "id" ? [false, true] : role === "ood" ? [true, false] : [false, true]) {
-      const faces = DATA.faces.filter((face) => roleOf(face) === role && passes(face) === isPassing);
-      faces.sort((a, b) => (role === "ood" && isPassing ? b.p - a.p : a.p - b.p) || a.number - b.number);
-      if (faces.length) groups.push({ role, isPassing, faces, title: WORDS[role][isPassing ? 1 : 2] });
+      const items = DATA.items.filter((item) => roleOf(item) === role && passes(item) === isPassing);
+      items.sort((a, b) => (role === "ood" && isPassing ? b.p - a.p : a.p - b.p) || a.number - b.number);
+      if (items.length) groups.push({ role, isPassing, items, title: WORDS[role][isPassing ? 1 : 2] });
     }
   }
   const wrong = ({ role, isPassing }) => (role === "ood") === isPassing && role !== "new";
@@ -142,16 +142,16 @@ const whole = new Set();
 
 function drawWalls() {
   const shown = groupsNow();
-  state.order = shown.flatMap(({ faces }) => faces);
-  document.getElementById("walls").replaceChildren(...shown.flatMap(({ title, role, isPassing, faces }) => {
-    const key = `${role}${isPassing}`, some = whole.has(key) ? faces : faces.slice(0, FIRST);
+  state.order = shown.flatMap(({ items }) => items);
+  document.getElementById("walls").replaceChildren(...shown.flatMap(({ title, role, isPassing, items }) => {
+    const key = `${role}${isPassing}`, some = whole.has(key) ? items : items.slice(0, FIRST);
     const total = DATA.sets.filter((set) => set.role === role).reduce((sum, set) => {
       const out = set.rejected.guard[state.tick];
       return sum + (isPassing ? set.images - out : out);
     }, 0);
-    const note = faces.length < total ? `${faces.length} of ${total.toLocaleString("en")}` : total.toLocaleString("en");
-    const more = some.length < faces.length ? [make("button", { type: "button", class: "chip",
-      onclick: () => { whole.add(key); drawWalls(); } }, `show all ${faces.length}`)] : [];
+    const note = items.length < total ? `${items.length} of ${total.toLocaleString("en")}` : total.toLocaleString("en");
+    const more = some.length < items.length ? [make("button", { type: "button", class: "chip",
+      onclick: () => { whole.add(key); drawWalls(); } }, `show all ${items.length}`)] : [];
     return [make("h3", {}, title, " ", make("small", {}, note)),
       make("ul", { class: "wall" }, ...some.map(thumb)), ...more];
   }));
@@ -165,34 +165,34 @@ function barred(rows, heads) {
       make("td", {}, figure)))));
 }
 
-function membersOf(face) {
+function membersOf(item) {
   const alpha = DATA.ticks[state.tick];
-  const members = [...face.members].sort((a, b) => a[1] - b[1]), isOne = members.length === 1;
+  const members = [...item.members].sort((a, b) => a[1] - b[1]), isOne = members.length === 1;
   const rows = members.map(([method, p]) => [method, Math.min(1, Math.max(0, -Math.log10(p) / 4)),
     isOne ? short(p) : `${short(p)}, ln ${lnOf(p)}`, p <= alpha ? "low" : ""]);
   return [make("h3", {}, isOne ? "What the method says" : "What each member says"),
     make("p", { class: "soft" }, "p: the share of familiar images that look as strange to it; the bar grows as it falls ",
       "(logarithmic, full at 0.0001), red at or below alpha."), barred(rows, ["method", "strangeness", "p"]),
     ...(isOne ? [] : [make("p", {}, make("b", {}, "Together: "), `the score adds up the ln of the members' p: ${
-      members.map(([, p]) => lnOf(p)).join(" ")} = ${signed(face.score)}. `,
+      members.map(([, p]) => lnOf(p)).join(" ")} = ${signed(item.score)}. `,
     "So several members that find an image somewhat strange count as much as one that finds it very strange. ",
-    `Among the scores of the held-out familiar images this one has p = ${short(face.p)}, and that decides.`)])];
+    `Among the scores of the held-out familiar images this one has p = ${short(item.p)}, and that decides.`)])];
 }
 
-function featuresOf(face) {
-  const every = [...face.for, ...face.against], most = Math.max(1e-9, ...every.map((each) => Math.abs(each[2])));
+function featuresOf(item) {
+  const every = [...item.for, ...item.against], most = Math.max(1e-9, ...every.map((each) => Math.abs(each[2])));
   const said = ([feature, value, before, after]) => [`feature ${feature} = ${short(value)}`, Math.abs(before) / most,
     after === null ? short(before) : `${short(before)} → ${short(after)}`];
-  const title = face.shaped ? `w z before and after theta of ${face.shaped}` : "w z; nothing is shaped here";
+  const title = item.shaped ? `w z before and after theta of ${item.shaped}` : "w z; nothing is shaped here";
   const part = (rows, head) => (rows.length ? [make("h3", {}, head), barred(rows.map(said), ["feature", "size", title])] : []);
-  return [make("div", {}, ...part(face.for, `Speaks for ${face.label}`)),
-    make("div", {}, ...part(face.against, `Speaks against ${face.label}`))];
+  return [make("div", {}, ...part(item.for, `Speaks for ${item.label}`)),
+    make("div", {}, ...part(item.against, `Speaks against ${item.label}`))];
 }
 
-function nearOf(face) {
-  if (!face.near.length) return [];
+function nearOf(item) {
+  if (!item.near.length) return [];
   return [make("h3", {}, "Nearest training images that the guard keeps"), make("div", { class: "near" },
-    ...face.near.map(([sample, cosine]) => {
+    ...item.near.map(([sample, cosine]) => {
       const [name, label, source] = DATA.samples[sample];
       const image = pictured({ picture: source }, `${name}, taken for ${label}`);
       return make("figure", { title: name }, image, make("figcaption", {}, `${label}, cosine ${cosine.toFixed(2)}`));
@@ -200,43 +200,43 @@ function nearOf(face) {
 }
 
 // In words first: the verdict, what decided it, and what the network took the image for.
-function why(face) {
-  const at = limit(), set = DATA.sets[face.set];
-  const strangers = face.members.filter(([, p]) => p <= DATA.ticks[state.tick]);
-  const place = face.p <= 1 / (DATA.calibration + 1) + 1e-12 ? "no held-out familiar image scores as low"
-    : `with itself counted, ${percentOf(face.p)} of the held-out familiar images score as low`;
-  const side = at === null ? "" : ` Its score ${short(face.score)} is ${passes(face) ? "at or above" : "below"} the threshold ${short(at)};`;
+function why(item) {
+  const at = limit(), set = DATA.sets[item.set];
+  const strangers = item.members.filter(([, p]) => p <= DATA.ticks[state.tick]);
+  const place = item.p <= 1 / (DATA.calibration + 1) + 1e-12 ? "no held-out familiar image scores as low"
+    : `with itself counted, ${percentOf(item.p)} of the held-out familiar images score as low`;
+  const side = at === null ? "" : ` Its score ${short(item.score)} is ${passes(item) ? "at or above" : "below"} the threshold ${short(at)};`;
   const sure = (p) => (p < 0.0005 ? "under 0.1 %" : `${(100 * p).toFixed(1)} %`);
-  const guesses = face.guesses.map(([label, p]) => `${label} (${sure(p)})`);
-  const members = face.members.length > 1 ? [make("p", {}, strangers.length
-    ? `${strangers.length} of ${face.members.length} members find it strange at this alpha: ${strangers.map(([name]) => name).join(", ")}.`
-    : `None of the ${face.members.length} members finds it strange at this alpha by itself.`)] : [];
-  const truth = face.truth ? [make("p", {}, `It is ${face.truth === face.label ? "indeed " : ""}${face.truth}.`)] : [];
-  return [make("p", {}, make("b", {}, passes(face) ? "Accepted." : "Rejected."), `${side} ${place} (p = ${short(face.p)}).`),
+  const guesses = item.guesses.map(([label, p]) => `${label} (${sure(p)})`);
+  const members = item.members.length > 1 ? [make("p", {}, strangers.length
+    ? `${strangers.length} of ${item.members.length} members find it strange at this alpha: ${strangers.map(([name]) => name).join(", ")}.`
+    : `None of the ${item.members.length} members finds it strange at this alpha by itself.`)] : [];
+  const truth = item.truth ? [make("p", {}, `It is ${item.truth === item.label ? "indeed " : ""}${item.truth}.`)] : [];
+  return [make("p", {}, make("b", {}, passes(item) ? "Accepted." : "Rejected."), `${side} ${place} (p = ${short(item.p)}).`),
     make("p", {}, `The network takes it for ${guesses[0]}${guesses.length > 1 ? `, then ${guesses.slice(1).join(", ")}` : ""}.`),
     ...truth, ...members,
-    make("p", { class: "soft" }, `${set.name}${WORDS[set.role][0] ? ` (${WORDS[set.role][0]})` : ""}: ${face.path}`)];
+    make("p", { class: "soft" }, `${set.name}${WORDS[set.role][0] ? ` (${WORDS[set.role][0]})` : ""}: ${item.path}`)];
 }
 
-function fill(face) {
-  const box = document.getElementById("why"), place = state.order.indexOf(face);
+function fill(item) {
+  const box = document.getElementById("why"), place = state.order.indexOf(item);
   const step = (by) => () => fill(state.order[(place + by + state.order.length) % state.order.length]);
   const button = (text, onclick, label) => make("button", { type: "button", class: "chip", onclick, "aria-label": label }, text);
-  state.open = face.number;
+  state.open = item.number;
   const bar = make("div", { class: "bar" }, make("span", { class: "soft" }, "← and → go on, Esc closes"),
     button("←", step(-1), "previous image"), button("→", step(1), "next image"), button("Close", () => box.close(), "close"));
   box.replaceChildren(bar, make("div", { class: "inside" },
-    make("h2", { id: "why-title" }, `#${face.number}: ${verdictOf(face)} as ${face.label}`),
-    make("div", { class: "two" }, make("div", {}, pictured(face, `image ${face.number}, taken for ${face.label}`)),
-      make("div", {}, ...why(face))),
+    make("h2", { id: "why-title" }, `#${item.number}: ${verdictOf(item)} as ${item.label}`),
+    make("div", { class: "two" }, make("div", {}, pictured(item, `image ${item.number}, taken for ${item.label}`)),
+      make("div", {}, ...why(item))),
     make("div", { class: "why" },
-      make("div", {}, make("h3", {}, "Its place among familiar images"), panel(undefined, 330, face.score),
+      make("div", {}, make("h3", {}, "Its place among familiar images"), panel(undefined, 330, item.score),
         make("p", { class: "soft" }, "Red: this image. Dashed: the threshold.")),
-      make("div", {}, ...membersOf(face)), ...featuresOf(face), make("div", {}, ...nearOf(face)))));
+      make("div", {}, ...membersOf(item)), ...featuresOf(item), make("div", {}, ...nearOf(item)))));
 }
 
-function open(face) {
-  fill(face);
+function open(item) {
+  fill(item);
   const box = document.getElementById("why");
   box.showModal();
   box.scrollTop = 0;
@@ -269,8 +269,8 @@ function refresh() {
   drawWalls();
 }
 
-DATA.faces.forEach((face, i) => { face.number = i; });
-groupsNow().flatMap(({ faces }) => faces).forEach((face, i) => { face.number = i + 1; }); // as they stand on the page
+DATA.items.forEach((item, i) => { item.number = i; });
+groupsNow().flatMap(({ items }) => items).forEach((item, i) => { item.number = i + 1; }); // as they stand on the page
 const slider = document.getElementById("alpha");
 slider.max = DATA.ticks.length - 1;
 slider.value = own;
@@ -293,12 +293,12 @@ box.addEventListener("keydown", (event) => {
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (!by) return;
   event.preventDefault();
-  const place = state.order.findIndex((face) => face.number === state.open);
+  const place = state.order.findIndex((item) => item.number === state.open);
   fill(state.order[(place + by + state.order.length) % state.order.length]);
   box.querySelector(".bar button:last-child").focus();
 });
 box.addEventListener("click", (event) => { if (event.target === box) box.close(); });
-box.addEventListener("close", () => document.querySelector(`[data-face="${state.open}"]`)?.focus());
+box.addEventListener("close", () => document.querySelector(`[data-item="${state.open}"]`)?.focus());
 buildTheme();
 refresh();
 drawRisk();

@@ -20,8 +20,7 @@ from oodshape.guard.check import Check, check_guard
 from oodshape.images.listing import one_by_one
 from oodshape.metrics.paired import holm
 from oodshape.report.check_page import write_check
-from oodshape.report.judged_page import Origin
-from oodshape.report.score_page import ScoredCrowd, write_scored
+from oodshape.report.scored_page import Origin, ScoredRows, write_scored
 
 MODEL = "zoo:digits-convnet"
 
@@ -37,10 +36,10 @@ def made(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     origin = Origin("oodshape check --id 'a <b>'", "some/guard.safetensors")
     write_check(check, folder / "check.html", source, origin)
     listing = one_by_one(str(folder / "inbox"))
-    crowd = ScoredCrowd(guard, listing.name)
+    scored_set = ScoredRows(guard, listing.name)
     for row in guard.score(folder / "inbox", MODEL):
-        crowd.add(row)
-    write_scored(guard, source, listing, crowd, folder / "score.html", Origin())
+        scored_set.add(row)
+    write_scored(guard, source, listing, scored_set, folder / "score.html", Origin())
     return folder, check
 
 
@@ -128,8 +127,8 @@ def test_other_thresholds_are_told_without_asking(shown: Opened, made: tuple[Pat
 
 
 def test_an_image_says_how_its_members_make_one_score(shown: Opened) -> None:
-    shown.page.locator("[data-face='3']").click()
-    face = shown.page.evaluate("DATA.faces.find((face) => face.number === 3)")
+    shown.page.locator("[data-item='3']").click()
+    face = shown.page.evaluate("DATA.items.find((face) => face.number === 3)")
     told = re.search(r"the ln of the members' p: (.+) = (\S+)\. ", shown.page.inner_text("#why"))
     parts = [float(part.replace("−", "-")) for part in told[1].split()]
     assert parts == pytest.approx(sorted(np.log(p) for _, p in face["members"]), abs=0.006)
@@ -160,10 +159,10 @@ def test_images_stand_by_verdict_and_p_value(shown: Opened, made: tuple[Path, Ch
 
 def test_an_image_says_why_and_the_keyboard_goes_on(shown: Opened, made: tuple[Path, Check]) -> None:
     check = made[1]
-    shown.page.locator("[data-face='3']").focus()
+    shown.page.locator("[data-item='3']").focus()
     shown.page.keyboard.press("Enter")
     text = shown.page.inner_text("#why")
-    face = shown.page.evaluate("DATA.faces.find((face) => face.number === 3)")
+    face = shown.page.evaluate("DATA.items.find((face) => face.number === 3)")
     images = (check.inside, *check.outside)[face["set"]]
     row = [path for path, _ in images.pairs].index(face["path"])
     assert ("Accepted." in text) == bool(images.guard.passed[row])
@@ -186,7 +185,7 @@ def test_an_image_says_why_and_the_keyboard_goes_on(shown: Opened, made: tuple[P
     assert shown.page.inner_text("#why-title").startswith("#2:")
     shown.page.keyboard.press("Escape")
     assert shown.page.is_hidden("#why")
-    assert shown.page.evaluate("document.activeElement.dataset.face") == "2"
+    assert shown.page.evaluate("document.activeElement.dataset.item") == "2"
 
 
 def test_a_labelled_set_shows_risk_and_its_classes(shown: Opened, made: tuple[Path, Check]) -> None:
@@ -205,7 +204,7 @@ def test_a_labelled_set_shows_risk_and_its_classes(shown: Opened, made: tuple[Pa
 def test_a_phone_has_no_sideways_scroll(browser: Any, made: tuple[Path, Check]) -> None:
     for name in ("check.html", "score.html"):
         opened = Opened(browser, made[0] / name, 390, "dark")
-        opened.page.locator("[data-face]").first.click()
+        opened.page.locator("[data-item]").first.click()
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
         assert opened.page.locator("#why").evaluate("e => e.scrollWidth - e.clientWidth") <= 0
         assert opened.said == []
@@ -225,4 +224,4 @@ def test_scores_without_roles(browser: Any, made: tuple[Path, Check]) -> None:
 
 @pytest.mark.parametrize(("name", "scheme", "width"), [("check.html", "light", 1280), ("score.html", "dark", 390)])
 def test_nothing_stands_in_a_readers_way(name: str, scheme: str, width: int, browser: Any, made: Any) -> None:
-    assert violations(browser, made[0] / name, width, scheme, click="[data-face]") == []
+    assert violations(browser, made[0] / name, width, scheme, click="[data-item]") == []

@@ -1,4 +1,4 @@
-"""Judged images as the JSON that their page draws from: numbers of all of them, and what is said about those shown."""
+"""The JSON that the page of scored images draws from: numbers of all images, explanations of those shown."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from oodshape.images.thumbnail import data_uri, thumbnail
 from oodshape.metrics import conformal
 from oodshape.metrics.separation import risk_coverage
 from oodshape.networks.opening import Source
-from oodshape.report.crowd import Crowd, Face, Role
-from oodshape.report.group_tables import group_data
+from oodshape.report.scored_set import Role, ScoredSet, ShownImage, group_data
 
 SHOWN = 500  # images on a page
 LARGE, BIG, SMALL = 60, 224, 72  # so many are shown large; pixels of the longer side of these and of the others
@@ -29,32 +28,33 @@ BINS = 60
 POINTS = 200  # of a risk-coverage curve
 
 Images = ImageSource
+Numbered = tuple[int, ShownImage]  # the number of its set, and the image
 
 
-def crowd_of(guard: Fitted, images: SetCheck, role: Role, keep: int) -> Crowd:
+def collect_set(guard: Fitted, images: SetCheck, role: Role, keep: int) -> ScoredSet:
     """A set of a check as its page needs it."""
-    crowd = Crowd(images.name, role, keep, alpha=guard.detector.alpha or 0.0)
+    scored = ScoredSet(images.name, role, keep, alpha=guard.detector.alpha or 0.0)
     softmax = [None] * len(images.pairs) if images.softmax is None else images.softmax.p_values.tolist()
     labels = [-1] * len(images.pairs) if images.labels is None else images.labels.tolist()
     rows = zip(images.guard.p_values.tolist(), images.guard.values.tolist(), images.pairs, strict=True)
     for row, own, label, other in zip(rows, images.classes.tolist(), labels, softmax, strict=True):
         truth = str(guard.label(label)) if label >= 0 else ""
-        crowd.add(Face(*row, str(guard.label(own)), truth), other)
-    return crowd
+        scored.add(ShownImage(*row, str(guard.label(own)), truth), other)
+    return scored
 
 
-def payload(guard: Fitted, crowds: Sequence[Crowd], faces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Everything that the page draws; `faces` come from `portraits`."""
+def payload(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Everything that the page draws; `items` come from `describe_images`."""
     detector = guard.detector
     alpha = detector.alpha or 0.0
     ticks = np.unique([*np.arange(1, int(MOST * STEPS) + 1) / STEPS, alpha])
     held_out = np.asarray(detector.calibration, np.float64)
-    values = [np.asarray(crowd.scores, np.float64) for crowd in crowds]
+    values = [np.asarray(scored.scores, np.float64) for scored in sets]
     edges = _edges([held_out, *values], detector.threshold)
-    softmax = guard.about.baseline is not None and all(len(crowd.softmax_p) for crowd in crowds)
+    softmax = guard.about.baseline is not None and all(len(scored.softmax_p) for scored in sets)
     sides = {"guard": False} | ({"softmax": True} if softmax else {})
     kept = guard.about.samples
-    near = {at for face in faces for at, _ in face["near"]}
+    near = {at for item in items for at, _ in item["near"]}
     return {
         "alpha": alpha,
         "ticks": ticks.tolist(),
@@ -64,16 +64,16 @@ def payload(guard: Fitted, crowds: Sequence[Crowd], faces: Sequence[Mapping[str,
         "heldOut": _counts(held_out, edges),
         "sets": [
             {
-                "name": crowd.name,
-                "role": crowd.role,
-                "images": len(crowd),
+                "name": scored.name,
+                "role": scored.role,
+                "images": len(scored),
                 "counts": _counts(own, edges),
-                "rejected": {name: crowd.rejected(ticks, softmax=of_softmax) for name, of_softmax in sides.items()},
+                "rejected": {name: scored.rejected(ticks, softmax=of_softmax) for name, of_softmax in sides.items()},
             }
-            for crowd, own in zip(crowds, values, strict=True)
+            for scored, own in zip(sets, values, strict=True)
         ],
-        "groups": group_data(crowds, ticks),
-        "faces": faces,
+        "groups": group_data(sets, ticks),
+        "items": items,
         "samples": {}
         if kept is None
         else {
@@ -83,20 +83,20 @@ def payload(guard: Fitted, crowds: Sequence[Crowd], faces: Sequence[Mapping[str,
     }
 
 
-def portraits(guard: Fitted, source: Source, crowds: Sequence[tuple[Crowd, Images]]) -> list[dict[str, Any]]:
+def describe_images(guard: Fitted, source: Source, sets: Sequence[tuple[ScoredSet, Images]]) -> list[dict[str, Any]]:
     """What the page says about every image that it shows, those that say most first: these are drawn large."""
     order = sorted(
-        ((place, face) for place, (crowd, _) in enumerate(crowds) for face in crowd.faces),
-        key=lambda each: _interest(crowds[each[0]][0], each[1]),
+        ((place, item) for place, (scored, _) in enumerate(sets) for item in scored.items),
+        key=lambda each: _interest(sets[each[0]][0], each[1]),
     )
-    large = {id(face) for _, face in _in_turn(order, crowds)[:LARGE]}
+    large = {id(item) for _, item in _in_turn(order, sets)[:LARGE]}
     found = []
-    for place, (_, images) in enumerate(crowds):
-        faces = [face for at, face in order if at == place]
-        explained = explain_listed(guard, source, images, [face.pair for face in faces])
-        for face, why in zip(faces, explained, strict=True):
-            side = BIG if id(face) in large else SMALL
-            told = _told(face, why) | {"set": place, "picture": _picture(images, face, side, guard.about.upright)}
+    for place, (_, images) in enumerate(sets):
+        items = [item for at, item in order if at == place]
+        explained = explain_listed(guard, source, images, [item.pair for item in items])
+        for item, why in zip(items, explained, strict=True):
+            side = BIG if id(item) in large else SMALL
+            told = _describe(item, why) | {"set": place, "picture": _picture(images, item, side, guard.about.upright)}
             found.append(told)
     return found
 
@@ -117,30 +117,30 @@ def risk_curves(check: Check) -> dict[str, Any] | None:
     return {"curves": curves, "areas": measured.aurc, "kept": kept}
 
 
-def _interest(crowd: Crowd, face: Face) -> tuple[bool, float]:
+def _interest(scored: ScoredSet, item: ShownImage) -> tuple[bool, float]:
     """Mistakes first, the clearest first; then the rest by p-value."""
-    passes = face.p_value > crowd.alpha
-    is_wrong = passes if crowd.role == "ood" else not passes
-    return not is_wrong, -face.p_value if crowd.role == "ood" and is_wrong else face.p_value
+    passes = item.p_value > scored.alpha
+    is_wrong = passes if scored.role == "ood" else not passes
+    return not is_wrong, -item.p_value if scored.role == "ood" and is_wrong else item.p_value
 
 
-def _in_turn(order: list[tuple[int, Face]], crowds: Sequence[tuple[Crowd, Images]]) -> list[tuple[int, Face]]:
+def _in_turn(order: list[Numbered], sets: Sequence[tuple[ScoredSet, Images]]) -> list[Numbered]:
     """The same with one of each kind in turn: no kind takes all the room."""
-    kinds: dict[tuple[str, bool], list[tuple[int, Face]]] = {}
-    for place, face in order:
-        crowd = crowds[place][0]
-        kinds.setdefault((crowd.role, face.p_value > crowd.alpha), []).append((place, face))
+    kinds: dict[tuple[str, bool], list[Numbered]] = {}
+    for place, item in order:
+        scored = sets[place][0]
+        kinds.setdefault((scored.role, item.p_value > scored.alpha), []).append((place, item))
     longest = max((len(kind) for kind in kinds.values()), default=0)
     return [kind[turn] for turn in range(longest) for kind in kinds.values() if turn < len(kind)]
 
 
-def _told(face: Face, why: Explanation) -> dict[str, Any]:
+def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
     return {
-        "path": face.pair[0],
-        "p": face.p_value,
-        "score": _short(face.score),
-        "label": face.label,
-        "truth": face.truth,
+        "path": item.pair[0],
+        "p": item.p_value,
+        "score": _short(item.score),
+        "label": item.label,
+        "truth": item.truth,
         "guesses": [[str(guess.label), _short(guess.probability)] for guess in why.guesses],
         "members": [[opinion.method, _short(opinion.p_value)] for opinion in why.members],
         "shaped": why.shaped_by,
@@ -155,10 +155,10 @@ def _impact(impact: Impact) -> list[float | None]:
     return [impact.feature, _short(impact.value), _short(impact.before), after]
 
 
-def _picture(images: Images, face: Face, side: int, upright: bool) -> str:
+def _picture(images: Images, item: ShownImage, side: int, upright: bool) -> str:
     """The image as a data address; empty where it has gone since."""
     try:
-        return thumbnail(images.read(face.pair, upright=upright), side)
+        return thumbnail(images.read(item.pair, upright=upright), side)
     except InputError:
         return ""
 
