@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from oodshape.report.gallery_page import Extremes, write_gallery
 
 from oodshape import METHODS, Guard, InputError
-from oodshape.guard.score import Scored
 from oodshape.guard.set_check import exact_share
+from oodshape.guard.verdict import Scored
 from oodshape.images.listing import GivenImages
 from oodshape.report.check_page import verdict, write_check
-from oodshape.report.gallery_page import Extremes, write_gallery
 
 MODEL = "zoo:digits-convnet"
 

@@ -15,11 +15,10 @@ from oodshape.features.sums import Summed, Sums
 from oodshape.guard import collected as module
 from oodshape.guard.collect import collected, joined_parts
 from oodshape.guard.collected import Collected, decided
-from oodshape.guard.score_shards import refuse_missing
 from oodshape.guard.way import Way
 from oodshape.images.digits import digits_sets
 from oodshape.images.image_set import ArraySet, Subset
-from oodshape.images.shards import Shard
+from oodshape.images.shards import Shard, order_shards
 from oodshape.methods.table import named
 from oodshape.networks.opening import open_model
 from oodshape.networks.zoo import MODELS
@@ -204,4 +203,4 @@ def test_more_shards_than_batches_and_unreadable_images(source: Any, tmp_path: P
 
 def test_a_part_that_speaks_of_endless_others_is_refused_at_once() -> None:
     with pytest.raises(InputError, match=r"shard 1, 2, 4, .* 11 and 999,999,999,989 more of 1000000000000 is missing"):
-        refuse_missing({3: Path("part-3")}, 10**12, "collect it too")
+        order_shards({Path("part-3"): Shard(3, 10**12)}, "collect it too")

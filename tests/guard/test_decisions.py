@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Method
-from oodshape.guard.score import Scored
+from oodshape.guard.verdict import Scored
 from oodshape.images.digits import digits_sets
 from oodshape.images.preprocessing import DIGITS
 from oodshape.methods.odin import Odin

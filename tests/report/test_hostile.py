@@ -18,12 +18,10 @@ from oodshape import Guard
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.samples import Pick, Samples
 from oodshape.guard.check import check_guard
-from oodshape.guard.score import Scored
 from oodshape.images.digits import digits_sets
 from oodshape.images.listing import one_by_one
 from oodshape.report import write_page
 from oodshape.report.check_page import write_check
-from oodshape.report.gallery_page import Extremes, write_gallery
 from oodshape.report.html import write_html
 from oodshape.report.judged_page import Origin
 from oodshape.report.score_page import ScoredCrowd, write_scored
@@ -75,19 +73,6 @@ def test_the_page_of_a_benchmark(evil: str, browser: Any, tmp_path: Path) -> Non
         assert shown.page.locator("#choice option:checked").first.inner_text().strip() == " ".join(evil.split())
         assert evil in shown.column(0)
         assert f"at most {evil} images of each set" in shown.page.inner_text("body")
-
-
-@pytest.mark.parametrize("evil", EVIL)
-def test_the_gallery(evil: str, browser: Any, tmp_path: Path) -> None:
-    image = tmp_path / evil.replace("/", "\u2215")[:100]
-    PIL.Image.new("L", (8, 8)).save(image, format="png")
-    extremes = Extremes()
-    extremes.add(Scored(str(image), evil, 1.5, 0.25, True))
-    write_gallery(extremes, tmp_path / "gallery.html", str)
-    with harmless(browser, tmp_path / "gallery.html") as shown:
-        assert evil in shown.page.inner_text("body")
-        assert image.name in shown.page.inner_text("body")
-        assert shown.page.locator("figure img").first.get_attribute("alt") == evil
 
 
 @pytest.fixture(scope="module")

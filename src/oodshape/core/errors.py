@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
 
 
 class InputError(ValueError):
@@ -46,3 +48,11 @@ def no_such(what: str, name: str, known: Iterable[str], listed: str = "") -> Inp
     hint = [f"did you mean {lower[near[0]]}?"] if near else []
     rest = [listed] if listed else [] if near else [f"there are {', '.join(every)}"]
     return InputError(f"no {what} is called {name!r}; {' '.join([*hint, *rest])}")
+
+
+def import_extra(module: str, extra: str, purpose: str) -> Any:
+    """Import a module of an optional dependency, or say which extra of the package installs it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InputError(f"{purpose} needs the extra: pip install 'oodshape[{extra}]' ({error})") from None

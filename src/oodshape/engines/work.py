@@ -16,7 +16,8 @@ from oodshape.core.spent import spending, spent
 from oodshape.guard.collect import collected
 from oodshape.guard.collected import Collected, together
 from oodshape.guard.guard import Guard
-from oodshape.guard.score_file import Busy, Tally, score_to_file
+from oodshape.guard.score_file import Busy, score_to_file
+from oodshape.guard.score_table import Tally
 from oodshape.guard.way import Way
 from oodshape.images.decode import read_image
 from oodshape.images.image_set import Image, ImageSet

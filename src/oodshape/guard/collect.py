@@ -18,13 +18,12 @@ from oodshape.features.features import Features
 from oodshape.features.panel import panel_features
 from oodshape.guard.collected import Collected, Made, made_of, together
 from oodshape.guard.recipe import recipe_of
-from oodshape.guard.score_shards import refuse_missing
 from oodshape.guard.way import Seen, Way, warn_of_lost
 from oodshape.images.identity import Keys
 from oodshape.images.image_set import ImageSet, Subset, identities_of, limited
 from oodshape.images.listing import Given, classes_of, image_set
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.images.shards import Shard
+from oodshape.images.shards import Shard, order_shards
 from oodshape.methods.detector import Method
 from oodshape.networks.opening import Source, prepared
 
@@ -95,24 +94,14 @@ def joined_parts(paths: Sequence[Path]) -> Collected:
         raise InputError("there is no part: give the files that `oodshape collect` wrote")
     said = {path: made_of(path) for path in paths}
     first = paths[0]
-    shards: dict[int, Path] = {}
     for path, made in said.items():
         different = said[first].difference(made)
         if different:
             raise InputError(f"{path} does not belong to {first}: it has {different}")
-        if made.shards != said[first].shards:
-            raise InputError(
-                f"{path} is one of {made.shards} shards, {first} one of {said[first].shards}: they overlap; collect "
-                "all with one number of shards"
-            )
-        if made.shard in shards:
-            raise InputError(f"{path} and {shards[made.shard]} are both shard {made.shard} of {made.shards}")
-        shards[made.shard] = path
-    refuse_missing(shards, said[first].shards, "collect it too")
+    ordered = order_shards({path: Shard(made.shard, made.shards) for path, made in said.items()}, "collect it too")
     # one after the other: each may take much memory
-    parts = (Collected.load(shards[number]) for number in sorted(shards))
-    found = reduce(lambda sums, part: together([sums, part]), parts)
-    found = together([found])
+    parts = map(Collected.load, ordered)
+    found = reduce(lambda sums, part: together([sums, part]), parts, together([next(parts)]))
     if found.rows is None and found.summed is None:
         raise InputError(f"the parts hold no image that could be read; {'; '.join(found.reasons[:3])}")
     return found

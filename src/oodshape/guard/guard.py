@@ -20,7 +20,8 @@ from oodshape.guard.fit import fit_guard
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.live import Live
 from oodshape.guard.onnx import ExportReport
-from oodshape.guard.score import Scored, score_images
+from oodshape.guard.score import score_images
+from oodshape.guard.verdict import Scored
 from oodshape.images.listing import Given, one_by_one
 from oodshape.images.prepared_batches import check_prepared
 from oodshape.images.preprocessing import Preprocessing

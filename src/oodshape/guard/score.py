@@ -15,6 +15,7 @@ from oodshape.core.errors import HeadError, InputError, NotTaken
 from oodshape.core.progress import progress_bar
 from oodshape.core.spent import spending
 from oodshape.guard.fitted import Fitted
+from oodshape.guard.verdict import Scored
 from oodshape.images.decode import Unreadable
 from oodshape.images.in_memory import PictureListing
 from oodshape.images.listing import Given, Listing, chunks, one_by_one
@@ -26,26 +27,6 @@ from oodshape.networks.head import Outputs
 from oodshape.networks.opening import Source
 
 Pairs = list[tuple[str, int]]
-
-
-class Scored(NamedTuple):
-    """One image: what the network calls it, how much that is to be trusted, or why it could not be read.
-
-    An image that could not be read was not judged: `accepted` is None, which counts as no in `if row.accepted`, as it
-    must where only trusted images go on. To count or to show rejections ask for `rejected`: a broken file is none.
-    """
-
-    path: str  # or what stands for it: image 0, image 1 ...
-    label: str | int | None = None  # the class: its name where names are known
-    score: float | None = None  # higher: more like the training images
-    p_value: float | None = None  # the share of held-out ID images with a score as low
-    accepted: bool | None = None  # None: could not be read
-    error: str = ""
-
-    @property
-    def rejected(self) -> bool:
-        """Whether the image was read and is not to be trusted."""
-        return self.accepted is False
 
 
 @dataclass(frozen=True)

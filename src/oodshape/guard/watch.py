@@ -12,18 +12,19 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.fields import AtLeast
 from oodshape.core.values import Value, encode, load_values
+from oodshape.core.words import counted
 from oodshape.guard.history import Event, History
-from oodshape.guard.place import Place, name_of
-from oodshape.guard.unreadable import Unreadable
 from oodshape.guard.verdict import Judged
+from oodshape.guard.watch_state import ReadPosition
 from oodshape.metrics.conformal import allowed_rate, rank
 from oodshape.metrics.rate_test import RateTest
 
@@ -48,8 +49,8 @@ class Watch(Value):
     delta: float
     rejection: RateTest
     middle: RateTest
-    unreadable: Unreadable = Unreadable()
-    read: tuple[Place, ...] = ()  # how far each file was
+    unreadable: Annotated[int, AtLeast(0)] = 0  # images that could not be read; no test counts them
+    read: tuple[ReadPosition, ...] = ()  # how far each file was
     history: History = History()  # since before any reset
 
     def __post_init__(self) -> None:
@@ -92,13 +93,17 @@ class Watch(Value):
         return self.after([row.p_value for row in rows], labels=["" if x.label is None else str(x.label) for x in rows])
 
     def after(
-        self, p_values: Iterable[float] | Any, place: Place | None = None, *, labels: Sequence[str] | None = None
+        self,
+        p_values: Iterable[float] | Any,
+        position: ReadPosition | None = None,
+        *,
+        labels: Sequence[str] | None = None,
     ) -> Watch:
         """The watch after some more images, given by their p-values; None or NaN: the image could not be read.
 
-        `place` is how far the file that they came from was read with them; `labels` are their classes.
+        `position` is how far the file that they came from was read with them; `labels` are their classes.
         """
-        p = np.asarray(p_values if hasattr(p_values, "__len__") else list(p_values), np.float64).ravel()
+        p = np.asarray(list(p_values), np.float64)
         lost = np.isnan(p)
         given, p = p, p[~lost]
         wrong = ~((p > 0) & (p <= 1))
@@ -111,9 +116,9 @@ class Watch(Value):
             end = start + int(read[now.history.room]) if len(read) > now.history.room else len(lost)
             part = slice(start, end)
             now, start = now._after(given[part], lost[part], names[part]), end
-        if place is None:
+        if position is None:
             return now
-        return replace(now, read=(*(each for each in self.read if each.file != place.file), place))
+        return replace(now, read=(*(each for each in self.read if each.file != position.file), position))
 
     def _after(self, p: NDArray[np.float64], lost: NDArray[np.bool_], names: NDArray[Any]) -> Watch:
         """After at most as many images as the history's block still takes."""
@@ -123,14 +128,14 @@ class Watch(Value):
         rejected = below <= rank(self.n_calibration, self.alpha)
         low = below <= rank(self.n_calibration, MIDDLE)
         rejection, middle = self.rejection.after(rejected), self.middle.after(low)
-        unreadable = self.unreadable.after(lost, self.delta)
+        unreadable = self.unreadable + int(lost.sum())
         logs = rejection.highest, middle.highest
         history = self.history.after(known, rejected, int(lost.sum()), names[~lost].tolist(), logs)
         now = replace(self, rejection=rejection, middle=middle, unreadable=unreadable, history=history)
         if not now.alarm or self.alarm:
             return now
         first = now.first
-        before = max(history.seen - now.seen, 0)  # a reset begins to count anew, sums and old states have no history
+        before = history.seen - now.seen  # the tests count anew after a reset, the history does not
         began = None if first.since is None else before + first.since
         return replace(now, history=history.with_event(Event("alarm", before + (first.alarm or 0), began)))
 
@@ -147,21 +152,10 @@ class Watch(Value):
         )
         return replace(begun, read=self.read, history=self.history.with_event(Event("reset", self.history.seen)))
 
-    def __add__(self, other: Watch) -> Watch:
-        """Two streams behind the same detector as one."""
-        rejection, middle = self.rejection + other.rejection, self.middle + other.middle
-        common = {each.file for each in self.read} & {each.file for each in other.read}
-        if common:
-            raise InputError(f"both watches have counted rows of {min(common)}; give each stream a file of its own")
-        read = self.read + other.read
-        unreadable = self.unreadable + other.unreadable
-        history = self.history + other.history
-        return replace(self, rejection=rejection, middle=middle, unreadable=unreadable, read=read, history=history)
-
-    def place(self, scores: str) -> Place:
-        """How far a scores file was read."""
-        name = name_of(scores)
-        return next((each for each in self.read if each.file == name), Place(name))
+    def position_in(self, scores: str) -> ReadPosition:
+        """Return how far a score file was read."""
+        start = ReadPosition.start_of(scores)
+        return next((each for each in self.read if each.file == start.file), start)
 
     @property
     def seen(self) -> int:
@@ -196,7 +190,7 @@ class Watch(Value):
         """What was seen, what it means and what to do."""
         test = self.rejection
         if not self.seen:
-            return "\n".join(["no images yet", *self.unreadable.lines()])
+            return "\n".join(["no images yet", *self._unreadable_lines()])
         low, high = test.interval()
         lines = [
             f"{self.seen} image{'' if self.seen == 1 else 's'}, {test.hits} rejected: {test.rate:.2%} "
@@ -206,7 +200,11 @@ class Watch(Value):
             f"evidence against the promise: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
             f"alarm at {1 / test.delta:.0f}",
         ]
-        return "\n".join([*lines, *self.unreadable.lines(), *self._advice()])
+        return "\n".join([*lines, *self._unreadable_lines(), *self._advice()])
+
+    def _unreadable_lines(self) -> list[str]:
+        total = self.seen + self.unreadable
+        return [f"{self.unreadable} of {counted(total, 'image')} could not be read"] if self.unreadable else []
 
     def _advice(self) -> list[str]:
         if not self.alarm:
