@@ -14,7 +14,6 @@ from oodshape import (
     Features,
     FeatureStats,
     Guard,
-    GuardedFile,
     InputError,
     Moments,
     Results,
@@ -110,16 +109,3 @@ def test_unfinished_scores_say_what_to_do_and_stay_as_they_are(tmp_path: Path) -
     ):
         score_file._resume(file, part, who, 4, pairs)
     assert part.read_bytes() == before
-
-
-def test_an_exported_guard_decides_as_it_did() -> None:
-    pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
-    guarded = GuardedFile(GOLDEN / "guarded.onnx")
-    assert guarded.version == "0.1.0"
-    with np.load(GOLDEN / "guarded_scores.npz") as kept:
-        verdicts = guarded(list(kept["pixels"]))
-        np.testing.assert_allclose([verdict.score for verdict in verdicts], kept["score"], rtol=ROUNDING)
-        one = 1.01 / (len(guarded.calibration) + 1)  # a score that lies on a calibration score may pass it
-        np.testing.assert_allclose([verdict.p_value for verdict in verdicts], kept["p_value"], rtol=0, atol=one)
-        assert [verdict.accepted for verdict in verdicts] == kept["accepted"].tolist()
-        assert 0 < kept["accepted"].sum() < len(verdicts)

@@ -30,7 +30,7 @@ def session(path: Path):
 def test_a_graph_that_differs_is_not_written(
     net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true, traced = export._run, export._traced(detectors["optfs-v"].wrap(net), images, export.OPSET)
+    true, traced = export._run, export._traced(detectors["optfs-v"].wrap(net), images)
     monkeypatch.setattr(export, "_traced", lambda *_: copy.deepcopy(traced))
 
     def wrong(name: str, change: float):

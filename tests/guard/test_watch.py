@@ -104,7 +104,7 @@ def test_without_an_alarm_it_says_what_it_knows() -> None:
     assert above.rejection.interval()[0] > 0.05
     assert above.rejection.rate < above.rejection.allowed
     last = str(above).splitlines()[-1]
-    assert last.startswith("no alarm yet: more is rejected than promised, up to 1")
+    assert last.startswith("no alarm yet: more is rejected than guaranteed, but up to 1")
     assert "an evidence of 400 = 4 / delta" in last
     assert "agrees" not in str(above)
 
@@ -125,7 +125,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert quiet.exit_code == 0, quiet.output
     assert "500 images" in quiet.output
     assert "no alarm; evidence " in quiet.output
-    assert "promised 5.00%" in quiet.output
+    assert "guaranteed 5.00%" in quiet.output
     loud = run(conformal(rng, 199, 200, shift=2.0))
     assert loud.exit_code == 3
     assert "700 images" in loud.output

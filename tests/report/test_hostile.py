@@ -18,6 +18,7 @@ from oodshape import Guard
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.samples import Pick, Samples
 from oodshape.guard.check import check_guard
+from oodshape.guard.score import Feed
 from oodshape.images.digits import digits_sets
 from oodshape.images.listing import one_by_one
 from oodshape.report import write_page
@@ -93,7 +94,7 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
             folder / f"{evil.replace('/', chr(0x2215))[:90]}{place}.png"
         )
     (folder / "broken.png").write_text(evil)
-    check = check_guard(spoilt, source, str(folder), {evil: str(folder)}, progress=False)
+    check = check_guard(spoilt, source, str(folder), {evil: str(folder)}, Feed(progress=False))
     write_check(check, tmp_path / "check.html", source, Origin(evil, evil))
     with harmless(browser, tmp_path / "check.html") as shown:
         assert shown.page.inner_text("h1") == f"Check of a guard of {' '.join(evil.split())}"

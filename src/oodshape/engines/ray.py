@@ -23,12 +23,12 @@ from oodshape.engines.actors import AGAIN, Pool, mapped, one_line_each, started
 from oodshape.engines.scorer import GuardScorer
 from oodshape.engines.took import Took
 from oodshape.engines.work import Collector, Job, Listed, ShardScorer, merged_parts, name_of
+from oodshape.guard.collect import recipe_of
 from oodshape.guard.guard import Guard
-from oodshape.guard.parts import check_enough_to_split, refuse_copies
-from oodshape.guard.recipe import recipe_of
 from oodshape.guard.score_file import identity, plan_shard
 from oodshape.guard.score_table import Counter as Rows
 from oodshape.guard.score_table import Tally, merge_shards, writer
+from oodshape.guard.split import check_enough_to_split, refuse_copies
 from oodshape.images.copies import copies
 from oodshape.images.image_set import limited
 from oodshape.images.listing import Given, image_set, one_by_one

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +15,10 @@ from oodshape.core.errors import InputError, import_extra
 from oodshape.core.reading import reading
 from oodshape.core.values import decode
 from oodshape.core.words import counted
-from oodshape.guard.score_table import Cells, ScoreRow, read_scores
+from oodshape.guard.score_table import Cells, ScoreRow, open_text, read_scores, write_csv, write_json_lines
 from oodshape.metrics.discoveries import false_discoveries, fewest_flagged
 
-DIGITS = 1e-6  # of a p-value in a text file, relative
+ROUNDING = 1e-6  # of a p-value in a text file, relative
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,6 @@ class Decisions:
         return fewest_flagged(m, self.level, n)
 
     def lines(self) -> list[str]:
-        """What people want to know, and what cannot be done."""
         m, lost = int(self.readable.sum()), int((~self.readable).sum())
         said = [
             f"{counted(m, 'image')}: {int(self.flagged.sum()):,} flagged as strange; of those flagged, at most "
@@ -95,9 +92,8 @@ class Decisions:
 
     def table(self) -> Iterator[Cells]:
         """Every row with a last column `flagged`, empty for an image that could not be read."""
-        places = iter(self.flagged.tolist())
-        for row, read in zip(self.rows, self.readable, strict=True):
-            yield row.cells | {"flagged": next(places) if read else None}
+        flagged = iter(self.flagged.tolist())
+        return (row.cells | {"flagged": None if row.p_value is None else next(flagged)} for row in self.rows)
 
 
 def decide_scores(
@@ -126,7 +122,7 @@ def _check_one_calibration(scores: str, rows: Sequence[ScoreRow], values: NDArra
         return  # a table of another program
     order = np.lexsort((values, found))
     ranked = values[order]
-    falls = np.flatnonzero(np.diff(ranked) < -DIGITS * ranked[1:])
+    falls = np.flatnonzero(np.diff(ranked) < -ROUNDING * ranked[1:])
     if len(falls):
         one, other = (rows[order[falls[0] + step]].cells for step in (0, 1))
         raise InputError(
@@ -139,7 +135,7 @@ def _check_one_calibration(scores: str, rows: Sequence[ScoreRow], values: NDArra
 def _on_grid(values: NDArray[np.float64], n: int, scores: str) -> NDArray[np.float64]:
     """The p-values as whole numbers of calibration images over n + 1: text files round them."""
     steps = np.rint(values * (n + 1))
-    wrong = np.abs(steps - values * (n + 1)) > max(1e-6, DIGITS * (n + 1))
+    wrong = np.abs(steps - values * (n + 1)) > max(1e-6, ROUNDING * (n + 1))
     if wrong.any() or steps.min() < 1:
         raise InputError(
             f"{scores} is not of a guard with {n:,} calibration images: {values[wrong.argmax()]:g} is no multiple of "
@@ -159,17 +155,5 @@ def write_decisions(decisions: Decisions, out: Path) -> None:
             pa, pq = (import_extra(name, "parquet", "Parquet") for name in ("pyarrow", "pyarrow.parquet"))
             pq.write_table(pa.Table.from_pylist(list(rows)), temporary, write_page_checksum=True)
             return
-        with temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            if kind == ".csv":
-                write_csv(rows, file)
-            else:
-                file.writelines(json.dumps(row) + "\n" for row in rows)
-
-
-def write_csv(rows: Iterator[Cells], file: Any) -> None:
-    """Rows as CSV; nothing where there are none."""
-    table = csv.writer(file, lineterminator="\n")
-    for number, row in enumerate(rows):
-        if number == 0:
-            table.writerow(row)
-        table.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in row.values()])
+        with open_text(temporary) as file:
+            (write_csv if kind == ".csv" else write_json_lines)(rows, file)

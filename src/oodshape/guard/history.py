@@ -70,7 +70,6 @@ class History(Value):
 
     @property
     def seen(self) -> int:
-        """How many readable images."""
         return int(self.sizes.sum())
 
     @property

@@ -7,7 +7,6 @@ own images, keeps the whole batches in it, and so ends with the same bytes as a 
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Iterator
@@ -26,8 +25,18 @@ from oodshape.core.machine import lock_file
 from oodshape.core.progress import progress_bar
 from oodshape.core.values import encode
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.score import rows_of, score_images, see
-from oodshape.guard.score_table import COLUMNS, Counter, Note, OnRow, Tally, as_dict, csv_cells, writer
+from oodshape.guard.score import Feed, rows_of, score_images, see
+from oodshape.guard.score_table import (
+    COLUMNS,
+    Counter,
+    Note,
+    OnRow,
+    Tally,
+    as_dict,
+    write_csv,
+    write_json_lines,
+    writer,
+)
 from oodshape.guard.verdict import Scored
 from oodshape.images.in_memory import PictureListing
 from oodshape.images.limits import Limits
@@ -95,18 +104,19 @@ def score_to_stream(
     on_row: OnRow | None = None,
 ) -> Tally:
     """Write the scores of the listed images as CSV or JSON lines, each batch as soon as it is known."""
-    table = csv.writer(file, lineterminator="\n")
-    if not json_lines:
-        table.writerow(COLUMNS)
-    rows = score_images(guard, source, listing, batch_size=batch_size, workers=workers, progress=False)
+    rows = score_images(guard, source, listing, Feed(batch_size, workers, progress=False))
     counter = Counter(rows, on_row)
-    for row in counter:
-        if json_lines:
-            file.write(json.dumps(as_dict(row)) + "\n")
-        else:
-            table.writerow(csv_cells(row))
-        if counter.tally.images % batch_size == 0:
-            file.flush()
+
+    def cells() -> Iterator[dict[str, Any]]:
+        for row in counter:
+            yield as_dict(row)
+            if counter.tally.images % batch_size == 0:
+                file.flush()
+
+    if json_lines:
+        write_json_lines(cells(), file)
+    else:
+        write_csv(cells(), file, COLUMNS)
     return counter.tally
 
 

@@ -32,6 +32,7 @@ P_VALUE = ("p_value", "p-value", "p")
 WRITTEN = frozenset(["score", "p_value", "accepted", "error"])  # a table with these columns was written by `score`
 DECISIONS = {"true": True, "false": False, True: True, False: False}
 EMPTY = (None, "")
+DIGITS = {"score": ".9g", "p_value": ".6g"}  # in CSV
 LONGEST = 1 << 16  # characters of a CSV row that spans several lines
 GROUP = 1 << 16  # rows of a Parquet row group
 KIND, CHECKSUM, SHARD = b"oodshape", b"oodshape_checksum", b"oodshape_shard"  # keys of a Parquet file's metadata
@@ -231,7 +232,6 @@ class Tally:
         )
 
     def lines(self) -> list[str]:
-        """What people want to know."""
         again = f" ({self.resumed:,} of them by an earlier run)" if self.resumed else ""
         said = [f"{counted(self.images, 'image')}{again}: {self.accepted:,} accepted, {self.rejected:,} rejected"]
         return said + ([f"{self.unreadable:,} could not be read; {self.first_error}"] if self.unreadable else [])
@@ -262,29 +262,47 @@ def writer(out: Path) -> Write:
     return found[out.suffix.lower()]
 
 
-def csv_cells(row: Scored) -> list[str]:
-    """Format a row as text; float32 scores have the digits that reproduce them."""
-    label = "" if row.label is None else str(row.label)
-    if row.score is None:
-        return [row.path, label, "", "", "", row.error]
-    return [row.path, label, f"{row.score:.9g}", f"{row.p_value:.6g}", str(row.accepted).lower(), row.error]
-
-
 def as_dict(row: Scored) -> Cells:
     """Return a row by the names of its columns."""
     return dict(zip(COLUMNS, (*row[:5], row.error or None), strict=True))
 
 
+def write_csv(rows: Iterable[Cells], file: Any, columns: Sequence[str] = ()) -> None:
+    """Write rows as CSV, the header before the first of them, or at once where the columns are given."""
+    table = csv.writer(file, lineterminator="\n")
+    if columns:
+        table.writerow(columns)
+    for number, row in enumerate(rows):
+        if number == 0 and not columns:
+            table.writerow(row)
+        table.writerow([_text(name, value) for name, value in row.items()])
+
+
+def _text(name: str, value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    # nine digits give a float32 back
+    return f"{value:{DIGITS[name]}}" if isinstance(value, float) and name in DIGITS else value
+
+
+def write_json_lines(rows: Iterable[Cells], file: Any) -> None:
+    """Write a JSON object per row."""
+    file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
 def _write_csv(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
-    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(COLUMNS)
-        table.writerows(map(csv_cells, rows))
+    with open_text(path) as file:
+        write_csv(map(as_dict, rows), file, COLUMNS)
 
 
 def _write_json(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(as_dict(row)) + "\n" for row in rows)
+    with open_text(path) as file:
+        write_json_lines(map(as_dict, rows), file)
+
+
+def open_text(path: Path) -> Any:
+    """Open a text file to write to; names of files may be any bytes."""
+    return path.open("w", encoding="utf-8", errors="surrogateescape", newline="")
 
 
 def _write_parquet(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:

@@ -1,8 +1,8 @@
-"""Watch: does the rejection rate of a stream still agree with the promise? An anytime-valid test on p-values.
+"""Watch: does the rejection rate of a stream still agree with the guarantee? An anytime-valid test on p-values.
 
 A threshold calibrated on n images rejects new images like them at a rate that is itself random: it has the law
-Beta(k, n + 1 - k), k = floor(alpha (n + 1)), and the mean alpha or less. The alarm must not be about the luck of the
-calibration, so the test asks whether the rate lies above a high quantile of that law, the rate allowed.
+Beta(k, n + 1 - k), k = floor(alpha (n + 1)), and the mean alpha or less. The alarm must not be about the sampling
+error of the calibration set, so the test asks whether the rate lies above a high quantile of that law.
 """
 
 from __future__ import annotations
@@ -54,33 +54,17 @@ class Watch(Value):
     history: History = History()  # since before any reset
 
     def __post_init__(self) -> None:
-        """Refuse a promise that cannot be watched, and tests of another promise."""
-        check_fraction("alpha", self.alpha)
-        check_fraction("delta", self.delta)
-        if self.alpha > MIDDLE:
-            raise InputError(f"alpha must be at most {MIDDLE:g}, got {self.alpha:g}")
-        if rank(self.n_calibration, self.alpha) < 1:
-            raise InputError(
-                f"alpha = {self.alpha:g} cannot be kept with {self.n_calibration} images: no p-value is so small"
-            )
-        for level, test in ((self.alpha, self.rejection), (MIDDLE, self.middle)):
-            wanted = allowed_rate(level, self.n_calibration, self.delta / 4), self.delta / 4
-            if not np.allclose((test.allowed, test.delta), wanted, rtol=1e-6, atol=0):
-                raise InputError(f"a test of the rate {test.allowed:g} where {wanted[0]:g} is allowed")
+        begun = _tests(self.alpha, self.n_calibration, self.delta)
+        for test, wanted in zip((self.rejection, self.middle), begun, strict=True):
+            if not np.allclose((test.allowed, test.delta), (wanted.allowed, wanted.delta), rtol=1e-6, atol=0):
+                raise InputError(f"a test of the rate {test.allowed:g} where {wanted.allowed:g} is allowed")
         if self.rejection.seen != self.middle.seen:
             raise InputError(f"its two tests have seen {self.rejection.seen} and {self.middle.seen} images")
 
     @classmethod
     def begin(cls, *, alpha: float, n_calibration: int, delta: float = 0.01) -> Watch:
         """A watch that has seen nothing: of a threshold for alpha, calibrated on n_calibration images."""
-        check_fraction("alpha", alpha)
-        check_fraction("delta", delta)
-        if rank(n_calibration, alpha) < 1:
-            raise InputError(f"alpha = {alpha:g} cannot be kept with {n_calibration} images: no p-value is so small")
-        rejection, middle = (
-            RateTest(allowed_rate(level, n_calibration, delta / 4), delta / 4) for level in (alpha, MIDDLE)
-        )
-        return cls(alpha, n_calibration, delta, rejection, middle)
+        return cls(alpha, n_calibration, delta, *_tests(alpha, n_calibration, delta))
 
     def add(self, verdicts: Judged | Iterable[Judged]) -> Watch:
         """The watch after some more images, given by what a guard said: verdicts, or rows of scores.
@@ -187,17 +171,16 @@ class Watch(Value):
         return value
 
     def __str__(self) -> str:
-        """What was seen, what it means and what to do."""
         test = self.rejection
         if not self.seen:
             return "\n".join(["no images yet", *self._unreadable_lines()])
         low, high = test.interval()
         lines = [
-            f"{self.seen} image{'' if self.seen == 1 else 's'}, {test.hits} rejected: {test.rate:.2%} "
-            f"({low:.2%} to {high:.2%}); promised "
-            f"{self.alpha:.2%}, up to {test.allowed:.2%} by the luck of {self.n_calibration} calibration images",
+            f"{counted(self.seen, 'image')}, {test.hits:,} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); "
+            f"guaranteed {self.alpha:.2%}, up to {test.allowed:.2%} is within sampling error for {self.n_calibration:,} "
+            "calibration images",
             f"p-values up to {MIDDLE:g}: {self.middle.rate:.2%}, up to {self.middle.allowed:.2%} expected",
-            f"evidence against the promise: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
+            f"evidence against the guarantee: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
             f"alarm at {1 / test.delta:.0f}",
         ]
         return "\n".join([*lines, *self._unreadable_lines(), *self._advice()])
@@ -213,26 +196,33 @@ class Watch(Value):
         since = "" if first.since is None else f"; it began near image {first.since}"
         return [
             f"ALARM at image {first.alarm}{since}",
-            "look at the rejected images since then. Where they are none of the network's business, the guard does its "
-            "work: find where they come from. Where the network should know them, refit: calibrate on recent images.",
+            "look at the rejected images since then. If they are OOD, the guard is working as intended: find their "
+            "source. If they are valid inputs, recalibrate on recent images.",
         ]
 
     def _calm(self) -> str:
-        """Without an alarm: how near it is, and where more is rejected than promised, what it waits for."""
+        """Without an alarm: how close it is, and why it waits where more is rejected than guaranteed."""
         test = self.rejection
         if test.interval()[0] <= self.alpha:
             most = max(self.rejection, self.middle, key=lambda each: each.highest)
             return f"no alarm; evidence {_power(most)} of {1 / test.delta:.0f}"
-        luck = (
-            f"up to {test.allowed:.2%} may be the luck of the calibration"
-            if test.rate <= test.allowed
-            else f"even more than the {test.allowed:.2%} that luck explains, on too few images yet"
-        )
         return (
-            f"no alarm yet: more is rejected than promised, {luck}; the alarm comes at an evidence of "
-            f"{1 / test.delta:.0f} = 4 / delta, since two tests and the luck of each one's calibration share "
-            f"delta = {self.delta:g}"
+            f"no alarm yet: more is rejected than guaranteed, but up to {test.allowed:.2%} is within sampling error of "
+            f"the calibration set; the alarm comes at an evidence of {1 / test.delta:.0f} = 4 / delta"
         )
+
+
+def _tests(alpha: float, n_calibration: int, delta: float) -> tuple[RateTest, RateTest]:
+    """The tests of the rejection rate and of the rate of p-values up to 1/2, before the first image."""
+    check_fraction("alpha", alpha)
+    check_fraction("delta", delta)
+    if alpha > MIDDLE:
+        raise InputError(f"alpha must be at most {MIDDLE:g}, got {alpha:g}")
+    if rank(n_calibration, alpha) < 1:
+        raise InputError(f"alpha = {alpha:g} cannot be kept with {n_calibration} images: no p-value is so small")
+    share = delta / 4  # two tests, each with the sampling error of the calibration set
+    rejection, middle = (RateTest(allowed_rate(level, n_calibration, share), share) for level in (alpha, MIDDLE))
+    return rejection, middle
 
 
 def _power(test: RateTest) -> str:

@@ -2,7 +2,7 @@
 
 `measures` declares what is shown, once; `pivot` makes the table of methods, `beside_paper` sets the paper's figures
 beside it, `render` and `terminal` print it. `page` writes the page of a benchmark from `page_data` and the scripts in
-`web`, `check_page` and `gallery_page` those of a guard, all in the skeleton of `html`. `benchmark_files` runs a
+`web`, `check_page` and `score_page` those of a guard, all in the skeleton of `html`. `benchmark_files` runs a
 benchmark and writes everything.
 """
 
