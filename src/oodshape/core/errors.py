@@ -56,3 +56,9 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise InputError(f"{purpose} needs the extra: pip install 'oodshape[{extra}]' ({error})") from None
+
+
+def check_trust(reason: str, trust_code: bool) -> None:
+    """Raise InputError unless the user trusts code that a file holds or names; `reason` says which code would run."""
+    if not trust_code:
+        raise InputError(f"{reason}; if you trust its author, allow it with --trust-code (Python: trust_code=True)")

@@ -177,8 +177,8 @@ class Watch(Value):
         low, high = test.interval()
         lines = [
             f"{counted(self.seen, 'image')}, {test.hits:,} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); "
-            f"guaranteed {self.alpha:.2%}, up to {test.allowed:.2%} is within sampling error for {self.n_calibration:,} "
-            "calibration images",
+            f"guaranteed {self.alpha:.2%}, up to {test.allowed:.2%} is within sampling error for "
+            f"{self.n_calibration:,} calibration images",
             f"p-values up to {MIDDLE:g}: {self.middle.rate:.2%}, up to {self.middle.allowed:.2%} expected",
             f"evidence against the guarantee: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
             f"alarm at {1 / test.delta:.0f}",

@@ -97,7 +97,7 @@ class Service:
             work = loop.run_in_executor(self.threads, self.judge, given)
             try:
                 answers = await asyncio.wait_for(asyncio.shield(work), self.settings.max_seconds)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 raise Refused(503, f"no answer within {self.settings.max_seconds:g} seconds; try again") from None
             self.count(answers)
             rows = [_row(image, answer) for image, answer in zip(given, answers, strict=True)]

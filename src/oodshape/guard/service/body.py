@@ -40,7 +40,7 @@ async def uploads(kind: str, length: str, stream: AsyncIterator[bytes], limits: 
         raise _too_large(limits)
     try:
         body = await asyncio.wait_for(_whole(stream, limits), limits.max_seconds)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise Refused(408, f"the request did not arrive within {limits.max_seconds:g} seconds") from None
     found = _from_json(body) if medium == "application/json" else _from_multipart(body, rest)
     if not found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 LOGGER = logging.getLogger("oodshape.service")
@@ -16,7 +16,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The time in UTC, the level, what happened, and its own facts."""
-        when = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         said: dict[str, Any] = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
         said |= getattr(record, "facts", {})
         if record.exc_info:
