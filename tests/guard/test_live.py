@@ -70,6 +70,11 @@ def test_a_verdict_is_the_row_of_score(guard: Guard, net: nn.Module, live: Live)
     }
 
 
+def close(one: Verdict, other: Verdict) -> bool:
+    """Whether two verdicts agree up to the last bits of the score, which depend on the size of the batch."""
+    return one._replace(score=0.0) == other._replace(score=0.0) and one.score == pytest.approx(other.score, rel=1e-5)
+
+
 def test_one_image_gives_one_verdict_and_a_list_a_list(live: Live, tmp_path: Path) -> None:
     picture = PIL.Image.fromarray(PICTURES[0])
     picture.save(tmp_path / "a.png")
@@ -78,11 +83,11 @@ def test_one_image_gives_one_verdict_and_a_list_a_list(live: Live, tmp_path: Pat
     for one in (picture, path, str(path), path.read_bytes(), gray, gray[..., None], torch.from_numpy(gray)[None]):
         verdict = live(one)
         assert isinstance(verdict, Verdict)
-        assert verdict == live(picture)
+        assert close(verdict, live(picture))
     for several in ([picture], [path, gray], gray[None, ..., None], tmp_path, torch.from_numpy(gray)[None, None]):
-        assert live(several)[0] == live(picture)
-    prepared = live(DIGITS(picture)[None], prepared=True)
-    assert prepared == live([picture])
+        assert close(live(several)[0], live(picture))
+    (prepared,) = live(DIGITS(picture)[None], prepared=True)
+    assert close(prepared, live(picture))
     with pytest.raises(InputError, match="image 1: .* is no image"):
         live([picture, b"text"])
     with pytest.raises(InputError, match="there is no file"):

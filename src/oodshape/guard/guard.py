@@ -93,8 +93,7 @@ class Guard(Fitted):
             raise InputError("give images to fit on, or parts that were collected of them: one of the two")
         if keep_samples:
             check_kept(keep_samples, prepared or parts is not None)
-        folder, layer = None if cache is None else Path(cache), source.classifier.head_name
-        samples = None
+        folder, samples, layer = None if cache is None else Path(cache), None, ""
         if prepared:
             found = split_tensors(
                 source.classifier, images, calibrate, alpha, limit, recipe.wants_panel, folder, progress
@@ -105,7 +104,7 @@ class Guard(Fitted):
                 preprocessing = preprocessing or native_preprocessing(source.native)
             else:
                 preprocessing, upright = collected.made.preprocessing, collected.made.upright
-                layer = layer or collected.made.head
+                layer = collected.made.head
             extractor = Extractor(source.classifier, preprocessing, upright, folder, progress, batch_size, workers)
             if collected is None:
                 found = split_images(extractor, images, calibrate, recipe, alpha, limit)
@@ -122,7 +121,7 @@ class Guard(Fitted):
             method=method if isinstance(method, str) else "",
             model=source.spec,
             weights=source.weights,
-            head=layer or "",
+            head=source.classifier.head_name or layer,  # known once the network has run
             native=source.native,
             upright=upright,
             baseline=baseline,
