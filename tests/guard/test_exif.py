@@ -15,7 +15,6 @@ from oodshape.images.digits import digits_sets
 
 for library in ("onnx", "onnxscript"):
     pytest.importorskip(library)
-runtime = pytest.importorskip("onnxruntime")
 
 MODEL = "zoo:digits-convnet"
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from oodshape import Guard, InputError
-from oodshape.core.fingerprint import fingerprint_of
-from oodshape.guard import score_file
 from oodshape.guard.score_file import score_to_file
-from oodshape.guard.verdict import Scored
 from oodshape.images.listing import GivenImages, Listing
 
 MODEL = "zoo:digits-convnet"
-ROWS = [Scored(f"{i}.png", i % 3, i / 7, (i + 1) / 13, i > 2) for i in range(12)]
-WHO, SIZE = "0123456789abcdef", 4
 
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(guard: Guard, digits: Path, tmp_path: Path) -> None:
@@ -71,52 +65,3 @@ def test_scores_as_tables(guard: Guard, digits: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(table["score"].astype(np.float32)[:60], tables["csv"]["score"][:60].astype("f4"))
         assert table["accepted"][:60].astype(bool).sum() == tally.accepted
         assert "Pillow" in table["error"][60]
-
-
-def part_file(path: Path) -> bytes:
-    data, mark = json.dumps({"oodshape": WHO}).encode() + b"\n", WHO
-    for at in range(0, len(ROWS), SIZE):
-        lines = "".join(json.dumps(row) + "\n" for row in ROWS[at : at + SIZE]).encode()
-        mark = fingerprint_of(mark, lines)
-        data += lines + score_file._sealed(mark)
-    path.write_bytes(data)
-    return data
-
-
-def resumed(path: Path) -> list[Scored]:
-    with path.open("a+b") as file:
-        kept, _ = score_file._resume(file, path, WHO, SIZE, iter([(row.path, -1) for row in ROWS]))
-        rows = list(score_file.read_part(file))
-    assert len(rows) == kept
-    return rows
-
-
-def test_a_whole_part_file_is_kept(tmp_path: Path) -> None:
-    part_file(tmp_path / "s.csv.part")
-    assert resumed(tmp_path / "s.csv.part") == ROWS
-
-
-def test_a_changed_byte_is_refused_or_rows_are_made_again(tmp_path: Path) -> None:
-    path = tmp_path / "s.csv.part"
-    data = part_file(path)
-    refused = 0
-    for at in range(0, len(data), 3):
-        path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
-        try:
-            rows = resumed(path)
-        except InputError as error:
-            refused += 1
-            assert "remove it" in str(error)  # noqa: PT017
-        else:
-            assert rows == ROWS[: len(rows)]
-    assert refused > len(data) // 3 * 0.6
-
-
-def test_a_part_file_that_is_cut_off_keeps_whole_batches(tmp_path: Path) -> None:
-    path = tmp_path / "s.csv.part"
-    data = part_file(path)
-    for size in range(0, len(data), 11):
-        path.write_bytes(data[:size])
-        rows = resumed(path)
-        assert rows == ROWS[: len(rows)]
-        assert len(rows) % SIZE == 0

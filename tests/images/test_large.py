@@ -11,8 +11,6 @@ import pytest
 
 from oodshape.images import decode, large
 from oodshape.images.decode import Unreadable, open_image, read_image
-from oodshape.images.folders import ImageFolder
-from oodshape.images.image_set import limited, reader
 from oodshape.images.large import Large
 from oodshape.images.limits import Limits
 from oodshape.images.preprocessing import Preprocessing
@@ -62,15 +60,6 @@ def test_every_size_and_filter_gives_the_same_pixels(resize: int | tuple[int, in
         np.testing.assert_array_equal(how.pixels(open_image(path)), how.pixels(read_image(path)))
 
 
-def test_sets_of_files_are_read_this_way_and_by_number_as_pictures(tmp_path: Path) -> None:
-    for orientation in (1, 6):
-        written(tmp_path, "LA", orientation)
-    every = ImageFolder(tmp_path)
-    for images in (every, limited(every, 1)):
-        assert isinstance(reader(images)(0), Large)
-        assert isinstance(images[0], PIL.Image.Image)
-
-
 def test_a_kind_without_a_range_is_refused_with_the_files_name(tmp_path: Path) -> None:
     PIL.Image.fromarray(np.zeros((20, 20), np.float32)).save(tmp_path / "f.tif")
     with pytest.raises(Unreadable, match=r"f\.tif .*its 32-bit pixels \(mode F\) have no fixed range"):
@@ -98,10 +87,3 @@ def test_a_decoder_that_takes_more_may_have_fewer_pixels(tmp_path: Path) -> None
     assert said["a.webp"] == (
         "is 100 x 80 pixels, more than 2,500 (the limit of pixels for WEBP, whose decoder takes 16 bytes for each)"
     )
-
-
-def test_postscript_is_not_run(tmp_path: Path) -> None:
-    PIL.Image.new("RGB", (9, 9)).save(tmp_path / "photo.eps")
-    (tmp_path / "photo.eps").rename(tmp_path / "photo.jpg")
-    with pytest.raises(Unreadable, match=r"photo\.jpg is PostScript, a program that draws"):
-        open_image(tmp_path / "photo.jpg")

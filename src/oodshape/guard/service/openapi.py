@@ -42,7 +42,7 @@ EXAMPLE = {
             "accepted": True,
             "threshold": 7.9,
         },
-        {"name": "notes.txt", "accepted": None, "error": "is no image that Pillow can read"},
+        {"name": "notes.txt", "accepted": None, "error": "is not a readable image"},
     ]
 }
 
