@@ -28,8 +28,8 @@ from oodshape.features.moments import NAMES
 from oodshape.guard import score_file
 from oodshape.guard.describe import facts
 from oodshape.guard.fitted import About
-from oodshape.guard.p_value_stream import lines_of, p_values
-from oodshape.guard.score import Scored
+from oodshape.guard.score_table import read_scores, writer
+from oodshape.guard.verdict import Scored
 from oodshape.images.preprocessing import Preprocessing
 
 RNG = np.random.default_rng(0)
@@ -195,10 +195,10 @@ def scored(n: int) -> list[Scored]:
 def scores(ending: str) -> Kind:
     """Files of scores: what a watch says of them. Text has no checksum: any p-value in it may be meant."""
     path = f"scores.{ending}"
-    seed = written(path, lambda out: score_file.writer(out)(out, scored(30), True))
+    seed = written(path, lambda out: writer(out)(out, scored(30), True))
 
     def read(folder: Path) -> bytes:
-        values = list(p_values(lines_of(str(folder / path)), path))
+        values = [row.p_value for row in read_scores(str(folder / path))]
         return repr((values, Watch.begin(alpha=0.05, n_calibration=99).after(values))).encode()
 
     return Kind(f"scores-{ending}", (seed,), read, equal if ending == "parquet" else None)

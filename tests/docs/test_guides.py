@@ -33,6 +33,6 @@ def test_the_guides_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert set(said) == {"fit", "calibrate", "inspect", "score", "check"}
     assert "auto chose" in said["fit"]
     assert "as promised" in said["check"]
-    for file in ("guard.safetensors", "mine.safetensors", "scores.csv", "gallery.html", "check.html"):
+    for file in ("guard.safetensors", "mine.safetensors", "scores.csv", "scores.html", "check.html"):
         assert (tmp_path / file).stat().st_size > 1000
     assert "rejected on average" in capsys.readouterr().out

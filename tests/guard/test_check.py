@@ -1,4 +1,4 @@
-"""A guard on images of one's own: the figures, the page, and the images at both ends."""
+"""A guard on images of one's own: the figures and the page."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 
 from oodshape import METHODS, Guard, InputError
-from oodshape.guard.score import Scored
-from oodshape.guard.set_check import exact_share
-from oodshape.images.listing import image_set
+from oodshape.guard.check import exact_share
 from oodshape.report.check_page import verdict, write_check
-from oodshape.report.gallery_page import Extremes, write_gallery
 
 MODEL = "zoo:digits-convnet"
 
@@ -53,18 +50,3 @@ def test_exact_shares() -> None:
             assert binom(of, share.low).sf(count - 1) == pytest.approx(0.025, rel=1e-6)
         if count < of:
             assert binom(of, share.high).cdf(count) == pytest.approx(0.025, rel=1e-6)
-
-
-def test_the_gallery_shows_both_ends(digits: Path, tmp_path: Path) -> None:
-    extremes = Extremes(shown=3)
-    files = image_set(digits / "letters").files[:10]
-    for place, file in enumerate(files):
-        extremes.add(Scored(file, "<b>", float(place * 7 % 10), 0.5, place % 2 == 0))
-    extremes.add(Scored("broken", error="why"))
-    assert [row.score for row in extremes.most] == [9, 8, 7]
-    assert [row.score for row in extremes.least] == [0, 1, 2]
-    write_gallery(extremes, tmp_path / "g.html", lambda path: path)
-    page = (tmp_path / "g.html").read_text()
-    assert page.count("data:image/") == 6
-    assert "<b>" not in page
-    assert "&lt;b&gt;" in page

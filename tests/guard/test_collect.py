@@ -15,10 +15,9 @@ from oodshape.features.sums import Summed, Sums
 from oodshape.guard import collected as module
 from oodshape.guard.collect import collected, joined_parts
 from oodshape.guard.collected import Collected, decided
-from oodshape.guard.score_shards import refuse_missing
-from oodshape.guard.way import Way
+from oodshape.guard.extractor import Extractor
 from oodshape.images.digits import digits_sets
-from oodshape.images.image_set import ArraySet, Shard, Subset
+from oodshape.images.image_set import ArraySet, Shard, Subset, order_shards
 from oodshape.methods.table import named
 from oodshape.networks.opening import open_model
 from oodshape.networks.zoo import MODELS
@@ -34,15 +33,15 @@ def source() -> Any:
     return open_model(MODEL)
 
 
-def way(source: Any) -> Way:
-    return Way(source.classifier, DIGITS, False, None, False, BATCH)
+def extractor(source: Any) -> Extractor:
+    return Extractor(source.classifier, DIGITS, False, None, False, BATCH)
 
 
 def write(folder: Path, source: Any, shards: int, images: Any = None, method: str = "auto", **how: Any) -> list[Path]:
     """The parts of the training digits, in files."""
     paths = []
     for number in range(1, shards + 1):
-        found = collected(way(source), images or TRAIN, named(method), shard=Shard(number, shards), **how)
+        found = collected(extractor(source), images or TRAIN, named(method), shard=Shard(number, shards), **how)
         paths.append(folder / f"part-{number:02}-of-{shards}.safetensors")
         found.save(paths[-1], source.classifier.head)
     return paths
@@ -81,7 +80,7 @@ def test_parts_add_up_to_the_whole(
     source: Any, tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch, one_thread: None
 ) -> None:
     monkeypatch.setattr(module, "FEW", few)
-    whole = collected(way(source), TRAIN, named("auto"))
+    whole = collected(extractor(source), TRAIN, named("auto"))
     assert whole.rows is not None
     wanted, _ = decided(whole.rows, whole.made)
     assert wanted is not None
@@ -149,7 +148,7 @@ def test_parts_that_do_not_belong_together_are_named(source: Any, tmp_path: Path
     ):
         joined_parts([three[0], other])
     net = open_model("zoo:digits-vit")
-    found = collected(Way(net.classifier, DIGITS, False, None, False, BATCH), TRAIN, named("msp"))
+    found = collected(Extractor(net.classifier, DIGITS, False, None, False, BATCH), TRAIN, named("msp"))
     found.save(tmp_path / "vit.safetensors", net.classifier.head)
     with pytest.raises(InputError, match=r"vit.safetensors does not belong to .*: it has another network"):
         joined_parts([three[0], tmp_path / "vit.safetensors"])
@@ -176,4 +175,4 @@ def test_more_shards_than_batches_and_unreadable_images(source: Any, tmp_path: P
 
 def test_a_part_that_speaks_of_endless_others_is_refused_at_once() -> None:
     with pytest.raises(InputError, match=r"shard 1, 2, 4, .* 11 and 999,999,999,989 more of 1000000000000 is missing"):
-        refuse_missing({3: Path("part-3")}, 10**12, "collect it too")
+        order_shards({Path("part-3"): Shard(3, 10**12)}, "collect it too")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import call
+from commands import call, call_new
 from oodshape import Guard, InputError, false_discoveries
 from oodshape.guard.decide import Calibration, decide_scores
 
@@ -82,8 +82,8 @@ def test_every_format_is_decided_alike(kind: str, tmp_path: Path) -> None:
         done = call("decide", str(scores), "--out", f"decided.{end}", cwd=tmp_path)
         assert f"wrote decided.{end}" in done.stdout
         again = decide_scores(str(tmp_path / f"decided.{end}"), 0.1)
-        assert {row["path"] for row in again.rows if row["flagged"] in (True, "true")} == wanted
-        assert [row["path"] for row in again.rows] == [row["path"] for row in table]
+        assert {row.cells["path"] for row in again.rows if row.cells["flagged"] in (True, "true")} == wanted
+        assert [row.cells["path"] for row in again.rows] == [row["path"] for row in table]
 
 
 def test_rounded_p_values_keep_their_side(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_from_images_to_decisions(guard: Guard, digits: Path, tmp_path: Path) ->
     listed = [str(path) for name in ("test", "letters") for path in sorted((digits / name).rglob("*.png"))]
     (tmp_path / "list.txt").write_text("\n".join(listed))
     call("score", *given, "--model", "zoo:digits-convnet", "--images", "list.txt", "--out", "s.csv", cwd=tmp_path)
-    done = call("decide", "s.csv", "--fdr", "0.2", *given, cwd=tmp_path)
+    done = call_new("decide", "s.csv", "--fdr", "0.2", *given, cwd=tmp_path)  # where no method is imported yet
     assert done.returncode == 0, done.stderr
     assert f"with {len(guard.detector.calibration):,} calibration images" in done.stderr
     names = [Path(path).parent.name for path in flagged(done.stdout)]
@@ -153,5 +153,8 @@ def test_from_images_to_decisions(guard: Guard, digits: Path, tmp_path: Path) ->
     per_class = guard.calibrate(digits / "val", "zoo:digits-convnet", alpha=0.3, per_class=True, progress=False)
     per_class.save(tmp_path / "per_class.safetensors")
     done = call("decide", "s.csv", "--detector", "per_class.safetensors", cwd=tmp_path)
+    assert "threshold per class" in done.stderr
+    assert done.returncode == 2
+    done = call("watch", "s.csv", "--detector", "per_class.safetensors", cwd=tmp_path)
     assert "threshold per class" in done.stderr
     assert done.returncode == 2

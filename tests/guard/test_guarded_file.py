@@ -145,7 +145,7 @@ def test_what_is_no_guarded_file(digits: Path, exported: Path, tmp_path: Path) -
         GuardedFile(tmp_path / "plain.onnx")
     buffer = BytesIO()
     PIL.Image.new("L", (20, 16)).save(buffer, "png")
-    with pytest.raises(InputError, match="is 20 x 16 pixels, and this network takes 16 x 16 alone"):
+    with pytest.raises(InputError, match="is 20 x 16 pixels, and this network only accepts 16 x 16"):
         GuardedFile(exported)(buffer.getvalue())
 
 

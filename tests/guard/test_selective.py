@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from oodshape import Guard
-from oodshape.guard.check import Check
-from oodshape.guard.set_check import exact_share
+from oodshape.guard.check import Check, exact_share
 from oodshape.images.digits import digits_sets
 from oodshape.images.image_set import ArraySet
 from oodshape.report.check_page import right_line

@@ -219,7 +219,7 @@ def test_the_page_for_machines_is_there(server: Server) -> None:
     assert set(page["paths"]) == {"/", "/predict", "/health", "/ready", "/metrics"}
     example = page["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["example"]
     answer = httpx.post(f"{server.address}/predict", json=example)
-    assert "network takes 16 x 16 alone" in answer.json()["detail"]  # one pixel
+    assert "network only accepts 16 x 16" in answer.json()["detail"]  # one pixel
     assert httpx.get(f"{server.address}/health").json() == {"status": "alive"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from typer.testing import CliRunner
 from data import features
 from oodshape import METHODS, InputError, Watch
 from oodshape.cli.app import app
-from oodshape.guard.p_value_stream import lines_of, p_values
 from oodshape.metrics.rate_test import RateTest
 
 
@@ -68,13 +66,16 @@ def test_the_state_goes_on(tmp_path: Path) -> None:
     assert again == part
     assert again.after(p[120:]) == whole
     assert whole.seen == 300
-    both = begin.after(p[:120]) + begin.after(p[120:])
-    assert (both.seen, both.rejection.hits) == (300, whole.rejection.hits)
-    assert both.rejection.log_wealth == pytest.approx(
-        begin.after(p[:120]).rejection.log_wealth + begin.after(p[120:]).rejection.log_wealth
-    )
-    with pytest.raises(InputError, match="same alpha"):
-        begin + Watch.begin(alpha=0.1, n_calibration=99)
+
+
+def test_images_that_could_not_be_read_are_counted_apart(tmp_path: Path) -> None:
+    begin = Watch.begin(alpha=0.05, n_calibration=99)
+    watch = begin.after([0.5, None, 0.9, float("nan")])
+    assert (watch.seen, watch.unreadable) == (2, 2)
+    assert "2 of 4 images could not be read" in str(watch)
+    assert "could not be read" not in str(begin.after([0.5]))
+    watch.save(tmp_path / "state.safetensors")
+    assert Watch.load(tmp_path / "state.safetensors").unreadable == 2
 
 
 def test_rejected_is_what_the_detector_rejects() -> None:
@@ -85,39 +86,9 @@ def test_rejected_is_what_the_detector_rejects() -> None:
     assert watch.rejection.hits == int((~said.accepted).sum())
 
 
-def test_files(tmp_path: Path) -> None:
-    table = tmp_path / "scores.csv"
-    table.write_text(
-        'path,class,score,p_value,accepted\n"a, b.png",1,2.5,0.5,True\nbroken.png,,,,\nc.png,0,1,0.01,False'
-    )
-    assert list(p_values(lines_of(str(table)))) == [0.5, None, 0.01]
-    objects = [{"path": "a", "p_value": 0.5}, {"path": "b", "error": "broken", "p_value": None}, {"path": "c"}]
-    assert list(p_values(json.dumps(row) for row in objects)) == [0.5, None, None]
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    pandas.DataFrame({"path": ["a", "b", "c"], "p_value": [0.5, None, 0.125]}).to_parquet(tmp_path / "s.parquet")
-    assert list(p_values(lines_of(str(tmp_path / "s.parquet")))) == [0.5, None, 0.125]
-    for lines, words in (
-        (["path,score", "a,1"], "no column p_value; there are path, score"),
-        (["p_value", "high"], "line 2 of the scores: 'high' is no p-value"),
-        (["{p"], "line 1 of the scores is no JSON"),
-    ):
-        with pytest.raises(InputError, match=words):
-            list(p_values(lines))
-    with pytest.raises(InputError, match="there is no file"):
-        list(lines_of(str(tmp_path / "missing.csv")))
+def test_p_values_that_cannot_be_are_refused() -> None:
     with pytest.raises(InputError, match=r"lie in \(0, 1\], got 1.5 at place 2"):
         Watch.begin(alpha=0.05, n_calibration=99).after([0.5, 1.5])
-
-
-def test_following_a_file_that_grows(tmp_path: Path) -> None:
-    table = tmp_path / "scores.csv"
-    table.write_text("p_value\n0.5\n0.2")
-    stream = p_values(lines_of(str(table), follow=True, pause=0.01))
-    assert next(stream) == 0.5
-    with table.open("a") as file:
-        file.write("5\n0.75\n")
-    assert [next(stream), next(stream)] == [0.25, 0.75]
 
 
 def test_without_an_alarm_it_says_what_it_knows() -> None:
@@ -133,7 +104,7 @@ def test_without_an_alarm_it_says_what_it_knows() -> None:
     assert above.rejection.interval()[0] > 0.05
     assert above.rejection.rate < above.rejection.allowed
     last = str(above).splitlines()[-1]
-    assert last.startswith("no alarm yet: more is rejected than promised, up to 1")
+    assert last.startswith("no alarm yet: more is rejected than guaranteed, but up to 1")
     assert "an evidence of 400 = 4 / delta" in last
     assert "agrees" not in str(above)
 
@@ -154,7 +125,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert quiet.exit_code == 0, quiet.output
     assert "500 images" in quiet.output
     assert "no alarm; evidence " in quiet.output
-    assert "promised 5.00%" in quiet.output
+    assert "guaranteed 5.00%" in quiet.output
     loud = run(conformal(rng, 199, 200, shift=2.0))
     assert loud.exit_code == 3
     assert "700 images" in loud.output
@@ -168,5 +139,5 @@ def test_the_command(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--detector FILE, or --alpha and --n-calibration"):
         runner.invoke(app, ["watch", str(table)], catch_exceptions=False)
     METHODS["energy"].fit(features()).save(guard)
-    with pytest.raises(InputError, match="promises nothing yet"):
+    with pytest.raises(InputError, match="has no guarantee yet"):
         runner.invoke(app, ["watch", str(table), "--detector", str(guard)], catch_exceptions=False)

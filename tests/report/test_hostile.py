@@ -18,12 +18,11 @@ from oodshape import Guard
 from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import Results
 from oodshape.guard.check import check_guard
-from oodshape.guard.score import Scored
+from oodshape.guard.score import Feed
 from oodshape.images.digits import digits_sets
 from oodshape.images.listing import one_by_one
 from oodshape.report import write_page
 from oodshape.report.check_page import write_check
-from oodshape.report.gallery_page import Extremes, write_gallery
 from oodshape.report.html import write_html
 from oodshape.report.scored_page import Origin, ScoredRows, write_scored
 from oodshape.studies.writing import _page
@@ -76,19 +75,6 @@ def test_the_page_of_a_benchmark(evil: str, browser: Any, tmp_path: Path) -> Non
         assert f"at most {evil} images of each set" in shown.page.inner_text("body")
 
 
-@pytest.mark.parametrize("evil", EVIL)
-def test_the_gallery(evil: str, browser: Any, tmp_path: Path) -> None:
-    image = tmp_path / evil.replace("/", "\u2215")[:100]
-    PIL.Image.new("L", (8, 8)).save(image, format="png")
-    extremes = Extremes()
-    extremes.add(Scored(str(image), evil, 1.5, 0.25, True))
-    write_gallery(extremes, tmp_path / "gallery.html", str)
-    with harmless(browser, tmp_path / "gallery.html") as shown:
-        assert evil in shown.page.inner_text("body")
-        assert image.name in shown.page.inner_text("body")
-        assert shown.page.locator("figure img").first.get_attribute("alt") == evil
-
-
 @pytest.fixture(scope="module")
 def guard(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Guard:
     folder = write_digits(tmp_path_factory.mktemp("hostile"), train=120, val=60, test=3, ood=3)
@@ -107,7 +93,7 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
             folder / f"{evil.replace('/', chr(0x2215))[:90]}{place}.png"
         )
     (folder / "broken.png").write_text(evil)
-    check = check_guard(spoilt, source, str(folder), {evil: str(folder)}, progress=False)
+    check = check_guard(spoilt, source, str(folder), {evil: str(folder)}, Feed(progress=False))
     write_check(check, tmp_path / "check.html", source, Origin(evil, evil))
     with harmless(browser, tmp_path / "check.html") as shown:
         assert shown.page.inner_text("h1") == f"Check of a guard of {' '.join(evil.split())}"

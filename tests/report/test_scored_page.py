@@ -17,6 +17,7 @@ from browser import Opened
 from folders_of_digits import write_digits, write_odd_files
 from oodshape import Guard
 from oodshape.guard.check import Check, check_guard
+from oodshape.guard.score import Feed
 from oodshape.images.listing import one_by_one
 from oodshape.metrics.paired import holm
 from oodshape.report.check_page import write_check
@@ -32,7 +33,7 @@ def made(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     write_odd_files(folder / "inbox" / "odd")
     guard = Guard.fit(MODEL, images=folder / "train", calibrate=folder / "val", keep_samples=20, progress=False)
     source = guard.opened(MODEL)
-    check = check_guard(guard, source, str(folder / "val"), {"letters": str(folder / "letters")}, progress=False)
+    check = check_guard(guard, source, str(folder / "val"), {"letters": str(folder / "letters")}, Feed(progress=False))
     origin = Origin("oodshape check --id 'a <b>'", "some/guard.safetensors")
     write_check(check, folder / "check.html", source, origin)
     listing = one_by_one(str(folder / "inbox"))

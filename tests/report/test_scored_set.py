@@ -11,6 +11,7 @@ from PIL import Image
 
 from oodshape import Guard
 from oodshape.guard.check import check_guard
+from oodshape.guard.score import Feed
 from oodshape.networks.zoo import MODELS
 from oodshape.report import check_page, scored_page_data
 from oodshape.report.check_page import headline, write_check
@@ -90,7 +91,7 @@ def test_five_hundred_photographs_take_under_four_megabytes(
     monkeypatch.setattr(check_page, "SHOWN", 125)
     monkeypatch.setattr(scored_page_data, "LARGE", 15)
     source = digits_guard.opened(MODEL)
-    check = check_guard(digits_guard, source, str(photos / "many"), {"b": str(photos / "many")}, progress=False)
+    check = check_guard(digits_guard, source, str(photos / "many"), {"b": str(photos / "many")}, Feed(progress=False))
     write_check(check, tmp_path / "check.html", source)
     page = (tmp_path / "check.html").read_text(encoding="utf-8")
     assert page.count('"picture":"data:image/') == 124

@@ -30,6 +30,7 @@ def check(
 
     from oodshape.guard.check import check_guard
     from oodshape.guard.guard import Guard
+    from oodshape.guard.score import Feed
     from oodshape.images.listing import one_by_one
     from oodshape.report.check_page import HEAD, NOTE, check_rows, headline, right_line, verdict, write_check
     from oodshape.report.columns import show_columns
@@ -43,7 +44,7 @@ def check(
     show = False if json or quiet else None
     with warnings_as_lines():
         source = opened(guard, network, running)
-        found = check_guard(guard, source, id, sets, progress=show, **running.feeding())
+        found = check_guard(guard, source, id, sets, Feed(progress=show, **running.feeding()))
     if out is not None:
         write_check(found, out, source, Origin(command_line(), str(detector)))
     if json:

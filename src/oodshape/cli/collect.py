@@ -112,13 +112,12 @@ def merge(
 ) -> None:
     """Merge the scores of all shards into the file that one machine would have written."""
     from oodshape.core.files import replacing
-    from oodshape.guard.score_file import Counter, writer
-    from oodshape.guard.score_shards import merged
+    from oodshape.guard.score_table import Counter, merge_shards, writer
 
     check_out(out)
     write = writer(out)
-    rows, named = merged(files)
-    counter = Counter(rows, None)
+    rows, named = merge_shards(files)
+    counter = Counter(rows)
     with replacing(out) as temporary:
         write(temporary, counter, named, "")
     if json:

@@ -37,7 +37,6 @@ def score(
         str, typer.Option(metavar="I/N", help="Only the I-th of N shards, into a .parquet file for `oodshape merge`.")
     ] = "",
     column: ColumnOption = None,
-    gallery: Annotated[Path | None, typer.Option(help="A page with the most and the least trusted images.")] = None,
     page: Annotated[
         Path | None, typer.Option(help="A page with a threshold to move, and why each image was accepted or not.")
     ] = None,
@@ -58,35 +57,27 @@ def score(
     from oodshape.core.errors import InputError
     from oodshape.core.reading import any_names
     from oodshape.guard.guard import Guard
-    from oodshape.guard.score import Scored
     from oodshape.guard.score_file import score_to_file, score_to_stream
     from oodshape.images.image_set import Shard
     from oodshape.images.listing import in_column, one_by_one
-    from oodshape.report.gallery_page import Extremes, write_gallery
     from oodshape.report.scored_page import Origin, ScoredRows, write_scored
 
     costs.hold()
-    check_out(out, gallery, page)
+    check_out(out, page)
     guard = Guard.load(detector)
     with warnings_as_lines():
         source = opened(guard, network, running, preparing)
     listing = one_by_one(in_column(images, column))
-    extremes, scored_set = Extremes(), ScoredRows(guard, listing.name)
-
-    def watch(row: Scored) -> None:
-        extremes.add(row)
-        if page is not None:
-            scored_set.add(row)
-
-    how: dict[str, Any] = {**running.feeding(), "watch": watch}
+    scored_set = ScoredRows(guard, listing.name)
+    how: dict[str, Any] = {**running.feeding(), "on_row": None if page is None else scored_set.add}
     said: list[str] = []
     if shard and page is not None:
         raise InputError("a page shows a whole set of images: leave --shard or --page out")
     if engine.is_ray:
         from oodshape.engines import ray
 
-        if out is None or shard or gallery is not None or page is not None:
-            raise InputError("the engine ray needs --out, makes its own shards, and draws no gallery and no page")
+        if out is None or shard or page is not None:
+            raise InputError("the engine ray needs --out, makes its own shards, and writes no page")
         opening = {**network.said(), **running.place()}
         show = False if json or quiet else None
         given = {**running.feeding(), "progress": show}
@@ -100,14 +91,12 @@ def score(
         show = False if json or quiet else None
         mine = Shard.of(shard) if shard else None
         tally = score_to_file(guard, source, listing, out, progress=show, shard=mine, **how)
-    if gallery is not None:
-        write_gallery(extremes, gallery, listing.encoded)
     if page is not None:
         write_scored(guard, source, listing, scored_set, page, Origin(command_line(), str(detector)))
     if out is not None and json:
         typer.echo(encoder.dumps(vars(tally) | {"out": str(out)}))
     elif not quiet:
-        for line in [*tally.lines(), *said, *(f"wrote {file}" for file in (out, gallery, page) if file is not None)]:
+        for line in [*tally.lines(), *said, *(f"wrote {file}" for file in (out, page) if file is not None)]:
             say(line, err=out is None)
     if tally.unreadable:
         raise typer.Exit(UNREADABLE)

@@ -22,54 +22,62 @@ def watch(
         ),
     ] = None,
     detector: Annotated[
-        Path | None, typer.Option(help="The calibrated detector file: it knows alpha and the calibration's size.")
+        Path | None, typer.Option(help="The calibrated guard file: it holds alpha and the size of the calibration set.")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="The promised false-rejection rate.")] = None,
-    n_calibration: Annotated[int | None, typer.Option(min=1, help="How many images the threshold came from.")] = None,
-    delta: Annotated[float, typer.Option(help="The chance of a false alarm, over all time.")] = 0.01,
+    alpha: Annotated[float | None, typer.Option(help="The guaranteed false rejection rate.")] = None,
+    n_calibration: Annotated[int | None, typer.Option(min=1, help="The number of calibration images.")] = None,
+    delta: Annotated[float, typer.Option(help="The probability of a false alarm, over all time.")] = 0.01,
     state: Annotated[
         Path | None,
-        typer.Option(help="Keep the state and how far each file was read here; go on from it."),
-    ] = None,
-    stream: Annotated[
-        str | None, typer.Option(help="The name of this stream, one of several in the state; they share delta.")
+        typer.Option(help="Keep the state and how far each file was read in this file; continue from it."),
     ] = None,
     reset: Annotated[
-        bool, typer.Option("--reset", help="After a confirmed change: begin the tests anew, keep the history.")
+        bool, typer.Option("--reset", help="After a confirmed change: start the tests again, keep the history.")
     ] = False,
     page: Annotated[Path | None, typer.Option(help="Write a page that shows the stream over time.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more lines; stop at the alarm.")] = False,
 ) -> None:
-    """Tell whether the rejection rate of a stream still agrees with the promise, and when to refit.
+    """Test whether the rejection rate of a stream still agrees with the guarantee, and when to refit.
 
-    The test may be looked at after every image: a stream of images like those of the calibration raises an alarm
-    with probability delta at most, ever. An alarm is exit status 3. With --state each row of a file counts once, in
-    whatever runs; standard input has no such memory.
+    The test is valid after every image: a stream of images like those of the calibration set raises an alarm with
+    probability delta at most, ever. An alarm is exit status 3. With --state each row of a file counts once, in
+    however many runs; standard input has no such memory.
     """
-    from oodshape.guard.place import blocks
-    from oodshape.guard.watch_state import Kept, promise
+    from oodshape.guard.decide import Calibration
+    from oodshape.guard.watch import Watch
+    from oodshape.guard.watch_state import read_blocks
     from oodshape.report.watch_page import write_watch
 
     check_out(state, page)
-    if state is None and (scores is None or stream is not None or reset):
-        raise InputError("--stream, --reset and a look without SCORES need --state: it holds what was seen")
-    told = promise(detector, alpha, n_calibration)
-    kept = Kept.opened(state, stream, told, delta)
-    if reset:
-        kept.reset(told)
+    if state is None and (scores is None or reset):
+        raise InputError("--reset and a look without SCORES need --state: it holds what was seen")
+    if detector is not None:
+        known = Calibration.of(detector)
+        alpha, n_calibration = known.alpha, known.images
+    if state is not None and state.is_file():
+        seen = Watch.load(state)
+    elif alpha is None or n_calibration is None:
+        raise InputError("watch must know the guarantee: give --detector FILE, or --alpha and --n-calibration")
+    else:
+        seen = Watch.begin(alpha=alpha, n_calibration=n_calibration, delta=delta)
+    if reset and state is not None:
+        seen = seen.reset(alpha=alpha, n_calibration=n_calibration)
+        seen.save(state)
     size = 1 if follow or scores == "-" else BLOCK
     if state is not None and scores == "-":
-        say("standard input has no place to go on from: every row of it counts as new", err=True)
-    start = None if state is None or scores is None or scores == "-" else kept.watch.place(scores)
-    for block, place in () if scores is None else blocks(scores, start, size=size, follow=follow):
-        quiet = not kept.watch.alarm
-        kept.take(block, place)
-        if quiet and kept.watch.alarm and size == 1:
+        say("standard input has no position to continue from: every row of it counts as new", err=True)
+    start = None if state is None or scores is None or scores == "-" else seen.position_in(scores)
+    for rows, position in () if scores is None else read_blocks(scores, start, size=size, follow=follow):
+        quiet = not seen.alarm
+        seen = seen.after([row.p_value for row in rows], position, labels=[row.label for row in rows])
+        if state is not None:
+            seen.save(state)
+        if quiet and seen.alarm and size == 1:
             break
     if page is not None:
-        write_watch(kept.named, page)
-    say(str(kept))
+        write_watch(seen, page)
+    say(str(seen))
     if page is not None:
         say(f"page: {page}")
-    if kept.alarm:
+    if seen.alarm:
         raise typer.Exit(ALARM_STATUS)

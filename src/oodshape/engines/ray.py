@@ -23,12 +23,12 @@ from oodshape.engines.actors import AGAIN, Pool, mapped, one_line_each, started
 from oodshape.engines.scorer import GuardScorer
 from oodshape.engines.took import Took
 from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, name_of
+from oodshape.guard.collect import recipe_of
 from oodshape.guard.guard import Guard
-from oodshape.guard.parts import check_enough_to_split, refuse_copies
-from oodshape.guard.recipe import recipe_of
-from oodshape.guard.score_file import Counter as Rows
-from oodshape.guard.score_file import Tally, identity, writer
-from oodshape.guard.score_shards import merged, shard_of
+from oodshape.guard.score_file import identity, plan_shard
+from oodshape.guard.score_table import Counter as Rows
+from oodshape.guard.score_table import Tally, merge_shards, writer
+from oodshape.guard.split import check_enough_to_split, refuse_copies
 from oodshape.images.copies import copies
 from oodshape.images.image_set import Shard, limited
 from oodshape.images.listing import Given, Listing, image_set, one_by_one
@@ -162,7 +162,7 @@ def score(
     who = identity(guard, batch_size, source.classifier.precision)
     paths = [folder / name_of(number, count) for number in range(1, count + 1)]
     left = [number for number, path in enumerate(paths, 1) if not path.exists()]
-    note = shard_of(listing, Shard(1, count), batch_size, who, paths[0]).note
+    note = plan_shard(listing, Shard(1, count), batch_size, who, paths[0]).note
     before = _begun(folder)
     if before not in (None, (count, note)):
         raise InputError(f"{folder} was begun with another guard, batch size or other images; remove it to start anew")
@@ -175,7 +175,7 @@ def score(
             spent.update(json.loads(row["spent"]))
             tally = json.loads(row["tally"])
             scored += tally["images"] - tally["resumed"]
-    rows, named = merged(paths)
+    rows, named = merge_shards(paths)
     counter = Rows(rows, None)
     with replacing(out) as temporary:
         write(temporary, counter, named, "")

@@ -13,9 +13,10 @@ from typing import Any
 from oodshape.core.spent import spent
 from oodshape.guard.collect import collected
 from oodshape.guard.collected import Collected, together
+from oodshape.guard.extractor import Extractor
 from oodshape.guard.guard import Guard
-from oodshape.guard.score_file import Busy, Tally, score_to_file
-from oodshape.guard.way import Way
+from oodshape.guard.score_file import Busy, score_to_file
+from oodshape.guard.score_table import Tally
 from oodshape.images.image_set import ImageSet, Shard
 from oodshape.images.limits import Limits
 from oodshape.images.preprocessing import Preprocessing
@@ -51,7 +52,7 @@ class Collector:
         """Load the network."""
         self.job, self.images, self.recipe, self.hold_out = job, images, recipe, hold_out
         classifier = job.opened().classifier
-        self.way = Way(classifier, preprocessing, upright, None, False, job.batch_size, job.workers)
+        self.extractor = Extractor(classifier, preprocessing, upright, None, False, job.batch_size, job.workers)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         """One row for each shard: its number, the part, how many images were lost, and where the time went."""
@@ -60,8 +61,8 @@ class Collector:
 
     def _one(self, number: int) -> dict[str, Any]:
         shard = Shard(number, self.job.shards)
-        part = collected(self.way, self.images, self.recipe, shard=shard, hold_out=self.hold_out)
-        data = packed(part, self.way)
+        part = collected(self.extractor, self.images, self.recipe, shard=shard, hold_out=self.hold_out)
+        data = packed(part, self.extractor)
         return {"shard": number, "part": data, "lost": part.lost, "spent": json.dumps(spent())}
 
 
@@ -111,11 +112,11 @@ def name_of(shard: int, shards: int) -> str:
     return f"shard-{shard:05}-of-{shards:05}.parquet"
 
 
-def packed(part: Collected, way: Way) -> bytes:
+def packed(part: Collected, extractor: Extractor) -> bytes:
     """A part as the bytes of its file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.safetensors"
-        part.save(path, part.head or way.classifier.head)
+        part.save(path, part.head or extractor.classifier.head)
         return path.read_bytes()
 
 

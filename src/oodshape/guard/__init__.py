@@ -1,7 +1,9 @@
 """From a model and folders of images to decisions.
 
-`guard` is the front door, Guard, and `fitted` the value that its verbs work on: `fit` makes it (of two `parts`),
-`score` judges images by it (`score_file` on disk, `live` call by call), `check` measures it on a user's own images,
-`export` and `onnx` write it as one graph, `describe` says what it is. `watch` follows the p-values of a stream
-(`p_value_stream`) and tells when to refit.
+`guard` has the public class, `fitted` the value that it works on. Fit: `collect` and `collected` (what a fit needs of
+images), `extractor` (images to features), `split` (training and calibration images), `fit`, `samples`. Score: `score`
+in memory, `score_file` on disk, `score_table` (the formats of score files, without torch), `live` one call at a time.
+`check` measures a guard on a user's own images, `explain` shows the reasons for a decision, `describe` what a guard is.
+`onnx` writes network and guard as one graph, `guarded_file` runs it. `decide` flags images of a finished score file;
+`watch`, `watch_state` and `history` follow the p-values of a stream.
 """

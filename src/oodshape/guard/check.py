@@ -2,24 +2,102 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.score import see_given
-from oodshape.guard.selective import Selective, selective
-from oodshape.guard.set_check import LEVEL, Scores, SetCheck
-from oodshape.guard.truth import labels_of
+from oodshape.guard.score import Feed, see_given
+from oodshape.images.image_set import ImageSource
 from oodshape.images.in_memory import check_prepared
-from oodshape.images.listing import Given, one_by_one
+from oodshape.images.listing import Given, Listing, classes_of, one_by_one
 from oodshape.metrics.conformal import rejected_count
-from oodshape.metrics.separation import Summary, summary
+from oodshape.metrics.separation import Estimate, Summary, aurc, summary
 from oodshape.networks.opening import Source
+
+LEVEL = 0.95  # of every interval but the promise's
+FEED = Feed()
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """One detector's scores of a set, and how many it accepts."""
+
+    values: NDArray[np.float32]
+    accepted: int
+    p_values: NDArray[np.float64]
+    passed: NDArray[np.bool_]  # whether each is accepted
+
+    @property
+    def share(self) -> Estimate:
+        """The share accepted, with its exact (Clopper-Pearson) interval."""
+        return exact_share(self.accepted, len(self.values))
+
+
+@dataclass(frozen=True, eq=False)
+class SetCheck:
+    """One set of images: the guard's scores, those of the softmax, and what could not be read."""
+
+    name: str
+    guard: Scores
+    softmax: Scores | None  # None: the guard knows no threshold on the softmax
+    unreadable: dict[str, str]  # path -> why
+    # image by image, of those that could be read
+    pairs: tuple[tuple[str, int], ...]  # as a listing names them
+    classes: NDArray[np.int64]  # predicted
+    labels: NDArray[np.int64] | None  # the right ones where they are known, -1 where not
+    listing: ImageSource | None  # where the images can be read again; None for prepared tensors
+
+    @property
+    def judged(self) -> dict[str, Scores]:
+        """The scores by detector: the guard, and the softmax where the guard knows it."""
+        return {"guard": self.guard} | ({} if self.softmax is None else {"softmax": self.softmax})
+
+
+def exact_share(count: int, of: int) -> Estimate:
+    """A share with its exact (Clopper-Pearson) confidence interval.
+
+    >>> round(exact_share(0, 10).high, 6)  # 1 - (0.05 / 2) ** (1 / 10)
+    0.308497
+    """
+    from scipy.stats import binomtest
+
+    low, high = binomtest(count, of).proportion_ci(LEVEL, "exact")
+    return Estimate(count / of, float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Selective:
+    """What gets accepted should be right: accuracy in general and among accepted images, and the area under risk."""
+
+    images: int  # with a label
+    accuracy: Estimate
+    accepted: dict[str, Estimate]  # detector -> accuracy among the images that it accepts; none where it accepts none
+    aurc: dict[str, float]  # detector -> area under its risk-coverage curve: low is good
+
+
+def selective(inside: SetCheck) -> Selective | None:
+    """Accuracy among accepted images, for those whose label is known."""
+    if inside.labels is None:
+        return None
+    known = inside.labels >= 0
+    right = (inside.classes == inside.labels)[known]
+    accepted: dict[str, Estimate] = {}
+    areas: dict[str, float] = {}
+    for name, scores in inside.judged.items():
+        kept = right[scores.passed[known]]
+        areas[name] = aurc(scores.values[known], right)
+        if len(kept):
+            accepted[name] = exact_share(int(kept.sum()), len(kept))
+    return Selective(int(known.sum()), exact_share(int(right.sum()), len(right)), accepted, areas)
+
 
 SAME = 0.5  # the share of known scores above which the ID images are the calibration images
 
@@ -86,41 +164,27 @@ class Check:
     def rows(self) -> list[dict[str, Any]]:
         """A row for each detector and set: images, accepted, and for OOD sets FPR95 and AUROC; shares in 0..1."""
         found = []
-        detectors = {"guard": False} | ({"softmax": True} if self.inside.softmax is not None else {})
-        for detector, softmax in detectors.items():
+        for detector in self.inside.judged:
             for each in (self.inside, *self.outside):
-                scores = each.softmax if softmax else each.guard
-                assert scores is not None
+                scores = each.judged[detector]
                 role = "id" if each is self.inside else "ood"
                 row: dict[str, Any] = {"detector": detector, "set": each.name, "role": role}
                 row |= {"images": len(scores.values), "accepted": scores.accepted, "unreadable": len(each.unreadable)}
                 row |= {"accepted_share": vars(scores.share)}
                 if each is not self.inside:
-                    measured = self.compared(each, softmax=softmax)
+                    measured = self.compared(each, softmax=detector == "softmax")
                     row |= {"fpr95": vars(measured.fpr95), "auroc": vars(measured.auroc)}
                 found.append(row)
         return found
 
 
-def check_guard(
-    guard: Fitted,
-    source: Source,
-    id: Given,
-    ood: Mapping[str, Given] | Given,
-    *,
-    prepared: bool = False,
-    batch_size: int = 32,
-    workers: int | None = None,
-    progress: bool | None = None,
-) -> Check:
+def check_guard(guard: Fitted, source: Source, id: Given, ood: Mapping[str, Given] | Given, feed: Feed = FEED) -> Check:
     """The check of a guard on an open network; `ood` is one set, or several by name."""
-    sets = dict(ood) if isinstance(ood, Mapping) else {_name(ood, "OOD", prepared): ood}
+    sets = dict(ood) if isinstance(ood, Mapping) else {_name(ood, "OOD", feed): ood}
     for given in sets.values():
-        _name(given, "", prepared)  # what cannot be images is refused before any work
-    names = (_name(id, "ID", prepared), *sets)
+        _name(given, "", feed)  # what cannot be images is refused before any work
     inside, *outside = (
-        _checked(guard, source, given, name, prepared, batch_size, workers, progress)
-        for name, given in zip(names, (id, *sets.values()), strict=True)
+        _checked(guard, source, given, name, feed) for name, given in [(_name(id, "ID", feed), id), *sets.items()]
     )
     check = Check(guard, inside, tuple(outside))
     if check.known > SAME:
@@ -132,34 +196,25 @@ def check_guard(
     return check
 
 
-def _name(images: Given, otherwise: str, prepared: bool) -> str:
+def _name(images: Given, otherwise: str, feed: Feed) -> str:
     """What a set is called; what cannot be images is refused."""
-    if prepared:
+    if feed.prepared:
         check_prepared(images)
         return otherwise
     return one_by_one(images).name
 
 
-def _checked(
-    guard: Fitted,
-    source: Source,
-    images: Given,
-    name: str,
-    prepared: bool,
-    batch_size: int,
-    workers: int | None,
-    progress: bool | None,
-) -> SetCheck:
+def _checked(guard: Fitted, source: Source, images: Given, name: str, feed: Feed) -> SetCheck:
     parts: list[Any] = []
     others: list[Any] = []
     unreadable: dict[str, str] = {}
     pairs: list[tuple[str, int]] = []
     places: list[int] = []
-    listing, seen = None if prepared else one_by_one(images), 0
-    how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
-    for batch in see_given(guard, source, images if listing is None else listing, name=name, baseline=True, **how):
+    listing, seen = None if feed.prepared else one_by_one(images), 0
+    for batch in see_given(guard, source, images if listing is None else listing, feed, name=name):
         parts.append(batch.decision)
-        others.append(batch.baseline)
+        if guard.about.baseline is not None and batch.outputs is not None:
+            others.append(guard.about.baseline.decide(batch.outputs))
         unreadable |= {batch.pairs[row][0]: why for row, why in sorted(batch.errors.items())}
         pairs += [batch.pairs[row] for row in batch.rows]
         places += [seen + row for row in batch.rows]
@@ -178,3 +233,54 @@ def _scores(parts: list[Any]) -> Scores:
     p_values = np.concatenate([part.p_values.cpu().numpy() for part in parts])
     passed = np.concatenate([part.accepted.cpu().numpy() for part in parts])
     return Scores(values, int(passed.sum()), p_values, passed)
+
+
+Labels = NDArray[np.int64]
+
+
+def labels_of(
+    guard: Fitted,
+    images: Given,
+    listing: ImageSource | None,
+    pairs: Sequence[tuple[str, int]],
+    places: Sequence[int],
+) -> Labels | None:
+    """[N]: the class of each image in the guard's order, -1 where it is not known; None where none is.
+
+    Class folders are matched by their names, or by their order where the guard knows no names. Lists bring numbers,
+    and so do data sets; `places` are the images' numbers in what was given.
+    """
+    found: Labels | None = None
+    if isinstance(listing, Listing) and isinstance(listing.given, str):
+        if os.path.isdir(listing.given):
+            found = _by_folder(guard, listing.given, [path for path, _ in pairs])
+        elif os.path.isfile(listing.given):
+            found = np.array([label for _, label in pairs], np.int64)
+    elif all(hasattr(images, name) for name in ("labels", "fingerprint")):  # a data set that knows its labels
+        found = _named(guard, np.asarray(images.labels, np.int64)[list(places)], classes_of(images))
+    if found is None:
+        return None
+    known = (found >= 0) & (found < (guard.detector.classes or 0))
+    return np.where(known, found, -1) if known.any() else None
+
+
+def _by_folder(guard: Fitted, root: str, paths: Sequence[str]) -> Labels | None:
+    """The folder directly below the root is the class, unless images lie in the root itself."""
+    parts = [Path(os.path.relpath(path, root)).parts for path in paths]
+    if any(len(part) < 2 for part in parts):
+        return None
+    names = sorted({part[0] for part in parts} | {each.name for each in os.scandir(root) if each.is_dir()})
+    order = {name: place for place, name in enumerate(name for name in names if not name.startswith("."))}
+    return _named(guard, np.array([order[part[0]] for part in parts], np.int64), tuple(order))
+
+
+def _named(guard: Fitted, labels: Labels, classes: tuple[str, ...]) -> Labels | None:
+    """Labels in the guard's order: by the names of the classes where both sides have them."""
+    names = guard.about.names
+    if not classes:
+        return labels
+    if not names:
+        return labels if len(classes) == guard.detector.classes else None
+    place = {name: number for number, name in enumerate(names)}
+    order = np.array([place.get(name, -1) for name in classes], np.int64)
+    return np.where(labels >= 0, order[labels], -1)

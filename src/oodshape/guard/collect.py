@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -17,37 +18,39 @@ from oodshape.features.extraction import Extraction, NoneReadable
 from oodshape.features.features import Features
 from oodshape.features.panel import panel_features
 from oodshape.guard.collected import Collected, Made, made_of, together
-from oodshape.guard.recipe import recipe_of
-from oodshape.guard.score_shards import refuse_missing
-from oodshape.guard.way import Seen, Way, warn_of_lost
+from oodshape.guard.extractor import Extractor, Seen, warn_of_lost
 from oodshape.images.identity import Keys
-from oodshape.images.image_set import ImageSet, Shard, Subset, identities_of, limited
+from oodshape.images.image_set import ImageSet, Shard, Subset, identities_of, limited, order_shards
 from oodshape.images.listing import Given, classes_of, image_set
 from oodshape.images.preprocessing import Preprocessing
+from oodshape.methods.auto import Auto
 from oodshape.methods.detector import Method
+from oodshape.methods.table import METHODS, named
 from oodshape.networks.opening import Source, prepared
 
 WHOLE = Shard()
 PartFiles = str | Path | Iterable[str | Path]  # a glob, a path, or several of them
 
 
-def collected(way: Way, images: ImageSet, recipe: Method, *, shard: Shard = WHOLE, hold_out: bool = False) -> Collected:
+def collected(
+    extractor: Extractor, images: ImageSet, recipe: Method, *, shard: Shard = WHOLE, hold_out: bool = False
+) -> Collected:
     """All that fitting the recipe needs of one shard of the images; their features stay at hand."""
 
     def make() -> Made:
         return Made(
-            network=way.classifier.fingerprint,
-            head=way.classifier.head_name or "",
-            preprocessing=way.preprocessing,
-            upright=way.upright,
-            precision=way.classifier.precision,
+            network=extractor.classifier.fingerprint,
+            head=extractor.classifier.head_name or "",
+            preprocessing=extractor.preprocessing,
+            upright=extractor.upright,
+            precision=extractor.classifier.precision,
             needs=tuple(sorted(recipe.collects)),
             share=recipe.keeps,
             panel=recipe.wants_panel,
             held_out=hold_out,
             images=fingerprint_of(identities_of(images)),
             total=len(images),
-            batch_size=way.batch_size,
+            batch_size=extractor.batch_size,
             classes=classes_of(images),
             shard=shard.number,
             shards=shard.shards,
@@ -55,26 +58,28 @@ def collected(way: Way, images: ImageSet, recipe: Method, *, shard: Shard = WHOL
         )
 
     if shard == WHOLE:
-        return _of_seen(way, way.read(images), make)
-    rows = shard.rows(len(images), way.batch_size)
+        return _of_seen(extractor, extractor.read(images), make)
+    rows = shard.rows(len(images), extractor.batch_size)
     try:
         if len(rows):
-            return _of_seen(way, way.read(Subset(images, rows)), make)
+            return _of_seen(extractor, extractor.read(Subset(images, rows)), make)
         lost: tuple[str, ...] = ()
     except NoneReadable as error:
         lost = (str(error),)
     # what a part says of the network needs an image, of another part
-    Extraction(way.classifier, images, way.preprocessing, skip=True).find_head()
+    Extraction(extractor.classifier, images, extractor.preprocessing, skip=True).find_head()
     return Collected(make, lost=len(rows), reasons=lost)
 
 
-def _of_seen(way: Way, seen: Seen, make: Callable[[], Made]) -> Collected:
+def _of_seen(extractor: Extractor, seen: Seen, make: Callable[[], Made]) -> Collected:
     def panel(fitting: Keys, size: int) -> Features:
         """Scrambled images, by the identities of those they are made from."""
         whole = seen.images
         among = np.flatnonzero(np.isin(identities_of(whole), fitting))
         base = limited(whole if len(among) == len(whole) else Subset(whole, among.tolist()), size)
-        [made] = panel_features(way.classifier, base, way.preprocessing, cache=way.cache, size=size, **way.how)
+        [made] = panel_features(
+            extractor.classifier, base, extractor.preprocessing, cache=extractor.cache, size=size, **extractor.how
+        )
         values = np.concatenate([raw.numpy() for _, raw in made.chunks()])
         return Features.from_arrays(values, made.head, None, made.predictions.numpy(), identities_of(base))
 
@@ -94,24 +99,14 @@ def joined_parts(paths: Sequence[Path]) -> Collected:
         raise InputError("there is no part: give the files that `oodshape collect` wrote")
     said = {path: made_of(path) for path in paths}
     first = paths[0]
-    shards: dict[int, Path] = {}
     for path, made in said.items():
         different = said[first].difference(made)
         if different:
             raise InputError(f"{path} does not belong to {first}: it has {different}")
-        if made.shards != said[first].shards:
-            raise InputError(
-                f"{path} is one of {made.shards} shards, {first} one of {said[first].shards}: they overlap; collect "
-                "all with one number of shards"
-            )
-        if made.shard in shards:
-            raise InputError(f"{path} and {shards[made.shard]} are both shard {made.shard} of {made.shards}")
-        shards[made.shard] = path
-    refuse_missing(shards, said[first].shards, "collect it too")
+    ordered = order_shards({path: Shard(made.shard, made.shards) for path, made in said.items()}, "collect it too")
     # one after the other: each may take much memory
-    parts = (Collected.load(shards[number]) for number in sorted(shards))
-    found = reduce(lambda sums, part: together([sums, part]), parts)
-    found = together([found])
+    parts = map(Collected.load, ordered)
+    found = reduce(lambda sums, part: together([sums, part]), parts, together([next(parts)]))
     if found.rows is None and found.summed is None:
         raise InputError(f"the parts hold no image that could be read; {'; '.join(found.reasons[:3])}")
     return found
@@ -164,12 +159,26 @@ def collect_shard(
     workers: int | None = None,
 ) -> Done:
     """Write the part of one shard of the images, for `Guard.fit(parts=...)` with the same method."""
-    way = Way(
+    extractor = Extractor(
         source.classifier, preprocessing or prepared(source.native), upright, cache, progress, batch_size, workers
     )
     given = limited(image_set(images, upright=upright), limit)
-    part = collected(way, given, recipe_of(method, exportable), shard=shard, hold_out=hold_out)
+    part = collected(extractor, given, recipe_of(method, exportable), shard=shard, hold_out=hold_out)
     part.save(out, source.classifier.head)
     mine = len(shard.rows(len(given), batch_size))
     warn_of_lost(f"shard {shard}", mine, part.lost, part.reasons)
     return Done(mine, part.lost, len(given), *shard)
+
+
+def recipe_of(method: str | Method, exportable: bool) -> Method:
+    """The recipe; where it must be `exportable`, with such candidates alone."""
+    recipe = named(method) if isinstance(method, str) else method
+    if not exportable:
+        return recipe
+    if isinstance(recipe.score, Auto):
+        names = tuple(name for name, candidate in recipe.score.methods().items() if candidate.exportable)
+        recipe = replace(recipe, score=replace(recipe.score, candidates=names))
+    if not recipe.exportable:
+        those = ", ".join(name for name, each in METHODS.items() if each.exportable)
+        raise InputError(f"{method} cannot be exported; these can: {those}")
+    return recipe

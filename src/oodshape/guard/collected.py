@@ -61,7 +61,6 @@ class Made(Value):
     version: str = ""  # of oodshape
 
     def __post_init__(self) -> None:
-        """Refuse a shard that there is not."""
         if self.shard > self.shards:
             raise InputError(f"there is no shard {self.shard} of {self.shards}")
 
@@ -147,9 +146,7 @@ class Collected:
         """The part that `save` wrote."""
         header, arrays = files.load(path, KIND)
         with reading(path, files.WAY_OUT[KIND]):
-            made, said = decode(json.loads(header["made"]), arrays), json.loads(header["part"])
-            if not isinstance(made, Made):
-                raise InputError(f"it says nothing of its images, but {type(made).__name__}")
+            made, said = _decode_made(header), json.loads(header["part"])
             head = Head.of((arrays["head.weight"], arrays["head.bias"]))
             summed = unpack_summed(said["summed"], arrays, head, left_out(head, made))
             if summed is not None and summed.share != made.share:
@@ -164,10 +161,14 @@ def made_of(path: str | Path) -> Made:
     """What a part's file says that it is, without its sums."""
     header = files.header(path, KIND)
     with reading(path, files.WAY_OUT[KIND]):
-        made = decode(json.loads(header["made"]), {})
-        if not isinstance(made, Made):
-            raise InputError(f"it says nothing of its images, but {type(made).__name__}")
-        return made
+        return _decode_made(header)
+
+
+def _decode_made(header: dict[str, Any]) -> Made:
+    made = decode(json.loads(header["made"]), {})
+    if not isinstance(made, Made):
+        raise InputError(f"it says nothing of its images, but {type(made).__name__}")
+    return made
 
 
 def left_out(head: Head, made: Made) -> LeftOut | None:

@@ -1,56 +1,56 @@
-"""Decide about a finished file of scores as a whole: flag images so that few of those flagged are familiar."""
+"""Decide about a finished score file as a whole: flag images so that few of those flagged are in-distribution."""
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.core.errors import InputError
-from oodshape.core.files import replacing
+from oodshape.core import files
+from oodshape.core.errors import InputError, import_optional
 from oodshape.core.reading import reading
-from oodshape.core.values import load_values
+from oodshape.core.values import decode
 from oodshape.core.words import counted
-from oodshape.guard.p_value_stream import lines_of, p_values
+from oodshape.guard.score_table import Cells, ScoreRow, open_text, read_scores, write_csv, write_json_lines
 from oodshape.metrics.conformal import false_discoveries, fewest_flagged
 
-Row = dict[str, Any]
-WAY_OUT = "give the file that `oodshape score --out` wrote"
-DIGITS = 1e-6  # of a p-value in a text file, relative
+ROUNDING = 1e-6  # of a p-value in a text file, relative
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the p-values came from."""
+    """The calibration set that p-values come from."""
 
     images: int
-    held_out: bool = True  # whether the network was not trained on them; nothing holds without it
+    alpha: float | None = None
+    held_out: bool = True  # whether the network was not trained on them; without it there is no guarantee
 
     @classmethod
-    def of(cls, detector: str | Path) -> Calibration:
-        """That of a guard or detector file; one with a threshold per class is refused."""
-        known, about = load_values(detector, "detector", "value", "guard")
-        if known.calibration is None:
-            raise InputError(f"{detector} promises nothing yet: calibrate it on held-out images")
-        if known.groups is not None:
-            raise InputError(
-                f"{detector} has a threshold per class: its p-values come from several calibration sets, for which the "
-                "rate is not shown; calibrate it with one for all: oodshape calibrate --one-threshold"
-            )
-        return cls(len(known.calibration), about is None or about.held_out)
+    def of(cls, path: str | Path) -> Calibration:
+        """Read it from a guard or detector file, without torch; one with a threshold per class is refused."""
+        header, arrays = files.load(path, "detector")
+        with reading(path, files.WAY_OUT["detector"]):
+            detector, about = (json.loads(header.get(name, "null")) for name in ("value", "guard"))
+            scores, alpha = decode(detector["calibration"], arrays), detector["alpha"]
+            if scores is None or alpha is None:
+                raise InputError("it has no guarantee yet: calibrate it on images that the network was not trained on")
+            if detector["groups"] is not None:
+                raise InputError(
+                    "it has a threshold per class: its p-values come from several calibration sets, for which the rate "
+                    "is not known; calibrate it with one for all: oodshape calibrate --one-threshold"
+                )
+            return cls(len(scores), float(alpha), about is None or bool(about["held_out"]))
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """The rows of a scores file, and which of them are flagged; one that could not be read is not judged."""
+    """The rows of a score file, and which of them are flagged; an unreadable image is neither flagged nor not."""
 
-    rows: list[Row]
+    rows: list[ScoreRow]
     readable: NDArray[np.bool_]
     flagged: NDArray[np.bool_]
     level: float
@@ -66,7 +66,6 @@ class Decisions:
         return fewest_flagged(m, self.level, n)
 
     def lines(self) -> list[str]:
-        """What people want to know, and what cannot be done."""
         m, lost = int(self.readable.sum()), int((~self.readable).sum())
         said = [
             f"{counted(m, 'image')}: {int(self.flagged.sum()):,} flagged as strange; of those flagged, at most "
@@ -91,48 +90,41 @@ class Decisions:
             said.append("no guarantee: the guard was calibrated on training images")
         return said
 
-    def table(self) -> Iterator[Row]:
+    def table(self) -> Iterator[Cells]:
         """Every row with a last column `flagged`, empty for an image that could not be read."""
-        places = iter(self.flagged.tolist())
-        for row, read in zip(self.rows, self.readable, strict=True):
-            yield row | {"flagged": next(places) if read else None}
+        flagged = iter(self.flagged.tolist())
+        return (row.cells | {"flagged": None if row.p_value is None else next(flagged)} for row in self.rows)
 
 
 def decide_scores(
     scores: str, level: float, *, storey: bool = False, calibration: Calibration | None = None
 ) -> Decisions:
-    """The decisions on a finished scores file, with the false discovery rate held at `level`."""
+    """Decide about a finished score file with the false discovery rate at most `level`."""
     if scores == "-":
         raise InputError("decide needs all scores at once: give a file")
-    values = np.array([np.nan if each is None else each for each in p_values(lines_of(scores), scores)], np.float64)
-    rows = list(_rows(scores))
-    if len(rows) != len(values):
-        raise InputError(f"{scores} has {len(values)} p-values in {len(rows)} rows; {WAY_OUT}")
-    readable = ~np.isnan(values)
+    rows = list(read_scores(scores))
+    readable = np.array([row.p_value is not None for row in rows], bool)
     if not readable.any():
         raise InputError(f"{scores} has no image with a p-value: there is nothing to decide about")
-    known = values[readable]
-    _check_one_calibration(scores, rows, values, readable)
+    judged = [row for row in rows if row.p_value is not None]
+    values = np.array([row.p_value for row in judged], np.float64)
+    _check_one_calibration(scores, judged, values)
     if calibration is not None:
-        known = _on_grid(known, calibration.images, scores)
-    flagged = false_discoveries(known, level, storey=storey)
-    return Decisions(rows, readable, flagged, level, storey, calibration, float(known.min()))
+        values = _on_grid(values, calibration.images, scores)
+    flagged = false_discoveries(values, level, storey=storey)
+    return Decisions(rows, readable, flagged, level, storey, calibration, float(values.min()))
 
 
-def _check_one_calibration(
-    scores: str, rows: list[Row], values: NDArray[np.float64], readable: NDArray[np.bool_]
-) -> None:
+def _check_one_calibration(scores: str, rows: Sequence[ScoreRow], values: NDArray[np.float64]) -> None:
     """Refuse p-values that do not grow with the score: they do not come from one calibration set."""
-    places = np.flatnonzero(readable)
-    try:
-        found = np.array([float(rows[place]["score"]) for place in places])
-    except (KeyError, TypeError, ValueError):
-        return  # a table of someone else's p-values
-    order = np.lexsort((values[places], found))
-    ranked = values[places][order]
-    falls = np.flatnonzero(np.diff(ranked) < -DIGITS * ranked[1:])
+    found = np.array([row.score for row in rows], np.float64)
+    if np.isnan(found).any():
+        return  # a table of another program
+    order = np.lexsort((values, found))
+    ranked = values[order]
+    falls = np.flatnonzero(np.diff(ranked) < -ROUNDING * ranked[1:])
     if len(falls):
-        one, other = (rows[places[order[falls[0] + step]]] for step in (0, 1))
+        one, other = (rows[order[falls[0] + step]].cells for step in (0, 1))
         raise InputError(
             f"{scores} has p-values that do not grow with the score ({one.get('path', 'a row')} and "
             f"{other.get('path', 'another')}): a guard with a threshold per class wrote it, or several guards; "
@@ -143,7 +135,7 @@ def _check_one_calibration(
 def _on_grid(values: NDArray[np.float64], n: int, scores: str) -> NDArray[np.float64]:
     """The p-values as whole numbers of calibration images over n + 1: text files round them."""
     steps = np.rint(values * (n + 1))
-    wrong = np.abs(steps - values * (n + 1)) > max(1e-6, DIGITS * (n + 1))
+    wrong = np.abs(steps - values * (n + 1)) > max(1e-6, ROUNDING * (n + 1))
     if wrong.any() or steps.min() < 1:
         raise InputError(
             f"{scores} is not of a guard with {n:,} calibration images: {values[wrong.argmax()]:g} is no multiple of "
@@ -152,47 +144,16 @@ def _on_grid(values: NDArray[np.float64], n: int, scores: str) -> NDArray[np.flo
     return np.asarray(steps / (n + 1))
 
 
-def _rows(scores: str) -> Iterator[Row]:
-    """The rows by the names of their columns, all of them."""
-    if scores.endswith(".parquet"):
-        import pyarrow.parquet as pq
-
-        with reading(scores, WAY_OUT):
-            yield from pq.read_table(scores, page_checksum_verification=True).to_pylist()
-        return
-    with reading(scores, WAY_OUT), open(scores, encoding="utf-8", errors="surrogateescape", newline="") as file:
-        first = next((line for line in file if line.strip()), "")
-        file.seek(0)
-        if first.lstrip().startswith("{"):
-            yield from (json.loads(line) for line in file if line.strip())
-        else:
-            yield from csv.DictReader(file)
-
-
 def write_decisions(decisions: Decisions, out: Path) -> None:
     """Write all rows with the column `flagged`: CSV, JSON lines or Parquet, by the ending."""
     kind = out.suffix.lower()
     if kind not in (".csv", ".jsonl", ".ndjson", ".parquet"):
         raise InputError(f"{out} must end in .csv, .jsonl or .parquet")
     rows = decisions.table()
-    with replacing(out) as temporary:
+    with files.replacing(out) as temporary:
         if kind == ".parquet":
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-
+            pa, pq = (import_optional(name, "parquet", "Parquet") for name in ("pyarrow", "pyarrow.parquet"))
             pq.write_table(pa.Table.from_pylist(list(rows)), temporary, write_page_checksum=True)
             return
-        with temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            if kind == ".csv":
-                write_csv(rows, file)
-            else:
-                file.writelines(json.dumps(row) + "\n" for row in rows)
-
-
-def write_csv(rows: Iterator[Row], file: Any) -> None:
-    """Rows as CSV; nothing where there are none."""
-    table = csv.writer(file, lineterminator="\n")
-    for number, row in enumerate(rows):
-        if number == 0:
-            table.writerow(row)
-        table.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in row.values()])
+        with open_text(temporary) as file:
+            (write_csv if kind == ".csv" else write_json_lines)(rows, file)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from oodshape.features.kernels import unit
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.score import Seen, see, see_given
+from oodshape.guard.score import Feed, Seen, see, see_given
 from oodshape.images.image_set import ImageSource
 from oodshape.images.listing import Given
 from oodshape.methods.fusion import Fusion
 from oodshape.methods.slots import Batch, Evidence, FittedHead, Identity, Shape
-from oodshape.networks.head import Head, Outputs
+from oodshape.networks.head import Outputs
 from oodshape.networks.opening import Source
 
 CLASSES, FEATURES, NEIGHBOURS = 3, 5, 3  # how many of each are told
@@ -73,27 +72,17 @@ class Explanation:
     error: str = ""
 
 
-def explain_images(
-    guard: Fitted,
-    source: Source,
-    images: Given,
-    *,
-    prepared: bool = False,
-    batch_size: int = 32,
-    workers: int | None = None,
-    progress: bool | None = None,
-) -> Iterator[Explanation]:
+def explain_images(guard: Fitted, source: Source, images: Given, feed: Feed) -> Iterator[Explanation]:
     """The explanation of each image, in the order given."""
-    how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
-    for batch in see_given(guard, source, images, **how):
+    for batch in see_given(guard, source, images, feed):
         yield from _explained(guard, batch)
 
 
 def explain_listed(
-    guard: Fitted, source: Source, images: ImageSource, pairs: Sequence[tuple[str, int]], size: int = 32
+    guard: Fitted, source: Source, images: ImageSource, pairs: Sequence[tuple[str, int]]
 ) -> Iterator[Explanation]:
     """The explanations of some images of a listing."""
-    for batch in see(guard, source, images, iter(pairs), size):
+    for batch in see(guard, source, images, iter(pairs), Feed().batch_size):
         yield from _explained(guard, batch)
 
 
@@ -142,12 +131,10 @@ def _opinions(guard: Fitted, seen: Seen) -> list[tuple[Opinion, ...]]:
     told = []
     for member in scorer.members:
         scores = member.of(evidence)
-        told.append([Opinion(member.name, *pair) for pair in _pairs(scores, member.log_p(scores).double().exp())])
+        p_values = member.log_p(scores).double().exp()
+        pairs = zip(scores.tolist(), p_values.tolist(), strict=True)
+        told.append([Opinion(member.name, *pair) for pair in pairs])
     return list(zip(*told, strict=True))
-
-
-def _pairs(scores: Tensor, p_values: Tensor) -> Iterator[tuple[float, float]]:
-    return zip(scores.tolist(), p_values.tolist(), strict=True)
 
 
 Ranked = list[tuple[Impact, ...]]
@@ -158,7 +145,7 @@ def _impacts(guard: Fitted, outputs: Outputs) -> tuple[str, Ranked, Ranked]:
     name, shape, head = _shaping(guard)
     raw, classes = outputs.features.float(), outputs.logits.argmax(dim=1)
     before = outputs.head.weight[classes] * raw
-    shaped = None if shape is None or head is None else _weights(head, outputs.head)[classes] * shape(raw)
+    shaped = None if shape is None or head is None else head.bind(outputs.head).weight[classes] * shape(raw)
     sides: tuple[Ranked, Ranked] = ([], [])
     for largest, found in zip((True, False), sides, strict=True):
         values, places = before.topk(min(FEATURES, before.shape[1]), dim=1, largest=largest)
@@ -170,10 +157,6 @@ def _impacts(guard: Fitted, outputs: Outputs) -> tuple[str, Ranked, Ranked]:
             every = [Impact(*each) for each in zip(which, own, impacts, told, strict=True)]
             found.append(tuple(each for each in every if (each.before > 0) is largest and each.before != 0))
     return name, *sides
-
-
-def _weights(head: FittedHead, layer: Head) -> Tensor:
-    return head.bind(layer).weight
 
 
 def _shaping(guard: Fitted) -> tuple[str, Shape | None, FittedHead | None]:

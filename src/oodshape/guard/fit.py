@@ -1,4 +1,4 @@
-"""From a network and folders of images to a detector that decides."""
+"""What `Guard.fit` does with images that are split: fit, calibrate, and name the classes."""
 
 from __future__ import annotations
 
@@ -6,97 +6,42 @@ import math
 import warnings
 from pathlib import Path
 
-import oodshape
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.statistics import NEGATIVE
 from oodshape.features.sums import Summed
-from oodshape.guard import selection
-from oodshape.guard.collect import PartFiles, part_files, parts_for
-from oodshape.guard.fitted import About
-from oodshape.guard.parts import of_collected, of_images, of_tensors
-from oodshape.guard.recipe import recipe_of
-from oodshape.guard.samples import Samples, check_kept
-from oodshape.guard.way import Way
-from oodshape.images.listing import Given
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.guard.fitted import Fitted
+from oodshape.guard.split import Split, split_held_out
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fusion import Fusion
 from oodshape.methods.table import METHODS
 from oodshape.metrics.conformal import check_enough
-from oodshape.networks.opening import Source, prepared
+from oodshape.networks.opening import Source
 
 WEAK = 0.8  # the AUROC against the panel below which no choice is a good one
 
 
-def fit_guard(
-    source: Source,
-    images: Given | None,
-    calibrate: Given | None,
-    *,
-    parts: PartFiles | None = None,
-    method: str | Method = "auto",
-    alpha: float = 0.05,
-    per_class: bool = False,
-    preprocessing: Preprocessing | None = None,
-    names: tuple[str, ...] = (),
-    upright: bool = False,
-    exportable: bool = False,
-    limit: int | None = None,
-    tensors: bool = False,
-    cache: Path | None = None,
-    progress: bool | None = None,
-    batch_size: int = 64,
-    workers: int | None = None,
-    keep_samples: int = 0,
-) -> tuple[Detector, About]:
-    """The detector of an open network and what is known about it: see `Guard.fit`."""
-    recipe = recipe_of(method, exportable)
-    wants_panel = recipe.wants_panel
-    if (images is None) == (parts is None):
-        raise InputError("give images to fit on, or parts that were collected of them: one of the two")
-    if keep_samples:
-        check_kept(keep_samples, tensors or parts is not None)
-    if tensors:
-        found = of_tensors(source.classifier, images, calibrate, alpha, limit, wants_panel, cache, progress)
-    elif parts is None:
-        preprocessing = preprocessing or prepared(source.native)
-        way = Way(source.classifier, preprocessing, upright, cache, progress, batch_size, workers)
-        found = of_images(way, images, calibrate, recipe, alpha, limit)
-    else:
-        collected = parts_for(source, part_files(parts), recipe, preprocessing)
-        preprocessing, upright = collected.made.preprocessing, collected.made.upright
-        way = Way(source.classifier, preprocessing, upright, cache, progress, batch_size, workers)
-        found = of_collected(way, collected, calibrate, alpha)
+def fit_detector(
+    found: Split, method: str | Method, recipe: Method, alpha: float, *, per_class: bool, held_out: bool
+) -> tuple[Detector, Detector]:
+    """Return the calibrated detector and the MSP baseline, calibrated on the same images.
+
+    Where the calibration images are `held_out` from training, some of them may choose the methods in place of training
+    images that the network has memorised.
+    """
     check_enough(len(found.held_out), alpha)
     _warn_if_unsuitable(method, recipe, found.train)
     panel, choosing, deciding = [], None, found.held_out
-    if wants_panel:
+    if recipe.wants_panel:
         panel = found.panel()
-        if calibrate is not None:
-            choosing, deciding = selection.parts(found.train, deciding, alpha, per_class=per_class)
+        if held_out:
+            choosing, deciding = split_held_out(found.train, deciding, alpha, per_class=per_class)
     detector = recipe.fit(found.train, panel=panel, held_out=choosing)
     detector = detector.calibrate(deciding, alpha, per_class=per_class)
     _warn_if_weak(detector.scorer)
     softmax = METHODS["msp"]
     same = recipe == softmax and not per_class
-    baseline = detector if same else softmax.fit(found.train).calibrate(deciding, alpha)
-    return detector, About(
-        preprocessing=preprocessing,
-        network=source.classifier.fingerprint,
-        held_out=calibrate is not None,
-        names=names or _names(source, found.classes, found.train),
-        method=method if isinstance(method, str) else "",
-        model=source.spec,
-        weights=source.weights,
-        head=source.classifier.head_name or ("" if parts is None else collected.made.head),
-        native=source.native,
-        upright=upright,
-        baseline=baseline,
-        version=oodshape.__version__,
-        precision=source.classifier.precision,
-        samples=Samples.of(way, images, keep_samples) if keep_samples else None,
-    )
+    return detector, detector if same else softmax.fit(found.train).calibrate(deciding, alpha)
 
 
 def _warn_if_unsuitable(name: str | Method, method: Method, train: Features | Summed) -> None:
@@ -120,7 +65,7 @@ def _warn_if_weak(scorer: object) -> None:
         )
 
 
-def _names(source: Source, given: tuple[str, ...], train: Features | Summed) -> tuple[str, ...]:
+def class_names(source: Source, given: tuple[str, ...], train: Features | Summed) -> tuple[str, ...]:
     """The names of the classes: the model's own, or those of the images' labels where they are in its order."""
     classes = train.head.classes
     if len(source.names) == classes:
@@ -134,7 +79,7 @@ def _names(source: Source, given: tuple[str, ...], train: Features | Summed) -> 
             f"would ({100 * chance:.1f} %): was it ever trained, and were its weights loaded (--weights, weights=...)? "
             "Or its classes are in another order than the sorted folders (then give their names); the folders' names "
             "are not used",
-            stacklevel=4,
+            stacklevel=3,
         )
         return ()
     if accuracy < min(10 * chance, 0.5):
@@ -142,7 +87,7 @@ def _names(source: Source, given: tuple[str, ...], train: Features | Summed) -> 
             f"the network gives only {100 * accuracy:.1f} % of the training images the class of their folder or "
             "label: its classes are in another order (then give their names), or the preprocessing or the weights are "
             "wrong; the names that come with the images are not used",
-            stacklevel=4,
+            stacklevel=3,
         )
         return ()
     return given
@@ -155,3 +100,17 @@ def read_names(path: Path) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the class names {path}: {error}") from None
     return tuple(line.strip() for line in lines if line.strip())
+
+
+# What can be opened because a file says so: a name that a file chooses may import code, or fetch it.
+OWN = "zoo:"
+
+
+def own_model(guard: Fitted) -> tuple[str, str | None]:
+    """(model, weights) as the guard's file names them, where a file may say what is opened."""
+    if not guard.about.model.startswith(OWN):
+        raise InputError(
+            f"give the network that the guard was fitted for ({guard.about.model or 'it was given in Python'}): "
+            "--model, or model=...; a file may not say what is imported"
+        )
+    return guard.about.model, guard.about.weights or None

@@ -46,7 +46,6 @@ class Fitted(Value):
     about: About
 
     def __post_init__(self) -> None:
-        """Refuse a detector that cannot decide, and names that do not fit."""
         self.detector.held_out()
         names, classes = self.about.names, self.detector.classes
         if names and len(names) != classes:

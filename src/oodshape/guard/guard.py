@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+import oodshape
 from oodshape.core import files
 from oodshape.core.errors import InputError
 from oodshape.core.reading import reading
 from oodshape.core.values import load_values
-from oodshape.guard.calibrate import calibrate_guard, own_model, recalibrated
 from oodshape.guard.check import Check, check_guard
-from oodshape.guard.collect import PartFiles
+from oodshape.guard.collect import PartFiles, part_files, parts_for, recipe_of
 from oodshape.guard.explain import Explanation, explain_images
-from oodshape.guard.export import export_guard
-from oodshape.guard.fit import fit_guard
-from oodshape.guard.fitted import Fitted
+from oodshape.guard.extractor import Extractor
+from oodshape.guard.fit import class_names, fit_detector, own_model
+from oodshape.guard.fitted import About, Fitted
 from oodshape.guard.live import Live
-from oodshape.guard.onnx import ExportReport
-from oodshape.guard.score import Scored, score_images
+from oodshape.guard.onnx import ExportReport, export_guard
+from oodshape.guard.samples import Samples, check_kept
+from oodshape.guard.score import Feed, score_images
+from oodshape.guard.split import split_collected, split_images, split_tensors
+from oodshape.guard.verdict import Scored
 from oodshape.images.in_memory import check_prepared
-from oodshape.images.listing import Given, one_by_one
+from oodshape.images.listing import Given, image_set, one_by_one
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Method
+from oodshape.metrics.conformal import check_enough
 from oodshape.networks.device import Precision
 from oodshape.networks.opening import Model, open_model
+from oodshape.networks.opening import prepared as native_preprocessing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,25 +85,49 @@ class Guard(Fitted):
         guard as thumbnails, to be shown beside an image that is explained: whoever has the guard can see them. A .pt2
         archive can run code when it is loaded: it needs `trust_code`.
         """
-        detector, about = fit_guard(
-            open_model(model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code),
-            images,
-            calibrate,
-            parts=parts,
-            method=method,
-            alpha=alpha,
-            per_class=per_class,
+        source = open_model(
+            model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
+        )
+        recipe = recipe_of(method, exportable)
+        if (images is None) == (parts is None):
+            raise InputError("give images to fit on, or parts that were collected of them: one of the two")
+        if keep_samples:
+            check_kept(keep_samples, prepared or parts is not None)
+        folder, samples, layer = None if cache is None else Path(cache), None, ""
+        if prepared:
+            found = split_tensors(
+                source.classifier, images, calibrate, alpha, limit, recipe.wants_panel, folder, progress
+            )
+        else:
+            collected = None if parts is None else parts_for(source, part_files(parts), recipe, preprocessing)
+            if collected is None:
+                preprocessing = preprocessing or native_preprocessing(source.native)
+            else:
+                preprocessing, upright = collected.made.preprocessing, collected.made.upright
+                layer = collected.made.head
+            extractor = Extractor(source.classifier, preprocessing, upright, folder, progress, batch_size, workers)
+            if collected is None:
+                found = split_images(extractor, images, calibrate, recipe, alpha, limit)
+            else:
+                found = split_collected(extractor, collected, calibrate, alpha)
+            samples = Samples.of(extractor, images, keep_samples) if keep_samples else None
+        held_out = calibrate is not None
+        detector, baseline = fit_detector(found, method, recipe, alpha, per_class=per_class, held_out=held_out)
+        about = About(
             preprocessing=preprocessing,
-            names=names,
+            network=source.classifier.fingerprint,
+            held_out=held_out,
+            names=names or class_names(source, found.classes, found.train),
+            method=method if isinstance(method, str) else "",
+            model=source.spec,
+            weights=source.weights,
+            head=source.classifier.head_name or layer,  # known once the network has run
+            native=source.native,
             upright=upright,
-            exportable=exportable,
-            limit=limit,
-            tensors=prepared,
-            cache=None if cache is None else Path(cache),
-            progress=progress,
-            batch_size=batch_size,
-            workers=workers,
-            keep_samples=keep_samples,
+            baseline=baseline,
+            version=oodshape.__version__,
+            precision=source.classifier.precision,
+            samples=samples,
         )
         return cls(detector, about)
 
@@ -127,27 +155,39 @@ class Guard(Fitted):
         see that, and without it the promise is void. Without images, those of the calibration before serve another
         `alpha`, and no model is needed. A guard of a `zoo:` network knows its model.
         """
+        detector, about = self.detector, self.about
         if images is None:
             if model is not None or per_class is not None:
                 raise InputError("a model and thresholds per class need images: give calibrate images=... (--images)")
-            return type(self)(*recalibrated(self, alpha))
+            if alpha is None:
+                raise InputError(
+                    "nothing would change: give images that the network was not trained on, another alpha, or both"
+                )
+            moved = None if about.baseline is None else replace(about.baseline, alpha=alpha)
+            return type(self)(replace(detector, alpha=alpha), replace(about, baseline=moved))
         if model is None:
             model, own = own_model(self)
             weights = own if weights is None else weights
-        how: dict[str, Any] = {"head": head, "device": device, "precision": precision, "trust_code": trust_code}
-        source = self.opened(model, weights=weights, num_classes=num_classes, **how)
-        detector, about = calibrate_guard(
-            self,
-            source,
-            images,
-            alpha=alpha,
-            per_class=per_class,
-            cache=None if cache is None else Path(cache),
-            progress=progress,
-            batch_size=batch_size,
-            workers=workers,
+        source = self.opened(
+            model,
+            weights=weights,
+            num_classes=num_classes,
+            head=head,
+            device=device,
+            precision=precision,
+            trust_code=trust_code,
         )
-        return type(self)(detector, about)
+        alpha = detector.held_out()[1] if alpha is None else alpha
+        held = image_set(images, upright=about.upright)
+        check_enough(len(held), alpha)
+        folder = None if cache is None else Path(cache)
+        extractor = Extractor(source.classifier, self.preparation, about.upright, folder, progress, batch_size, workers)
+        features = extractor.extracted(held)
+        grouped = detector.groups is not None if per_class is None else per_class
+        baseline = None if about.baseline is None else about.baseline.calibrate(features, alpha)
+        return type(self)(
+            detector.calibrate(features, alpha, per_class=grouped), replace(about, baseline=baseline, held_out=True)
+        )
 
     def score(
         self,
@@ -178,8 +218,7 @@ class Guard(Fitted):
         source = self.opened(
             model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
         )
-        how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
-        return score_images(self, source, images, **how)
+        return score_images(self, source, images, Feed(batch_size, workers, progress, prepared))
 
     def explain(
         self,
@@ -204,8 +243,7 @@ class Guard(Fitted):
         source = self.opened(
             model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
         )
-        how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
-        return list(explain_images(self, source, images, **how))
+        return list(explain_images(self, source, images, Feed(batch_size, workers, progress, prepared)))
 
     def attach(
         self,
@@ -246,8 +284,7 @@ class Guard(Fitted):
         source = self.opened(
             model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
         )
-        how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
-        return check_guard(self, source, id, ood, **how)
+        return check_guard(self, source, id, ood, Feed(batch_size, workers, progress, prepared))
 
     def export(
         self,

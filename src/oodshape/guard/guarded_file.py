@@ -23,14 +23,12 @@ from oodshape.core.errors import InputError, import_optional
 from oodshape.core.reading import one_line, reading
 from oodshape.guard.verdict import Verdict
 from oodshape.images.decode import Unreadable, open_image
-from oodshape.images.formats import open_format
 from oodshape.images.image_set import Image
 from oodshape.images.limits import TURNS
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.images.preprocessing import Preprocessing, rows_by_size
 from oodshape.metrics.conformal import by_class
 
 EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
-ORIENTATION = 0x0112  # the EXIF field
 WAY_OUT = "give the file that `oodshape export` wrote"
 OUTPUTS = ("logits", "score", "accepted")
 Pixels = NDArray[np.uint8]
@@ -49,7 +47,7 @@ class GuardedFile:
     def __init__(self, path: str | Path, *, threads: int | None = None) -> None:
         """Load the file; `threads` of one call, all cores without it. Threads that wait for work do not spin."""
         self.path = Path(path)
-        self._session = _session(self.path, threads)
+        self._session = open_session(self.path, threads)
         said = self._session.get_modelmeta().custom_metadata_map
         if "preprocessing" not in said or not {"method", "oodshape"} <= set(said):
             raise InputError(f"{path} does not say how images are prepared; {WAY_OUT} of a guard with a preprocessing")
@@ -57,17 +55,15 @@ class GuardedFile:
             self.preprocessing = Preprocessing(**json.loads(said["preprocessing"]))
             self.names: tuple[str, ...] = tuple(json.loads(said.get("classes", "[]")))
             self.method, self.version = said["method"], said["oodshape"]
-            self.exif = said.get("exif")  # None in files of 0.1.0, which do not say
+            self.exif = said["exif"]
             self.alpha = float(said["alpha"]) if "alpha" in said else None
             self.calibration: Floats = np.frombuffer(base64.b64decode(said.get("calibration", "")), "<f4")  # ascending
             groups = np.frombuffer(base64.b64decode(said["groups"]), "<i4") if "groups" in said else None
             (given,) = self._session.get_overridable_initializers()
             self.per_class = given.shape != [1]
-            # files of 0.1.0 do not say it, and only the graph knows it
-            self.threshold: Floats = np.frombuffer(base64.b64decode(said.get("threshold", "")), "<f4")
+            self.threshold: Floats = np.frombuffer(base64.b64decode(said["threshold"]), "<f4")
             self._own = {} if groups is None else by_class(self.calibration, groups, self.alpha or 0.0)
-        # files of 0.1.0 with a threshold per class do not say which score is of which class
-        self.has_p_values = len(self.calibration) > 0 and (groups is not None or not self.per_class)
+        self.has_p_values = len(self.calibration) > 0
         self.classes = self._classes()
         shape = next(given.shape for given in self._session.get_inputs() if given.name == "images")
         fixed = len(shape) == 4 and all(isinstance(side, int) for side in shape[2:])
@@ -96,18 +92,17 @@ class GuardedFile:
 
     def verdicts(self, pixels: list[Pixels]) -> list[Verdict | InputError]:
         """A verdict for each prepared image, those of one size together; an error for one without a finite score."""
-        sizes: dict[tuple[int, ...], list[int]] = {}
         found: dict[int, Verdict | InputError] = {}
-        for row, each in enumerate(pixels):
-            if self.size in (None, each.shape[:2]):
-                sizes.setdefault(each.shape, []).append(row)
+        for rows in rows_by_size(pixels):
+            height, width = pixels[rows[0]].shape[:2]
+            if self.size in (None, (height, width)):
+                batch = self.preprocessing.normalized(np.stack([pixels[row] for row in rows]))
+                answers = self._session.run(OUTPUTS, {"images": batch})
+                found |= dict(zip(rows, map(self._verdict, *answers), strict=True))
             else:
-                (height, width), (high, wide) = each.shape[:2], self.size or (0, 0)
-                found[row] = InputError(f"is {width} x {height} pixels, and this network takes {wide} x {high} alone")
-        for rows in sizes.values():
-            batch = self.preprocessing.normalized(np.stack([pixels[row] for row in rows]))
-            answers = self._session.run(OUTPUTS, {"images": batch})
-            found |= dict(zip(rows, map(self._verdict, *answers), strict=True))
+                high, wide = self.size or (0, 0)
+                error = InputError(f"is {width} x {height} pixels, and this network only accepts {wide} x {high}")
+                found |= dict.fromkeys(rows, error)
         return [found[row] for row in range(len(pixels))]
 
     def _verdict(self, logits: Floats, score: np.float32, accepted: np.bool_) -> Verdict | InputError:
@@ -115,7 +110,7 @@ class GuardedFile:
             return InputError("the image has no score: its logits or features hold NaN or infinite values")
         place = int(logits.argmax())
         name = self.names[place] if self.names else place
-        limit = float(self.threshold[place if self.per_class else 0]) if len(self.threshold) else math.nan
+        limit = float(self.threshold[place if self.per_class else 0])
         return Verdict(name, place, float(score), self._p_value(score, place), bool(accepted), limit)
 
     def _p_value(self, score: np.float32, place: int) -> float:
@@ -127,10 +122,6 @@ class GuardedFile:
     def _read(self, image: str | PathLike[str] | bytes) -> Image:
         file: Any = BytesIO(image) if isinstance(image, (bytes, bytearray)) else fspath(image)
         name = f"an image of {len(image)} bytes" if isinstance(image, (bytes, bytearray)) else str(file)
-        if self.exif is None and _asks_to_be_turned(file):
-            raise Unreadable(
-                name, "asks to be turned (EXIF), and the ONNX file does not say whether it may: export it anew"
-            )
         try:
             return open_image(file, upright=self.exif == EXIF[True])
         except Unreadable as error:
@@ -144,24 +135,18 @@ class GuardedFile:
         return int(shape[1])
 
 
-def _session(path: Path, threads: int | None) -> Any:
-    runtime = import_optional("onnxruntime", "serve", "a guarded file")
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
+def open_session(model: Path | bytes, threads: int | None = None) -> Any:
+    """Open an ONNX file, or its bytes, in onnxruntime on the CPU."""
+    runtime = import_optional("onnxruntime", "serve", "an ONNX file")
+    if isinstance(model, Path) and not model.is_file():
+        raise InputError(f"there is no file {model}")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors; it warns of every input that has a default
     options.intra_op_num_threads = threads or 0
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # other work needs the cores
+    given = model if isinstance(model, bytes) else str(model)
     try:
-        return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return runtime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's own types, of no common base
-        raise InputError(f"{path} is no ONNX file, or a damaged one ({one_line(error)}); {WAY_OUT}") from None
-
-
-def _asks_to_be_turned(file: Any) -> bool:
-    """Whether the EXIF orientation is another than upright; a file that is no image says so later."""
-    try:
-        with open_format(file) as image:
-            return image.getexif().get(ORIENTATION) in range(2, 9)
-    except Exception:  # a broken file can raise almost anything
-        return False
+        name = "the graph" if isinstance(model, bytes) else model
+        raise InputError(f"{name} is no ONNX file, or a damaged one ({one_line(error)}); {WAY_OUT}") from None

@@ -16,7 +16,7 @@ from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Verdict
 from oodshape.images.in_memory import Pictures, is_image, prepared_batches
 from oodshape.images.listing import Given, one_by_one
-from oodshape.images.preprocessing import stacked
+from oodshape.images.preprocessing import rows_by_size, stacked
 from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
 from oodshape.networks.classifier import Classifier, stamp
@@ -57,11 +57,8 @@ class Live:
         listing = one_by_one(images)
         pairs = list(listing.pairs())
         pixels = [self._pixels(listing, pair) for pair in pairs]
-        sizes: dict[tuple[int, ...], list[int]] = {}
-        for row, each in enumerate(pixels):
-            sizes.setdefault(each.shape, []).append(row)
-        found: dict[int, Verdict] = {}  # a preprocessing may leave several sizes
-        for rows in sizes.values():
+        found: dict[int, Verdict] = {}
+        for rows in rows_by_size(pixels):
             batch = self.guard.preparation.normalize(stacked([pixels[row] for row in rows]))
             found |= dict(zip(rows, self._verdicts(batch), strict=True))
         return found[0] if _is_one(images, pairs) else [found[row] for row in range(len(pixels))]
@@ -103,7 +100,6 @@ class Live:
         return Live(self.guard, Classifier(net, head, precision=given.precision))
 
     def __repr__(self) -> str:
-        """The network, and what guards it."""
         name = self.guard.about.method or repr(self.guard.detector.method)
         return f"Live({type(self._classifier.net).__name__}, {name})"
 

@@ -9,7 +9,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,18 @@ from torch import Tensor, nn
 import oodshape
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import replacing
-from oodshape.guard.guarded_file import EXIF
+from oodshape.guard.fitted import Fitted
+from oodshape.guard.guarded_file import EXIF, OUTPUTS, open_session
+from oodshape.images.listing import Given, one_by_one
+from oodshape.images.prefetch import prepared
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.networks.classifier import Classifier
+from oodshape.networks.opening import Source
 
 OPSET = 18
 TOLERANCE = 1e-4  # of the largest value, between torch and the ONNX runtime
-OUTPUTS = ("logits", "score", "accepted")
 Answers = dict[str, np.ndarray[Any, Any]]
 
 
@@ -49,7 +54,6 @@ class ExportReport:
     decisions: int  # how many images one accepts and the other does not
 
     def __str__(self) -> str:
-        """The differences in one line."""
         return (
             f"{self.path}: {self.images} images in onnxruntime and torch; largest difference of logits "
             f"{self.logits:.2g}, score {self.score:.2g} ({self.same_features:.2g} from the same features), "
@@ -64,27 +68,25 @@ def export_onnx(
     images: Tensor,
     *,
     preprocessing: Preprocessing | None = None,
-    upright: bool | None = None,
+    upright: bool = False,
     classes: Sequence[str] | None = None,
     threshold: Tensor | None = None,
     head: str | None = None,
-    opset: int = OPSET,
 ) -> ExportReport:
     """Write `images` [N, ...] -> `logits`, `score`, `accepted` as one ONNX file, for any N; how it compares.
 
     The input `threshold` ([1], or one per predicted class) has the detector's as its default. The graph runs in
     onnxruntime on the images given, and a difference from torch that rounding does not explain is an error: then
     no file is written. Preprocessing, class names and calibration scores go into the file's metadata, and so does
-    `upright`: whether images are turned as their EXIF orientation says before all else (None: the file does not say).
+    `upright`: whether images are turned as their EXIF orientation says before all else.
     """
-    needed = ("onnx", "onnxruntime", "onnxscript")
-    onnx, runtime, _ = (import_optional(name, "onnx", "ONNX export") for name in needed)
+    onnx, _, _ = (import_optional(name, "onnx", "ONNX export") for name in ("onnx", "onnxruntime", "onnxscript"))
     if not isinstance(images, Tensor) or images.ndim < 2 or len(images) == 0:
         raise InputError("export needs a batch of preprocessed images [N, ...] to trace the network and to compare")
     limits = detector.limits if threshold is None else threshold
     guarded = wrap(net, detector, limits, head, images)
     _check(net.net if isinstance(net, Classifier) else net, guarded, images[:2])
-    model = _traced(guarded, images, opset)
+    model = _traced(guarded, images)
     (batch, *_) = next(value for value in model.graph.input if value.name == "images").type.tensor_type.shape.dim
     if batch.dim_value:
         raise InputError(
@@ -98,14 +100,14 @@ def export_onnx(
     said["threshold"] = base64.b64encode(guarded.threshold.cpu().numpy().astype("<f4").tobytes()).decode()
     model.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in said.items())
     model.graph.initializer.append(onnx.numpy_helper.from_array(guarded.threshold.cpu().numpy(), "threshold"))
-    answers = _run(runtime, model, images, [*OUTPUTS, "features"])
+    answers = _run(model, images, [*OUTPUTS, "features"])
     report = _compared(guarded, images, answers, Path(path))
     features = next(output for output in model.graph.output if output.name == "features")
     model.graph.output.remove(features)
     onnx.checker.check_model(model)
     with replacing(path) as temporary:
         temporary.write_bytes(model.SerializeToString())
-        (alone,) = _session(runtime, str(temporary)).run(["score"], {"images": _array(images[:1])})
+        (alone,) = open_session(temporary).run(["score"], {"images": _array(images[:1])})
         apart = float(np.abs(alone - answers["score"][:1]).max())
         if not apart <= TOLERANCE * float(np.abs(answers["score"]).max()):
             raise InputError(f"{path} was not written: an image's score alone and in a batch differ by {apart:.2g}")
@@ -137,8 +139,7 @@ class _WithFeatures(nn.Module):
         return *self.guarded.judged(features, threshold), features
 
 
-def _traced(guarded: GuardedNet, images: Tensor, opset: int) -> Any:
-    """The graph as an ONNX model."""
+def _traced(guarded: GuardedNet, images: Tensor) -> Any:
     two = images[:2] if len(images) > 1 else images.repeat(2, *(1 for _ in images.shape[1:]))  # 1 would be fixed
     with torch.no_grad(), _silence():
         program = torch.onnx.export(
@@ -146,7 +147,7 @@ def _traced(guarded: GuardedNet, images: Tensor, opset: int) -> Any:
             (two, guarded.threshold),
             dynamo=True,
             verbose=False,
-            opset_version=opset,
+            opset_version=OPSET,
             input_names=["images", "threshold"],
             output_names=[*OUTPUTS, "features"],
             dynamic_shapes={"images": {0: torch.export.Dim("batch")}, "threshold": None},
@@ -174,7 +175,7 @@ def _stable_sort(self: Any, *, stable: bool | None = None, dim: int = -1, descen
 
 
 def _metadata(
-    detector: Detector, preprocessing: Preprocessing | None, upright: bool | None, names: list[str] | None
+    detector: Detector, preprocessing: Preprocessing | None, upright: bool, names: list[str] | None
 ) -> dict[str, str]:
     """What a server needs beside the graph; scores are little-endian float32 in base64, predicted classes int32."""
     said = {
@@ -182,6 +183,7 @@ def _metadata(
         "method": repr(detector.method),
         "head": detector.fingerprint,
         "n_train": str(detector.n_train),
+        "exif": EXIF[upright],
     }
     if detector.calibration is not None:
         said["alpha"] = str(detector.alpha)
@@ -190,8 +192,6 @@ def _metadata(
             said["groups"] = base64.b64encode(np.asarray(detector.groups).astype("<i4").tobytes()).decode()
     if preprocessing is not None:
         said["preprocessing"] = json.dumps(asdict(preprocessing))
-    if upright is not None:
-        said["exif"] = EXIF[upright]
     if names is not None:
         said["classes"] = json.dumps(names)
     return said
@@ -216,7 +216,7 @@ def _compared(guarded: GuardedNet, images: Tensor, answers: Answers, path: Path)
         if not found[name] <= tolerance * size:
             raise InputError(
                 f"{path} was not written: torch and onnxruntime differ by {found[name]:.2g} in the {name}, whose "
-                f"largest value is {size:.2g}; try another opset, or a network in float32"
+                f"largest value is {size:.2g}; try a network in float32"
             )
     taken = torch.from_numpy(answers["accepted"]).to(images.device)
     clear = (same - limit).abs() > tolerance * same.abs().max()
@@ -233,16 +233,10 @@ def _compared(guarded: GuardedNet, images: Tensor, answers: Answers, path: Path)
     )
 
 
-def _run(runtime: Any, model: Any, images: Tensor, names: list[str], rows: int = 32) -> Answers:
-    session = _session(runtime, model.SerializeToString())
-    parts = [session.run(names, {"images": _array(part)}) for part in torch.split(images, rows)]
+def _run(model: Any, images: Tensor, names: list[str]) -> Answers:
+    session = open_session(model.SerializeToString())
+    parts = [session.run(names, {"images": _array(part)}) for part in torch.split(images, 32)]
     return {name: np.concatenate([part[i] for part in parts]) for i, name in enumerate(names)}
-
-
-def _session(runtime: Any, model: bytes | str) -> Any:
-    options = runtime.SessionOptions()
-    options.log_severity_level = 3  # errors; it warns of every input that has a default
-    return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _array(images: Tensor) -> np.ndarray[Any, Any]:
@@ -260,3 +254,49 @@ def _silence() -> Iterator[None]:
             yield
     finally:
         logging.disable(level)
+
+
+COMPARED = 64  # images at the most
+
+
+def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given | None = None) -> ExportReport:
+    """Write the ONNX file, compared on the first images given, or on made-up ones; how it compares."""
+    about = guard.about
+    batch = made_up(guard.preparation) if images is None else _given(guard, images)
+    return export_onnx(
+        source.classifier,
+        guard.detector,
+        path,
+        batch,
+        preprocessing=about.preprocessing,
+        upright=about.upright,
+        classes=about.names or None,
+    )
+
+
+def _given(guard: Fitted, images: Given) -> Tensor:
+    listing = one_by_one(images)
+    read = partial(listing.read, upright=guard.about.upright)
+    every = (prepared(read, guard.preparation, pair) for pair in listing.pairs())
+    found = list(islice((pixels for pixels in every if not isinstance(pixels, InputError)), COMPARED))
+    if not found:
+        raise InputError(f"no image of {listing.name} can be read; give other images to compare on")
+    one_size = [pixels for pixels in found if pixels.shape == found[0].shape]
+    return guard.preparation.normalize(np.stack(one_size))
+
+
+def made_up(preprocessing: Preprocessing, count: int = 16) -> Tensor:
+    """[count, C, H, W]: smooth random images, seeded, prepared as the network wants them.
+
+    >>> from oodshape.images.preprocessing import IMAGENET
+    >>> made_up(IMAGENET, 2).shape
+    torch.Size([2, 3, 224, 224])
+    """
+    size = preprocessing.size
+    if size is None:
+        raise InputError("the preprocessing leaves images in their own size; give --images to compare on")
+    chance = torch.Generator().manual_seed(0)
+    coarse = torch.rand(count, preprocessing.channels, 8, 8, generator=chance)
+    smooth = torch.nn.functional.interpolate(coarse, size, mode="bilinear")
+    pixels = (255 * smooth).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous()
+    return preprocessing.normalize(pixels.numpy())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Sizes, Value, frozen_array
 from oodshape.features.kernels import unit
-from oodshape.guard.way import Way
+from oodshape.guard.extractor import Extractor
 from oodshape.images import identity
 from oodshape.images.image_set import ImageSet, Subset, identities_of
 from oodshape.images.listing import Given, image_set
@@ -35,7 +35,6 @@ class Samples(Value):
     ends: Annotated[NDArray[np.int64], Sizes("S"), AtLeast(1)]  # where each of them ends
 
     def __post_init__(self) -> None:
-        """Freeze the arrays, and refuse files that do not lie one after the other."""
         for name, kind in (("directions", "f4"), ("classes", "i4"), ("pixels", "u1"), ("ends", "i8")):
             object.__setattr__(self, name, frozen_array(getattr(self, name), np.dtype(kind)))
         if len(self.names) != len(self.ends):
@@ -44,14 +43,14 @@ class Samples(Value):
             raise InputError("the kept images do not lie one after the other: the file is damaged")
 
     @classmethod
-    def of(cls, way: Way, given: Given, keep: int) -> Samples:
+    def of(cls, extractor: Extractor, given: Given, keep: int) -> Samples:
         """So many of the images that were given to fit on, by a hash of their identity, without unreadable ones."""
-        images = image_set(given, upright=way.upright)
+        images = image_set(given, upright=extractor.upright)
         rows, files, parts = [], [], []
         for row in identity.smallest(identities_of(images), keep, 0, "samples").tolist():
             try:
                 image = images[row]
-                outputs = way.classifier(way.preprocessing.batch([image]))
+                outputs = extractor.classifier(extractor.preprocessing.batch([image]))
             except InputError:
                 continue
             rows.append(row)
@@ -68,7 +67,6 @@ class Samples(Value):
         )
 
     def file(self, row: int) -> bytes:
-        """The file of one image."""
         return self.pixels[int(self.ends[row - 1]) if row else 0 : int(self.ends[row])].tobytes()
 
     def nearest(self, directions: NDArray[np.float32], count: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -15,37 +15,18 @@ from oodshape.core.errors import HeadError, InputError, NotTaken
 from oodshape.core.progress import progress_bar
 from oodshape.core.spent import spending
 from oodshape.guard.fitted import Fitted
+from oodshape.guard.verdict import Scored
 from oodshape.images.decode import Unreadable
 from oodshape.images.image_set import ImageSource
 from oodshape.images.in_memory import prepared_batches
 from oodshape.images.listing import Given, chunks, one_by_one
 from oodshape.images.prefetch import Pixels, decoded
-from oodshape.images.preprocessing import stacked
+from oodshape.images.preprocessing import rows_by_size, stacked
 from oodshape.methods.detector import Decision
 from oodshape.networks.head import Outputs
 from oodshape.networks.opening import Source
 
 Pairs = list[tuple[str, int]]
-
-
-class Scored(NamedTuple):
-    """One image: what the network calls it, how much that is to be trusted, or why it could not be read.
-
-    An image that could not be read was not judged: `accepted` is None, which counts as no in `if row.accepted`, as it
-    must where only trusted images go on. To count or to show rejections ask for `rejected`: a broken file is none.
-    """
-
-    path: str  # or what stands for it: image 0, image 1 ...
-    label: str | int | None = None  # the class: its name where names are known
-    score: float | None = None  # higher: more like the training images
-    p_value: float | None = None  # the share of held-out ID images with a score as low
-    accepted: bool | None = None  # None: could not be read
-    error: str = ""
-
-    @property
-    def rejected(self) -> bool:
-        """Whether the image was read and is not to be trusted."""
-        return self.accepted is False
 
 
 @dataclass(frozen=True)
@@ -55,50 +36,39 @@ class Seen:
     pairs: Pairs
     rows: list[int]
     decision: Decision
-    baseline: Decision | None
     errors: dict[int, str]
     outputs: Outputs | None  # features and logits of the rows that could be read; None where there are none
 
 
-def score_images(
-    guard: Fitted,
-    source: Source,
-    images: Given,
-    *,
-    prepared: bool = False,
-    batch_size: int = 32,
-    workers: int | None = None,
-    progress: bool | None = None,
-) -> Iterator[Scored]:
+@dataclass(frozen=True)
+class Feed:
+    """How images are fed to the network."""
+
+    batch_size: int = 32
+    workers: int | None = None  # threads that decode images
+    progress: bool | None = None
+    prepared: bool = False  # whether the images are batches of tensors that the network takes as they are
+
+
+def score_images(guard: Fitted, source: Source, images: Given, feed: Feed) -> Iterator[Scored]:
     """The rows of images of any kind, one by one."""
-    how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
-    for batch in see_given(guard, source, images, **how):
+    for batch in see_given(guard, source, images, feed):
         yield from rows_of(guard, batch)
 
 
-def see_given(
-    guard: Fitted,
-    source: Source,
-    images: Given,
-    *,
-    name: str = "",
-    prepared: bool = False,
-    batch_size: int = 32,
-    workers: int | None = None,
-    baseline: bool = False,
-    progress: bool | None = None,
-) -> Iterator[Seen]:
+def see_given(guard: Fitted, source: Source, images: Given, feed: Feed, *, name: str = "") -> Iterator[Seen]:
     """Every batch of what a user gave, with a bar that shows how far it is."""
-    if prepared:
+    if feed.prepared:
         total, done = len(images) if isinstance(images, Sized) else None, 0
-        with progress_bar(name or "prepared batches", total, progress) as report:
-            for done, batch in enumerate(see_tensors(guard, source, images, baseline=baseline), 1):
+        with progress_bar(name or "prepared batches", total, feed.progress) as report:
+            for done, batch in enumerate(see_tensors(guard, source, images), 1):
                 yield batch
                 report(done)
         return
     listing, done = one_by_one(images), 0
-    with progress_bar(name or listing.name, listing.count() if progress is not False else None, progress) as report:
-        for batch in see(guard, source, listing, listing.pairs(), batch_size, workers=workers, baseline=baseline):
+    total = listing.count() if feed.progress is not False else None
+    with progress_bar(name or listing.name, total, feed.progress) as report:
+        for batch in see(guard, source, listing, listing.pairs(), feed.batch_size, workers=feed.workers):
             yield batch
             done += len(batch.pairs)
             report(done)
@@ -122,7 +92,6 @@ def see(
     batch_size: int,
     *,
     workers: int | None = None,
-    baseline: bool = False,
 ) -> Iterator[Seen]:
     """Every batch of the listed images, decoded by threads while the network works on the batches before."""
     if batch_size < 1:
@@ -131,37 +100,31 @@ def see(
     read = partial(listing.read, upright=guard.about.upright)
     with closing(decoded(read, guard.preparation, chunks(pairs, batch_size), workers)) as decoding:
         for part, pixels in decoding:
-            yield _seen(guard, source, list(part), pixels, baseline)
+            yield _seen(guard, source, list(part), pixels)
 
 
-def see_tensors(guard: Fitted, source: Source, images: Any, *, baseline: bool = False) -> Iterator[Seen]:
+def see_tensors(guard: Fitted, source: Source, images: Any) -> Iterator[Seen]:
     """Every batch of tensors that the network takes as they are."""
     first = 0
     for batch, _ in prepared_batches(images):
         pairs, errors = [(f"image {first + row}", first + row) for row in range(len(batch))], dict[int, str]()
-        work = _Work(guard, source, batch.__getitem__, baseline, errors, one_size=True)
-        yield _together(pairs, work.decided(list(range(len(batch)))), errors, baseline)
+        work = _Work(guard, source, batch.__getitem__, errors, one_size=True)
+        yield _together(pairs, work.decided(list(range(len(batch)))), errors)
         first += len(batch)
 
 
-def _seen(guard: Fitted, source: Source, pairs: Pairs, pixels: list[Pixels | InputError], baseline: bool) -> Seen:
+def _seen(guard: Fitted, source: Source, pairs: Pairs, pixels: list[Pixels | InputError]) -> Seen:
     def normalized(rows: list[int]) -> Tensor:
         return guard.preparation.normalize(stacked([pixels[row] for row in rows]))  # type: ignore[misc]
 
     errors = {row: _why(each) for row, each in enumerate(pixels) if isinstance(each, InputError)}
-    sizes: dict[tuple[int, ...], list[int]] = {}
-    for row, each in enumerate(pixels):
-        if not isinstance(each, InputError):
-            sizes.setdefault(each.shape, []).append(row)  # a preprocessing may leave several sizes
-    work = _Work(guard, source, normalized, baseline, errors, one_size=guard.preparation.size is not None)
-    return _together(pairs, [part for rows in sizes.values() for part in work.decided(rows)], errors, baseline)
+    work = _Work(guard, source, normalized, errors, one_size=guard.preparation.size is not None)
+    return _together(pairs, [part for rows in rows_by_size(pixels) for part in work.decided(rows)], errors)
 
 
-def _together(pairs: Pairs, parts: list[Part], errors: dict[int, str], baseline: bool) -> Seen:
-    rows = [row for part in parts for row in part.rows]
-    others = [part.baseline for part in parts if part.baseline is not None]
-    decision, other = _joined([part.decision for part in parts]), _joined(others) if baseline else None
-    return Seen(pairs, rows, decision, other, errors, _outputs_together([part.outputs for part in parts]))
+def _together(pairs: Pairs, parts: list[Part], errors: dict[int, str]) -> Seen:
+    rows, outputs = [row for part in parts for row in part.rows], [part.outputs for part in parts]
+    return Seen(pairs, rows, _joined([part.decision for part in parts]), errors, _outputs_together(outputs))
 
 
 class Part(NamedTuple):
@@ -169,7 +132,6 @@ class Part(NamedTuple):
 
     rows: list[int]
     decision: Decision
-    baseline: Decision | None
     outputs: Outputs
 
 
@@ -180,13 +142,12 @@ class _Work:
     guard: Fitted
     source: Source
     images: Callable[[list[int]], Tensor]  # some rows as the network takes them
-    baseline: bool
     errors: dict[int, str]
     one_size: bool  # whether all images have the same
 
     def decided(self, rows: list[int]) -> list[Part]:
         """The decisions on some rows; where the network refuses them together, on each alone."""
-        detector, other = self.guard.detector, self.guard.about.baseline if self.baseline else None
+        detector = self.guard.detector
         try:
             images = self.images(rows)
             with spending("network"):
@@ -194,7 +155,7 @@ class _Work:
             perturbs = detector.method.perturb.eps > 0
             with spending("score"):
                 decision = detector.decide(self.source.classifier, images) if perturbs else detector.decide(outputs)
-            return [Part(rows, decision, None if other is None else other.decide(outputs), outputs)]
+            return [Part(rows, decision, outputs)]
         except HeadError:
             raise  # no fault of the image: none can be scored
         except NotTaken as error:

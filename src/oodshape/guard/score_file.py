@@ -7,14 +7,14 @@ own images, keeps the whole batches in it, and so ends with the same bytes as a 
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any, NamedTuple, TextIO
 
 from numpy.typing import NDArray
 
@@ -24,46 +24,24 @@ from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.machine import lock_file
 from oodshape.core.progress import progress_bar
 from oodshape.core.values import encode
-from oodshape.core.words import counted
-from oodshape.guard import score_parquet
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.score import Scored, rows_of, score_images, see
-from oodshape.guard.score_shards import COLUMNS, Mine, shard_of
+from oodshape.guard.score import Feed, rows_of, score_images, see
+from oodshape.guard.score_table import (
+    COLUMNS,
+    Counter,
+    Note,
+    OnRow,
+    Tally,
+    as_dict,
+    write_csv,
+    write_json_lines,
+    writer,
+)
+from oodshape.guard.verdict import Scored
 from oodshape.images.image_set import ImageSource, Shard
 from oodshape.images.limits import Limits
+from oodshape.images.listing import Listing
 from oodshape.networks.opening import Source
-
-FORMAT = 2  # of the .part file; since 2 with checksums
-Watch = Callable[[Scored], None]
-
-
-@dataclass(frozen=True)
-class Tally:
-    """How many images were scored, and what became of them."""
-
-    images: int = 0
-    accepted: int = 0
-    rejected: int = 0
-    unreadable: int = 0
-    resumed: int = 0  # of the images, those that an earlier run had scored
-    first_error: str = ""  # the first image that could not be read, and why
-
-    def with_row(self, row: Scored) -> Tally:
-        """The tally with one more image."""
-        return Tally(
-            self.images + 1,
-            self.accepted + bool(row.accepted),
-            self.rejected + row.rejected,
-            self.unreadable + bool(row.error),
-            self.resumed,
-            self.first_error or (f"{row.path}: {row.error}" if row.error else ""),
-        )
-
-    def lines(self) -> list[str]:
-        """What people want to know."""
-        again = f" ({self.resumed:,} of them by an earlier run)" if self.resumed else ""
-        said = [f"{counted(self.images, 'image')}{again}: {self.accepted:,} accepted, {self.rejected:,} rejected"]
-        return said + ([f"{self.unreadable:,} could not be read; {self.first_error}"] if self.unreadable else [])
 
 
 def score_to_file(
@@ -75,16 +53,16 @@ def score_to_file(
     batch_size: int = 32,
     workers: int | None = None,
     progress: bool | None = None,
-    watch: Watch | None = None,
+    on_row: OnRow | None = None,
     shard: Shard | None = None,
 ) -> Tally:
     """Write the scores of the listed images; a run that was killed before goes on where it was.
 
-    `watch` is called with every row in the end. A `shard` of the images goes into a Parquet file that says so.
+    `on_row` is called with every row in the end. A `shard` of the images goes into a Parquet file that says so.
     """
     write = writer(out)
     who = identity(guard, batch_size, source.classifier.precision)
-    mine = Mine(slice(None)) if shard is None else shard_of(listing, shard, batch_size, who, out)
+    mine = ShardPlan(slice(None)) if shard is None else plan_shard(listing, shard, batch_size, who, out)
     part = out.with_name(f"{out.name}.part")
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: the folder {out.parent} does not exist")
@@ -107,7 +85,7 @@ def score_to_file(
                 done += len(lines)
                 report(done)
         with replacing(out) as temporary:
-            counter = Counter(read_part(file), watch)
+            counter = Counter(read_part(file), on_row)
             write(temporary, counter, bool(guard.about.names), mine.note)
         part.unlink()
     return replace(counter.tally, resumed=kept)
@@ -122,38 +100,23 @@ def score_to_stream(
     json_lines: bool = False,
     batch_size: int = 32,
     workers: int | None = None,
-    watch: Watch | None = None,
+    on_row: OnRow | None = None,
 ) -> Tally:
     """Write the scores of the listed images as CSV or JSON lines, each batch as soon as it is known."""
-    table = csv.writer(file, lineterminator="\n")
-    if not json_lines:
-        table.writerow(COLUMNS)
-    rows = score_images(guard, source, listing, batch_size=batch_size, workers=workers, progress=False)
-    counter = Counter(rows, watch)
-    for row in counter:
-        if json_lines:
-            file.write(json.dumps(as_dict(row)) + "\n")
-        else:
-            table.writerow(csv_cells(row))
-        if counter.tally.images % batch_size == 0:
-            file.flush()
+    rows = score_images(guard, source, listing, Feed(batch_size, workers, progress=False))
+    counter = Counter(rows, on_row)
+
+    def cells() -> Iterator[dict[str, Any]]:
+        for row in counter:
+            yield as_dict(row)
+            if counter.tally.images % batch_size == 0:
+                file.flush()
+
+    if json_lines:
+        write_json_lines(cells(), file)
+    else:
+        write_csv(cells(), file, COLUMNS)
     return counter.tally
-
-
-class Counter:
-    """Rows that are counted, and shown to whoever watches, as they go by."""
-
-    def __init__(self, rows: Iterable[Scored], watch: Watch | None) -> None:
-        """Before the first row."""
-        self.rows, self.watch, self.tally = rows, watch, Tally()
-
-    def __iter__(self) -> Iterator[Scored]:
-        """The rows."""
-        for row in self.rows:
-            self.tally = self.tally.with_row(row)
-            if self.watch is not None:
-                self.watch(row)
-            yield row
 
 
 def read_part(file: IO[bytes]) -> Iterator[Scored]:
@@ -167,10 +130,9 @@ def identity(guard: Fitted, batch_size: int, precision: str = "float32") -> str:
     """What decides the rows beside the images: the guard, how many go through the network together, own limits."""
     tensors: dict[str, NDArray[Any]] = {}
     value = encode((guard.detector, guard.about), tensors)
-    value[1].pop("precision")  # the network's own counts; without a word for float32, as in files of before
-    ran = "" if precision == "float32" else f" {precision}"
+    value[1].pop("precision")  # that of the fit; the one in which the network runs now counts
     arrays = (tensors[name] for name in sorted(tensors))
-    return fingerprint_of(f"{FORMAT} {batch_size}{ran}", json.dumps(value), *arrays, *Limits.now().words)
+    return fingerprint_of(f"{batch_size} {precision}", json.dumps(value), *arrays, *Limits.now().words)
 
 
 SEAL = b'{"checksum": '  # how the line after a batch begins; those of images are lists
@@ -237,47 +199,24 @@ def _refuse(part: Path) -> None:
     raise Busy(f"another process writes {part}; wait for it, or choose another file")
 
 
-Write = Callable[..., None]  # file, rows, whether classes have names, and which shard where it is one
+class ShardPlan(NamedTuple):
+    """The images that one process scores, and the note that its file has on them."""
+
+    rows: slice | range
+    total: int | None = None
+    note: str = ""
 
 
-def writer(out: Path) -> Write:
-    """The function that writes the format of a file's ending."""
-    found = {".csv": _csv, ".jsonl": _json_lines, ".ndjson": _json_lines, ".parquet": _parquet}.get(out.suffix.lower())
-    if found is None:
-        raise InputError(f"{out} must end in .csv, .jsonl or .parquet")
-    return found
-
-
-def csv_cells(row: Scored) -> list[str]:
-    """The cells of a row as text; float32 scores with the digits that give them back."""
-    label = "" if row.label is None else str(row.label)
-    if row.score is None:
-        return [row.path, label, "", "", "", row.error]
-    return [row.path, label, f"{row.score:.9g}", f"{row.p_value:.6g}", str(row.accepted).lower(), row.error]
-
-
-def as_dict(row: Scored) -> dict[str, Any]:
-    """A row by the names of its columns."""
-    return dict(zip(COLUMNS, (*row[:5], row.error or None), strict=True))
-
-
-def _csv(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
-    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(COLUMNS)
-        for row in rows:
-            table.writerow(csv_cells(row))
-
-
-def _json_lines(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps(as_dict(row)) + "\n")
-
-
-def _parquet(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
-    def types(pa: Any) -> dict[str, Any]:
-        kinds = (pa.string(), pa.string() if named else pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.string())
-        return dict(zip(COLUMNS, kinds, strict=True))
-
-    score_parquet.write(path, map(as_dict, rows), types, shard)
+def plan_shard(listing: ImageSource, shard: Shard, batch_size: int, guard: str, out: Path) -> ShardPlan:
+    """Plan one shard of the listed images: a run of whole batches."""
+    if out.suffix.lower() != ".parquet":
+        raise InputError(f"the scores of a shard are a Parquet file, which says which one it is; {out} is none")
+    if isinstance(listing, Listing) and listing.given == "-":
+        raise InputError("standard input cannot be read twice, so it has no shards; write the paths to a list")
+    names, total = blake2b(digest_size=8), 0
+    for path, _ in listing.pairs():
+        names.update(path.encode(errors="surrogateescape") + b"\0")
+        total += 1
+    rows = shard.rows(total, batch_size)
+    note = Note(shard.number, shard.shards, names.hexdigest(), guard)
+    return ShardPlan(rows, len(rows), json.dumps(note._asdict()))

@@ -1,4 +1,4 @@
-"""Verdict: what is said about one image, and what all that is said about images has in common."""
+"""The result for one image: a `Verdict`, a row of scores (`Scored`), and what both have in common."""
 
 from __future__ import annotations
 
@@ -6,25 +6,41 @@ from typing import NamedTuple, Protocol
 
 
 class Verdict(NamedTuple):
-    """What the network says about one image, and whether to trust it."""
+    """The network's prediction for one image, and whether it is accepted as in-distribution."""
 
     label: str | int  # the class: its name where names are known
     class_index: int
-    score: float  # higher: more like the training images
-    p_value: float  # the share of held-out ID images with a score as low
+    score: float  # higher: more in-distribution
+    p_value: float  # the fraction of calibration images that score this low or lower
     accepted: bool
     threshold: float  # the smallest score that is accepted for this class
 
 
+class Scored(NamedTuple):
+    """One scored image, or the reason why it could not be read.
+
+    An image that could not be read has no decision: `accepted` is None, which is false in `if row.accepted`, as it
+    must be where only accepted images go on. Use `rejected` to count or show rejections.
+    """
+
+    path: str  # or what stands for it: image 0, image 1 ...
+    label: str | int | None = None  # the class: its name where names are known
+    score: float | None = None  # higher: more in-distribution
+    p_value: float | None = None  # the fraction of calibration images that score this low or lower
+    accepted: bool | None = None  # None: could not be read
+    error: str = ""
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the image was read and is rejected as OOD."""
+        return self.accepted is False
+
+
 class Judged(Protocol):
-    """What is known of an image that was judged, or could not be read: a Verdict, or a row of scores."""
+    """What a watch needs to know of an image: a `Verdict` or a `Scored` row has it."""
 
     @property
-    def label(self) -> str | int | None:
-        """The class."""
-        ...
+    def label(self) -> str | int | None: ...
 
     @property
-    def p_value(self) -> float | None:
-        """None: it could not be read."""
-        ...
+    def p_value(self) -> float | None: ...  # None: it could not be read

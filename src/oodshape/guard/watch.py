@@ -1,8 +1,8 @@
-"""Watch: does the rejection rate of a stream still agree with the promise? An anytime-valid test on p-values.
+"""Watch: does the rejection rate of a stream still agree with the guarantee? An anytime-valid test on p-values.
 
 A threshold calibrated on n images rejects new images like them at a rate that is itself random: it has the law
-Beta(k, n + 1 - k), k = floor(alpha (n + 1)), and the mean alpha or less. The alarm must not be about the luck of the
-calibration, so the test asks whether the rate lies above a high quantile of that law, the rate allowed.
+Beta(k, n + 1 - k), k = floor(alpha (n + 1)), and the mean alpha or less. The alarm must not be about the sampling
+error of the calibration set, so the test asks whether the rate lies above a high quantile of that law.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.values import Value, encode, load_values
+from oodshape.core.values import AtLeast, Value, encode, load_values
+from oodshape.core.words import counted
 from oodshape.guard.history import Event, History
-from oodshape.guard.place import Place, name_of
-from oodshape.guard.unreadable import Unreadable
 from oodshape.guard.verdict import Judged
+from oodshape.guard.watch_state import ReadPosition
 from oodshape.metrics.conformal import allowed_rate, rank
 from oodshape.metrics.rate_test import RateTest
 
@@ -48,38 +48,22 @@ class Watch(Value):
     delta: float
     rejection: RateTest
     middle: RateTest
-    unreadable: Unreadable = Unreadable()
-    read: tuple[Place, ...] = ()  # how far each file was
+    unreadable: Annotated[int, AtLeast(0)] = 0  # images that could not be read; no test counts them
+    read: tuple[ReadPosition, ...] = ()  # how far each file was
     history: History = History()  # since before any reset
 
     def __post_init__(self) -> None:
-        """Refuse a promise that cannot be watched, and tests of another promise."""
-        check_fraction("alpha", self.alpha)
-        check_fraction("delta", self.delta)
-        if self.alpha > MIDDLE:
-            raise InputError(f"alpha must be at most {MIDDLE:g}, got {self.alpha:g}")
-        if rank(self.n_calibration, self.alpha) < 1:
-            raise InputError(
-                f"alpha = {self.alpha:g} cannot be kept with {self.n_calibration} images: no p-value is so small"
-            )
-        for level, test in ((self.alpha, self.rejection), (MIDDLE, self.middle)):
-            wanted = allowed_rate(level, self.n_calibration, self.delta / 4), self.delta / 4
-            if not np.allclose((test.allowed, test.delta), wanted, rtol=1e-6, atol=0):
-                raise InputError(f"a test of the rate {test.allowed:g} where {wanted[0]:g} is allowed")
+        begun = _tests(self.alpha, self.n_calibration, self.delta)
+        for test, wanted in zip((self.rejection, self.middle), begun, strict=True):
+            if not np.allclose((test.allowed, test.delta), (wanted.allowed, wanted.delta), rtol=1e-6, atol=0):
+                raise InputError(f"a test of the rate {test.allowed:g} where {wanted.allowed:g} is allowed")
         if self.rejection.seen != self.middle.seen:
             raise InputError(f"its two tests have seen {self.rejection.seen} and {self.middle.seen} images")
 
     @classmethod
     def begin(cls, *, alpha: float, n_calibration: int, delta: float = 0.01) -> Watch:
         """A watch that has seen nothing: of a threshold for alpha, calibrated on n_calibration images."""
-        check_fraction("alpha", alpha)
-        check_fraction("delta", delta)
-        if rank(n_calibration, alpha) < 1:
-            raise InputError(f"alpha = {alpha:g} cannot be kept with {n_calibration} images: no p-value is so small")
-        rejection, middle = (
-            RateTest(allowed_rate(level, n_calibration, delta / 4), delta / 4) for level in (alpha, MIDDLE)
-        )
-        return cls(alpha, n_calibration, delta, rejection, middle)
+        return cls(alpha, n_calibration, delta, *_tests(alpha, n_calibration, delta))
 
     def add(self, verdicts: Judged | Iterable[Judged]) -> Watch:
         """The watch after some more images, given by what a guard said: verdicts, or rows of scores.
@@ -92,13 +76,17 @@ class Watch(Value):
         return self.after([row.p_value for row in rows], labels=["" if x.label is None else str(x.label) for x in rows])
 
     def after(
-        self, p_values: Iterable[float] | Any, place: Place | None = None, *, labels: Sequence[str] | None = None
+        self,
+        p_values: Iterable[float] | Any,
+        position: ReadPosition | None = None,
+        *,
+        labels: Sequence[str] | None = None,
     ) -> Watch:
         """The watch after some more images, given by their p-values; None or NaN: the image could not be read.
 
-        `place` is how far the file that they came from was read with them; `labels` are their classes.
+        `position` is how far the file that they came from was read with them; `labels` are their classes.
         """
-        p = np.asarray(p_values if hasattr(p_values, "__len__") else list(p_values), np.float64).ravel()
+        p = np.asarray(list(p_values), np.float64)
         lost = np.isnan(p)
         given, p = p, p[~lost]
         wrong = ~((p > 0) & (p <= 1))
@@ -111,9 +99,9 @@ class Watch(Value):
             end = start + int(read[now.history.room]) if len(read) > now.history.room else len(lost)
             part = slice(start, end)
             now, start = now._after(given[part], lost[part], names[part]), end
-        if place is None:
+        if position is None:
             return now
-        return replace(now, read=(*(each for each in self.read if each.file != place.file), place))
+        return replace(now, read=(*(each for each in self.read if each.file != position.file), position))
 
     def _after(self, p: NDArray[np.float64], lost: NDArray[np.bool_], names: NDArray[Any]) -> Watch:
         """After at most as many images as the history's block still takes."""
@@ -123,14 +111,14 @@ class Watch(Value):
         rejected = below <= rank(self.n_calibration, self.alpha)
         low = below <= rank(self.n_calibration, MIDDLE)
         rejection, middle = self.rejection.after(rejected), self.middle.after(low)
-        unreadable = self.unreadable.after(lost, self.delta)
+        unreadable = self.unreadable + int(lost.sum())
         logs = rejection.highest, middle.highest
         history = self.history.after(known, rejected, int(lost.sum()), names[~lost].tolist(), logs)
         now = replace(self, rejection=rejection, middle=middle, unreadable=unreadable, history=history)
         if not now.alarm or self.alarm:
             return now
         first = now.first
-        before = max(history.seen - now.seen, 0)  # a reset begins to count anew, sums and old states have no history
+        before = history.seen - now.seen  # the tests count anew after a reset, the history does not
         began = None if first.since is None else before + first.since
         return replace(now, history=history.with_event(Event("alarm", before + (first.alarm or 0), began)))
 
@@ -147,21 +135,10 @@ class Watch(Value):
         )
         return replace(begun, read=self.read, history=self.history.with_event(Event("reset", self.history.seen)))
 
-    def __add__(self, other: Watch) -> Watch:
-        """Two streams behind the same detector as one."""
-        rejection, middle = self.rejection + other.rejection, self.middle + other.middle
-        common = {each.file for each in self.read} & {each.file for each in other.read}
-        if common:
-            raise InputError(f"both watches have counted rows of {min(common)}; give each stream a file of its own")
-        read = self.read + other.read
-        unreadable = self.unreadable + other.unreadable
-        history = self.history + other.history
-        return replace(self, rejection=rejection, middle=middle, unreadable=unreadable, read=read, history=history)
-
-    def place(self, scores: str) -> Place:
-        """How far a scores file was read."""
-        name = name_of(scores)
-        return next((each for each in self.read if each.file == name), Place(name))
+    def position_in(self, scores: str) -> ReadPosition:
+        """Return how far a score file was read."""
+        start = ReadPosition.start_of(scores)
+        return next((each for each in self.read if each.file == start.file), start)
 
     @property
     def seen(self) -> int:
@@ -193,20 +170,23 @@ class Watch(Value):
         return value
 
     def __str__(self) -> str:
-        """What was seen, what it means and what to do."""
         test = self.rejection
         if not self.seen:
-            return "\n".join(["no images yet", *self.unreadable.lines()])
+            return "\n".join(["no images yet", *self._unreadable_lines()])
         low, high = test.interval()
         lines = [
-            f"{self.seen} image{'' if self.seen == 1 else 's'}, {test.hits} rejected: {test.rate:.2%} "
-            f"({low:.2%} to {high:.2%}); promised "
-            f"{self.alpha:.2%}, up to {test.allowed:.2%} by the luck of {self.n_calibration} calibration images",
+            f"{counted(self.seen, 'image')}, {test.hits:,} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); "
+            f"guaranteed {self.alpha:.2%}, up to {test.allowed:.2%} is within sampling error for "
+            f"{self.n_calibration:,} calibration images",
             f"p-values up to {MIDDLE:g}: {self.middle.rate:.2%}, up to {self.middle.allowed:.2%} expected",
-            f"evidence against the promise: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
+            f"evidence against the guarantee: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
             f"alarm at {1 / test.delta:.0f}",
         ]
-        return "\n".join([*lines, *self.unreadable.lines(), *self._advice()])
+        return "\n".join([*lines, *self._unreadable_lines(), *self._advice()])
+
+    def _unreadable_lines(self) -> list[str]:
+        total = self.seen + self.unreadable
+        return [f"{self.unreadable} of {counted(total, 'image')} could not be read"] if self.unreadable else []
 
     def _advice(self) -> list[str]:
         if not self.alarm:
@@ -215,26 +195,33 @@ class Watch(Value):
         since = "" if first.since is None else f"; it began near image {first.since}"
         return [
             f"ALARM at image {first.alarm}{since}",
-            "look at the rejected images since then. Where they are none of the network's business, the guard does its "
-            "work: find where they come from. Where the network should know them, refit: calibrate on recent images.",
+            "look at the rejected images since then. If they are OOD, the guard is working as intended: find their "
+            "source. If they are valid inputs, recalibrate on recent images.",
         ]
 
     def _calm(self) -> str:
-        """Without an alarm: how near it is, and where more is rejected than promised, what it waits for."""
+        """Without an alarm: how close it is, and why it waits where more is rejected than guaranteed."""
         test = self.rejection
         if test.interval()[0] <= self.alpha:
             most = max(self.rejection, self.middle, key=lambda each: each.highest)
             return f"no alarm; evidence {_power(most)} of {1 / test.delta:.0f}"
-        luck = (
-            f"up to {test.allowed:.2%} may be the luck of the calibration"
-            if test.rate <= test.allowed
-            else f"even more than the {test.allowed:.2%} that luck explains, on too few images yet"
-        )
         return (
-            f"no alarm yet: more is rejected than promised, {luck}; the alarm comes at an evidence of "
-            f"{1 / test.delta:.0f} = 4 / delta, since two tests and the luck of each one's calibration share "
-            f"delta = {self.delta:g}"
+            f"no alarm yet: more is rejected than guaranteed, but up to {test.allowed:.2%} is within sampling error of "
+            f"the calibration set; the alarm comes at an evidence of {1 / test.delta:.0f} = 4 / delta"
         )
+
+
+def _tests(alpha: float, n_calibration: int, delta: float) -> tuple[RateTest, RateTest]:
+    """The tests of the rejection rate and of the rate of p-values up to 1/2, before the first image."""
+    check_fraction("alpha", alpha)
+    check_fraction("delta", delta)
+    if alpha > MIDDLE:
+        raise InputError(f"alpha must be at most {MIDDLE:g}, got {alpha:g}")
+    if rank(n_calibration, alpha) < 1:
+        raise InputError(f"alpha = {alpha:g} cannot be kept with {n_calibration} images: no p-value is so small")
+    share = delta / 4  # two tests, each with the sampling error of the calibration set
+    rejection, middle = (RateTest(allowed_rate(level, n_calibration, share), share) for level in (alpha, MIDDLE))
+    return rejection, middle
 
 
 def _power(test: RateTest) -> str:

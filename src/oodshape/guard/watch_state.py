@@ -1,91 +1,67 @@
-"""Kept: the watch that a command works on, alone or one of several streams, and the file that keeps it."""
+"""How far the score files of a watch were read, with a digest of what was read, so that every row counts once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Annotated
 
 from oodshape.core.errors import InputError
-from oodshape.guard.p_value_stream import Judged
-from oodshape.guard.place import Place
-from oodshape.guard.streams import Streams, load_state
-from oodshape.guard.watch import Watch
+from oodshape.core.values import AtLeast, Value
+from oodshape.guard.score_table import ScoreRow, read_scores
 
-Promise = tuple[float, int]  # alpha, the size of the calibration
+Block = tuple[list[ScoreRow], "ReadPosition | None"]
 
 
-def promise(detector: str | Path | None, alpha: float | None, n_calibration: int | None) -> Promise | None:
-    """What a calibrated detector file promises, or the two numbers that it would know; None where neither is given."""
-    if detector is not None:
-        from oodshape.methods.detector import Detector  # needs torch, which a service does without
+@dataclass(frozen=True, eq=False, repr=False)
+class ReadPosition(Value):
+    """The number of rows that were read of a file, and the digest of these rows."""
 
-        known = Detector.load(detector)
-        if known.calibration is None or known.alpha is None:
-            raise InputError(f"{detector} promises nothing yet: calibrate it on held-out images")
-        return known.alpha, len(known.calibration)
-    return None if alpha is None or n_calibration is None else (alpha, n_calibration)
-
-
-class Kept:
-    """One watch at work; it is written after each block of rows."""
-
-    def __init__(self, state: Watch | Streams, path: Path | None, stream: str | None) -> None:
-        """Use `opened`."""
-        self.state, self.path, self.stream = state, path, stream
+    file: str
+    rows: Annotated[int, AtLeast(0)] = 0
+    digest: str = sha256().hexdigest()
 
     @classmethod
-    def opened(cls, path: Path | None, stream: str | None, told: Promise | None, delta: float) -> Kept:
-        """Go on from the file, or begin."""
-        if path is not None and path.is_file():
-            state = load_state(path)
-        elif told is None:
-            raise InputError("watch must know the promise: give --detector FILE, or --alpha and --n-calibration")
-        else:
-            how = Watch if stream is None else Streams
-            state = how.begin(alpha=told[0], n_calibration=told[1], delta=delta)
-        if isinstance(state, Watch) and stream is not None:
-            raise InputError(f"{path} holds one stream without a name: leave --stream out, or give another --state")
-        if isinstance(state, Streams):
-            if stream is None and len(state.names) == 1:
-                stream = state.names[0]
-            state = state if stream is None else state.of(stream)
-        return cls(state, path, stream)
+    def start_of(cls, scores: str) -> ReadPosition:
+        """The position before the first row; a file has one name, however its path is written."""
+        return cls(os.path.realpath(scores))
 
-    @property
-    def watch(self) -> Watch:
-        """The watch of this stream."""
-        if isinstance(self.state, Watch):
-            return self.state
-        if self.stream is None:
-            raise InputError(f"{self.path} holds {len(self.state.names)} streams: say which with --stream")
-        return self.state[self.stream]
 
-    @property
-    def named(self) -> dict[str, Watch]:
-        """All watches by their names."""
-        if isinstance(self.state, Watch):
-            return {"": self.state}
-        return dict(zip(self.state.names, self.state.watches, strict=True))
+def read_blocks(scores: str, after: ReadPosition | None, *, size: int, follow: bool = False) -> Iterator[Block]:
+    """Read the rows after a position in blocks of at most `size`, each with the position where it ends.
 
-    @property
-    def alarm(self) -> bool:
-        """Whether any stream disagrees with the promise."""
-        return self.state.alarm
+    Without `after` all rows are read, and there are no positions. With one a last line without an end is left for the
+    next time: it may still be written.
+    """
+    past = 0 if after is None else after.rows
+    if after is not None and follow and sum(1 for _ in read_scores(scores, complete=True)) < past:
+        raise _changed(scores, after)  # following it would wait for rows that are no longer there
+    block, count, digest = list[ScoreRow](), 0, sha256()
 
-    def take(self, rows: Sequence[Judged], place: Place | None) -> None:
-        """Look at some more rows."""
-        self._put(self.watch.after([p for p, _ in rows], place, labels=[label for _, label in rows]))
+    def position() -> ReadPosition | None:
+        return None if after is None else ReadPosition(after.file, count, digest.hexdigest())
 
-    def reset(self, told: Promise | None) -> None:
-        """Begin the tests of this stream anew, with a new promise where one is given."""
-        alpha, n_calibration = told or (None, None)
-        self._put(self.watch.reset(alpha=alpha, n_calibration=n_calibration))
+    for row in read_scores(scores, follow=follow, complete=after is not None):
+        count += 1
+        digest.update(json.dumps(list(row.cells.values()), default=str).encode())
+        if count > past:
+            block.append(row)
+        elif after is not None and count == past and digest.hexdigest() != after.digest:
+            raise _changed(scores, after)
+        if len(block) == size:
+            yield block, position()
+            block = []
+    if after is not None and count < past:
+        raise _changed(scores, after)
+    if block:
+        yield block, position()
 
-    def _put(self, watch: Watch) -> None:
-        self.state = watch if isinstance(self.state, Watch) else self.state.put(self.stream or "", watch)
-        if self.path is not None:
-            self.state.save(self.path)
 
-    def __str__(self) -> str:
-        """What was seen."""
-        return str(self.state)
+def _changed(scores: str, after: ReadPosition) -> InputError:
+    return InputError(
+        f"{scores} was changed in the {after.rows:,} rows that were counted before; only add rows to a file that is "
+        "watched: write new rows to another file, or start with another --state"
+    )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -294,3 +296,24 @@ class Shard(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.number}/{self.shards}"
+
+
+def order_shards(files: Mapping[Path, Shard], advice: str) -> list[Path]:
+    """Return the files of all shards in their order; files that overlap or are missing are an error."""
+    first, found = next(iter(files)), dict[int, Path]()
+    for path, (number, shards) in files.items():
+        if shards != files[first].shards:
+            raise InputError(
+                f"{path} is one of {shards} shards, {first} one of {files[first].shards}: they overlap; make all with "
+                "one number of shards"
+            )
+        if number in found:
+            raise InputError(f"{path} and {found[number]} are both shard {number} of {shards}")
+        found[number] = path
+    shards = files[first].shards
+    missing = shards - len(found)  # a file may claim more shards than can be listed
+    if missing:
+        named = islice((str(number) for number in range(1, shards + 1) if number not in found), 10)
+        shown = ", ".join(named) + (f" and {missing - 10:,} more" if missing > 10 else "")
+        raise InputError(f"shard {shown} of {shards} is missing beside {min(found.values())}: {advice}")
+    return [found[number] for number in sorted(found)]

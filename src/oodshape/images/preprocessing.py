@@ -163,6 +163,15 @@ def stacked(pixels: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
     return np.stack(pixels)
 
 
+def rows_by_size(pixels: Iterable[Any]) -> list[list[int]]:
+    """Group the rows of prepared images by their size; a preprocessing may leave several. Errors are left out."""
+    sizes: dict[tuple[int, ...], list[int]] = {}
+    for row, each in enumerate(pixels):
+        if isinstance(each, np.ndarray):
+            sizes.setdefault(each.shape, []).append(row)
+    return list(sizes.values())
+
+
 def picture(image: Image) -> PIL.Image.Image:
     """The image as PIL has it, whatever it came as; arrays that are no image are refused."""
     if isinstance(image, Large):

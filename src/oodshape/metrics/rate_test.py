@@ -85,27 +85,6 @@ class RateTest(Value):
             self.allowed, self.delta, seen, hits, log_wealth, highest, alarm, shares, climbs, starts.astype(np.int64)
         )
 
-    def __add__(self, other: RateTest) -> RateTest:
-        """Both streams as one: their wealths multiply, since images are independent; beginnings are forgotten.
-
-        An alarm of either stays one.
-        """
-        if (self.allowed, self.delta) != (other.allowed, other.delta):
-            raise InputError("two watches add up only with the same alpha, delta and calibration size")
-        wealth = self.log_wealth + other.log_wealth
-        alarm = self.seen + other.seen if wealth >= -math.log(self.delta) else None
-        early = [test.alarm for test in (self, other) if test.alarm is not None]
-        highest = max(self.highest, other.highest, wealth)
-        return RateTest(
-            self.allowed,
-            self.delta,
-            self.seen + other.seen,
-            self.hits + other.hits,
-            wealth,
-            highest,
-            min(early) if early else alarm,
-        )
-
     @property
     def since(self) -> int | None:
         """The number of the image, from 1, since which a higher rate explains the stream best; None: no such time."""

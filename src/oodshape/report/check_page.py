@@ -5,9 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from oodshape.guard.check import SAME, Check
-from oodshape.guard.selective import Selective
-from oodshape.guard.set_check import SetCheck
+from oodshape.guard.check import SAME, Check, Selective, SetCheck
 from oodshape.metrics.separation import Estimate, mcnemar
 from oodshape.networks.opening import Source
 from oodshape.report.html import html_table, write_html

@@ -13,7 +13,7 @@ from typing import Any
 from oodshape.core.words import counted
 from oodshape.guard.describe import lines
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.score import Scored
+from oodshape.guard.verdict import Scored
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_count
 from oodshape.networks.opening import Source

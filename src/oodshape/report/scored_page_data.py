@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.guard.check import Check
+from oodshape.guard.check import Check, SetCheck
 from oodshape.guard.explain import Explanation, Impact, explain_listed
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.set_check import SetCheck
 from oodshape.images.image_set import ImageSource
 from oodshape.images.thumbnail import data_uri, thumbnail
 from oodshape.metrics import conformal

@@ -18,22 +18,15 @@ WIDTH, HEIGHT, LEFT, TOP, FOOT = 720, 120, 56, 10, 22
 CLASSES = 200  # rows of the table
 
 
-def write_watch(watches: Mapping[str, Watch], path: str | Path) -> None:
-    """Write the page of one stream, or of several by their names."""
-    parts = [_stream(name, watch) for name, watch in watches.items()]
-    write_html(path, plain_page("Watch of a guard", "\n".join(parts)))
-
-
-def _stream(name: str, watch: Watch) -> str:
+def write_watch(watch: Watch, path: str | Path) -> None:
+    """Write the page of a watch."""
     history = watch.history
     said = "".join(f"<p>{escape(line)}</p>\n" for line in str(watch).splitlines())
-    body = [f"<h2>{escape(name)}</h2>" if name else "", said]
-    if len(history.sizes):
+    body = [said]
+    if history.seen:
         body += [_events(history), _acceptance(watch), _evidence(watch), _p_values(history), _unreadable(history)]
-    else:
-        body.append("<p>There is no history: this state was kept by an earlier release, or is a sum of two.</p>")
-    body.append(_classes(history, "h3" if name else "h2"))  # below the name of the stream, or of the page
-    return "\n".join(part for part in body if part)
+    body.append(_classes(history))
+    write_html(path, plain_page("Watch of a guard", "\n".join(part for part in body if part)))
 
 
 def _events(history: History) -> str:
@@ -103,7 +96,6 @@ def _y(share: float) -> float:
 def _acceptance(watch: Watch) -> str:
     """The share of accepted images, between a floor below all of it and 1."""
     frame, history = _Frame(watch.history), watch.history
-    assert history.rejected is not None
     accepted = 1 - history.rejected / np.maximum(history.sizes, 1)
     floor = min(float(accepted.min()), 1 - watch.rejection.allowed)
     floor = max(0.0, math.floor(10 * (floor - 0.02)) / 10)
@@ -126,7 +118,6 @@ def _acceptance(watch: Watch) -> str:
 def _evidence(watch: Watch) -> str:
     """Both tests on a scale of logarithms, up to a little more than the alarm."""
     frame, history = _Frame(watch.history), watch.history
-    assert history.evidence is not None
     limit = -math.log(watch.rejection.delta)
     top = 1.5 * limit  # an evidence beyond it stays at the edge
     ticks = {0.0: "1", limit / top: f"{math.exp(limit):.0f}"}
@@ -144,7 +135,6 @@ def _evidence(watch: Watch) -> str:
 def _p_values(history: History) -> str:
     """Each block's p-values by twentieths: evenly coloured where the stream is like the calibration."""
     frame = _Frame(history)
-    assert history.p_values is not None
     shares = history.p_values / np.maximum(history.sizes, 1)[:, None]
     tall = HEIGHT / BINS
     cells = "".join(
@@ -164,7 +154,6 @@ def _p_values(history: History) -> str:
 
 
 def _unreadable(history: History) -> str:
-    assert history.unreadable is not None
     if not history.unreadable.any():
         return ""
     frame = _Frame(history)
@@ -175,7 +164,7 @@ def _unreadable(history: History) -> str:
     return frame.svg("unreadable images over time", frame.steps(share / top, "var(--soft)"), ticks, caption)
 
 
-def _classes(history: History, level: str) -> str:
+def _classes(history: History) -> str:
     """Every class, the most often rejected first."""
     if history.classes is None:
         return ""
@@ -186,4 +175,4 @@ def _classes(history: History, level: str) -> str:
         for name in order[:CLASSES]
     ]
     more = f"<p>{len(order) - CLASSES:,} more classes are left out.</p>" if len(order) > CLASSES else ""
-    return f"<{level}>By class</{level}>\n{html_table(['class', 'images', 'rejected', 'share'], rows)}{more}"
+    return f"<h2>By class</h2>\n{html_table(['class', 'images', 'rejected', 'share'], rows)}{more}"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 STATUSES = (200, 400, 408, 413, 415, 500, 503)
 EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, math.inf)  # seconds
 PLAIN = ("images", "unreadable", "seconds")
-WATCHED = ("images", "rejections", "p_values", "alarm", "unreadable_jump")  # of one worker's watch
+WATCHED = ("images", "rejections", "p_values", "alarm")  # of one worker's watch
 NAMES = [*PLAIN, *map(str, STATUSES), *map(str, EDGES), *(f"watch {name}" for name in WATCHED)]
 SLOTS = 1024
 
@@ -106,7 +106,6 @@ class Counters:
         for name, what in (
             ("images", "Images that the watch has seen."),
             ("alarm", "1 where the stream does not agree with the promise any more."),
-            ("unreadable_jump", "1 where many more images than before cannot be read."),
         ):
             yield from _head(f"oodshape_watch_{name}", "gauge", what)
             for slot, values in every.items():

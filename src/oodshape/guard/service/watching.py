@@ -62,8 +62,6 @@ class Watching:
         if self.watch.alarm and not before.alarm:
             first = self.watch.first
             say("shift", level=logging.WARNING, image=first.alarm, began_near=first.since, rate=first.rate)
-        if self.watch.unreadable.jump is not None and before.unreadable.jump is None:
-            say("many unreadable", level=logging.WARNING, image=self.watch.unreadable.jump)
         if time.monotonic() - self._saved > PAUSE:
             self.save()
 
@@ -81,7 +79,6 @@ class Watching:
             rejections=math.exp(min(watch.rejection.highest, 700)),
             p_values=math.exp(min(watch.middle.highest, 700)),
             alarm=watch.alarm,
-            unreadable_jump=watch.unreadable.jump is not None,
         )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from data import arrays, features
 from oodshape import Features
-from oodshape.guard import selection
+from oodshape.guard import split
 from oodshape.metrics.conformal import images_needed
 
 
@@ -24,13 +24,13 @@ def identities(data: Features) -> set[int]:
 
 def test_where_training_images_are_known_by_heart_others_choose() -> None:
     held = features(400, seed=1)
-    choosing, deciding = selection.parts(labelled(300), held, 0.05)
+    choosing, deciding = split.split_held_out(labelled(300), held, 0.05)
     assert choosing is not None
     assert not identities(choosing) & identities(deciding)
     assert identities(choosing) | identities(deciding) == identities(held)
     assert 150 < len(choosing) < 250
     # by identity: another order of the same images gives the same parts
-    turned, _ = selection.parts(labelled(300), held[np.arange(400)[::-1]], 0.05)
+    turned, _ = split.split_held_out(labelled(300), held[np.arange(400)[::-1]], 0.05)
     assert turned is not None
     assert identities(turned) == identities(choosing)
 
@@ -42,16 +42,16 @@ def test_where_training_images_are_known_by_heart_others_choose() -> None:
 )
 def test_otherwise_all_set_the_threshold(train: Features) -> None:
     held = features(400, seed=1)
-    assert selection.parts(train, held, 0.05) == (None, held)
+    assert split.split_held_out(train, held, 0.05) == (None, held)
 
 
 def test_the_threshold_keeps_what_it_needs() -> None:
     train = labelled(300)
     for n, alpha in ((60, 0.05), (110, 0.01)):  # too few to choose by; 99 must remain for a threshold of 1 %
         held = features(n, seed=1)
-        assert selection.parts(train, held, alpha) == (None, held)
+        assert split.split_held_out(train, held, alpha) == (None, held)
     held = features(400, seed=1)
-    assert selection.parts(train, held, 0.01)[0] is not None
+    assert split.split_held_out(train, held, 0.01)[0] is not None
 
 
 def test_no_class_loses_its_own_threshold() -> None:
@@ -60,9 +60,9 @@ def test_no_class_loses_its_own_threshold() -> None:
     needed = images_needed(0.05)
     rare = np.where(np.arange(400) < needed + 1, 0, 1)
     held = Features.from_arrays(z, head, predictions=rare)
-    assert selection.parts(train, held, 0.05, per_class=True) == (None, held)
-    assert selection.parts(train, held, 0.05)[0] is not None
+    assert split.split_held_out(train, held, 0.05, per_class=True) == (None, held)
+    assert split.split_held_out(train, held, 0.05)[0] is not None
     many = Features.from_arrays(z, head, predictions=np.arange(400) % 2)
-    choosing, deciding = selection.parts(train, many, 0.05, per_class=True)
+    choosing, deciding = split.split_held_out(train, many, 0.05, per_class=True)
     assert choosing is not None
     assert np.unique(deciding.predictions, return_counts=True)[1].min() >= needed

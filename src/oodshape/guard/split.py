@@ -18,19 +18,20 @@ from oodshape.features.sums import Summed
 from oodshape.features.tensors import check_unkept, tensors_through
 from oodshape.guard.collect import collected
 from oodshape.guard.collected import HELD_OUT, Collected
-from oodshape.guard.way import Way, warn_of_lost
+from oodshape.guard.extractor import Extractor, warn_of_lost
 from oodshape.images import identity
 from oodshape.images.copies import copies
 from oodshape.images.image_set import ImageSet, limited
 from oodshape.images.in_memory import check_prepared
 from oodshape.images.listing import Given, classes_of, image_set
+from oodshape.methods.auto import BY_HEART
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed
 from oodshape.networks.classifier import Classifier
 
 
 @dataclass(frozen=True)
-class Parts:
+class Split:
     """Two parts, the panel made from the first, and the names of the classes where images bring them."""
 
     train: Features | Summed
@@ -39,12 +40,12 @@ class Parts:
     classes: tuple[str, ...] = ()
 
 
-def of_images(
-    way: Way, images: Given, calibrate: Given | None, recipe: Method, alpha: float, limit: int | None
-) -> Parts:
+def split_images(
+    extractor: Extractor, images: Given, calibrate: Given | None, recipe: Method, alpha: float, limit: int | None
+) -> Split:
     """The parts of images that have to be prepared: those of a part that is the whole."""
-    given = image_set(images, upright=way.upright)
-    held = None if calibrate is None else image_set(calibrate, upright=way.upright)
+    given = image_set(images, upright=extractor.upright)
+    held = None if calibrate is None else image_set(calibrate, upright=extractor.upright)
     total = len(given)
     total = min(total, limit or total)
     if held is None:
@@ -53,12 +54,12 @@ def of_images(
         many = len(held)
         refuse_copies(copies(held, given), many)
         check_enough(many, alpha)
-    found = collected(way, given if limit is None else limited(given, limit), recipe, hold_out=held is None)
+    found = collected(extractor, given if limit is None else limited(given, limit), recipe, hold_out=held is None)
     warn_of_lost(given.name, total, found.lost, found.reasons)
-    return _divided(way, found, held, alpha, limit, classes_of(given))
+    return _divided(extractor, found, held, alpha, limit, classes_of(given))
 
 
-def of_collected(way: Way, found: Collected, calibrate: Given | None, alpha: float) -> Parts:
+def split_collected(extractor: Extractor, found: Collected, calibrate: Given | None, alpha: float) -> Split:
     """The parts of images that were collected before."""
     warn_of_lost("the parts", found.made.total, found.lost, found.reasons)
     if calibrate is not None and found.made.held_out:
@@ -71,20 +72,25 @@ def of_collected(way: Way, found: Collected, calibrate: Given | None, alpha: flo
             "nothing would set the threshold: give images that the network was not trained on (--calibrate), or "
             "collect with --hold-out"
         )
-    held = None if calibrate is None else image_set(calibrate, upright=way.upright)
+    held = None if calibrate is None else image_set(calibrate, upright=extractor.upright)
     if held is not None:
         check_enough(len(held), alpha)
-    return _divided(way, found, held, alpha, None, found.made.classes)
+    return _divided(extractor, found, held, alpha, None, found.made.classes)
 
 
 def _divided(
-    way: Way, found: Collected, held: ImageSet | None, alpha: float, limit: int | None, classes: tuple[str, ...]
-) -> Parts:
+    extractor: Extractor,
+    found: Collected,
+    held: ImageSet | None,
+    alpha: float,
+    limit: int | None,
+    classes: tuple[str, ...],
+) -> Split:
     """What is fitted on and what sets the threshold: other images, or those held out of the collected ones."""
     train: Features | Summed | None = found.rows if found.summed is None else found.summed
     assert train is not None
     if held is not None:
-        held_out = way.extracted(held if limit is None else limited(held, max(limit, images_needed(alpha))))
+        held_out = extractor.extracted(held if limit is None else limited(held, max(limit, images_needed(alpha))))
     elif isinstance(train, Features):
         check_enough_to_split(len(train), alpha)
         last = identity.held_out(train.identities, HELD_OUT, purpose="calibration", fewest=images_needed(alpha))
@@ -98,10 +104,10 @@ def _divided(
         made = found.panel_of(train.identities if isinstance(train, Features) else None)
         return [] if made is None else [made]
 
-    return Parts(train, held_out, panel, classes)
+    return Split(train, held_out, panel, classes)
 
 
-def of_tensors(
+def split_tensors(
     classifier: Classifier,
     images: Any,
     calibrate: Any | None,
@@ -110,7 +116,7 @@ def of_tensors(
     panel: bool,
     cache: Path | None,
     progress: bool | None,
-) -> Parts:
+) -> Split:
     """The parts of tensors that the network takes as they are."""
     check_unkept(cache)
     if limit is not None:
@@ -134,7 +140,7 @@ def of_tensors(
         )
     fitted = np.flatnonzero(~last[seen.kept_rows])[:SIZE]
     base, which = seen.kept[fitted], seen.identities[seen.kept_rows[fitted]]
-    return Parts(train, held_out, partial(tensor_panel, classifier, base, which, progress=progress))
+    return Split(train, held_out, partial(tensor_panel, classifier, base, which, progress=progress))
 
 
 def refuse_copies(names: list[str], of: int) -> None:
@@ -156,3 +162,32 @@ def check_enough_to_split(n: int, alpha: float) -> None:
             f"{alpha:g} needs {needed} there, so {fewest} in all, got {n}; "
             "give more images, calibration images, or a larger alpha"
         )
+
+
+SHARE = 0.5  # of the held-out images, to choose by
+FEWEST = 40  # images to choose by: a panel of classes left out needs some on either side
+
+
+def split_held_out(
+    train: Features | Summed, held_out: Features, alpha: float, *, per_class: bool = False
+) -> tuple[Features | None, Features]:
+    """(held-out images to choose methods by, those that set the threshold); the first is None where none are needed.
+
+    They are needed where the network knows its training images by heart: then every method tells those from anything.
+    None are taken either where too few would remain for the threshold, or for that of a class which had enough.
+    """
+    accuracy = train.accuracy
+    if accuracy is None or accuracy < BY_HEART or len(held_out) < 2 * FEWEST:
+        return None, held_out
+    chosen = identity.held_out(held_out.identities, SHARE, purpose="choice of methods", fewest=FEWEST)
+    rest = held_out[np.flatnonzero(~chosen)]
+    needed = images_needed(alpha)
+    if len(rest) < needed or (per_class and _own(rest, needed) != _own(held_out, needed)):
+        return None, held_out
+    return held_out[np.flatnonzero(chosen)], rest
+
+
+def _own(held_out: Features, needed: int) -> set[int]:
+    """The predicted classes with enough images for a threshold of their own."""
+    classes, counts = np.unique(held_out.predictions.cpu().numpy(), return_counts=True)
+    return set(classes[counts >= needed].tolist())

@@ -1,4 +1,4 @@
-"""Way: how images become features, and what is said of those that cannot be read."""
+"""Extractor: turns images into features, and reports those that cannot be read."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Way:
-    """How images become features."""
+class Extractor:
+    """A network with its preprocessing and the options of the extraction."""
 
     classifier: Classifier
     preprocessing: Preprocessing
@@ -68,7 +68,7 @@ def warn_of_lost(name: str, total: int, lost: int, reasons: tuple[str, ...]) -> 
     if lost:
         shown = [*reasons[:SHOWN], *([f"and {lost - SHOWN} more"] if lost > SHOWN else [])]
         warnings.warn(
-            f"{lost} of {total} images of {name} cannot be read and are left out: {'; '.join(shown)}", stacklevel=6
+            f"{lost} of {total} images of {name} cannot be read and are left out: {'; '.join(shown)}", stacklevel=5
         )
 
 

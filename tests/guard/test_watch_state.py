@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from oodshape.cli import watch as command
 from oodshape.cli.app import app
 from oodshape.core.errors import InputError
-from oodshape.guard.place import Place, blocks
 from oodshape.guard.watch import Watch
+from oodshape.guard.watch_state import ReadPosition, read_blocks
 
 START = ("--alpha", "0.05", "--n-calibration", "99")
 
@@ -76,7 +76,7 @@ def test_other_formats_have_places_too(ending: str, tmp_path: Path) -> None:
     assert [run(table, state).seen for _ in range(2)] == [2, 2]
     write(4)
     last = run(table, state)
-    assert (last.seen, last.unreadable.count) == (3, 1)
+    assert (last.seen, last.unreadable) == (3, 1)
 
 
 def test_a_file_changed_before_the_place_is_refused(table: Path, tmp_path: Path) -> None:
@@ -85,11 +85,11 @@ def test_a_file_changed_before_the_place_is_refused(table: Path, tmp_path: Path)
     changed = text.replace("3.png", "4.png", 1)
     for wrong in (changed, text[: len(text) // 2], text[:-1] + "1\n", "path,p_value\n" + rows(300, seed=5), ""):
         table.write_text(wrong)
-        with pytest.raises(InputError, match=r"scores\.csv was changed in the \d+ bytes that were counted"):
+        with pytest.raises(InputError, match=r"scores\.csv was changed in the \d+ rows that were counted"):
             run(table, state)
         assert Watch.load(state) == first
     with pytest.raises(InputError, match="was changed"):
-        next(blocks(str(table), first.read[0], size=1, follow=True))  # it does not wait for ever
+        next(read_blocks(str(table), first.read[0], size=1, follow=True))  # it does not wait for ever
     table.write_text(text)
     assert run(table, state) == first
 
@@ -123,13 +123,9 @@ def test_a_kill_neither_loses_nor_repeats_a_row(table: Path, tmp_path: Path, mon
     assert Watch.load(state) == wanted
 
 
-def test_watches_of_one_file_are_not_added(table: Path, tmp_path: Path) -> None:
-    one, fresh = run(table, tmp_path / "one.safetensors"), Watch.begin(alpha=0.05, n_calibration=99)
-    assert (one + fresh).read == one.read
-    with pytest.raises(InputError, match=r"both watches have counted rows of .*scores\.csv"):
-        one + one
-    with pytest.raises(InputError, match="cannot have been read up to -1"):
-        Place("a.csv", -1)
+def test_a_position_that_no_file_has_is_refused() -> None:
+    with pytest.raises(InputError, match="rows"):
+        ReadPosition("a.csv", -1)
 
 
 def test_standard_input_has_no_place_and_says_so(tmp_path: Path) -> None:
@@ -137,6 +133,6 @@ def test_standard_input_has_no_place_and_says_so(tmp_path: Path) -> None:
         words = ["watch", "-", "--state", str(tmp_path / "state"), *START]
         found = CliRunner().invoke(app, words, input="p_value\n0.5\n0.25\n", catch_exceptions=False)
         assert found.exit_code == 0
-        assert "standard input has no place to go on from: every row of it counts as new" in found.output
+        assert "standard input has no position to continue from: every row of it counts as new" in found.output
         assert f"{2 * number} images" in found.output  # both runs count
     assert Watch.load(tmp_path / "state").read == ()
