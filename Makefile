@@ -71,7 +71,7 @@ test-lowest:
 
 test-newest:
 	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
-	$(NEWEST)/bin/python $(PIP_INSTALL) --upgrade --upgrade-strategy eager -e '.[parquet]' $(TOOLS)
+	$(NEWEST)/bin/python $(PIP_INSTALL) --upgrade --upgrade-strategy eager -e '.[parquet,serve,onnx,heif]' $(TOOLS)
 	$(NEWEST)/bin/python -m pytest -n 2 $(FAST)
 
 # Known advisories: those of the newest versions fail, those of the lowest are printed.
