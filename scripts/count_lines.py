@@ -1,6 +1,6 @@
 """Count the lines of code in src and tests: docstrings, comments and blank lines are left out.
 
-    python scripts/count_lines.py [--by-package] [FOLDER ...]
+python scripts/count_lines.py [--by-package] [FOLDER ...]
 """
 
 from __future__ import annotations

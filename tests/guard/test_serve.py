@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from bombs import png
 from commands import call
 from oodshape import Guard, Watch
 
-for library in ("onnx", "onnxscript", "onnxruntime", "fastapi", "uvicorn", "python_multipart"):
+for library in ("onnx", "onnxscript", "onnxruntime", "fastapi", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
 httpx = pytest.importorskip("httpx")
 
@@ -103,6 +104,7 @@ def exported(guard: Guard, digits: Path, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def server(exported: Path) -> Iterator[Server]:
     words = ("--max-bytes", "200000", "--max-images", "8", "--max-seconds", "2", "--max-pixels", "1000000")
+    words += ("--workers", "1")
     made = started(exported, exported.with_name("log.jsonl"), *words)
     yield made
     stopped(made)
@@ -223,27 +225,31 @@ def test_the_page_for_machines_is_there(server: Server) -> None:
     assert httpx.get(f"{server.address}/health").json() == {"status": "alive"}
 
 
-def test_two_workers_watch_a_shift_and_stop_cleanly(exported: Path, digits: Path, tmp_path: Path) -> None:
-    words = ("--workers", "2", "--watch", "--state", str(tmp_path / "watch.safetensors"))
-    server = started(exported, tmp_path / "log.jsonl", *words)
+def test_two_workers_share_a_watch_and_stop_cleanly(exported: Path, digits: Path, tmp_path: Path) -> None:
+    state = tmp_path / "watch.safetensors"
+    server = started(exported, tmp_path / "log.jsonl", "--workers", "2", "--watch", "--state", str(state))
     try:
-        assert {name: value for name, value in server.metrics().items() if "alarm" in name and value} == {}
+        assert server.metrics()["oodshape_watch_alarm"] == 0
         letters = pictures(digits / "letters", 30)
-        for _ in range(10):
-            assert sent(server, letters).status_code == 200
+        with ThreadPoolExecutor(2) as threads:
+            assert {answer.status_code for answer in threads.map(lambda _: sent(server, letters), range(10))} == {200}
         said = server.metrics()
+        refused = call("serve", str(exported), "--port", "0", "--watch", "--state", str(state), cwd=tmp_path)
     finally:
         status = stopped(server)
     assert status == 0, server.log.read_text()
-    assert said["oodshape_images_total"] == 300
-    alarms = [value for name, value in said.items() if name.startswith("oodshape_watch_alarm")]
-    assert len(alarms) == 2
-    assert 1 <= sum(alarms) <= len(server.events("shift"))
-    assert len(server.events("stopped")) == 2
-    kept = [Watch.load(path) for path in sorted(tmp_path.glob("watch.*.safetensors"))]
-    assert sum(each.seen for each in kept) == 300
-    assert any(each.alarm for each in kept)
-    assert {each.delta for each in kept} == {0.005}
+    assert refused.stderr.startswith("error: another service uses")
+    assert refused.stderr.count("\n") == 1
+    assert said["oodshape_images_total"] == said["oodshape_watch_images"] == 300
+    assert said["oodshape_watch_alarm"] == 1
+    assert len(server.events("shift")) == len(server.events("stopped")) == 1
+    kept = Watch.load(state)
+    assert (kept.seen, kept.alarm, kept.delta) == (300, True, 0.01)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "log.jsonl",
+        "watch.safetensors",
+        "watch.safetensors.lock",
+    ]
 
 
 def test_refusals_are_one_line(exported: Path, guard: Guard, digits: Path, tmp_path: Path) -> None:
