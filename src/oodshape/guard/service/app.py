@@ -30,6 +30,7 @@ from oodshape.guard.service.watching import Watching
 ABOUT = "The class that a network predicts for an image, and whether the image is in-distribution."
 MEDIA = ("multipart/form-data", "application/json")
 FREE = 1 << 20  # bytes of a request that always have room; only what is above counts for the limit of all requests
+PAUSE = 0.1  # seconds until a large image asks for its turn again
 OVERLOAD_SECONDS = 2.0  # that a new request waits for its first slice when the service says that it is not ready
 
 
@@ -105,7 +106,7 @@ class Service:
                 seconds=round(seconds, 4),
             )
 
-    async def _receive(self, request: Request) -> bytes:
+    async def _receive(self, request: Request) -> bytearray:
         """The body, within the limits of size and time."""
         settings = self.settings
         medium = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -129,7 +130,7 @@ class Service:
             raise Refused(503, "other requests need the room of this one; try again")
         if scope.cancelled_caught:
             raise Refused(408, f"the request did not arrive within {settings.max_seconds:g} seconds")
-        return bytes(own.body)
+        return own.body
 
     def _make_room(self) -> None:
         """Drop the oldest arriving body if there are too many, the largest if they are too large together."""
@@ -140,7 +141,7 @@ class Service:
         if sum(max(size - FREE, 0) for size in sizes) > 2 * self.settings.max_bytes:
             max(arriving, key=lambda each: len(each.body)).drop()
 
-    async def _score(self, request: Request, body: bytes) -> list[Json]:
+    async def _score(self, request: Request, body: bytearray) -> list[Json]:
         """A row for each image; the work ends if the client hangs up or the time is over."""
         if len(self._in_hand) >= self.settings.max_requests:
             raise Refused(503, f"{self.settings.max_requests} requests are in hand; try again")
@@ -167,6 +168,8 @@ class Service:
                             refusal = answer
                         elif len(rows) == answer["images"]:
                             break
+                        elif not answer["rows"]:  # another process decodes a large image
+                            await anyio.sleep(PAUSE)
                     group.cancel_scope.cancel()
         finally:
             del self._in_hand[id(request)]

@@ -34,7 +34,7 @@ class Upload(NamedTuple):
     data: bytes
 
 
-def parse_images(content_type: str, body: bytes, max_images: int) -> list[Upload]:
+def parse_images(content_type: str, body: bytearray, max_images: int) -> list[Upload]:
     """The images in a body with this content type.
 
     Raises:
@@ -49,7 +49,7 @@ def parse_images(content_type: str, body: bytes, max_images: int) -> list[Upload
     return images
 
 
-def _parse_json(header: Message, body: bytes, max_images: int) -> list[Upload]:
+def _parse_json(header: Message, body: bytearray, max_images: int) -> list[Upload]:
     # base64 contains none of these characters, so the counts bound how many values json.loads can create
     if body.count(b"[") + body.count(b"{") > 2:
         raise Refused(400, JSON_SHAPE)
@@ -68,31 +68,37 @@ def _parse_json(header: Message, body: bytes, max_images: int) -> list[Upload]:
         raise Refused(400, f"an image is not base64: {one_line(error)}") from None
 
 
-def _parse_form(header: Message, body: bytes, max_images: int) -> list[Upload]:
+def _parse_form(header: Message, body: bytearray, max_images: int) -> list[Upload]:
     boundary = header.get_param("boundary")
     if not isinstance(boundary, str) or not 0 < len(boundary) <= 70:
         raise Refused(400, "the multipart body has no boundary, or one of more than 70 characters")
-    delimiter = b"\r\n--" + boundary.encode("latin-1", "replace")
-    _, *parts = (b"\r\n" + body).split(delimiter, max_images + 2)
-    if len(parts) > max_images + 1:
-        raise _too_many(max_images)
-    if not parts or not parts.pop().startswith(b"--"):
-        raise Refused(400, "the multipart body ends before its last part")
-    return [_parse_part(i, part) for i, part in enumerate(parts)]
+    delimiter = b"--" + boundary.encode("latin-1", "replace")
+    start = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
+    images: list[Upload] = []
+    while start != 1:
+        start += len(delimiter)
+        if body.startswith(b"--", start):
+            return images
+        if len(images) == max_images:
+            raise _too_many(max_images)
+        end = body.find(b"\r\n" + delimiter, start)
+        images.append(_parse_part(len(images), body, start, end))
+        start = end + 2
+    raise Refused(400, "the multipart body ends before its last part")
 
 
-def _parse_part(number: int, part: bytes) -> Upload:
-    end = part.find(b"\r\n\r\n", 0, MAX_PART_HEADER)
-    if end < 0:
-        raise Refused(400, f"part {number} of the form has no headers, or more than {MAX_PART_HEADER} bytes of them")
+def _parse_part(number: int, body: bytearray, start: int, end: int) -> Upload:
+    data = body.find(b"\r\n\r\n", start, min(start + MAX_PART_HEADER, end))
+    if data < 0:
+        raise Refused(400, f"part {number} of the form has no end, no headers or over {MAX_PART_HEADER} bytes of them")
     try:
-        header = HeaderParser().parsestr(part[:end].decode("utf-8", "replace").lstrip())
+        header = HeaderParser().parsestr(body[start:data].decode("utf-8", "replace").lstrip())
         field, name = header.get_param("name", "", "content-disposition"), header.get_filename()
     except Exception as error:  # the standard library's parser fails in many ways on malformed parameters
         raise Refused(400, f"part {number} of the form has malformed headers: {one_line(error)}") from None
     if name is None and field != "images":
         raise Refused(400, f"the field {one_line(repr(field), 60)} is not an image: send files in the field images")
-    return Upload(one_line(name or "") or f"image {number}", part[end + 4 :])
+    return Upload(one_line(name or "") or f"image {number}", bytes(memoryview(body)[data + 4 : end]))
 
 
 def _too_many(max_images: int) -> Refused:

@@ -44,9 +44,10 @@ class _Worker:
         if "error" in self.about:
             raise InputError(self.about["error"])
 
-    def ask(self, content_type: str, body: bytes, first: int) -> Json:
+    def ask(self, content_type: str, body: bytearray, first: int) -> Json:
         try:
-            self.connection.send_bytes(json.dumps({"content_type": content_type, "first": first}).encode())
+            job = {"content_type": content_type, "size": len(body), "first": first}
+            self.connection.send_bytes(json.dumps(job).encode())
             self.connection.send_bytes(body)
             answer: Json = json.loads(self.connection.recv_bytes())
             return answer
@@ -79,7 +80,7 @@ class Pool:
         self.restarts = 0
         self.about: Json = self._workers[0].about
 
-    async def ask(self, slices: int, content_type: str, body: bytes, first: int) -> Json:
+    async def ask(self, slices: int, content_type: str, body: bytearray, first: int) -> Json:
         """The answer of `Scorer.score`. Requests that had fewer slices go first: small ones overtake large ones."""
         loop = asyncio.get_running_loop()
         worker = self._idle.pop() if self._idle else await self._wait(slices)

@@ -40,11 +40,13 @@ def run(connection: Connection, settings: Settings, lock: str) -> None:
         scorer = Scorer(settings, lock)
     except InputError as error:
         return _send(connection, {"error": str(error)})
-    _send(connection, scorer.describe())
     with suppress(EOFError, OSError):
+        _send(connection, scorer.describe())
         while True:
             job = json.loads(connection.recv_bytes())
-            _send(connection, scorer.score(job["content_type"], connection.recv_bytes(), job["first"]))
+            body = bytearray(job["size"])  # one copy of what may be large
+            connection.recv_bytes_into(body)
+            _send(connection, scorer.score(job["content_type"], body, job["first"]))
 
 
 def _send(connection: Connection, message: Json) -> None:
@@ -77,7 +79,7 @@ class Scorer:
             "per_class": guarded.per_class,
         }
 
-    def score(self, content_type: str, body: bytes, first: int) -> Json:
+    def score(self, content_type: str, body: bytearray, first: int) -> Json:
         """The rows of the images from number `first` on that fit into a slice, and how many images there are."""
         try:
             images = parse_images(content_type, body, self.max_images)
@@ -92,34 +94,44 @@ class Scorer:
                 found.append(self._decode(image.data))
                 size += found[-1].nbytes
             except InputError as error:
-                found.append(error)
-        decoded = [i for i, each in enumerate(found) if not isinstance(each, InputError)]
+                # not the error itself: its traceback would keep the body in memory
+                found.append(error.reason if isinstance(error, Unreadable) else str(error))
+            except _Busy:
+                break
+        decoded = [i for i, each in enumerate(found) if not isinstance(each, str)]
         for i, verdict in zip(decoded, self.guarded.verdicts([found[i] for i in decoded]), strict=True):
-            found[i] = verdict
+            found[i] = str(verdict) if isinstance(verdict, InputError) else verdict
         names = [image.name for image in images[first:]]
         return {"images": len(images), "rows": [_row(name, each) for name, each in zip(names, found, strict=False)]}
 
     def _decode(self, data: bytes) -> Any:
         if data.startswith(b"\xff\xd8") and data.count(b"\xff\xda") > MAX_SCANS:
             raise Unreadable("", f"is a JPEG of more than {MAX_SCANS} scans")
-        with _limited_time(), self._one_large_image(data):
-            return self.guarded.pixels(data)
+        with _limited_time():
+            large = self._is_large(data)
+            # the system releases the lock if this process is killed
+            if large and not lock_descriptor(self.lock.fileno(), blocking=False):
+                raise _Busy
+            try:
+                return self.guarded.pixels(data)
+            finally:
+                if large:
+                    unlock_descriptor(self.lock.fileno())
 
-    @contextmanager
-    def _one_large_image(self, data: bytes) -> Iterator[None]:
-        """Decode large images one after the other over all processes: each may take hundreds of megabytes."""
+    def _is_large(self, data: bytes) -> bool:
         try:
             with PIL.Image.open(BytesIO(data)) as image:
-                large = image.width * image.height > LARGE
+                size = image.size
         except Exception:  # a broken file can raise almost anything, and does so again where it is decoded
-            large = False
-        if large:
-            lock_descriptor(self.lock.fileno())  # the system releases it if this process is killed
-        try:
-            yield
-        finally:
-            if large:
-                unlock_descriptor(self.lock.fileno())
+            return False
+        wanted = None if self.guarded.preprocessing.size else self.guarded.size
+        if wanted is not None and sorted(wanted) != sorted(size):  # known without decoding
+            raise InputError(f"is {size[0]}x{size[1]} pixels; this network only accepts {wanted[1]}x{wanted[0]}")
+        return size[0] * size[1] > LARGE
+
+
+class _Busy(Exception):
+    """Another process decodes a large image, which may take hundreds of megabytes; this one has to wait."""
 
 
 @contextmanager
@@ -134,13 +146,9 @@ def _limited_time() -> Iterator[None]:
             signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _row(name: str, answer: Verdict | InputError) -> Json:
-    if isinstance(answer, InputError):
-        return {
-            "name": name,
-            "accepted": None,
-            "error": answer.reason if isinstance(answer, Unreadable) else str(answer),
-        }
+def _row(name: str, answer: Verdict | str) -> Json:
+    if isinstance(answer, str):
+        return {"name": name, "accepted": None, "error": answer}
     label, index, score, p_value, accepted, threshold = answer
     return {
         "name": name,
