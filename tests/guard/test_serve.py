@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,10 +16,11 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import PIL.Image
 import pytest
 
 import oodshape
@@ -104,7 +108,7 @@ def exported(guard: Guard, digits: Path, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def server(exported: Path) -> Iterator[Server]:
     words = ("--max-bytes", "200000", "--max-images", "8", "--max-seconds", "2", "--max-pixels", "1000000")
-    words += ("--workers", "1")
+    words += ("--workers", "1", "--max-requests", "4")
     made = started(exported, exported.with_name("log.jsonl"), *words)
     yield made
     stopped(made)
@@ -221,7 +225,7 @@ def test_the_page_for_machines_is_there(server: Server) -> None:
     assert set(page["paths"]) == {"/", "/predict", "/health", "/ready", "/metrics"}
     example = page["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["example"]
     answer = httpx.post(f"{server.address}/predict", json=example)
-    assert "network takes 16 x 16 alone" in answer.json()["detail"]  # one pixel
+    assert "network only accepts 16x16" in answer.json()["detail"]  # one pixel
     assert httpx.get(f"{server.address}/health").json() == {"status": "alive"}
 
 
@@ -250,6 +254,192 @@ def test_two_workers_share_a_watch_and_stop_cleanly(exported: Path, digits: Path
         "watch.safetensors",
         "watch.safetensors.lock",
     ]
+
+
+def statuses(server: Server) -> dict[str, float]:
+    return {name: value for name, value in server.metrics().items() if name.startswith("oodshape_requests_total")}
+
+
+def hold(server: Server, data: bytes, count: int, lines: ExitStack) -> list[socket.socket]:
+    """Connections that send this and then wait."""
+    made = [lines.enter_context(socket.create_connection(("127.0.0.1", server.port), 10)) for _ in range(count)]
+    for line in made:
+        line.sendall(data)
+    return made
+
+
+SLOW = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+
+
+def test_slow_bodies_give_way_to_others(server: Server, digits: Path) -> None:
+    with ExitStack() as lines:
+        slow = hold(server, SLOW, 4, lines)
+        time.sleep(0.3)
+        assert sent(server, pictures(digits / "test", 1)).status_code == 200
+        assert b" 503 " in slow[0].recv(100)
+
+
+def test_half_and_endless_headers_are_cut(server: Server) -> None:
+    with ExitStack() as lines:
+        (half,) = hold(server, b"GET /health HTTP/1.1\r\nHost: x\r\n", 1, lines)
+        assert half.recv(100) == b""  # after --max-seconds
+        (endless,) = hold(server, b"GET /health HTTP/1.1\r\n", 1, lines)
+        with suppress(OSError):
+            for _ in range(100):
+                endless.sendall(b"A: " + b"a" * 100_000 + b"\r\n")
+            raise AssertionError("10 MB of headers were accepted")
+
+
+def test_a_client_that_hangs_up_is_no_failure(server: Server, digits: Path) -> None:
+    before = statuses(server)
+    with ExitStack() as lines:
+        hold(server, SLOW, 1, lines)
+        time.sleep(0.3)
+    time.sleep(0.5)
+    after = statuses(server)
+    assert {name for name in after if after[name] != before.get(name, 0)} == {'oodshape_requests_total{status="499"}'}
+    assert not server.events("failed")
+
+
+def test_no_redirect_follows_the_host(server: Server) -> None:
+    answer = httpx.post(f"{server.address}/predict/", headers={"host": "evil.example"})
+    assert (answer.status_code, answer.headers.get("location")) == (404, None)
+
+
+def scoring_processes(server: Server) -> list[int]:
+    """The children of the process that forks them."""
+    below = [Path(f"/proc/{server.process.pid}")]
+    for _ in range(2):
+        below = [
+            Path(f"/proc/{child}")
+            for path in below
+            for task in (path / "task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
+    return [int(path.name) for path in below]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+def test_work_that_hangs_ends_with_its_request(server: Server, digits: Path) -> None:
+    (good,), [pid] = pictures(digits / "test", 1), scoring_processes(server)
+    os.kill(pid, signal.SIGSTOP)  # a decoder that never ends
+    with ThreadPoolExecutor(4) as threads:
+        stuck = [threads.submit(sent, server, [good]) for _ in range(4)]
+        time.sleep(1)
+        assert httpx.get(f"{server.address}/health", timeout=1).status_code == 200
+        ready = httpx.get(f"{server.address}/ready")
+        assert (ready.status_code, ready.json()) == (503, {"status": "overloaded"})
+        full = sent(server, [good])
+        assert (full.status_code, full.headers["retry-after"]) == (503, "1")
+        assert {each.result().status_code for each in stuck} == {503}
+    for _ in range(40):
+        if sent(server, [good]).status_code == 200:
+            break
+    assert httpx.get(f"{server.address}/ready").status_code == 200
+    assert scoring_processes(server) != [pid]
+    assert server.metrics()["oodshape_worker_restarts"] == 1
+
+
+def jpeg_of_scans(count: int) -> bytes:
+    """A progressive JPEG whose last scan is repeated."""
+    file = io.BytesIO()
+    PIL.Image.new("L", (64, 64), 100).save(file, "JPEG", progressive=True)
+    head, mark, scan = file.getvalue().rpartition(b"\xff\xda")
+    return head + (mark + scan[:-2]) * count + scan[-2:]
+
+
+@pytest.fixture(scope="module")
+def guarded_server(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With a token, a limit per address, a watch with a state, and the usual limits."""
+    folder = tmp_path_factory.mktemp("state")
+    (folder / "token").write_text("secret-7\n")
+    words = ("--token-file", str(folder / "token"), "--max-per-address", "2", "--workers", "1", "--max-seconds", "20")
+    (folder / "state").mkdir()
+    made = started(
+        exported,
+        exported.with_name("guarded.jsonl"),
+        *words,
+        "--watch",
+        "--state",
+        str(folder / "state" / "w.safetensors"),
+    )
+    yield made
+    stopped(made)
+
+
+TOKEN = {"authorization": "Bearer secret-7"}
+
+
+def test_a_body_of_many_empty_images_does_not_block_the_service(guarded_server: Server) -> None:
+    url, count = f"{guarded_server.address}/predict", 4_000_000
+    part = b'--x\r\nContent-Disposition: form-data; name="images"\r\n\r\n\r\n'
+    form = TOKEN | {"content-type": "multipart/form-data; boundary=x"}
+    for body, headers, status in (
+        (b'{"images":[' + b'"",' * count + b'""]}', TOKEN | JSON, 413),
+        (b'{"images":[' + b"[]," * count + b"[]]}", TOKEN | JSON, 400),
+        (part * 250_000 + b"--x--\r\n", form, 413),
+        (b"--x\r\n" + b"A: b\r\n" * 1_000_000 + b"\r\nx\r\n--x--\r\n", form, 400),
+    ):
+        with ThreadPoolExecutor(1) as threads:
+            attack = threads.submit(httpx.post, url, content=body, headers=headers, timeout=60)
+            while not attack.done():
+                httpx.get(f"{guarded_server.address}/health", timeout=2)
+        assert attack.result().status_code == status
+
+
+def test_a_jpeg_of_many_scans_is_not_decoded(guarded_server: Server) -> None:
+    for count, error in ((50, "network only accepts 16x16"), (200, "is a JPEG of more than 100 scans")):
+        body = {"images": [base64.b64encode(jpeg_of_scans(count)).decode()]}
+        answer = httpx.post(f"{guarded_server.address}/predict", json=body, headers=TOKEN)
+        assert error in answer.json()["images"][0]["error"]
+
+
+def test_requests_need_the_token(guarded_server: Server, digits: Path) -> None:
+    address, (good,) = guarded_server.address, pictures(digits / "test", 1)
+    for headers, status in ((TOKEN, 200), ({}, 401), ({"authorization": "Bearer secret-8"}, 401)):
+        assert httpx.post(f"{address}/predict", files={"images": good}, headers=headers).status_code == status
+        assert httpx.get(f"{address}/metrics", headers=headers).status_code == status
+    assert httpx.get(f"{address}/ready").status_code == 200
+
+
+def test_one_address_may_send_so_many_at_once(guarded_server: Server, digits: Path) -> None:
+    slow = SLOW.replace(b"Host: x", b"Host: x\r\nAuthorization: Bearer secret-7")
+    url, files = f"{guarded_server.address}/predict", {"images": pictures(digits / "test", 1)[0]}
+    with ExitStack() as lines:
+        hold(guarded_server, slow, 2, lines)
+        time.sleep(0.3)
+        assert httpx.post(url, files=files, headers=TOKEN).status_code == 429
+    time.sleep(0.3)
+    assert httpx.post(url, files=files, headers=TOKEN).status_code == 200
+
+
+def test_the_state_is_saved_while_idle_and_a_full_disk_is_no_failure(guarded_server: Server, digits: Path) -> None:
+    url, files = f"{guarded_server.address}/predict", {"images": pictures(digits / "test", 1)[0]}
+    words = guarded_server.process.args
+    assert isinstance(words, list)
+    state = Path(words[-1])
+    assert httpx.post(url, files=files, headers=TOKEN).status_code == 200
+    seen = read_metric(guarded_server, "oodshape_watch_images")
+    until = time.monotonic() + 30
+    while not (state.is_file() and Watch.load(state).seen == seen):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    shutil.rmtree(state.parent)  # nothing can be written there any more
+    assert httpx.post(url, files=files, headers=TOKEN).status_code == 200
+    until = time.monotonic() + 30
+    while not read_metric(guarded_server, "oodshape_watch_save_failures_total"):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    assert guarded_server.events("watch not saved")
+    assert httpx.post(url, files=files, headers=TOKEN).status_code == 200
+    state.parent.mkdir()
+    assert stopped(guarded_server) == 0
+    assert Watch.load(state).seen == seen + 2
+
+
+def read_metric(server: Server, name: str) -> float:
+    lines = httpx.get(f"{server.address}/metrics", headers=TOKEN).text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
 def test_refusals_are_one_line(exported: Path, guard: Guard, digits: Path, tmp_path: Path) -> None:

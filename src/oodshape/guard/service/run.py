@@ -14,7 +14,7 @@ from oodshape.guard.service.settings import Settings
 
 LIBRARIES = ("fastapi", "uvicorn", "onnxruntime", "prometheus_client")
 MAX_HEADER = 1 << 14  # bytes
-HEADER_SECONDS = 10.0  # for the headers of a request, and between two requests of a connection
+HEADER_SECONDS = 10.0  # for the headers of a request, and between two requests of a connection; never over max_seconds
 GRACE_SECONDS = 5.0  # for the rest of a connection, after all other limits of a request
 MAX_CONNECTIONS = 512
 
@@ -66,6 +66,8 @@ def _bounded_protocol(max_seconds: float) -> Any:
     """Uvicorn's HTTP protocol with a limit for the time of headers, of a request, and for open connections."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
+    header_seconds = min(HEADER_SECONDS, max_seconds)
+
     class BoundedProtocol(H11Protocol):
         idle: ClassVar[dict[Any, None]] = {}  # connections without a request, the oldest first
         current: Any = None
@@ -73,7 +75,7 @@ def _bounded_protocol(max_seconds: float) -> Any:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._limit(HEADER_SECONDS)
+            self._limit(header_seconds)
             self.idle[self] = None
             if len(self.connections) > MAX_CONNECTIONS:
                 next(iter(self.idle)).transport.abort()
@@ -100,7 +102,7 @@ def _bounded_protocol(max_seconds: float) -> Any:
             self.idle.pop(self, None)
             if current is None:
                 self.idle[self] = None
-            self._limit(HEADER_SECONDS if current is None else 2 * max_seconds + GRACE_SECONDS)
+            self._limit(header_seconds if current is None else 2 * max_seconds + GRACE_SECONDS)
 
         def _limit(self, seconds: float) -> None:
             if self.timer is not None:

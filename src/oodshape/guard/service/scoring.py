@@ -124,7 +124,8 @@ class Scorer:
                 size = image.size
         except Exception:  # a broken file can raise almost anything, and does so again where it is decoded
             return False
-        wanted = None if self.guarded.preprocessing.size else self.guarded.size
+        preprocessing = self.guarded.preprocessing
+        wanted = self.guarded.size if preprocessing.resize is None and preprocessing.crop is None else None
         if wanted is not None and sorted(wanted) != sorted(size):  # known without decoding
             raise InputError(f"is {size[0]}x{size[1]} pixels; this network only accepts {wanted[1]}x{wanted[0]}")
         return size[0] * size[1] > LARGE
