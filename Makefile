@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Threads that wait for work sleep: test workers and other programs need the cores.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test test-ray test-portable test-lowest test-newest lint bench fuzz kill docs docs-serve clean
+.PHONY: demo test test-ray test-portable test-lowest test-newest test-pythons lint bench fuzz kill docs docs-serve clean
 
 # What depends most on other packages: file formats, every method, the images, the commands.
 FAST := tests/test_golden.py tests/test_imports.py tests/metrics tests/methods/test_contract.py \
@@ -62,7 +62,14 @@ test-newest:
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/vermin --target=3.11- --violations --no-tips --quiet src
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32
+	$(BIN)/mypy --platform darwin
+
+# Modules that need no torch, on other versions of Python.
+test-pythons:
+	scripts/test_pythons.sh
 
 bench: $(VENV)/.ready-dev
 	$(BIN)/python benches/speed.py
@@ -90,4 +97,4 @@ docs-serve: docs
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory out/site $(PORT)
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(NEWEST) out build dist
+	rm -rf $(VENV) $(LOWEST) $(NEWEST) .venv-3.* out build dist

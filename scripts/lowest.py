@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-
-import tomllib
 
 BOUND = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?>=([0-9.]+)$")
 # One CPU build of each is to be had here: constraints.txt names it, and lower bounds of these two are not proven.
@@ -20,7 +19,7 @@ UNPROVEN = {"torch", "torchvision"}
 def lowest(requirements: Iterable[str]) -> list[str]:
     """Each `name>=version` as `name==version`; what is for an older Python is left out.
 
-    >>> lowest(["numpy>=1.26", "torch>=2.4", "tomli>=2; python_version < '3.11'", "numpy>=1.25"])
+    >>> lowest(["numpy>=1.26", "torch>=2.4", "tomli>=2; python_version < '3.9'", "numpy>=1.25"])
     ['numpy==1.26']
     """
     bounds: dict[str, str] = {}

@@ -32,7 +32,7 @@ def violations(browser: Any, path: Path, width: int = 1280, scheme: str = "light
     """What axe-core finds wrong on a page, and again after a click where one is named."""
     script = _script()
     if script is None:
-        pytest.skip("needs axe-core: npm install axe-core, or OODSHAPE_AXE=the folder of axe.min.js")
+        pytest.skip("need axe-core (npm install axe-core, or OODSHAPE_AXE=folder of axe.min.js)")
     # the page's own policy refuses foreign scripts, as it must
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
     page = context.new_page()

@@ -3,19 +3,61 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
 
+try:
+    import torch
+except ModuleNotFoundError:  # the light part of the package is tested without it
+    torch = None  # type: ignore[assignment]
+
+HEAVY = ("torch", "numba", "pandas", "sklearn", "matplotlib", "safetensors.torch")
 SURROGATES = ("gaussian", "uniform")
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")  # no test hangs on the clock
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip test files that import a heavy package where torch is not installed."""
+    report = yield
+    missing = re.search(r"No module named '([\w.]+)'", str(report.longrepr)) if report.failed else None
+    if torch is None and missing is not None and missing[1] in HEAVY:
+        report.outcome, report.longrepr = "skipped", (str(collector.path), 0, f"Skipped: needs {missing[1]}")
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print one line that says what was skipped, why, and how to enable it."""
+    reasons = Counter(
+        _skip_reason(report.longrepr[2])
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    if reasons:
+        told = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+        terminalreporter.write_line(f"skipped {reasons.total()}: {told}")
+
+
+def _skip_reason(message: str) -> str:
+    """The reason of a skip, and the command that installs what is missing.
+
+    >>> _skip_reason("Skipped: could not import 'timm': No module named 'timm'")
+    'need timm (pip install timm)'
+    """
+    reason = message.removeprefix("Skipped: ")
+    missing = re.match(r"could not import '(\w+)", reason)
+    return f"need {missing[1]} (pip install {missing[1]})" if missing else reason
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +66,7 @@ def shared() -> Path:
     default = Path(__file__).resolve().parents[2] / "shared"
     folder = Path(os.environ.get("OODSHAPE_SHARED", default))
     if not folder.is_dir():
-        pytest.skip(f"no shared folder: set OODSHAPE_SHARED, or put it at {default}")
+        pytest.skip("need the shared folder (put it beside the repository, or set OODSHAPE_SHARED)")
     return folder
 
 

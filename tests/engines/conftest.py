@@ -20,7 +20,7 @@ MODEL = "zoo:digits-convnet"
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
     """Its address."""
-    pytest.importorskip("ray", reason="the engine needs Ray: pip install 'oodshape[ray]'")
+    pytest.importorskip("ray", reason="need Ray (make test-ray)")
     pytest.importorskip("pyarrow", reason="shards of scores are Parquet")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray

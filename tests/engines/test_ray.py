@@ -14,7 +14,7 @@ from commands import call
 from oodshape import Guard
 from oodshape.guard.collected import Collected, decided
 
-pytest.importorskip("ray", reason="the engine needs Ray: pip install 'oodshape[ray]'")
+pytest.importorskip("ray", reason="need Ray (make test-ray)")
 pytest.importorskip("pyarrow", reason="shards of scores are Parquet")
 from oodshape.engines.ray import GuardScorer
 

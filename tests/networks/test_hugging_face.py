@@ -22,7 +22,7 @@ from small_nets import explains
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.skipif(find_spec("transformers") is None, reason="needs the extra hf"),
+    pytest.mark.skipif(find_spec("transformers") is None, reason="need the extra hf (pip install 'oodshape[hf]')"),
 ]
 
 

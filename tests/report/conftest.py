@@ -21,9 +21,9 @@ METHODS = ("msp", "energy", "react", "optfs-e", "knn", "vim")
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium without a window; playwright drives the system's own, it downloads none."""
-    api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+    api = pytest.importorskip("playwright.sync_api", reason="need playwright (pip install playwright)")
     if CHROMIUM is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
+        pytest.skip("need Chromium (apt-get install chromium)")
     with api.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield started

@@ -6,7 +6,7 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -217,7 +217,7 @@ def provenance(
 ) -> dict[str, Any]:
     """Where results come from: versions, platform, hashes per model, recipes, settings such as limit and seed."""
     return {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "oodshape": oodshape.__version__,
         "torch": version("torch"),
         "numpy": version("numpy"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import sys
+import tomllib
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from importlib.resources import files
@@ -13,11 +13,6 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ID_SETS = ("imagenet", "cifar10", "cifar100")  # of the paper
 AUTHORS = "authors-code"

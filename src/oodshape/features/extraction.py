@@ -7,7 +7,7 @@ import re
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -240,7 +240,7 @@ class Extraction:
             "dtype": self.dtype,
             "precision": self.classifier.precision,
             "fingerprints": {**prints, "head": self.classifier.head.fingerprint},
-            "begun": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "begun": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {
                 "oodshape": oodshape.__version__,
                 "torch": torch.__version__,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 LOGGER = logging.getLogger("oodshape.service")
@@ -15,7 +15,7 @@ class JsonLines(logging.Formatter):
     """A record as one JSON object in one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        when = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
         line |= getattr(record, "facts", {})
         if record.exc_info:
