@@ -56,6 +56,6 @@ def write_odd_files(root: Path) -> dict[str, str]:
     return {
         **dict.fromkeys((path.name for path in root.iterdir()), ""),
         "broken.jpg": "cannot be read as an image",
-        "empty.png": "is no image that Pillow can read",
-        "notes.jpg": "is no image that Pillow can read",
+        "empty.png": "is not a readable image",
+        "notes.jpg": "is not a readable image",
     }

@@ -78,7 +78,7 @@ def test_missing_and_empty_folders_say_what_was_looked_for(tmp_path: Path) -> No
         ImageFolder(tmp_path / "nowhere")
     (tmp_path / "cats").mkdir()
     (tmp_path / "cats" / "a.svg").touch()
-    with pytest.raises(InputError, match=r"no image lies in .* or its subfolders; looked for \.jpg \.jpeg \.png"):
+    with pytest.raises(InputError, match=r"no image lies in .* or its subfolders; looked for \.jpg \.jpeg"):
         ImageFolder(tmp_path)
 
 
@@ -235,7 +235,7 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
     for name, keep in (("a.jpg", 0), ("b.png", 4000)):
         (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:keep])
     images = ImageFolder(tmp_path)
-    with pytest.raises(InputError, match=r"a\.jpg is no image that Pillow can read; remove or replace the file"):
+    with pytest.raises(InputError, match=r"a\.jpg is not a readable image; remove or replace the file"):
         images[0]
     with pytest.raises(InputError, match=r"b\.png cannot be read as an image \(.*truncated"):
         images[1]

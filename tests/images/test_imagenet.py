@@ -112,5 +112,5 @@ def test_flat_imagenet_says_what_is_missing(flat: Path) -> None:
         imagenet_val(flat.parent, flat.parent / "nothing.txt")
     labels = write(flat.parent / "labels.txt", b"n02119789\n" * 4)
     write(flat / "ILSVRC2012_val_00000002.JPEG", b"no image")
-    with pytest.raises(InputError, match=r"ILSVRC2012_val_00000002.JPEG is no image"):
+    with pytest.raises(InputError, match=r"ILSVRC2012_val_00000002.JPEG is not a readable image"):
         imagenet_val(flat, labels)[1]

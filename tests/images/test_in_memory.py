@@ -119,7 +119,7 @@ def test_broken_ones_say_which_and_why(tmp_path: Path) -> None:
     (tmp_path / "cut.bmp").write_bytes((tmp_path / "plain.bmp").read_bytes()[:300])
     with PIL.Image.open(tmp_path / "cut.bmp") as cut:
         images = image_set([(tmp_path / "broken.jpg").read_bytes(), b"text", cut])
-        reasons = ("of 300 bytes cannot be read", "of 4 bytes is no image", "PIL image cannot be read")
+        reasons = ("of 300 bytes cannot be read", "of 4 bytes is not a readable image", "PIL image cannot be read")
         for row, reason in enumerate(reasons):
             with pytest.raises(InputError, match=reason):
                 images[row]

@@ -98,10 +98,3 @@ def test_a_decoder_that_takes_more_may_have_fewer_pixels(tmp_path: Path) -> None
     assert said["a.webp"] == (
         "is 100 x 80 pixels, more than 2,500 (the limit of pixels for WEBP, whose decoder takes 16 bytes for each)"
     )
-
-
-def test_postscript_is_not_run(tmp_path: Path) -> None:
-    PIL.Image.new("RGB", (9, 9)).save(tmp_path / "photo.eps")
-    (tmp_path / "photo.eps").rename(tmp_path / "photo.jpg")
-    with pytest.raises(Unreadable, match=r"photo\.jpg is PostScript, a program that draws"):
-        open_image(tmp_path / "photo.jpg")

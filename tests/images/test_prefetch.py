@@ -123,10 +123,10 @@ def test_reading_leaves_the_warning_filters_of_others_alone(tmp_path: Path, monk
     Image.new("L", (4, 4)).save(tmp_path / "a.png")
     began, go_on, opened = threading.Event(), threading.Event(), Image.open
 
-    def held(path: Path) -> Image.Image:
+    def held(path: Path, **how: object) -> Image.Image:
         began.set()
         assert go_on.wait(10)
-        return opened(path)
+        return opened(path, **how)
 
     monkeypatch.setattr(Image, "open", held)
     reading = threading.Thread(target=read_image, args=(tmp_path / "a.png",))

@@ -24,6 +24,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line, reading
 from oodshape.guard.verdict import Verdict
 from oodshape.images.decode import Unreadable, open_image
+from oodshape.images.formats import open_format
 from oodshape.images.image_set import Image
 from oodshape.images.limits import TURNS
 from oodshape.images.preprocessing import Preprocessing
@@ -164,7 +165,7 @@ def _session(path: Path, threads: int | None) -> Any:
 def _asks_to_be_turned(file: Any) -> bool:
     """Whether the EXIF orientation is another than upright; a file that is no image says so later."""
     try:
-        with PIL.Image.open(file) as image:
+        with open_format(file) as image:
             return image.getexif().get(ORIENTATION) in range(2, 9)
     except Exception:  # a broken file can raise almost anything
         return False

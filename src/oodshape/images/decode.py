@@ -12,6 +12,7 @@ from typing import TypeVar
 import PIL.Image
 
 from oodshape.core.errors import InputError
+from oodshape.images.formats import open_format, refusal
 from oodshape.images.kinds import whole
 from oodshape.images.large import Large, stored
 from oodshape.images.limits import PLAIN, TURNS, Limits
@@ -58,22 +59,20 @@ def decoded(path: str | Path, then: Callable[[PIL.Image.Image], Made]) -> Made:
     if _QUIET not in warnings.filters:
         warnings.filterwarnings("ignore", module=_QUIET[3].pattern)
     try:
-        with PIL.Image.open(readable(path) if isinstance(path, str) else path) as image:
+        with open_format(readable(path) if isinstance(path, str) else path) as image:
             _check(path, image)
             image.load()
             return then(image)
     except Unreadable:
         raise
     except PIL.UnidentifiedImageError:
-        raise Unreadable(path, "is no image that Pillow can read") from None
+        raise Unreadable(path, refusal(path)) from None
     except Exception as error:  # a broken file can raise almost anything: OSError, SyntaxError, struct.error ...
         raise Unreadable(path, f"cannot be read as an image ({error})") from None
 
 
 def _check(path: str | Path, image: PIL.Image.Image) -> None:
-    """Refuse what would cost too much or run, as known from the file's first bytes; wait where others decode."""
-    if image.format == "EPS":
-        raise Unreadable(path, "is PostScript, a program that draws: save it as an image")
+    """Refuse what would cost too much, as known from the file's first bytes; wait where others decode."""
     cost = _decoder_cost(image)
     too_large = Limits.now().refusal(*image.size, image.format or "it", cost)
     if too_large:

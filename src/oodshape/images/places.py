@@ -11,7 +11,8 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line
-from oodshape.images.walking import EXTENSIONS, no_image
+from oodshape.images.formats import EXTENSIONS
+from oodshape.images.walking import no_image
 
 SIGNS = r"[*?[]"  # what makes a glob of a path
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import reading
+from oodshape.images.formats import EXTENSIONS
 from oodshape.images.places import matched, opened, read_bytes, root_of, stamp
 from oodshape.images.stored import Stored
-from oodshape.images.walking import EXTENSIONS, no_image
+from oodshape.images.walking import no_image
 
 PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 BLOCK = tarfile.BLOCKSIZE  # an archive ends with blocks of zeros

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
+from oodshape.images.formats import EXTENSIONS
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".gif")
 Place = tuple[int, int]  # device and number: which folder it is, whatever its name
 
 

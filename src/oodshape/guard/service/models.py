@@ -33,7 +33,7 @@ class Unreadable(BaseModel):
 
     name: str = Field(examples=["notes.txt"])
     accepted: None
-    error: str = Field(examples=["is no image that Pillow can read"])
+    error: str = Field(examples=["is not a readable image"])
 
 
 class Answer(BaseModel):

@@ -22,6 +22,7 @@ from oodshape.guard.service.body import Refused, parse_images
 from oodshape.guard.service.settings import Settings
 from oodshape.guard.verdict import Verdict
 from oodshape.images.decode import Unreadable
+from oodshape.images.formats import open_format
 
 Json = dict[str, Any]
 SLICE_SECONDS = 0.5  # then another request may have its turn
@@ -120,7 +121,7 @@ class Scorer:
 
     def _is_large(self, data: bytes) -> bool:
         try:
-            with PIL.Image.open(BytesIO(data)) as image:
+            with open_format(BytesIO(data)) as image:
                 size = image.size
         except Exception:  # a broken file can raise almost anything, and does so again where it is decoded
             return False
