@@ -27,6 +27,7 @@ import oodshape
 from bombs import png
 from commands import call
 from oodshape import Guard, Watch
+from oodshape.guard.service.body import parse_images
 
 for library in ("onnx", "onnxscript", "onnxruntime", "fastapi", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
@@ -202,6 +203,22 @@ def test_hostile_uploads_are_refused_and_the_next_is_answered(server: Server, di
 
 
 JSON = {"content-type": "application/json"}
+
+
+def test_forms_are_read_byte_by_byte() -> None:
+    """Names and data come back as another library sent them, near-boundaries and empty files included."""
+    chance = random.Random(0)
+    for _ in range(200):
+        pieces = (b"\r\n", b"--", b"x", b"\r\n--", b"\0\xff", b"--x", b"\r\n\r\n", b'"')
+        numbers = range(chance.randint(1, 4))
+        files = [
+            (f'é {i};"a.png', b"".join(chance.choices(pieces, k=chance.randrange(9))))
+            for i in range(chance.randint(1, 4))
+        ]
+        request = httpx.Request("POST", "http://x", files=[("images", file) for file in files])
+        found = parse_images(request.headers["content-type"], bytearray(request.read()), 4)
+        assert [each.data for each in found] == [data for _, data in files]
+        assert [each.name for each in found] == [name.replace('"', "%22") for name, _ in files]
 
 
 def test_no_body_makes_it_fail(server: Server, digits: Path) -> None:

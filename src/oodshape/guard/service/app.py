@@ -92,6 +92,9 @@ class Service:
         except ClientDisconnect:
             status = 499
             return Response(status_code=status)
+        except asyncio.CancelledError:
+            status = 503  # the service stops
+            raise
         finally:
             self._addresses -= Counter([address])
             seconds = time.perf_counter() - start
@@ -114,7 +117,7 @@ class Service:
             raise Refused(415, f"send {' or '.join(MEDIA)}, not {one_line(medium, 60) or 'nothing'}")
         too_large = Refused(413, f"the request is larger than {settings.max_bytes:,} bytes")
         length = request.headers.get("content-length", "")
-        if length.isdigit() and int(length[:20]) > settings.max_bytes:
+        if length.isdecimal() and int(length[:20]) > settings.max_bytes:
             raise too_large
         with anyio.move_on_after(settings.max_seconds) as scope:
             own = self._receptions[id(request)] = _Reception(scope)

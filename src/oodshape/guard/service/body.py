@@ -91,11 +91,8 @@ def _parse_part(number: int, body: bytearray, start: int, end: int) -> Upload:
     data = body.find(b"\r\n\r\n", start, min(start + MAX_PART_HEADER, end))
     if data < 0:
         raise Refused(400, f"part {number} of the form has no end, no headers or over {MAX_PART_HEADER} bytes of them")
-    try:
-        header = HeaderParser().parsestr(body[start:data].decode("utf-8", "replace").lstrip())
-        field, name = header.get_param("name", "", "content-disposition"), header.get_filename()
-    except Exception as error:  # the standard library's parser fails in many ways on malformed parameters
-        raise Refused(400, f"part {number} of the form has malformed headers: {one_line(error)}") from None
+    header = HeaderParser().parsestr(body[start:data].decode("utf-8", "replace").lstrip())
+    field, name = header.get_param("name", "", "content-disposition"), header.get_filename()
     if name is None and field != "images":
         raise Refused(400, f"the field {one_line(repr(field), 60)} is not an image: send files in the field images")
     return Upload(one_line(name or "") or f"image {number}", bytes(memoryview(body)[data + 4 : end]))

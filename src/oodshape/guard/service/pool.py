@@ -55,7 +55,8 @@ class _Worker:
             self.stop()
         if self.process.exitcode == -getattr(signal, "SIGPROF", 0):
             return {"status": 413, "detail": f"an image takes more than {DECODE_SECONDS} seconds to decode"}
-        return {"status": 400, "detail": "the process that decoded these images ended; the log has its exit status"}
+        status = 400 if (self.process.exitcode or 0) < 0 else 500  # a decoder that crashed, or an error of ours
+        return {"status": status, "detail": "the process that scored these images ended; the log says more"}
 
     def stop(self) -> None:
         self.process.kill()

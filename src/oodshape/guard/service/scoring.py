@@ -17,6 +17,7 @@ import PIL.Image
 from filelock import lock_descriptor, unlock_descriptor
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import one_line
 from oodshape.guard.guarded_file import GuardedFile
 from oodshape.guard.service.body import Refused, parse_images
 from oodshape.guard.service.settings import Settings
@@ -86,6 +87,8 @@ class Scorer:
             images = parse_images(content_type, body, self.max_images)
         except Refused as refused:
             return {"status": refused.status, "detail": refused.detail}
+        except Exception as error:  # the standard library's parsers fail in many ways on malformed parameters
+            return {"status": 400, "detail": f"the body is malformed: {one_line(error)}"}
         found: list[Any] = []
         end, size = time.monotonic() + SLICE_SECONDS, 0
         for image in images[first:]:
