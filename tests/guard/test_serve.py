@@ -210,11 +210,8 @@ def test_forms_are_read_byte_by_byte() -> None:
     chance = random.Random(0)
     for _ in range(200):
         pieces = (b"\r\n", b"--", b"x", b"\r\n--", b"\0\xff", b"--x", b"\r\n\r\n", b'"')
-        numbers = range(chance.randint(1, 4))
-        files = [
-            (f'é {i};"a.png', b"".join(chance.choices(pieces, k=chance.randrange(9))))
-            for i in range(chance.randint(1, 4))
-        ]
+        names = [f'é {i};"a.png' for i in range(chance.randint(1, 4))]
+        files = [(name, b"".join(chance.choices(pieces, k=chance.randrange(9)))) for name in names]
         request = httpx.Request("POST", "http://x", files=[("images", file) for file in files])
         found = parse_images(request.headers["content-type"], bytearray(request.read()), 4)
         assert [each.data for each in found] == [data for _, data in files]
