@@ -25,6 +25,7 @@ class JsonLines(logging.Formatter):
 
 def configure_logs() -> None:
     """Write all logs of this process as JSON lines, those of the web server too."""
+    logging.raiseExceptions = False  # a closed standard output is not a failure of the service
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
