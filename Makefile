@@ -5,12 +5,19 @@ BIN := $(VENV)/bin
 # Threads that wait for work sleep: test workers and other programs need the cores.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test test-ray test-portable test-lowest test-newest test-pythons lint bench fuzz kill docs docs-serve clean
+.PHONY: demo test test-ray test-rounding test-portable test-lowest test-newest test-pythons test-scripts audit lint bench fuzz kill docs docs-serve clean
 
 # What depends most on other packages: file formats, every method, the images, the commands.
-FAST := tests/test_golden.py tests/test_imports.py tests/metrics tests/methods/test_contract.py \
+FAST := tests/test_imports.py tests/metrics tests/methods/test_contract.py \
   tests/methods/test_detector.py tests/methods/test_estimator.py tests/images/test_digits.py \
   tests/images/test_folders.py tests/images/test_preprocess.py tests/cli/test_cli.py
+# What the extras bring: the service, ONNX, Parquet, HEIF, networks of timm and of Hugging Face.
+OF_EXTRAS := tests/guard/test_serve.py tests/guard/test_guarded_file.py tests/guard/test_guard_export.py \
+  tests/images/test_stored.py tests/images/test_formats.py tests/networks/test_sources.py \
+  tests/networks/test_hugging_face.py
+EXTRAS := parquet serve onnx heif timm hf
+COMMA := ,
+ALL_EXTRAS := $(subst $() ,$(COMMA),$(EXTRAS))
 LOWEST := .venv-lowest
 NEWEST := .venv-newest
 TOOLS := pytest pytest-timeout pytest-xdist hypothesis httpx
@@ -28,7 +35,7 @@ $(VENV)/.ready-dev: $(VENV)/.ready
 demo: $(VENV)/.ready
 	$(BIN)/oodshape bench digits --out out/demo
 
-test: lint test-portable
+test: lint test-rounding
 	$(BIN)/pytest -n 2
 
 # The engine of Ray, on one local cluster: apart from the rest, since Ray is large and takes both cores for itself.
@@ -39,25 +46,43 @@ $(VENV)/.ready-ray: $(VENV)/.ready-dev
 test-ray: $(VENV)/.ready-ray
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests/engines
 
-# What other processors compute: the same tests without the wide instructions of this one. No choice, no file and no
+# What other processors, batch sizes and thread counts may compute, simulated (tests/rounding.py). The whole suite:
+# make test-rounding SEED=2 ROUNDING=
+SEED ?= 1
+ROUNDING ?= tests/test_golden.py tests/features/test_bank.py tests/images/test_identity.py tests/guard/test_live.py \
+  tests/methods/test_contract.py tests/methods/test_detector.py tests/methods/test_estimator.py
+test-rounding: $(VENV)/.ready-dev
+	$(BIN)/pytest -n 2 --rounding $(SEED) $(ROUNDING)
+
+# What older processors compute: the same tests without the wide instructions of this one. No choice, no file and no
 # kept figure may hang on the last bits in which they differ.
 PLAIN := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE
 test-portable: $(VENV)/.ready-dev
-	$(PLAIN) $(BIN)/pytest -n 2 tests/test_golden.py tests/features/test_bank.py tests/images/test_identity.py \
+	$(PLAIN) $(BIN)/pytest -n 2 tests/features/test_bank.py tests/images/test_identity.py \
 	  tests/methods/test_contract.py tests/docs/test_docs.py::test_measurements_are_those_of_this_code
 
 # The lowest versions that pyproject.toml allows; torch and torchvision are those of constraints.txt.
 # Old packages call what newer ones call deprecated: that is between them.
 test-lowest:
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
-	$(PYTHON) scripts/lowest.py parquet > $(LOWEST)/lowest.txt
-	$(LOWEST)/bin/python $(PIP_INSTALL) -c $(LOWEST)/lowest.txt -e '.[parquet]' $(TOOLS)
-	$(LOWEST)/bin/python -m pytest -n 2 -W ignore::DeprecationWarning $(FAST)
+	$(PYTHON) scripts/lowest.py $(EXTRAS) > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python $(PIP_INSTALL) -c $(LOWEST)/lowest.txt -e '.[$(ALL_EXTRAS)]' $(TOOLS)
+	$(LOWEST)/bin/python -m pytest -n 2 -W ignore::DeprecationWarning $(FAST) $(OF_EXTRAS)
 
 test-newest:
 	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/bin/python $(PIP_INSTALL) --upgrade --upgrade-strategy eager -e '.[parquet]' $(TOOLS)
 	$(NEWEST)/bin/python -m pytest -n 2 $(FAST)
+
+# Known advisories: those of the newest versions fail, those of the lowest are printed.
+audit: $(VENV)/.ready-dev
+	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
+	if test -x $(LOWEST)/bin/python; then $(BIN)/python scripts/audit.py $(LOWEST)/bin/python --report; fi
+	if test -x $(NEWEST)/bin/python; then $(BIN)/python scripts/audit.py $(NEWEST)/bin/python; fi
+
+# Every script and every benchmark, once, on very little.
+test-scripts: $(VENV)/.ready-dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m scripts tests/scripts
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

@@ -154,13 +154,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--epochs", type=int, default=60, help="of the small networks, on digits")
     parser.add_argument("--weights", type=Path, default=Path())
     given = parser.parse_args()
     for name in SMALL_NETS:
         sets = other_digits()
         train = sets["train"]
         assert isinstance(train, ArraySet)
-        write(given.out / f"digits2to9_{name}", partial(train_small, name, train, 60), DIGITS, sets)
+        write(given.out / f"digits2to9_{name}", partial(train_small, name, train, given.epochs), DIGITS, sets)
     if given.data is None:
         return
     folders = {

@@ -1,4 +1,4 @@
-"""Print the lowest versions that pyproject.toml allows, as constraints for pip: `python scripts/lowest.py parquet`.
+"""Print the lowest versions that pyproject.toml allows, as constraints for pip: `python scripts/lowest.py parquet hf`.
 
 `make test-lowest` installs exactly these, so that a bound which is not true fails there.
 """
@@ -17,16 +17,14 @@ UNPROVEN = {"torch", "torchvision"}
 
 
 def lowest(requirements: Iterable[str]) -> list[str]:
-    """Each `name>=version` as `name==version`; what is for an older Python is left out.
+    """Each `name>=version` as `name==version`, the highest of several; a constraint on what is not installed is idle.
 
-    >>> lowest(["numpy>=1.26", "torch>=2.4", "tomli>=2; python_version < '3.9'", "numpy>=1.25"])
-    ['numpy==1.26']
+    >>> lowest(["numpy>=1.26", "torch>=2.10", "uvloop>=0.19; sys_platform != 'win32'", "numpy>=1.25"])
+    ['numpy==1.26', 'uvloop==0.19']
     """
     bounds: dict[str, str] = {}
     for requirement in requirements:
-        if ";" in requirement:
-            continue
-        match = BOUND.match(requirement)
+        match = BOUND.match(requirement.partition(";")[0])
         if match is None:
             raise SystemExit(f"{requirement!r} has no lower bound of the form name>=version")
         name, version = match.groups()

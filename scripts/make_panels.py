@@ -19,7 +19,7 @@ from oodshape.features.panel import panel_features
 from oodshape.images.image_set import ImageSet
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.images.readers.cifar import cifar
-from oodshape.networks.zoo import build, find_weights, model_entry
+from oodshape.networks.zoo import build, find_weights, model_entry, weights_needed
 from oodshape.studies.network import folders_in
 
 
@@ -46,7 +46,10 @@ def main() -> None:
     given = parser.parse_args()
     for folder in folders_in([given.features]):
         entry = model_entry(name_of(folder.name))
-        classifier = Classifier(build(entry.name, find_weights(entry.name, given.weights)))
+        weights = find_weights(entry.name, given.weights)
+        if weights is None and entry.id_set != "digits":  # those come with the package
+            raise SystemExit(f"{entry.name} {weights_needed(entry.name, given.weights)}")
+        classifier = Classifier(build(entry.name, weights))
         # images at hand have their final size already
         preprocessing = Preprocessing(mean=entry.native.mean, std=entry.native.std)
         (panel,) = panel_features(classifier, images_of(entry.id_set, given.data), preprocessing)

@@ -235,13 +235,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--epochs", type=int, default=60, help="of the small networks, on digits")
     given = parser.parse_args()
     torch.set_num_threads(1)
     sets = small_sets()
     train = sets["train"]
     assert isinstance(train, ArraySet)
     for name in SMALL_NETS:
-        write(given.out / f"digits_without_{name}", partial(train_small, name, train, 60), DIGITS, sets)
+        write(given.out / f"digits_without_{name}", partial(train_small, name, train, given.epochs), DIGITS, sets)
     for letter, left_out in LEFT_OUT.items() if given.data is not None else ():
         sets = cifar_sets(given.data, left_out)
         train = sets["train"]

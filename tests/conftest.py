@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from hypothesis import HealthCheck, settings
 
 try:
     import torch
+
+    from rounding import rounding
 except ModuleNotFoundError:  # the light part of the package is tested without it
     torch = None  # type: ignore[assignment]
 
@@ -58,6 +61,17 @@ def _skip_reason(message: str) -> str:
     reason = message.removeprefix("Skipped: ")
     missing = re.match(r"could not import '(\w+)", reason)
     return f"need {missing[1]} (pip install {missing[1]})" if missing else reason
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rounding", type=int, metavar="SEED", help="simulate other last bits; see tests/rounding.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    seed = item.config.getoption("--rounding")
+    with nullcontext() if seed is None else rounding(seed):
+        return (yield)
 
 
 @pytest.fixture(scope="session")

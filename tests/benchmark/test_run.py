@@ -6,17 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from safetensors.torch import save_file
 
 from oodshape import METHODS, Classifier, Features, InputError, auroc, fpr_at_tpr
 from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark, ModelSpec, OodSpec
-from oodshape.features.panel import panel_features
 from oodshape.images.by_name import open_source
-from oodshape.images.image_set import limited
 from oodshape.images.preprocessing import DIGITS
-from oodshape.methods.odin import Odin
 from oodshape.networks import zoo
 from oodshape.networks.zoo.digits_nets import SmallNet
 from oodshape.report.benchmark_files import FILES, bench_files
@@ -46,22 +42,6 @@ def test_figures_are_those_of_the_pieces(digits: Benchmark) -> None:
     assert (row.family, row.group, row.model) == ("transformer", "near", "ViT")
 
 
-def test_a_network_is_built_once(digits: Benchmark, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    """Its fingerprint, by which a run that has been done is found again, is not worth a second one."""
-    built: list[str] = []
-    build = zoo.build
-    monkeypatch.setattr(zoo, "build", lambda name, *more: built.append(name) or build(name, *more))
-    bench_files(digits, replace(FEW, cache=tmp_path), tmp_path / "out")
-    assert built == ["digits-vit"]
-    file = tmp_path / "vit.safetensors"
-    save_file(zoo.build("digits-vit").state_dict(), file)
-    other = replace(digits, models=(ModelSpec(name="digits-vit", label="ViT", weights=str(file)),))
-    for times in (1, 0):  # a file is known by its bytes: a run that has been done builds nothing
-        built.clear()
-        bench_files(other, replace(FEW, cache=tmp_path), tmp_path / "out")
-        assert built == times * ["digits-vit"]
-
-
 def test_each_network_sees_each_image_once(digits: Benchmark, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     seen: list[int] = []
     forward = SmallNet.forward
@@ -80,44 +60,11 @@ def test_each_network_sees_each_image_once(digits: Benchmark, monkeypatch: pytes
     assert vims[0] == pytest.approx(vims[1], abs=0.005)
 
 
-def test_the_panel_is_made_only_where_a_method_wants_it(digits: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
-    from oodshape.benchmark import run as module
-
-    made: list[int] = []
-    make = module.panel_features
-    monkeypatch.setattr(module, "panel_features", lambda *args, **named: made.append(1) or make(*args, **named))
-    run(digits, FEW)
-    assert made == []
-    results = run(digits, replace(FEW, methods=("auto",), limit=200))
-    assert made == [1]
-    images = open_source("digits:train", digits.base)
-    classifier = Classifier(zoo.build("digits-vit"))
-    kept = limited(images, 200, 0)
-    train = Features.extract(classifier, kept, DIGITS)
-    detector = METHODS["auto"].fit(train, panel=panel_features(classifier, kept, DIGITS))
-    sets = {name: limited(open_source(f"digits:{name}", digits.base), 200, 0) for name in ("test", "letters")}
-    scores = [detector.score(Features.extract(classifier, part, DIGITS)) for part in sets.values()]
-    (row,) = (row for row in results.rows if row.ood == "letters")
-    assert row.auroc == pytest.approx(auroc(*scores), abs=1e-3)
-
-
 def test_limit_is_seeded_and_said(digits: Benchmark) -> None:
     one, two = run(digits, FEW), run(digits, replace(FEW, seed=1))
     assert {row.n_ood for row in one.rows} == {60}
     assert one.provenance["settings"]["limit"] == 60
     assert [row.auroc for row in one.rows] != [row.auroc for row in two.rows]
-
-
-def test_a_perturbation_goes_back_to_the_images(digits: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
-    from oodshape.methods import table as methods
-
-    moved = replace(METHODS["odin"], perturb=Odin(eps=0.01, std=DIGITS.std))
-    monkeypatch.setitem(methods.METHODS, "odin", moved)
-    results = run(digits, replace(FEW, methods=("odin",)))
-    monkeypatch.setitem(methods.METHODS, "odin", replace(moved, perturb=Odin()))
-    still = run(digits, replace(FEW, methods=("odin",)))
-    assert [row.auroc for row in results.rows] != [row.auroc for row in still.rows]
-    assert all(abs(a.auroc - b.auroc) < 0.2 for a, b in zip(results.rows, still.rows, strict=True))
 
 
 def test_missing_sets_are_skipped_with_a_reason(digits: Benchmark) -> None:

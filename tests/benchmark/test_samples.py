@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
-from oodshape.core.errors import InputError
 from oodshape.images.image_set import ArraySet
 from oodshape.images.thumbnail import SIDE, thumbnail
 from synthetic import row
@@ -96,15 +94,3 @@ def test_a_run_keeps_samples_and_they_are_saved(tmp_path: Path) -> None:
     assert Results.load(tmp_path) == results
     none = run(Benchmark.load("digits"), replace(options, samples=0))
     assert none.samples.picks == none.samples.images == ()
-
-
-def test_results_from_before_samples_are_read(tmp_path: Path) -> None:
-    Results((row(),), {}).save(tmp_path)
-    data = json.loads((tmp_path / "results.json").read_text())
-    del data["samples"], data["checksum"]
-    data["format"] = 1  # as 0.1.0 wrote it
-    (tmp_path / "results.json").write_text(json.dumps(data))
-    assert Results.load(tmp_path).samples.picks == ()
-    (tmp_path / "results.json").write_text(json.dumps(data | {"samples": {"images": []}}))
-    with pytest.raises(InputError, match="damaged"):
-        Results.load(tmp_path)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import pytest
 import typer
@@ -15,7 +12,6 @@ from typer.testing import CliRunner
 
 from commands import call
 from oodshape.cli.app import app
-from oodshape.cli.bundles import Command, flat
 from oodshape.cli.options import Costs
 from oodshape.images.limits import Limits
 
@@ -42,42 +38,6 @@ label = "two"
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pair:
-    """Two options, the second of which has to be given."""
-
-    left: Annotated[int, typer.Option(help="left")] = 1
-    right: Annotated[str, typer.Option(help="right")]
-
-
-def test_a_bundle_comes_whole_and_what_must_be_given_stands_first() -> None:
-    seen: list[tuple[Pair, bool]] = []
-
-    def command(*, loud: bool = False, pair: Pair) -> None:
-        seen.append((pair, loud))
-
-    assert list(inspect.signature(flat(command)).parameters) == ["right", "loud", "left"]
-    one = typer.Typer()
-    one.command(cls=Command)(flat(command))
-    assert CliRunner().invoke(one, ["--right", "a", "--loud"]).exit_code == 0
-    assert CliRunner().invoke(one, ["--left", "7", "--right", "b"]).exit_code == 0
-    assert CliRunner().invoke(one, ["--left", "7"]).exit_code == 2
-    assert seen == [(Pair(right="a"), True), (Pair(left=7, right="b"), False)]
-
-
-def test_a_commands_own_bundle_gives_the_defaults_and_names_stand_once() -> None:
-    own = Pair(left=5, right="here")
-
-    def command(pair: Pair = own) -> None: ...
-
-    assert {name: each.default for name, each in inspect.signature(flat(command)).parameters.items()} == vars(own)
-
-    def twice(*, left: int, pair: Pair) -> None: ...
-
-    with pytest.raises(ValueError, match="duplicate parameter name: 'left'"):
-        flat(twice)
-
-
 def test_the_costs_are_those_of_the_library() -> None:
     said, own = Costs(), Limits()
     assert (said.max_pixels, said.max_aspect, said.max_inflated) == (own.pixels, own.aspect, own.inflated)
@@ -96,12 +56,6 @@ def test_commands_with_a_network_take_its_options_and_flags_show_no_type(name: s
     narrow = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "80"}).output
     assert max(map(len, narrow.splitlines())) <= 80
     assert not re.search(r"<[^>│]*\|[^>]*│", narrow)  # a list of choices that goes on in the next line
-
-
-def test_the_front_page_shows_no_type_for_flags() -> None:
-    said = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100"}).output
-    assert "--version" in said
-    assert "bool" not in said.lower()
 
 
 FEW = ("--trust-code", "--limit", "20", "--no-cache", "--device", "cpu", "--out", "here")

@@ -12,7 +12,6 @@ import pytest
 
 import oodshape
 from commands import call_new as call
-from oodshape import Guard
 from oodshape.report import write_page
 from synthetic import results
 
@@ -20,14 +19,6 @@ from synthetic import results
 def test_version() -> None:
     done = call("--version")
     assert (done.returncode, done.stdout.strip()) == (0, oodshape.__version__)
-
-
-def test_help_is_for_newcomers() -> None:
-    done = call("--help")
-    assert done.returncode == 0
-    for word in ("should not trust", "bench", "methods", "models"):
-        assert word in done.stdout
-    assert "nothing to download" in " ".join(call("bench", "--help").stdout.split())
 
 
 def test_bench_writes_a_table_a_page_and_rows(tmp_path) -> None:
@@ -121,16 +112,6 @@ def test_tables_and_conventions_on_request(tmp_path) -> None:
     for word in ("ConvNets", "transformers", "MLPs", "OpenOOD's convention", "limit 30"):
         assert word in groups.stdout
     assert "ConvNets" in (tmp_path / "out" / "table.md").read_text()
-
-
-def test_inspect_says_whether_a_file_was_verified(tmp_path) -> None:
-    golden = Path(__file__).parents[1] / "golden" / "0.1.0" / "guard-optfs-e.safetensors"
-    assert call("inspect", str(golden)).stdout.splitlines()[-1].split(maxsplit=1) == [
-        "file",
-        "unverified (written by 0.1.0)",
-    ]
-    Guard.load(golden).save(tmp_path / "new.safetensors")
-    assert json.loads(call("inspect", str(tmp_path / "new.safetensors"), "--json").stdout)["verified"] is True
 
 
 @pytest.mark.parametrize(

@@ -75,11 +75,3 @@ def test_a_network_that_was_never_trained_is_a_warning(place: Path) -> None:
     images = {"images": place / "train", "calibrate": place / "val"}
     with pytest.warns(UserWarning, match="as chance would .*: was it ever trained, and were its weights loaded"):
         Guard.fit(net, **images, method="msp", preprocessing=DIGITS, progress=False, workers=0)
-
-
-def test_a_head_can_be_named_in_python(place: Path) -> None:
-    net = build("digits-convnet")
-    name = [name for name, layer in net.named_modules() if isinstance(layer, nn.Linear)][-1]
-    images = {"images": place / "train", "calibrate": place / "val"}
-    guard = Guard.fit(net, **images, method="msp", preprocessing=DIGITS, head=name, progress=False, batch_size=80)
-    assert guard.about.head == name

@@ -5,15 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from commands import GUARD, MODEL, call
 from folders_of_digits import write_digits, write_odd_files
@@ -86,23 +81,6 @@ def test_an_exact_resize_goes_all_the_way(place: Path) -> None:
     assert "resize=(16, 16)" in other.stderr
 
 
-def test_fit_takes_the_name_of_the_head(place: Path) -> None:
-    fit = ("fit", *MODEL, "--images", "train", "--method", "gen", "--no-cache", "--out", "head.safetensors", "--json")
-    found = json.loads(call(*fit, cwd=place).stdout)["head"]
-    assert json.loads(call(*fit, "--head", found["layer"], cwd=place).stdout)["head"] == found
-    wrong = call(*fit, "--head", "nose", cwd=place)
-    assert wrong.returncode == 2
-    assert "head='nose' is not in SmallConvNet. Its nn.Linear layers:\n  'head'" in wrong.stderr
-
-
-def test_help_keeps_square_brackets(place: Path) -> None:
-    shown = {name: " ".join(call(name, "--help", cwd=place).stdout.split()) for name in ("export", "fit", "bench")}
-    assert "pip install 'oodshape[onnx]'" in shown["export"]
-    assert "[default: made-up ones]" in shown["export"].replace(" │ │ ", " ")
-    assert "[default: the class" in shown["fit"].replace(" │ │ ", " ")
-    assert "[default: oodshape-results/NAME]" in shown["bench"].replace(" │ │ ", " ")
-
-
 def test_score_to_every_place(place: Path) -> None:
     done = call("score", *GUARD, "--images", "letters", cwd=place)
     assert done.returncode == 0, done.stderr
@@ -152,31 +130,6 @@ def test_a_network_that_does_not_give_its_heads_logits_is_one_error(place: Path)
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: head='head' does not give the logits")
     assert not (place / "softmax.csv").exists()
-
-
-def test_a_killed_run_ends_with_the_same_bytes(place: Path) -> None:
-    for i in range(800):
-        Image.open(place / "test" / f"{i % 100:04}.png").save(_made(place / "many") / f"{i:04}.png")
-    words = ("score", *GUARD, "--images", "many", "--batch-size", "8")
-    code = "from oodshape.cli import main; main()"
-    part = place / "killed.csv.part"
-    running = subprocess.Popen([sys.executable, "-c", code, *words, "--out", "killed.csv"], cwd=place)
-    while running.poll() is None and not (part.exists() and part.stat().st_size > 4000):
-        time.sleep(0.005)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
-    assert part.exists(), "it ended before it could be killed"
-    done = call(*words, "--out", "killed.csv", cwd=place)
-    assert done.returncode == 0, done.stderr
-    assert "of them by an earlier run" in done.stdout
-    assert call(*words, "--out", "whole.csv", cwd=place).returncode == 0
-    assert (place / "killed.csv").read_bytes() == (place / "whole.csv").read_bytes()
-    assert not part.exists()
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 def test_inspect_is_tidy(place: Path) -> None:

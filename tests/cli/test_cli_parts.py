@@ -74,20 +74,6 @@ def test_shards_that_do_not_belong_together_are_named(place: Path) -> None:
         assert not list(place.glob("*nothing*"))  # nothing half-written is left
 
 
-def test_a_shard_that_was_stopped_goes_on(place: Path) -> None:
-    assert score(place, "one.parquet", "--shard", "1/2") in (0, 3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "unlink", lambda *_, **__: None)  # as if killed before the end
-        score(place, "two.parquet", "--shard", "1/2")
-    part = place / "two.parquet.part"
-    (place / "two.parquet").unlink()
-    part.write_bytes(part.read_bytes()[:-10])
-    guard = ("--detector", "guard.safetensors", *MODEL, "--images", "test", *BATCH, "--out", "two.parquet")
-    run = call("score", *guard, "--shard", "1/2", cwd=place)
-    assert "(16 of them by an earlier run)" in run.stdout
-    assert (place / "two.parquet").read_bytes() == (place / "one.parquet").read_bytes()
-
-
 def test_wrong_words_are_one_line(place: Path) -> None:
     fit = ("fit", *MODEL, "--out", "g.safetensors", "--no-cache", "--method", "energy")
     score_ = ("score", "--detector", "guard.safetensors", *MODEL, "--images", "test")

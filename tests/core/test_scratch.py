@@ -7,16 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from oodshape.core import files
 from oodshape.core.files import replacing
-from oodshape.core.scratch import scratch
 
 DYING = """
 import os, signal, sys
@@ -56,20 +51,6 @@ def test_an_error_leaves_the_file_as_it_was(tmp_path: Path) -> None:
         fail()
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
     assert out.read_text() == "before"
-
-
-def test_a_saved_file_is_the_one_that_was_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-
-    @contextmanager
-    def noting(path: Path) -> Iterator[Path]:
-        with scratch(path) as temporary:
-            made.append(temporary.stat().st_ino)
-            yield temporary
-
-    monkeypatch.setattr(files, "scratch", noting)
-    files.save(tmp_path / "x.safetensors", "parts", {}, {"x": np.zeros(3)})
-    assert [path.stat().st_ino for path in tmp_path.iterdir()] == made
 
 
 def test_writers_of_one_file_take_turns(tmp_path: Path) -> None:

@@ -12,14 +12,13 @@ import pytest
 
 from commands import call
 from oodshape import Guard, InputError
-from oodshape.engines import actors, work
+from oodshape.engines import actors
 from oodshape.engines.ray import fit_guard
 from oodshape.engines.scorer import GuardScorer
 from oodshape.engines.work import Collector, Job, Listed, ShardScorer, merged_parts, unpacked
 from oodshape.features.features import Features
 from oodshape.guard.collect import collect_shard
 from oodshape.guard.collected import Collected
-from oodshape.guard.score_file import Busy, Tally
 from oodshape.images.image_set import Subset
 from oodshape.images.listing import image_set, one_by_one
 from oodshape.methods.table import named
@@ -67,26 +66,6 @@ def test_a_shard_that_is_there_is_not_scored_again(digits: Path, tmp_path: Path)
     worker = scorer(digits, tmp_path)
     assert '"images": 8' in worker({"shard": [1]})["tally"][0]
     assert '"images": 0' in worker({"shard": [1]})["tally"][0]
-
-
-def test_a_shard_that_another_process_writes_is_waited_for(
-    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers: list[Any] = [Busy("taken"), Busy("taken"), Tally(images=8)]
-
-    def busy(*_: Any, **__: Any) -> Any:
-        if isinstance(answers[0], Busy):
-            raise answers.pop(0)
-        return answers[0]
-
-    monkeypatch.setattr(work, "score_to_file", busy)
-    worker = scorer(digits, tmp_path)
-    assert '"images": 8' in worker({"shard": [1]})["tally"][0]
-    assert len(answers) == 1
-    answers.insert(0, Busy("taken for good"))
-    monkeypatch.setattr(work, "PATIENCE", -1.0)
-    with pytest.raises(Busy, match="for good"):
-        worker({"shard": [2]})
 
 
 def test_a_scorer_takes_bytes_and_says_what_cannot_be_read(digits: Path) -> None:
@@ -145,31 +124,3 @@ def test_too_few_images_are_refused_before_any_is_read(monkeypatch: pytest.Monke
 )
 def test_what_speaks_of_memory_that_is_not_there(said: str, lacking: bool) -> None:
     assert actors.lacks_memory(said) is lacking
-
-
-def test_errors_of_a_worker_come_back_as_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Ray gives them back without what they say."""
-
-    class Kept:
-        def get(self, told: Any) -> Any:
-            return told
-
-    class Fails:
-        def __init__(self, error: Exception, at_once: bool = False) -> None:
-            self.error = error
-            if at_once:
-                raise error
-
-        def __call__(self, batch: dict[str, Any]) -> Any:
-            raise self.error
-
-    monkeypatch.setattr(actors, "imported", Kept)
-    cases = {
-        "give another": InputError("give another"),
-        "a worker failed: KeyError: 'x'": KeyError("x"),
-        "a worker ran out of memory": MemoryError(),
-    }
-    for wanted, error in cases.items():
-        for at_once in (False, True):
-            [said] = actors._Worker(Fails, [{"error": error, "at_once": at_once}])({"shard": [1]})["failed"]
-            assert said.startswith(wanted)

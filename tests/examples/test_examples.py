@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 import runpy
+import shlex
+import subprocess
 import sys
 import types
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+
+from oodshape.cli.app import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWN = {
@@ -70,3 +75,28 @@ def test_the_loader_needs_five_lines() -> None:
     text = (EXAMPLES / "data_loader.py").read_text()
     steps = text[text.index("    guard = ") : text.index("\n\n\nif __name__")].splitlines()
     assert len(steps) + 1 == 5  # and the import
+
+
+SCALE = Path(__file__).parents[2] / "examples" / "scale"
+
+
+@pytest.mark.parametrize("name", ["slurm.sh", "kubernetes-job.yaml", "ray-cluster.yaml"])
+def test_every_command_and_option_exists(name: str) -> None:
+    text = re.sub(r"\\\n[#\s]*", " ", (SCALE / name).read_text())
+    lines = re.findall(r"oodshape ((?:fit|collect|score|merge) [^\n;`']*)", text)
+    assert lines
+    group = typer.main.get_command(app)
+    for line in lines:
+        command, *words = shlex.split(line.replace("|| [ $? -eq 3 ]", ""), comments=True)
+        known = {flag for option in group.commands[command].params for flag in option.opts}
+        assert {word for word in words if word.startswith("--")} <= known, line
+
+
+def test_the_script_is_one() -> None:
+    assert subprocess.run(["bash", "-n", str(SCALE / "slurm.sh")], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["kubernetes-job.yaml", "ray-cluster.yaml"])
+def test_the_yaml_is_sound(name: str) -> None:
+    yaml = pytest.importorskip("yaml", reason="needs PyYAML")
+    assert isinstance(yaml.safe_load((SCALE / name).read_text()), dict)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -93,24 +91,6 @@ def test_images_that_share_a_number_are_both_kept() -> None:
     assert np.array_equal(total, kept(c + a + b))
     origin = [next(i for i in range(60) if np.array_equal(z[i], row)) // 20 for row in total]
     assert np.bincount(origin, minlength=3).min() >= SIZE // 3
-
-
-def test_a_reading_between_two_takes_the_place_of_both() -> None:
-    block, key = bank.Bank(2), np.zeros(1, np.uint64)
-    for value in ([0.001, 1.008], [0.002, 0.992], [0.5, 9.0], [0.0, 1.0]):
-        block.add(key, np.array([value], np.float32))
-    assert block.result()[1].tolist() == [[0.0, 1.0], [0.5, 9.0]]
-    block.add(key + np.uint64(1), np.array([[7.0, 7.0]], np.float32))
-    assert block.result()[1].tolist() == [[0.0, 1.0], [0.5, 9.0], [7.0, 7.0]]
-
-
-def test_the_keys_are_saved(tmp_path: Path) -> None:
-    z, head = arrays(60)
-    data = Features.from_arrays(z, head)
-    for name, part in (("a", data[:30]), ("b", data[30:])):
-        Moments.of(part, NEEDS).save(tmp_path / name)
-    total = Moments.load(tmp_path / "a") + Moments.load(tmp_path / "b")
-    assert np.array_equal(kept(total), kept(Moments.of(data, NEEDS)))
 
 
 def test_identities_survive_slices() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -136,24 +134,3 @@ def test_features_that_float16_cannot_hold_are_refused() -> None:
 def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         extract(Counted(), digits(), **settings)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(("progress", "shown"), [(None, True), (False, False)])
-def test_progress_is_shown_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, progress: bool | None, shown: bool
-) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    extract(Counted(), digits(), tmp_path, progress=progress)
-    text = terminal.getvalue()
-    assert ("50/50" in text) == ("images/s" in text) == ("digits" in text) == shown
-
-
-def test_nothing_is_shown_elsewhere(capfd: pytest.CaptureFixture[str]) -> None:
-    extract(Counted(), digits(), progress=True)
-    assert capfd.readouterr() == ("", "")

@@ -20,8 +20,7 @@ from oodshape import Features
 from oodshape.core.errors import InputError
 from oodshape.features import extraction as extraction
 from oodshape.features.extraction import PROBED
-from oodshape.images.folders import ImageFolder
-from oodshape.images.image_set import ArraySet, Subset
+from oodshape.images.image_set import ArraySet
 from oodshape.images.preprocessing import DIGITS
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.zoo.digits_nets import small_net
@@ -102,21 +101,6 @@ def test_images_that_could_not_be_read_are_not_compared(tmp_path: Path) -> None:
         again = extraction.Extraction(counted.classifier, images, DIGITS, workers=0, skip=True)
         wanted = Features.extracted(again, None)[0]
         same(features, wanted)
-
-
-def test_each_image_is_opened_once_and_the_head_found_where_the_first_cannot_be_read(tmp_path: Path) -> None:
-    images, opened = write(tmp_path / "images", digits(12)), list[int]()
-    for row in (0, 1, 2, 7):
-        images.path(row).write_bytes(b"no image")
-    images.opened = lambda row: opened.append(row) or ImageFolder.opened(images, row)  # type: ignore[method-assign]
-    counted = Counted(head=None)
-    run = extraction.Extraction(counted.classifier, images, DIGITS, batch_size=2, workers=0, skip=True)
-    features, read = Features.extracted(run, None)
-    assert np.flatnonzero(~read).tolist() == [0, 1, 2, 7]
-    assert opened == list(range(12))
-    assert counted.images == 1 + 8  # one to find the head
-    wanted = extract(Counted(head=None), Subset(images, np.flatnonzero(read).tolist()), batch_size=1)
-    np.testing.assert_allclose(values(features), values(wanted), rtol=1e-5, atol=1e-6)
 
 
 def flatter(net: nn.Module) -> nn.Module:

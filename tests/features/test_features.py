@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from data import arrays
 from oodshape import METHODS, Features, InputError
 from oodshape.features import features as module
+from oodshape.images.image_set import ArraySet
+from oodshape.images.preprocessing import Preprocessing
+from oodshape.networks.classifier import Classifier
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("kind", ["numpy", "torch", "memmap"])
@@ -69,18 +77,6 @@ def test_predictions_include_the_bias_and_are_kept() -> None:
     assert Features.from_arrays(z, (weight, bias)).accuracy is None
 
 
-def test_statistics_fill_in_the_predictions_in_the_same_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    z, head = arrays(50)
-    wanted = Features.from_arrays(z, head).predictions
-    data = Features.from_arrays(z, head)
-    passes = []
-    chunks = Features.chunks
-    monkeypatch.setattr(Features, "chunks", lambda self, **k: passes.append(1) or chunks(self, **k))
-    _ = data.stats, data.stats
-    assert torch.equal(data.predictions, wanted)
-    assert len(passes) == 1
-
-
 def test_rows_can_be_chosen() -> None:
     z, head = arrays(20)
     data = Features.from_arrays(z, head, labels=np.arange(20))
@@ -135,3 +131,23 @@ def test_fingerprint_is_of_values_and_shape_not_of_type() -> None:
     other = weight.copy()
     other[0, 0] += 1e-3
     assert Features.from_arrays(Z, (other, bias)).head.fingerprint != same.head.fingerprint
+
+
+GRAY = Preprocessing(mean=(0.5,), std=(0.5,))
+IMAGES = ArraySet("made", np.random.default_rng(0).integers(0, 256, size=(30, 8, 8), dtype=np.uint8))
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 24), nn.ReLU(), nn.Linear(24, 4))
+
+
+def test_a_lower_precision_has_another_cache_and_float32_the_one_of_before(tmp_path: Path) -> None:
+    exact, rough = (
+        Features.extract(Classifier(net(), precision=each), IMAGES, GRAY, cache=tmp_path, workers=0, batch_size=8)
+        for each in ("float32", "bfloat16")
+    )
+    assert len([each for each in tmp_path.iterdir() if each.is_dir()]) == 2
+    left, right = (np.concatenate([part.numpy() for _, part in each.chunks()]) for each in (exact, rough))
+    assert 0 < np.abs(left - right).max() < 0.05 * np.abs(left).max()
+    assert exact.head.fingerprint == rough.head.fingerprint

@@ -148,14 +148,6 @@ def test_saved_and_loaded_is_equal_and_small(half: bool, tmp_path) -> None:
     assert (tmp_path / "s.safetensors").stat().st_size < 45 * len(stats.keys) + 5000
 
 
-def test_detector_file_is_no_statistics(tmp_path) -> None:
-    from oodshape import METHODS
-
-    METHODS["energy"].fit(features()).save(tmp_path / "d.safetensors")
-    with pytest.raises(InputError, match="holds detector, not statistics; give the file that FeatureStats.save wrote"):
-        FeatureStats.load(tmp_path / "d.safetensors")
-
-
 def test_one_thread_and_two_agree() -> None:
     data = features(4000, signed=True)
     threads = torch.get_num_threads()

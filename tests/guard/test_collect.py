@@ -133,18 +133,6 @@ def test_a_guard_of_parts_scores_as_that_of_the_whole(
             assert row.accepted == other.accepted or near
 
 
-def test_the_size_does_not_grow_with_the_images(source: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FEW", 8)
-    monkeypatch.setattr("oodshape.features.sums.MOST", 30)
-    monkeypatch.setattr("oodshape.features.sums.smallest.__defaults__", (30, "selection"))
-    sizes = []
-    for copies in (1, 4):
-        pixels = np.concatenate([digits_sets()["train"].images[:200] // (1 + n) for n in range(copies)])
-        [path] = write(tmp_path, source, 1, ArraySet("more", pixels), "react")
-        sizes.append(path.stat().st_size)
-    assert sizes[1] < 3 * sizes[0]  # bins in use
-
-
 def test_parts_that_do_not_belong_together_are_named(source: Any, tmp_path: Path) -> None:
     three = write(tmp_path, source, 3, method="msp")
     two = write(tmp_path, source, 2, method="msp")
@@ -170,21 +158,6 @@ def test_parts_that_do_not_belong_together_are_named(source: Any, tmp_path: Path
         Guard.fit(source, parts=[tmp_path / "vit.safetensors"], calibrate=digits_sets()["test"], progress=False)
     with pytest.raises(InputError, match="were not collected: collect for this method"):
         Guard.fit(source, parts=three, calibrate=digits_sets()["test"], method="auto", progress=False)
-
-
-def test_a_damaged_part_is_one_line(source: Any, tmp_path: Path) -> None:
-    [path] = write(tmp_path, source, 1, method="msp")
-    data = bytearray(path.read_bytes())
-    for place in (4, 300, len(data) // 2, len(data) - 3):
-        data[place] ^= 1
-        path.write_bytes(data)
-        with pytest.raises(InputError, match="part-01-of-1.safetensors"):
-            joined_parts([path])
-        data[place] ^= 1
-    path.write_bytes(data)
-    assert joined_parts([path]).made.total == 289
-    with pytest.raises(InputError, match="there is no file nothing-\\*.safetensors"):
-        joined_parts([Path("nothing-*.safetensors")])
 
 
 def test_more_shards_than_batches_and_unreadable_images(source: Any, tmp_path: Path) -> None:

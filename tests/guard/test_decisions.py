@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Method
-from oodshape.guard.score import Scored
 from oodshape.images.digits import digits_sets
 from oodshape.images.preprocessing import DIGITS
 from oodshape.methods.odin import Odin
@@ -121,10 +120,3 @@ def test_score_refuses_when_it_is_called(tmp_path: Path) -> None:
         guard.score(3, model="zoo:digits-convnet", prepared=True)
     (row,) = guard.score([tmp_path / "00.png"], model="zoo:digits-convnet")  # paths of any kind
     assert row.path == str(tmp_path / "00.png")
-
-
-def test_a_row_without_a_decision_is_no_rejection() -> None:
-    broken, refused, taken = Scored("a", error="why"), Scored("b", 0, 1.0, 0.01, False), Scored("c", 0, 9.0, 0.9, True)
-    assert [row.rejected for row in (broken, refused, taken)] == [False, True, False]
-    assert [bool(row.accepted) for row in (broken, refused, taken)] == [False, False, True]  # trusted: the last alone
-    assert broken.accepted is None

@@ -10,12 +10,11 @@ import PIL.Image
 import pytest
 
 from folders_of_digits import write_digits
-from oodshape import Guard, GuardedFile, InputError
+from oodshape import Guard, GuardedFile
 from oodshape.images.digits import digits_sets
 
 for library in ("onnx", "onnxscript"):
     pytest.importorskip(library)
-runtime = pytest.importorskip("onnxruntime")
 
 MODEL = "zoo:digits-convnet"
 
@@ -56,21 +55,3 @@ def test_the_service_sees_turned_images_as_score_does(
     other = Guard(guard.detector, replace(guard.about, upright=not upright))
     differ = [a.score != b.score for a, b in zip(rows, other.score(turned, model=MODEL), strict=True)]
     assert sum(differ) > 5  # the two ways are not the same on these images
-
-
-def test_a_file_that_does_not_say_refuses_turned_images_alone(digits: Path, turned: list[str], tmp_path: Path) -> None:
-    import onnx
-
-    guard = Guard.fit(MODEL, images=digits / "train", method="energy", progress=False)
-    path = tmp_path / "guarded.onnx"
-    guard.export(path, MODEL, images=digits / "val")
-    model = onnx.load(path)
-    kept = [entry for entry in model.metadata_props if entry.key != "exif"]  # as 0.1.0 wrote it
-    del model.metadata_props[:]
-    model.metadata_props.extend(kept)
-    onnx.save(model, path)
-    service = GuardedFile(str(path))
-    assert len(service(turned[:2])) == 2
-    for given in (turned[2], Path(turned[2]), Path(turned[2]).read_bytes()):
-        with pytest.raises(InputError, match="whether it may: export it anew"):
-            service(given)

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from data import features
-from oodshape import METHODS, Classifier, Detector, Features, Method, Preprocessing
+from oodshape import METHODS, Classifier, Detector, Features, Preprocessing
 from oodshape.guard import onnx as export
 from oodshape.guard.onnx import export_onnx
-from oodshape.methods.auto import Auto
 from oodshape.methods.shapes.pieces import PiecewiseConstant
 from oodshape.networks.zoo import MODELS
 
@@ -140,28 +139,6 @@ def test_stored_edges_are_compared_in_the_runtime(grid: bool) -> None:
     rows = torch.from_numpy(np.stack([shape.edges, *steps, np.full(101, 1e30, np.float32), -shape.edges]))
     cells = (rows.numpy()[:, :, None] >= shape.edges).sum(axis=2)  # counted one by one
     assert np.array_equal(in_runtime(Shaped(shape, rows), rows), np.pad(shape.theta, 1)[cells] * rows.numpy())
-
-
-def test_a_fusion_is_exported(net: nn.Module, train: Features, images: Tensor, tmp_path) -> None:
-    noise = Classifier(net)(torch.randn(60, *images.shape[1:], generator=torch.Generator().manual_seed(0)))
-    panel = [Features.from_arrays(noise.features.numpy(), noise.head)]
-    method = Method(score=Auto(candidates=("energy", "optfs-e", "knn"), fuse=3))
-    detector = method.fit(train, panel=panel).calibrate(train)
-    export_onnx(net, detector, tmp_path / "fused.onnx", images)
-    (score,) = session(tmp_path / "fused.onnx").run(["score"], {"images": images.numpy()})
-    wanted = detector.score(Classifier(net), images).numpy()
-    np.testing.assert_allclose(score, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
-
-
-def test_thresholds_by_class(net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path) -> None:
-    limits = torch.linspace(0, 12, 8)
-    path = tmp_path / "classes.onnx"
-    export_onnx(net, detectors["energy"], path, images[:1], threshold=limits)  # one image is enough
-    logits, score, accepted = session(path).run(None, {"images": images.numpy()})
-    assert np.array_equal(accepted, score >= limits.numpy()[logits.argmax(axis=1)])
-    assert 0 < accepted.sum() < 64
-    (none,) = session(path).run(["accepted"], {"images": images.numpy(), "threshold": np.full(8, 1e6, np.float32)})
-    assert not none.any()
 
 
 WITHOUT_TORCH = """

@@ -17,11 +17,9 @@ from PIL import Image
 from folders_of_digits import write_odd_files
 from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Preprocessing
 from oodshape.guard.describe import chosen_lines, facts
-from oodshape.guard.fit import _warn_if_weak
 from oodshape.guard.fitted import NO_GUARANTEE
 from oodshape.images.listing import GivenImages
 from oodshape.images.preprocessing import DIGITS
-from oodshape.methods.fusion import Fusion, Member
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"
@@ -58,21 +56,6 @@ def test_auto_chooses_says_why_and_survives_a_file(digits: Path, tmp_path: Path)
     code = f"from oodshape import Guard; print(Guard.load({str(path)!r}).about.method)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "auto\n"
     assert json.loads(json.dumps(facts(guard)))["chosen"] == facts(guard)["chosen"]
-
-
-def test_a_choice_among_weak_methods_warns() -> None:
-    member = Member.of_detector("msp", *_fitted())
-    for best, warned in ((0.79, True), (0.81, False)):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            _warn_if_weak(Fusion((member,), (("msp", best), ("energy", 0.6))))
-        assert [f"best AUROC {100 * best:.1f} %" in str(each.message) for each in caught] == [True] * warned
-
-
-def _fitted() -> tuple[Detector, np.ndarray]:
-    train = Features.from_arrays([[1.0, 2.0], [2.0, 1.0]], ([[1.0, 0.0], [0.0, 1.0]], None))
-    detector = METHODS["msp"].fit(train)
-    return detector, detector.score(train)
 
 
 def test_without_calibration_images_nothing_is_promised(digits: Path) -> None:
@@ -200,19 +183,6 @@ def test_per_class_guards_say_how_many_have_their_own(digits: Path) -> None:
     for row in guard.score(digits / "test", model=MODEL):
         label = guard.about.names.index(row.label)
         assert row.accepted == (np.float32(row.score) >= guard.detector.thresholds[label])
-
-
-def test_exportable_leaves_out_what_cannot_be_exported(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from oodshape import Method
-    from oodshape.methods.auto import Auto
-    from oodshape.methods.odin import Odin
-
-    monkeypatch.setitem(METHODS, "moved", Method(perturb=Odin(eps=0.004)))
-    given = {"images": digits / "train", "calibrate": digits / "val", "exportable": True, "progress": False}
-    with pytest.raises(InputError, match="moved cannot be exported; these can: .*optfs-e"):
-        Guard.fit(MODEL, method="moved", **given)
-    guard = Guard.fit(MODEL, method=Method(score=Auto(candidates=("moved", "energy", "msp"), fuse=3)), **given)
-    assert {name for name, _ in guard.detector.scorer.ranking} == {"energy", "msp"}
 
 
 def test_a_plain_detector_is_no_guard(guard: Guard, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from oodshape.core.errors import InputError
 from oodshape.guard.place import Place, blocks
 from oodshape.guard.watch import Watch
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0" / "watch.safetensors"
 START = ("--alpha", "0.05", "--n-calibration", "99")
 
 
@@ -122,14 +121,6 @@ def test_a_kill_neither_loses_nor_repeats_a_row(table: Path, tmp_path: Path, mon
             kills += 1
     assert kills > 5
     assert Watch.load(state) == wanted
-
-
-def test_a_state_of_the_first_release_goes_on(table: Path, tmp_path: Path) -> None:
-    state = tmp_path / "state.safetensors"
-    shutil.copy(GOLDEN, state)
-    assert Watch.load(state).read == ()
-    assert run(table, state).seen == 54
-    assert run(table, state).seen == 54
 
 
 def test_watches_of_one_file_are_not_added(table: Path, tmp_path: Path) -> None:

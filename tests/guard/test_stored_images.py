@@ -9,7 +9,7 @@ import pytest
 
 from commands import call
 from oodshape import Guard
-from oodshape.images.listing import GivenImages, image_set, in_column
+from oodshape.images.listing import GivenImages, in_column
 
 MODEL = "zoo:digits-convnet"
 pa = pytest.importorskip("pyarrow", reason="Parquet is read by pyarrow")
@@ -62,16 +62,3 @@ def test_calibration_images_that_were_trained_on_are_refused_in_any_store(digits
     run = call(*words, "--calibrate", f"{stores}/train-0.tar", cwd=stores)
     assert run.returncode == 2
     assert "200 of the 200 calibration images are training images too" in run.stderr
-
-
-def test_a_column_that_is_not_there_is_one_line(stores: Path) -> None:
-    words = ("fit", "--model", MODEL, "--images", "train.parquet", "--out", "g.safetensors", "--column", "photo")
-    run = call(*words, cwd=stores)
-    assert run.returncode == 2
-    assert run.stderr.startswith("error: train.parquet has no column photo; there are picture, label")
-    assert run.stderr.count("\n") == 1
-
-
-def test_labels_come_along(digits: Path, stores: Path) -> None:
-    labels = in_column(f"{stores}/train.parquet", "picture").labels
-    assert labels.tolist() == image_set(digits / "train").labels.tolist()

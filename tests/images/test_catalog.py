@@ -27,50 +27,6 @@ def pictures(folder: Path, *names: str) -> None:
         Image.new("RGB", (8, 8)).save(folder / name)
 
 
-def names_of(entries: object) -> list[tuple[str, int | None]]:
-    return [(entry.name, entry.images) for entry in entries]  # type: ignore[attr-defined]
-
-
-def test_the_table_says_what_the_protocol_says() -> None:
-    assert [name for name in CATALOG if not name.startswith("openood-")] == list(PAPER)
-    large = CATALOG["imagenet"]
-    assert names_of([large.train, large.test]) == [("ImageNet train", 1_281_167), ("ImageNet", 50_000)]
-    assert names_of(large.near) == [
-        ("Species", None),
-        ("iNaturalist", 10_000),
-        ("SUN", 10_000),
-        ("Places", 10_000),
-        ("OpenImage-O", 17_632),
-        ("ImageNet-O", 2_000),
-    ]
-    assert names_of(large.far) == [("Texture", 5_640), ("MNIST", 10_000)]
-    for kind, other in ((10, 100), (100, 10)):
-        small = CATALOG[f"cifar{kind}"]
-        assert names_of([small.train, small.test]) == [(f"CIFAR-{kind} train", 50_000), (f"CIFAR-{kind}", 10_000)]
-        assert names_of(small.near) == [(f"CIFAR-{other}", 10_000), ("TinyImageNet", 10_000)]
-        assert names_of(small.far) == [
-            ("SVHN", 26_032),
-            ("Texture", 5_640),
-            ("Places365", 10_000),
-            ("LSUN-Crop", 10_000),
-            ("LSUN-Resize", 10_000),
-            ("iSUN", 8_925),
-        ]
-
-
-@pytest.mark.parametrize("benchmark", PAPER)
-def test_every_set_says_where_it_comes_from_and_where_it_goes(benchmark: str) -> None:
-    roles = [role for role, _ in CATALOG[benchmark]]
-    assert roles[:2] == ["train", "test"]
-    assert set(roles[2:]) == {"near", "far"}
-    assert len(roles) == 10
-    for _, entry in CATALOG[benchmark]:
-        assert "http" in entry.get
-        assert not Path(entry.put).is_absolute()
-        # what is put where the table says is what the first layout looks for
-        assert entry.put.startswith(entry.layouts[0].folder)
-
-
 def test_nothing_there_is_missing_and_no_exception(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "nowhere", str(tmp_path)):
         found = status(root)
@@ -134,19 +90,6 @@ def test_the_official_layouts_are_found(tmp_path: Path) -> None:
             assert np.asarray(data[0]).dtype == np.uint8
 
 
-def test_flat_imagenet_needs_a_label_file(tmp_path: Path) -> None:
-    pictures(tmp_path / "imagenet" / "val", "ILSVRC2012_val_00000001.JPEG", "ILSVRC2012_val_00000002.JPEG")
-    row = rows(tmp_path)["ImageNet"]
-    assert row.state == "damaged"
-    assert "LOC_val_solution.csv or val.txt" in row.reason
-    devkit = tmp_path / "imagenet" / "ILSVRC2012_devkit_t12" / "data"
-    devkit.mkdir(parents=True)
-    (devkit / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n")
-    assert "give synsets" in rows(tmp_path)["ImageNet"].reason
-    (devkit / "map_clsloc.txt").write_text("n02119789 1 kit_fox\nn02100735 2 English_setter\n")
-    assert CATALOG["imagenet"].test.open(tmp_path).labels.tolist() == [1, 0]
-
-
 def test_the_official_layout_comes_before_a_folder_of_images(tmp_path: Path) -> None:
     pictures(tmp_path / "svhn" / "test", "a.png", "b.png", "c.png")
     assert rows(tmp_path)["SVHN"].images == 3
@@ -174,27 +117,3 @@ def test_what_is_damaged_is_reported_with_the_reason(tmp_path: Path) -> None:
         assert reason in found[name].reason
     assert "no image lies in" in found["iSUN"].reason
     assert {row.entry.name for row in found.values() if row.state == "damaged"} == {*cut, "iSUN"}
-
-
-def test_what_lies_in_the_shared_folder(shared: Path) -> None:
-    found = {(row.benchmark, row.entry.name): row.images for row in status(shared / "data") if row.state != "missing"}
-    assert found == {
-        ("imagenet", "ImageNet train"): 1000,
-        ("imagenet", "ImageNet"): 1000,
-        ("imagenet", "Places"): 600,
-        ("imagenet", "Texture"): 300,
-        ("imagenet", "MNIST"): 300,
-        ("cifar10", "CIFAR-10 train"): 4000,
-        ("cifar10", "CIFAR-10"): 5000,
-        ("cifar10", "TinyImageNet"): 2000,
-        ("cifar10", "SVHN"): 2000,
-        ("cifar10", "Texture"): 1200,
-        ("cifar10", "Places365"): 2000,
-        ("cifar100", "CIFAR-10"): 5000,
-        ("cifar100", "TinyImageNet"): 2000,
-        ("cifar100", "SVHN"): 2000,
-        ("cifar100", "Texture"): 1200,
-        ("cifar100", "Places365"): 2000,
-    }
-    val = CATALOG["imagenet"].test.open(shared / "data")
-    assert np.array_equal(val.labels, np.arange(1000))

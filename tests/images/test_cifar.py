@@ -1,20 +1,23 @@
-"""CIFAR's files: right in every published layout, and a pickle runs nothing."""
+"""CIFAR's, SVHN's and MNIST's files: right in every published layout, and a pickle runs nothing."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import pickle
 import tracemalloc
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.io import savemat
 
-from dataset_files import RNG, binary, channel_major, pixels, python2, write
+from dataset_files import RNG, binary, channel_major, idx, pixels, python2, svhn_file, write
 from oodshape import InputError
 from oodshape.images.readers.cifar import cifar
+from oodshape.images.readers.mnist import mnist
+from oodshape.images.readers.svhn import svhn
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["above", "folder"])
@@ -59,15 +62,6 @@ def test_cifar_pickles_of_today(tmp_path: Path, protocol: int, order: str) -> No
     data = cifar(tmp_path, 10, train=False)
     assert np.array_equal(data.images, images)
     assert data.labels.tolist() == [0, 1, 2, 3]
-
-
-def test_the_old_pickles_of_these_tests_are_what_numpy_reads() -> None:
-    images = pixels(2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # numpy.core
-        batch = pickle.loads(python2(channel_major(images), labels=[3, 8]), encoding="bytes")
-    assert np.array_equal(batch[b"data"], channel_major(images))
-    assert batch[b"labels"] == [3, 8]
 
 
 def test_a_forged_memo_index_takes_no_memory(tmp_path: Path) -> None:
@@ -136,11 +130,58 @@ def test_cifar_errors_name_the_file_and_the_way_out(tmp_path: Path) -> None:
         cifar(tmp_path, 10, train=False)
 
 
-def test_real_cifar10(shared: Path) -> None:
-    train, test = (cifar(shared / "data" / "cifar10", 10, train=part) for part in (True, False))
-    assert (train.images.shape, len(test)) == ((4000, 32, 32, 3), 5000)
-    for data in (train, test):
-        assert (np.bincount(data.labels, minlength=10) > 0.08 * len(data)).all()
-        # neighbours in a photograph are alike: the pixels stand in the right order
-        steps = np.abs(np.diff(data.images[:500].astype(int), axis=1)).mean()
-        assert steps < 0.25 * np.abs(np.diff(RNG.permutation(data.images[:500].ravel()).astype(int))).mean()
+@pytest.mark.parametrize("compressed", [False, True])
+def test_svhn(tmp_path: Path, compressed: bool) -> None:
+    images = pixels(4)
+    svhn_file(tmp_path / "test_32x32.mat", images, [1, 10, 9, 10], compressed=compressed)
+    data = svhn(tmp_path, train=False)
+    assert np.array_equal(data.images, images)
+    assert data.labels.tolist() == [1, 0, 9, 0]
+    with pytest.raises(InputError, match=r"no SVHN at .*train_32x32.mat: download"):
+        svhn(tmp_path, train=True)
+
+
+def test_svhn_refuses_other_contents(tmp_path: Path) -> None:
+    path = tmp_path / "test_32x32.mat"
+    for content, message in (
+        ({"X": np.zeros((32, 32, 3, 2)), "y": [[1], [2]]}, "X must be uint8"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1]]}, "X holds 2 images, y 1 labels"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1], [11]]}, "labels 1..10"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8)}, "X and y cannot be read"),
+    ):
+        savemat(path, content)
+        with pytest.raises(InputError, match=message):
+            svhn(tmp_path, train=False)
+
+
+@pytest.mark.parametrize("folder", [".", "raw", "MNIST/raw"])
+@pytest.mark.parametrize("mark", ["-", "."])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_mnist(tmp_path: Path, folder: str, mark: str, suffix: str) -> None:
+    images = RNG.integers(0, 256, (3, 28, 28), dtype=np.uint8)
+    for part, some in (("train", images), ("t10k", images[:2])):
+        for what, array in (("images", some), ("labels", np.array([7, 0, 9], np.uint8)[: len(some)])):
+            content = gzip.compress(idx(array)) if suffix else idx(array)
+            write(tmp_path / folder / f"{part}-{what}{mark}idx{array.ndim}-ubyte{suffix}", content)
+    train, test = mnist(tmp_path, train=True), mnist(tmp_path, train=False)
+    assert np.array_equal(train.images, images)
+    assert train.labels.tolist() == [7, 0, 9]
+    assert test.labels.tolist() == [7, 0]
+
+
+def test_mnist_errors(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"looked for t10k-images-idx3-ubyte, t10k-images-idx3-ubyte.gz"):
+        mnist(tmp_path, train=False)
+    images = write(tmp_path / "t10k-images-idx3-ubyte", idx(np.zeros((2, 28, 28), np.uint8)))
+    labels = write(tmp_path / "t10k-labels-idx1-ubyte", idx(np.zeros(3, np.uint8)))
+    with pytest.raises(InputError, match="holds 3 labels, its image file 2 images"):
+        mnist(tmp_path, train=False)
+    labels.write_bytes(images.read_bytes())
+    with pytest.raises(InputError, match="it begins with 00000803, not 00000801"):
+        mnist(tmp_path, train=False)
+    images.write_bytes(images.read_bytes() + b"\0")
+    with pytest.raises(InputError, match=r"is damaged: 1585 bytes, but needs 1584 bytes for \[2, 28, 28\]"):
+        mnist(tmp_path, train=False)
+    images.write_bytes(bytes([0, 0, 8, 3]) + b"\xff" * 12)  # sizes whose product overflows 64 bits
+    with pytest.raises(InputError, match="is damaged: 16 bytes"):
+        mnist(tmp_path, train=False)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from oodshape.core.errors import InputError
 from oodshape.images.folders import ImageFolder, ImageList
-from oodshape.images.image_set import ImageSet, Subset
+from oodshape.images.image_set import ImageSet
 from oodshape.images.kinds import in_mode
 
 
@@ -52,14 +52,6 @@ def test_class_folders_are_labelled_by_their_sorted_names(tmp_path: Path) -> Non
     np.testing.assert_array_equal(np.asarray(images[6]), np.asarray(picture(0)))
     again: ImageSet = pickle.loads(pickle.dumps(images))  # as a spawned worker gets it
     assert again.fingerprint == images.fingerprint
-
-
-def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
-    fill(tmp_path, "b.png", "a.jpeg", "more/c.png")
-    images = ImageFolder(tmp_path, name="odd")
-    assert images.files == ["a.jpeg", "b.png", "more/c.png"]
-    assert images.labels.tolist() == [-1, -1, -1]
-    assert images.name == "odd"
 
 
 def test_the_order_is_torchvisions(tmp_path: Path, torchvision_ops: object) -> None:
@@ -165,13 +157,6 @@ def test_the_fingerprint_follows_the_files(tmp_path: Path) -> None:
         _ = images.fingerprint
 
 
-def test_a_subset_of_files(tmp_path: Path) -> None:
-    images = ImageFolder(fill(tmp_path, "a/1.png", "b/2.png", "c/3.png"))
-    part = Subset(images, [2, 0])
-    assert part.labels.tolist() == [2, 0]
-    np.testing.assert_array_equal(np.asarray(part[0]), np.asarray(picture(2)))
-
-
 # What is in a file.
 
 
@@ -190,27 +175,6 @@ def test_sixteen_bits_are_scaled_not_clipped(tmp_path: Path) -> None:
         (tmp_path / f"x.{suffix}").unlink()
     (tmp_path / "x.pgm.ppm").write_bytes(b"P5 6 1 65535\n" + gray.astype(">u2").tobytes())
     assert np.asarray(ImageFolder(tmp_path)[0])[0, :, 0].tolist() == [0, 0, 1, 18, 128, 255]
-
-
-def test_palettes_alpha_and_bilevel(tmp_path: Path) -> None:
-    colours = picture()
-    np.testing.assert_array_equal(
-        read(tmp_path, colours.quantize(256)), np.asarray(colours.quantize(256).convert("RGB"))
-    )
-    palette = colours.quantize(16)
-    read(tmp_path, palette, transparency=bytes(range(16)))  # Pillow warns where this is converted at once
-    alpha = colours.copy()
-    alpha.putalpha(40)
-    np.testing.assert_array_equal(read(tmp_path, alpha), np.asarray(colours))
-    assert set(np.unique(read(tmp_path, colours.convert("1")))) == {0, 255}
-    gray = colours.convert("LA")
-    np.testing.assert_array_equal(read(tmp_path, gray)[..., 1], np.asarray(colours.convert("L")))
-
-
-def test_cmyk(tmp_path: Path) -> None:
-    orange = Image.new("RGB", (16, 16), (250, 120, 10))
-    out = read(tmp_path, orange.convert("CMYK"), "jpg", quality=95)
-    assert np.abs(out.astype(int) - [250, 120, 10]).max() < 6
 
 
 @pytest.mark.parametrize(("orientation", "turn"), [(1, 0), (3, 2), (6, 3), (8, 1)])
@@ -244,12 +208,3 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
 def test_a_broken_exif_block_does_not_matter(tmp_path: Path) -> None:
     out = read(tmp_path, picture(), "jpg", exif=b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01\x03\0")
     assert out.shape == (4, 6, 3)
-
-
-def test_real_images(shared: Path) -> None:
-    images = ImageFolder(shared / "data/imagenet/val")
-    assert len(images) == len(images.classes) == 1000
-    assert images.labels.tolist() == list(range(1000))
-    assert images[999].size == (224, 224)
-    assert len(ImageFolder(shared / "data/texture")) == 300
-    assert set(ImageFolder(shared / "data/svhn/test").labels.tolist()) == {-1}

@@ -158,10 +158,6 @@ def test_a_data_set_may_name_its_classes() -> None:
     assert classes_of(image_set(COLOUR)) == ()
 
 
-def test_a_generator_is_a_list_that_was_not_written_down() -> None:
-    assert len(image_set(image for image in COLOUR)) == N
-
-
 def test_a_set_that_draws_anew_is_told() -> None:
     rng = np.random.default_rng(0)
     random = Samples(lambda row: rng.integers(256, size=(4, 4, 3), dtype=np.uint8))
@@ -191,32 +187,3 @@ def test_nothing_is_read_before_it_is_needed() -> None:
     assert len(one_by_one(Samples(make)).pictures) == N
     with pytest.raises(InputError, match="holds no image"):
         Pictures([], "nothing")
-
-
-class Guarded(ArraySet):
-    @property
-    def fingerprint(self) -> str:  # type: ignore[override]
-        raise AssertionError("a fingerprint reads every image")
-
-
-class Around:
-    """A user's own, which hands on what it is asked for."""
-
-    def __init__(self, images: ArraySet) -> None:
-        self.images = images
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.images, name)
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.images[index]
-
-
-def test_a_data_set_is_known_as_one_without_its_fingerprint() -> None:
-    images = Guarded("pixels", COLOUR)
-    assert image_set(images) is images
-    around = Around(ArraySet("pixels", COLOUR))
-    assert image_set(around) is around

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from folders_of_digits import write_odd_files
 from oodshape import InputError
 from oodshape.images.decode import read_image
-from oodshape.images.listing import GivenImages, Listing, chunks
+from oodshape.images.listing import GivenImages, Listing
 
 
 @pytest.fixture
@@ -54,42 +54,6 @@ def test_lists_globs_files_and_sequences(tree: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sys.stdin", io.StringIO("one 1.png\n\ntwo.png\n"))
     assert list(Listing.of("-")) == [("one 1.png", -1), ("two.png", -1)]
     assert Listing.of("-").count() is None
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("nowhere", "there is no file or folder .*nowhere"),
-        ("*.jpg", "no file matches"),
-        ("empty", "no image lies in"),
-        ("none.txt", "is empty"),
-        ("bad.csv", "needs the header path"),
-        ("label.csv", "label must be a whole number, got 'cat'"),
-    ],
-)
-def test_mistakes_say_what_is_wrong(given: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "none.txt").write_text("\n")
-    (tmp_path / "bad.csv").write_text("file\na.png\n")
-    (tmp_path / "label.csv").write_text("path,label\na.png,cat\n")
-    with pytest.raises(InputError, match=message):
-        list(Listing.of(tmp_path / given))
-
-
-def test_the_fingerprint_follows_the_files(tree: Path) -> None:
-    given = GivenImages(tree)
-    before = given.fingerprint
-    assert GivenImages(tree).fingerprint == before
-    assert GivenImages(tree, upright=True).fingerprint != before
-    Image.new("RGB", (9, 9)).save(tree / "a/x.png")
-    assert given.fingerprint != before
-    (tree / "a/x.png").unlink()
-    assert given.fingerprint != before
-
-
-def test_chunks_keep_the_order() -> None:
-    pairs = [(str(i), i) for i in range(7)]
-    assert list(chunks(iter(pairs), 3)) == [pairs[:3], pairs[3:6], pairs[6:]]
 
 
 def test_odd_files_are_read_as_a_training_loader_reads_them(tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ import pytest
 
 from oodshape.images import decode, large
 from oodshape.images.decode import Unreadable, open_image, read_image
-from oodshape.images.folders import ImageFolder
-from oodshape.images.image_set import limited, reader
 from oodshape.images.large import Large
 from oodshape.images.limits import Limits
 from oodshape.images.preprocessing import Preprocessing
@@ -60,15 +58,6 @@ def test_every_size_and_filter_gives_the_same_pixels(resize: int | tuple[int, in
     for filter_name, crop in product(("bilinear", "bicubic", "nearest"), (None, 50)):
         how = Preprocessing((0.5,) * 3, (0.5,) * 3, resize, crop, filter_name)  # type: ignore[arg-type]
         np.testing.assert_array_equal(how.pixels(open_image(path)), how.pixels(read_image(path)))
-
-
-def test_sets_of_files_are_read_this_way_and_by_number_as_pictures(tmp_path: Path) -> None:
-    for orientation in (1, 6):
-        written(tmp_path, "LA", orientation)
-    every = ImageFolder(tmp_path)
-    for images in (every, limited(every, 1)):
-        assert isinstance(reader(images)(0), Large)
-        assert isinstance(images[0], PIL.Image.Image)
 
 
 def test_a_kind_without_a_range_is_refused_with_the_files_name(tmp_path: Path) -> None:

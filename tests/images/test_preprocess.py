@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from functools import cache
 from typing import Any
 
@@ -14,8 +13,6 @@ from PIL import Image
 from torch import nn
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import decode, encode
-from oodshape.guard.describe import preprocessing_line
 from oodshape.images.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing, stacked
 
 PRESETS = {"IMAGENET": IMAGENET, "CIFAR": CIFAR, "DIGITS": DIGITS}
@@ -80,17 +77,6 @@ def test_arrays_and_pictures_are_the_same() -> None:
     assert torch.equal(CIFAR(array[::2, ::-1]), CIFAR(array[::2, ::-1].copy()))  # views too
 
 
-def test_an_exact_resize_is_pillows() -> None:
-    way = dataclasses.replace(CIFAR, resize=(30, 50))
-    stretched = picture(401, 287).resize((50, 30), Image.Resampling.BILINEAR)  # Pillow has the width first
-    np.testing.assert_array_equal(way.pixels(picture(401, 287)), np.asarray(stretched))
-    assert way(picture(10, 90)).shape == (3, 30, 50)
-    sizes = [each.size for each in (way, dataclasses.replace(way, crop=20), IMAGENET, CIFAR)]
-    assert sizes == [(30, 50), (20, 20), (224, 224), None]
-    assert dataclasses.replace(CIFAR, resize=64).size is None
-    assert preprocessing_line(way).startswith("stretched to exactly 30 x 50 (height x width) (bilinear), mean")
-
-
 def test_by_hand() -> None:
     colour = Preprocessing(mean=(0.5, 0.0, 0.2), std=(0.5, 0.25, 1.0))
     out = colour(np.array([[[0, 255, 51]]], np.uint8))
@@ -117,22 +103,6 @@ def test_the_image_is_left_alone() -> None:
     kept = array.copy()
     CIFAR(array)
     np.testing.assert_array_equal(array, kept)
-
-
-def test_it_is_a_value() -> None:
-    assert repr(CIFAR) == (
-        "Preprocessing(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.201), "
-        "resize=None, crop=None, interpolation='bilinear')"
-    )
-    assert eval(repr(IMAGENET)) == IMAGENET
-    exact = dataclasses.replace(CIFAR, resize=[64, 48])  # type: ignore[arg-type]
-    assert eval(repr(exact)) == exact
-    assert decode(json.loads(json.dumps(encode(exact, {}))), {}) == exact
-    assert hash(exact) != hash(dataclasses.replace(CIFAR, resize=(48, 64)))
-    assert hash(dataclasses.replace(IMAGENET)) == hash(IMAGENET)
-    assert dataclasses.replace(IMAGENET, resize=232) != IMAGENET
-    assert Preprocessing([0.5], [0.5]) == Preprocessing((0.5,), (0.5,))  # type: ignore[arg-type]
-    assert (IMAGENET.channels, DIGITS.channels) == (3, 1)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,6 @@ import torch
 from torch import nn
 
 from oodshape import Classifier, Detector, Features, InputError, Method
-from oodshape.benchmark.prepared import Options
-from oodshape.benchmark.run import run
-from oodshape.benchmark.spec import Benchmark
 from oodshape.methods.adascale import AdaScale
 from oodshape.methods.describe import told
 from oodshape.methods.image_rows import IMAGE_METHODS
@@ -132,14 +129,3 @@ def test_it_needs_images_and_says_so(data, tmp_path) -> None:
     with pytest.raises(InputError, match="low must be less than high"):
         AdaScale(low=0.9, high=0.8)
     assert dict(told("adascale-l"))["export"] == "cannot be exported"
-
-
-def test_a_benchmark_runs_it_where_it_is_named() -> None:
-    names = ("energy", "adascale-a", "adascale-l")
-    options = Options(models=("ConvNet",), methods=names, limit=20, resamples=5, progress=False)
-    results = run(Benchmark.load("digits"), options)
-    assert results.names("method") == list(names)
-    by = {(row.method, row.ood): row.auroc for row in results.rows}
-    assert by["adascale-a", "photos"] != by["energy", "photos"]
-    plain = run(Benchmark.load("digits"), replace(options, methods=("energy",)))
-    assert {row.method for row in plain.rows} == {"energy"}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from data import arrays, features, panel
-from oodshape import METHODS, Detector, Features, InputError, Method, auroc
+from oodshape import METHODS, Features, InputError, Method, auroc
 from oodshape.methods import auto
 from oodshape.methods.auto import CANDIDATES, Auto, split
 from oodshape.methods.class_panel import ClassPanel
@@ -45,12 +45,6 @@ def test_parts_are_disjoint_and_go_by_identity(monkeypatch: pytest.MonkeyPatch) 
     assert len(selection) == 50
     with pytest.raises(InputError, match="0.25 of 3 training images is none"):
         split(features(3), 0.25)
-
-
-def test_small_sets_keep_a_share_exactly_and_larger_ones_enough() -> None:
-    data = features(400)
-    assert [len(split(data[:n], 0.25)[1]) for n in range(4, 44)] == [n // 4 for n in range(4, 44)]
-    assert all(len(split(data[n : 2 * n], 0.25)[1]) >= 10 for n in range(44, 200))
 
 
 def test_p_values_are_shares_and_fall_below_the_lowest() -> None:
@@ -198,20 +192,6 @@ def test_a_panel_of_another_network_is_refused() -> None:
     z, (weight, bias) = arrays(50)
     with pytest.raises(InputError, match="extract both through the same classifier"):
         AUTO.fit(features(400), panel=[Features.from_arrays(z, (weight + 1, bias))])
-
-
-def test_saved_loaded_calibrated(tmp_path) -> None:
-    detector = AUTO.fit(features(400), panel=[panel()]).calibrate(features(200, seed=3))
-    detector.save(tmp_path / "auto.safetensors")
-    loaded = Detector.load(tmp_path / "auto.safetensors")
-    test = features(60, seed=2)
-    assert loaded == detector
-    assert hash(loaded) == hash(detector)
-    assert str(loaded.scorer) == str(detector.scorer)
-    for mine, theirs in zip(loaded.decide(test), detector.decide(test), strict=True):
-        assert torch.equal(mine, theirs)
-    parts = torch.cat([detector.score(test[:20]), detector.score(test[20:])])
-    torch.testing.assert_close(parts, detector.score(test), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from data import arrays, features
-from oodshape import METHODS, Features, FeatureStats, InputError
+from oodshape import METHODS, Features, InputError
 from oodshape.features import kernels
-from oodshape.methods.detector import Method
-from oodshape.methods.shapes.optfs import BySign, OptFS, within_energy
+from oodshape.methods.shapes.optfs import OptFS, within_energy
 from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
 from oodshape.methods.training import Training
 from oracle.shaping import naive_energies, naive_optfs
@@ -94,19 +93,6 @@ def test_an_energy_beyond_float32_counts_as_none() -> None:
     assert within_energy(np.array([1e-50, 1.0]), np.array([1e-90, 1.0])).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("factor", [1, -1])
-def test_one_interval_is_the_identity_or_its_negative(factor: int) -> None:
-    z, (weight, bias) = arrays(200)
-    data = Features.from_arrays(z.astype(np.float16), (weight, bias), predictions=np.zeros(200, int))
-    towards = np.sign((z * weight[0]).sum())
-    signed = Features.from_arrays(
-        z.astype(np.float16), (factor * towards * weight, bias), predictions=np.zeros(200, int)
-    )
-    assert by_features(signed, k=1, tail=0.0).theta == pytest.approx([factor])
-    shape = by_features(data, k=1, tail=0.0)
-    np.testing.assert_allclose(shape(torch.from_numpy(z)), towards * z, rtol=1e-6)
-
-
 @pytest.mark.parametrize("half", [True, False])
 @pytest.mark.parametrize("signed", [True, False])
 def test_energies_are_those_of_a_mask_per_interval(half: bool, signed: bool) -> None:
@@ -179,24 +165,6 @@ def test_signed_is_one_definition(share: float) -> None:
     beside = METHODS["optfs-f" if data.stats.signed else "optfs-e"].fit(data)
     assert chosen.shape == beside.shape
     assert torch.equal(chosen.score(data), beside.score(data))
-
-
-def test_a_choice_by_sign_needs_what_either_needs() -> None:
-    from oodshape.methods.shapes.ash import AshRand
-    from oodshape.methods.shapes.per_feature import Bats
-
-    assert BySign(signed=Bats(), plain=OptFS()).needs == Bats().needs
-    assert BySign(signed=OptFS(), plain=AshRand()).exportable == AshRand().exportable
-    assert METHODS["optfs"].exportable
-
-
-def test_statistics_alone_are_enough() -> None:
-    data = features(300, signed=True)
-    from_stats = Method(shape=OptFS(bound="features")).fit(data.stats, head=data.head)
-    assert from_stats.shape == by_features(data)
-    half = FeatureStats.of(data[:150]) + FeatureStats.of(data[150:])
-    merged = Method(shape=OptFS(bound="features")).fit(half, head=data.head)
-    np.testing.assert_allclose(merged.shape.theta, from_stats.shape.theta, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,9 @@ import torch
 
 from data import arrays, features, panel
 from oodshape import METHODS, Features, InputError, Method, auroc
-from oodshape.methods import together
 from oodshape.methods.auto import CANDIDATES, Auto, split
 from oodshape.methods.class_panel import ClassPanel
-from oodshape.methods.detector import Detector
-from oodshape.methods.fusion import SCRAMBLED, Fusion
-from oodshape.methods.slots import Batch
+from oodshape.methods.fusion import SCRAMBLED
 
 AUTO = Method(score=Auto())
 
@@ -51,13 +48,6 @@ def test_the_worth_is_the_auroc_of_the_smaller_network() -> None:
     assert ClassPanel.of(negative, negative).auroc(METHODS["bfact"]) == 0.5  # it refuses
 
 
-def test_the_choice_of_classes_is_seeded() -> None:
-    fitting, selection = features(400), features(300, seed=1)
-    sizes = {seed: len(ClassPanel.of(fitting, selection, seed).outside) for seed in range(8)}
-    assert sizes[0] == len(ClassPanel.of(fitting, selection).outside)
-    assert len(set(sizes.values())) > 1
-
-
 @pytest.mark.parametrize(
     ("classes", "n", "why"),
     [
@@ -82,30 +72,6 @@ def test_most_images_in_the_classes_left_out_are_refused() -> None:
     crowded = Features.from_arrays(z, (weight, bias), predictions=rare)
     with pytest.raises(InputError, match="240 of 400 images belong to the classes left out, more than half"):
         ClassPanel.of(crowded, crowded)
-
-
-def test_the_record_says_which_panel_gave_what(tmp_path) -> None:
-    detector = AUTO.fit(features(400), panel=[panel()])
-    fusion = detector.scorer
-    assert isinstance(fusion, Fusion)
-    assert fusion.panels[0] == SCRAMBLED
-    assert "of 1 of 7 classes, left out" in fusion.panels[1]
-    for (_, worth), (far, near) in zip(fusion.ranking, fusion.values, strict=True):
-        assert worth == pytest.approx((far + near) / 2)
-    assert fusion.against_scrambled == max(far for far, _ in fusion.values)
-    lines = str(fusion).splitlines()
-    assert lines[2] == f"  1: {SCRAMBLED}"
-    assert len(lines) == 5 + len(CANDIDATES)
-    detector.save(tmp_path / "auto.safetensors")
-    assert str(Detector.load(tmp_path / "auto.safetensors").scorer) == str(fusion)
-
-
-def test_a_record_of_old_files_reads_as_before() -> None:
-    old = Fusion(AUTO.fit(features(400), panel=[panel()]).scorer.members, (("energy", 0.9), ("msp", 0.8)))
-    assert old.against_scrambled == 0.9
-    assert str(old).splitlines()[-1].split() == ["msp", "80.00", "80.00"]
-    with pytest.raises(InputError, match="1 rows of values for 2 candidates and 1 panels"):
-        Fusion(old.members, old.ranking, (SCRAMBLED,), ((0.9,),))
 
 
 def test_without_classes_to_leave_out_the_scrambled_panel_decides_and_it_says_so() -> None:
@@ -157,27 +123,3 @@ def test_a_network_that_knows_its_images_by_heart_is_named(known: bool) -> None:
     notes = AUTO.fit(train, panel=[panel()]).scorer.notes
     assert [("by heart (accuracy 100.0 %)" in note) for note in notes] == [True] * known
     assert AUTO.fit(train, panel=[panel()], held_out=features(200, seed=5)).scorer.notes == ()
-
-
-def test_the_second_panel_looks_at_no_more_images_than_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its cost in images that are fitted on and scored, which other work on the machine does not change."""
-    seen = {"fit": 0, "score": 0}
-    fit, score = Method.fit, together.batch_scores
-
-    def counted_fit(self: Method, train: Features, *more, **others):
-        seen["fit"] += len(train)
-        return fit(self, train, *more, **others)
-
-    def counted_score(batch: Batch, parts: list, layers: list):
-        seen["score"] += len(batch.raw) * len(parts)
-        return score(batch, parts, layers)
-
-    monkeypatch.setattr(Method, "fit", counted_fit)
-    monkeypatch.setattr(together, "batch_scores", counted_score)
-    counts = []
-    for near in (0.0, 0.5):
-        seen.update(fit=0, score=0)
-        Method(score=Auto(near=near)).fit(features(400), panel=[panel()])
-        counts.append(dict(seen))
-    assert 0 < counts[0]["fit"] < counts[1]["fit"] <= 2 * counts[0]["fit"]
-    assert 0 < counts[0]["score"] < counts[1]["score"] <= 2 * counts[0]["score"]

@@ -31,20 +31,7 @@ def fitted(request: pytest.FixtureRequest) -> tuple[bool, dict[str, Detector]]:
 
 
 def test_the_table_has_every_method_of_the_paper() -> None:
-    paper = [
-        "msp",
-        "mls",
-        "energy",
-        "odin",
-        "dice",
-        "react",
-        "bfact",
-        "ash-p",
-        "ash-b",
-        "ash-s",
-        "ash-rand",
-        "vra-p",
-    ]
+    paper = ["msp", "mls", "energy", "odin", "dice", "react", "bfact", "ash-p", "ash-b", "ash-s", "ash-rand", "vra-p"]
     ours = ["optfs-v", "optfs-e", "optfs-msp", "optfs-mls", "optfs-e+dice", "optfs-e+react"]
     assert [*paper, *ours, *NEWER, "auto"] == NAMES
     for id_set in ("imagenet", "cifar10", "cifar100"):
@@ -167,13 +154,18 @@ def test_other_heads_are_refused(name: str, fitted: tuple[bool, dict[str, Detect
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_bad_values_are_refused_with_their_row(name: str, bad: float, fitted: tuple[bool, dict[str, Detector]]) -> None:
+def test_bad_values_are_refused_with_their_row(name: str, fitted: tuple[bool, dict[str, Detector]]) -> None:
     signed, detectors = fitted
-    z, head = arrays(50, signed=signed)
-    z[31, 7] = bad
-    for known in (None, np.zeros(50, np.int64)):
-        with pytest.raises(oodshape.InputError, match="row 31 of the features"):
-            detectors[name].score(Features.from_arrays(z, head, predictions=known))
-        with pytest.raises(oodshape.InputError, match="row 31 of the features"):
-            METHODS["optfs-e"].fit(Features.from_arrays(z, head, predictions=known))
+    for bad in (np.nan, np.inf, -np.inf):
+        z, head = arrays(50, signed=signed)
+        z[31, 7] = bad
+        for known in (None, np.zeros(50, np.int64)):
+            with pytest.raises(oodshape.InputError, match="row 31 of the features"):
+                detectors[name].score(Features.from_arrays(z, head, predictions=known))
+
+
+def test_bad_values_are_refused_in_a_fit() -> None:
+    z, head = arrays(50)
+    z[31, 7] = np.inf
+    with pytest.raises(oodshape.InputError, match="row 31 of the features"):
+        METHODS["optfs-e"].fit(Features.from_arrays(z, head))

@@ -1,15 +1,18 @@
-"""The table of departures names methods that exist, and what it says methods are held to is what tests do."""
+"""Every method says where its paper can be read and how it departs from it."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
+
+import pytest
 
 from oodshape import METHODS
-from oodshape.methods.departures import DEPARTURES, IN_CODE, IN_PYTORCH_OOD, OPENOOD, OWN, compared_with, told
+from oodshape.methods.departures import DEPARTURES, IN_CODE, OPENOOD, OWN, compared_with, told
 from oodshape.methods.describe import told as facts
 from oodshape.methods.image_rows import IMAGE_ROWS
 from oodshape.methods.openood_settings import openood_settings
+from oodshape.methods.papers import PAPERS, cited
+from oodshape.methods.table import ROWS
 
 
 def test_every_method_says_how_it_departs() -> None:
@@ -23,7 +26,17 @@ def test_every_method_says_how_it_departs() -> None:
 def test_the_code_that_methods_are_held_to_is_that_of_the_tests(shared) -> None:
     oracle = json.loads((shared / "oracle" / "cifar10_densenet101.json").read_text())["results"]
     assert {name.partition("(")[0] for name in oracle} == set(IN_CODE)
-    here = (Path(__file__).parent / "test_newer.py").read_text().partition("def test_pytorch_ood_agrees")[2]
-    assert all(f'METHODS["{name}"]' in here or name.capitalize() in here for name in IN_PYTORCH_OOD)
     held = {name for name in METHODS if OPENOOD in compared_with(name)}
     assert held == {name for name, setting in openood_settings().items() if setting.theirs}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_method_has_its_paper(name: str) -> None:
+    found = cited(ROWS[name].paper)
+    assert [title for title, _ in found] == ROWS[name].paper.split("*")[1::2]  # none without an address
+    assert found or ROWS[name].paper.startswith("Our own")
+    assert all(address.startswith("https://") for _, address in found)
+
+
+def test_no_paper_is_kept_that_no_method_names() -> None:
+    assert {title for row in ROWS.values() for title, _ in cited(row.paper)} == set(PAPERS)

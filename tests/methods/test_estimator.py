@@ -11,7 +11,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from data import arrays, features
-from oodshape import METHODS, InputError, OODEstimator
+from oodshape import METHODS, Features, InputError, OODEstimator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -46,6 +46,18 @@ def test_it_is_the_detector_with_the_networks_head() -> None:
     decision = estimator.decision_function(new)
     np.testing.assert_allclose(decision, estimator.score_samples(new) - estimator.offset_)
     assert np.array_equal(estimator.predict(new), np.where(decision >= 0, 1, -1))
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if not METHODS[name].wants_panel])
+def test_a_score_does_not_depend_on_the_other_rows(method: str) -> None:
+    z, head = arrays(300)
+    estimator = OODEstimator(method, weight=head[0], bias=head[1], alpha=0.1).fit(z)
+    scores = estimator.score_samples(z)
+    found = estimator.detector_.score(Features.from_arrays(z, estimator.head_)).numpy()
+    np.testing.assert_allclose(scores, found, rtol=1e-4, atol=1e-5 * np.ptp(scores))
+    parts = np.concatenate([estimator.score_samples(z[first : first + 7]) for first in range(0, 300, 7)])
+    np.testing.assert_allclose(parts, scores, rtol=1e-7, atol=1e-9 * np.ptp(scores))
+    assert (estimator.predict(z[::-1])[::-1] == estimator.predict(z)).all()
 
 
 @pytest.mark.parametrize("labelled", [True, False])

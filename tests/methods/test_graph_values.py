@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from data import features
 from oodshape import METHODS
-from oodshape.features.kernels import places_torch
 from oodshape.methods.shapes.pieces import PiecewiseConstant
 
 ANY_BATCH = ({0: torch.export.Dim("n")},)
@@ -39,19 +38,3 @@ def test_no_value_changes_sides_at_an_edge(form: str) -> None:
         module = torch.export.export(module, (rows,), dynamic_shapes=ANY_BATCH).module()
     assert torch.equal(module(rows), wanted)
     assert torch.equal(shape(rows), wanted)  # the compiled loop
-
-
-def test_the_search_of_a_graph_is_searchsorted() -> None:
-    ordered = torch.tensor([-1.0, 0.0, 0.0, 2.0, 2.0, 2.0, 5.0])
-    values = torch.tensor([-torch.inf, -1.0, -0.5, 0.0, 2.0, 4.9, 5.0, 6.0, torch.inf, torch.nan])
-    for n in (1, 2, 4, 7):
-        for right in (False, True):
-
-            class Search(nn.Module):
-                def forward(self, values: Tensor) -> Tensor:
-                    return places_torch(values, ordered[:n], right=right)  # noqa: B023
-
-            exported = torch.export.export(Search(), (values,)).module()(values)
-            wanted = np.searchsorted(ordered[:n].numpy(), values.numpy()[:-1], side="right" if right else "left")
-            assert exported.tolist() == [*wanted.tolist(), 0]
-            assert torch.equal(places_torch(values, ordered[:n], right=right), exported)

@@ -125,13 +125,6 @@ def test_parts_by_label_add_up(name: str) -> None:
     torch.testing.assert_close(fitted.score(test), method.fit(whole).score(test), rtol=1e-4, atol=1e-4)
 
 
-def test_moments_of_earlier_releases_know_no_labels() -> None:
-    data, test = labelled(), features(40, seed=1)
-    old = Moments.of(data, Method(score=MdsPlus()).needs)
-    fitted = METHODS["mds++"].fit(data.stats, head=data.head, moments=old)
-    torch.testing.assert_close(fitted.score(test), Method(score=MdsPlus()).fit(data).score(test))
-
-
 def test_temperature_by_hand() -> None:
     # two logits 2 apart, and three of four labels right: the softmax is 3/4 where 2 / T = log 3
     train = Features.from_arrays(np.tile([2.0, 0.0], (4, 1)), HEAD, labels=np.array([0, 0, 0, 1]))

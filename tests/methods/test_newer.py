@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -12,16 +10,14 @@ from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method
 from oodshape.features import bank, moments
 from oodshape.features.moments import Moments
-from oodshape.methods.detector import Detector
 from oodshape.methods.heads import Dice
 from oodshape.methods.scores.boundaries import Gen, Nci
 from oodshape.methods.scores.neighbours import Knn, NnGuide
 from oodshape.methods.scores.vim import Vim
 from oodshape.methods.shapes.clipping import ReAct
-from oodshape.methods.shapes.per_feature import Bats, Box
+from oodshape.methods.shapes.per_feature import Bats
 from oodshape.methods.shapes.scaling import Lts, Scale
 from oodshape.methods.table import NEWER
-from oodshape.methods.together import fit_all
 
 # two features, two classes, logits = features; classes 0, 0, 1, 1; mean (2, 2)
 TRAIN = np.array([[4.0, 0.0], [2.0, 0.0], [0.0, 6.0], [2.0, 2.0 + 2**-10]])
@@ -119,7 +115,8 @@ def test_moments_merge_in_any_order(half: bool, monkeypatch: pytest.MonkeyPatch)
     for merged in ((a + b) + c, c + (b + a)):
         assert (merged.n, merged.head) == (500, whole.head)
         for name, part in whole.parts.items():
-            np.testing.assert_allclose(merged.parts[name], part, rtol=1e-9, atol=1e-9)
+            # sums in float64 of logits and directions in float32, which may round otherwise in smaller batches
+            np.testing.assert_allclose(merged.parts[name], part, rtol=1e-6, atol=1e-5)
         assert np.array_equal(merged.parts["bank"], whole.parts["bank"])
 
 
@@ -129,41 +126,6 @@ def test_the_bank_is_a_fair_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Moments.of(Features.from_arrays(z, (np.eye(3), np.zeros(3))), frozenset(["bank"])).parts["bank"]
     assert kept.mean() == pytest.approx(z.mean(), abs=0.12)
     assert kept.std() == pytest.approx(z.std(), rel=0.05)
-
-
-def test_each_part_is_computed_once_and_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = features(100)
-    METHODS["optfs-e"].fit(data)
-    assert data._moments is None or data._moments.parts == {}
-    METHODS["caref"].fit(data)
-    assert set(data._moments.parts) == {"counts", "class_sums"}
-    passes = []
-    plain = Moments.of.__func__
-    monkeypatch.setattr(
-        Moments, "of", classmethod(lambda cls, data, needs: passes.append(needs) or plain(cls, data, needs))
-    )
-    fit_all({name: method for name, method in METHODS.items() if not method.wants_panel}, data)
-    assert len(passes) == 1
-    assert not passes[0] & {"counts", "class_sums"}
-
-
-@pytest.mark.parametrize("name", list(NEWER))
-def test_merged_statistics_fit_like_features(name: str) -> None:
-    z, head = arrays(300, signed=True)
-    z = z.astype(np.float16)
-    whole = Features.from_arrays(z, head)
-    parts = [whole[:120], whole[120:]]
-    method = NEWER[name]
-    stats = parts[0].stats + parts[1].stats
-    merged = Moments.of(parts[0], method.needs) + Moments.of(parts[1], method.needs)
-    test = features(40, seed=1, signed=True)
-    wanted = method.fit(whole).score(test)
-    torch.testing.assert_close(method.fit(stats, head=head, moments=merged).score(test), wanted, rtol=1e-4, atol=1e-4)
-    if method.needs:
-        with pytest.raises(InputError, match="moments=Moments.of"):
-            method.fit(stats, head=head)
-        with pytest.raises(InputError, match="300 images"):
-            method.fit(parts[0].stats, head=head, moments=merged)
 
 
 def test_moments_are_saved_and_refused_across_heads(tmp_path) -> None:
@@ -213,14 +175,6 @@ def test_scores_of_features_refuse_slots_they_would_ignore(slot: dict) -> None:
         Method(score=Knn(), **slot)
 
 
-def test_old_detector_files_have_no_scorer_and_stay_valid() -> None:
-    fitted = METHODS["react"].fit(features(50))
-    old = Detector(fitted.method, fitted.shape, fitted.head, fitted.fingerprint, fitted.n_train)
-    assert old == replace(fitted, classes=None)  # which old files do not say
-    with pytest.raises(InputError, match="has to be fitted"):
-        Detector(METHODS["knn"], fitted.shape, fitted.head, fitted.fingerprint, fitted.n_train)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -236,10 +190,6 @@ def test_old_detector_files_have_no_scorer_and_stay_valid() -> None:
 def test_bad_settings_are_one_clear_error(make, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
-
-
-def test_shapes_of_single_features_are_not_drawn() -> None:
-    assert not Box(low=[0.0], high=[1.0]).pointwise
 
 
 # pytorch-ood; its KL matching, too, compares with the nearest class among those that were predicted

@@ -161,13 +161,6 @@ def test_intervals_finer_than_float32_are_refused() -> None:
         Grid.between(1.0, 1.00001, 1000)
 
 
-def test_theta_one_over_the_full_range_is_the_identity() -> None:
-    z = torch.from_numpy(arrays(100, signed=True)[0])
-    grid = Grid.between(float(z.min()), float(np.nextafter(z.max().numpy(), np.float32(np.inf))), 50)
-    shape = PiecewiseConstant(grid.edges(), np.ones(50), (grid.origin, grid.scale))
-    assert torch.equal(shape(z), z)
-
-
 def test_norm_changes_e_but_not_the_order_of_v() -> None:
     data, test = features(half=True), features(seed=1)
     one, two = (OptFS(norm=norm) for norm in (None, 1000.0))

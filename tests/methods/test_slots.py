@@ -9,7 +9,6 @@ import pytest
 
 from data import features
 from oodshape import FittedScore, InputError, Method, Moments, Part, ScoreRecipe
-from oodshape.features.moments import NAMES
 from oodshape.methods.heads import Dice
 from oodshape.methods.odin import Odin
 from oodshape.methods.scores.neighbours import Knn
@@ -33,10 +32,6 @@ def test_a_recipe_is_what_its_pieces_are() -> None:
     assert Method(head=Lts()).for_nonnegative
     assert Method(score=Knn()).needs == {Part.BANK}
     assert [name for name, row in METHODS.items() if row.wants_panel] == ["auto"]
-
-
-def test_parts_are_those_of_moments() -> None:
-    assert set(Part) == NAMES
 
 
 def test_a_string_is_the_part_of_its_name(tmp_path) -> None:

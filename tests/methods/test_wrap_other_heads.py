@@ -69,14 +69,6 @@ def test_it_says_the_same_compiled_and_exported(kind: str) -> None:
         agree(program.module()(images, guarded.threshold), detector, net, images)
 
 
-@pytest.mark.parametrize("method", ["optfs-v", "dice", "vim"])
-def test_other_methods_read_the_same_features(method: str) -> None:
-    net, images = made("convolution before pooling"), pictures(40, seed=2)
-    detector = fitted(net, method=method)
-    with torch.no_grad():
-        agree(detector.wrap(net, probe=images)(images), detector, net, images)
-
-
 @TORCH_WARNS
 @pytest.mark.parametrize(
     "kind", ["convolution before pooling", "convolution after pooling", "function", "scaled output"]

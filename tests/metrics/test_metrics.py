@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import auc, precision_recall_curve, roc_auc_score, roc_curve
 
 from oodshape.core.errors import InputError
-from oodshape.metrics import separation as metrics
 from oodshape.metrics.separation import aupr_in, aupr_out, auroc, bootstrap, detection_error, fpr_at_tpr, summary
 from oracle.metrics import naive_auroc, naive_detection_error, naive_fpr_at_tpr
 
@@ -77,12 +76,6 @@ def test_fpr_reads_the_roc_curve_as_the_papers_code_does(a: list[float], b: list
     assert fpr_at_tpr(a, b) == pytest.approx(fpr[np.argmax(tpr >= 0.95)], abs=1e-12)
 
 
-def test_without_ties_the_default_roc_curve_agrees_too() -> None:
-    a, b = normal(997, 503)
-    fpr, tpr, _ = roc_curve(*labelled(a, b))
-    assert fpr_at_tpr(a, b) == pytest.approx(fpr[np.argmax(tpr >= 0.95)], abs=1e-12)
-
-
 # By hand
 
 
@@ -108,16 +101,6 @@ def test_no_rounding_in_the_number_of_id_scores_kept(n: int, percent: int) -> No
     kept = -(-percent * n // 100)
     rising = np.arange(n)
     assert fpr_at_tpr(rising, rising, tpr=percent / 100) == kept / n
-
-
-def test_both_inequalities_include_the_threshold() -> None:
-    a = [1.0] * 1 + [2.0] * 19
-    assert fpr_at_tpr(a, [2.0, 2.0, 1.0, 1.0]) == 0.5
-    assert fpr_at_tpr([2.0, 2.0, 1.0, 1.0], [1.0] * 19 + [2.0], positive="ood") == 0.5
-
-
-def test_tpr_1_keeps_every_id_score() -> None:
-    assert fpr_at_tpr([3, 2, 1], [2, 1, 0, 0], tpr=1.0) == 0.5
 
 
 # Laws
@@ -225,29 +208,11 @@ def test_the_summary_is_the_bootstrap_of_each_metric(a: list[float], b: list[flo
         assert (estimate.low, estimate.high) == pytest.approx((plain.low, plain.high), abs=1e-12)
 
 
-def test_counts_of_chosen_indices_equal_scores_of_chosen_indices() -> None:
-    a, b = (np.round(x, 1) for x in normal(40, 30))
-    rng = np.random.default_rng(1)
-    i, j = rng.integers(40, size=(25, 40)), rng.integers(30, size=(25, 30))
-    id_ranks, ood_ranks, width = metrics._ranks(a, b)
-    found = metrics._measure(*metrics._curve(id_ranks[i], ood_ranks[j], width), "id")
-    for row in range(25):
-        one = a[i[row]], b[j[row]]
-        expected = fpr_at_tpr(*one), auroc(*one), aupr_in(*one), aupr_out(*one)
-        np.testing.assert_allclose(found[:, row], expected, atol=1e-12)
-        assert found[1, row] == float(naive_auroc(*(x.tolist() for x in one)))
-
-
-def test_the_seed_fixes_the_interval_and_the_chunk_size_does_not_matter(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_seed_fixes_the_interval() -> None:
     a, b = normal(51, 33)
     first = summary(a, b, resamples=50, seed=3)
     assert summary(a, b, resamples=50, seed=3) == first
     assert summary(a, b, resamples=50, seed=4) != first
-    for chunk in (1, 500, 10**7):
-        monkeypatch.setattr(metrics, "_CHUNK", chunk)
-        assert summary(a, b, resamples=50, seed=3) == first
 
 
 def test_auroc_width_is_hanley_and_mcneils() -> None:
@@ -274,23 +239,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     assert 0.83 <= covered <= 0.96  # 0.9, with three standard errors of 200 tries
 
 
-def test_a_higher_level_is_wider_and_more_scores_are_narrower() -> None:
-    a, b = normal(300, 300)
-    wide, narrow = summary(a, b, level=0.99).auroc, summary(a, b, level=0.5).auroc
-    assert wide.low < narrow.low <= narrow.high < wide.high
-    many = summary(np.tile(a, 16), np.tile(b, 16)).auroc
-    few = summary(a, b).auroc
-    assert (few.high - few.low) / (many.high - many.low) == pytest.approx(4, rel=0.25)
-
-
 def test_the_limits_are_percentiles() -> None:
     values = iter(range(102))
     found = bootstrap(lambda x, y: next(values), [1.0], [0.0], level=0.9, resamples=101)
     assert (found.value, found.low, found.high) == pytest.approx((101, 5, 95))
-
-
-def test_bootstrap_takes_any_function_of_two_score_arrays() -> None:
-    a, b = normal(300, 200)
-    found = bootstrap(lambda x, y: float(x.mean() - y.mean()), a, b, resamples=400)
-    assert found.value == a.mean() - b.mean()
-    assert found.high - found.low == pytest.approx(2 * 1.96 * math.sqrt(1 / 300 + 1 / 200), rel=0.2)

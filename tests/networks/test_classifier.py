@@ -1,15 +1,17 @@
-"""Classifier: it finds the head by value, and the head explains the logits."""
+"""Classifier: it finds the head by value, the head explains the logits, and the network stays as it was."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from oodshape.core.errors import InputError
 from oodshape.networks.classifier import Classifier
 from small_nets import ByKeyword, C, M, ModelOutput, Net, body, explains, images
 
@@ -98,17 +100,6 @@ def test_tied_weights_are_copied() -> None:
     assert torch.equal(classifier.head.weight, 2 * before)
 
 
-def test_the_head_is_one_object_until_its_weights_change() -> None:
-    net = Net()
-    classifier = Classifier(net, probe=images(1))
-    first = classifier.head
-    assert classifier(images()).head is first is classifier.head
-    with torch.no_grad():
-        net.fc.bias[0] += 1
-    assert classifier.head is not first
-    explains(classifier(images()))
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_precisions_come_out_in_float32(dtype: torch.dtype) -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(192, 64), nn.ReLU(), nn.Linear(64, C)).to(dtype)
@@ -158,13 +149,101 @@ def test_the_fingerprint_is_of_all_weights_and_buffers() -> None:
     assert len(set(prints)) == 3
 
 
-def test_the_same_bytes_under_another_name_shape_or_type_have_another_fingerprint() -> None:
-    def fingerprint(name: str, value: Tensor) -> str:
-        net = nn.Module()
-        net.register_buffer(name, value)
-        return Classifier(net).fingerprint
+def state(net: nn.Module) -> dict[str, Any]:
+    """All that a reader could have changed."""
+    return {
+        "weights": {key: value.clone() for key, value in net.state_dict().items()},
+        "modes": [module.training for module in net.modules()],
+        "hooks": [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in net.modules()],
+        "requires_grad": [weight.requires_grad for weight in net.parameters()],
+        "identity": [id(weight) for weight in net.parameters()],
+        "grad": [weight.grad for weight in net.parameters()],
+    }
 
-    bits = torch.arange(6, dtype=torch.int16)
-    variants = [("a", bits), ("b", bits), ("a", bits.view(2, 3)), ("a", bits.view(torch.float16))]
-    assert len({fingerprint(*variant) for variant in variants}) == 4
-    assert fingerprint("a", bits.view(2, 3).T) == fingerprint("a", bits.view(2, 3).T.contiguous())
+
+def same(now: dict[str, Any], before: dict[str, Any]) -> bool:
+    weights, old = now["weights"], before["weights"]
+    bits_equal = weights.keys() == old.keys() and all(torch.equal(weights[key], old[key]) for key in old)
+    return bits_equal and all(now[key] == before[key] for key in before if key != "weights")
+
+
+def mixed(net: Net) -> Net:
+    """Training, but for a frozen part: the mixture that one call of train() would lose."""
+    net.train()
+    net.body[1].eval()
+    net.fc.eval()
+    net.body[0].weight.requires_grad_(False)
+    return net
+
+
+@pytest.mark.parametrize("read", [Classifier.__call__, Classifier.logits])
+def test_the_network_is_untouched(read: Callable[[Classifier, Tensor], Any]) -> None:
+    net = mixed(Net(before=nn.Dropout(0.5)))
+    before = state(net)
+    classifier = Classifier(net)
+    for _ in range(2):
+        read(classifier, images())
+    assert same(state(net), before)
+
+
+def test_batch_norm_does_not_move_and_dropout_does_not_act_in_training_mode() -> None:
+    net = Net(before=nn.Dropout(0.5)).train()
+    batch, before = images(), state(net)
+    outputs = Classifier(net)(batch)
+    assert same(state(net), before)
+    with torch.no_grad():
+        assert torch.equal(outputs.logits, copy.deepcopy(net).eval()(batch))
+
+
+@pytest.mark.parametrize("read", [Classifier.__call__, Classifier.logits])
+def test_the_network_is_untouched_after_an_exception(read: Callable[[Classifier, Tensor], Any]) -> None:
+    def fail(logits: Tensor) -> Tensor:
+        raise RuntimeError("out of memory")
+
+    for classifier in (Classifier(mixed(Net(finish=fail))), Classifier(mixed(Net(finish=fail)), head="fc")):
+        before = state(classifier.net)
+        with pytest.raises((RuntimeError, InputError), match="out of memory"):
+            read(classifier, images())
+        assert same(state(classifier.net), before)
+
+
+def test_the_users_hooks_stay_and_still_run() -> None:
+    net, seen = Net(), []
+    net.fc.register_forward_hook(lambda *_: seen.append(1))
+    Classifier(net, head="fc")(images())
+    assert seen == [1]
+    assert len(net.fc._forward_hooks) == 1
+
+
+def test_images_are_unchanged_by_a_network_that_works_in_place() -> None:
+    class InPlace(Net):
+        def forward(self, x: Tensor) -> Any:
+            return super().forward(x.mul_(2.0))
+
+    net = InPlace()
+    batch = images()
+    kept = batch.clone()
+    classifier = Classifier(net)
+    first = classifier(batch)
+    assert torch.equal(batch, kept)
+    assert torch.equal(first.logits, classifier(batch).logits)
+    torch.testing.assert_close(classifier.logits(batch.requires_grad_()), first.logits)
+
+
+def test_in_inference_mode_no_inference_tensor_is_kept() -> None:
+    with torch.inference_mode():
+        outputs = Classifier(Net())(images())
+    assert not any(t.is_inference() for t in (outputs.features, outputs.logits, outputs.head.weight))
+
+
+def test_logits_differentiate_to_the_images_and_leave_no_gradient_on_the_weights() -> None:
+    net = mixed(Net(before=nn.Dropout(0.5)))
+    classifier, batch = Classifier(net), images().requires_grad_()
+    with torch.no_grad():
+        logits = classifier.logits(batch)
+    torch.testing.assert_close(logits, classifier(batch).logits)
+    logits.logsumexp(1).sum().backward()
+    assert all(weight.grad is None for weight in net.parameters())
+    plain = batch.detach().clone().requires_grad_()
+    (expected,) = torch.autograd.grad(copy.deepcopy(net).eval()(plain).logsumexp(1).sum(), plain)
+    torch.testing.assert_close(batch.grad, expected)

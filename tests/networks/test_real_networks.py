@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
-from PIL import Image
-from safetensors.torch import load_file
 from torch import nn
 
 from oodshape.core.errors import InputError
 from oodshape.networks.classifier import Classifier
-from oodshape.networks.head import Outputs
 from small_nets import C, explains
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -26,7 +20,7 @@ def _seed() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["resnet50", "mobilenetv2_100", "swin_small_patch4_window7_224", "mixer_b16_224", "vit_base_patch16_224"],
+    ["resnet10t", "mobilenetv2_100", "swin_tiny_patch4_window7_224", "mixer_s32_224", "vit_tiny_patch16_224"],
 )
 def test_timm_networks(name: str, torchvision_ops: object) -> None:
     timm = pytest.importorskip("timm")
@@ -51,25 +45,3 @@ def test_torchvision_networks(torchvision_ops: object) -> None:
         assert classifier.head_name == name
     with pytest.raises(InputError, match=r"no nn\.Linear layer gives"):
         Classifier(models.squeezenet1_1(num_classes=C))(torch.randn(2, 3, 32, 32))
-
-
-def test_deit_tiny_on_real_images(shared: Path, torchvision_ops: object) -> None:
-    timm = pytest.importorskip("timm")
-    net = timm.create_model("deit_tiny_patch16_224", pretrained=False)
-    weights = load_file(shared / "weights" / "deit_tiny_patch16_224.fp16.safetensors")
-    net.load_state_dict({key: value.float() for key, value in weights.items()})
-    files = [next(folder.glob("*.jpg")) for folder in sorted((shared / "data/imagenet/val").iterdir())]
-    labels = torch.arange(1000)[::5]
-    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-    pixels = torch.from_numpy(np.stack([np.asarray(Image.open(files[i]).convert("RGB")) for i in labels]))
-    batch = ((pixels / 255 - mean) / std).permute(0, 3, 1, 2)
-    classifier = Classifier(net)
-    parts = [classifier(part) for part in batch.split(50)]
-    features, logits = torch.cat([p.features for p in parts]), torch.cat([p.logits for p in parts])
-    explains(Outputs(features, logits, parts[0].head))
-    accuracy = (logits.argmax(1) == labels).float().mean()
-    assert abs(accuracy - 0.71) < 3 * 0.032  # about 71 % on all images; 200 have a standard error of 3.2 points
-
-    # The same network run elsewhere on two images per class, of which the first is the one here.
-    stored = np.load(shared / "features/imagenet_deit_tiny/val.npz")
-    torch.testing.assert_close(features, torch.from_numpy(stored["features"])[2 * labels].float(), rtol=0, atol=0.02)

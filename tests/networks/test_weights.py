@@ -1,10 +1,10 @@
-"""Weights from files: all of them, or an error and an unchanged network."""
+"""Weights from files: all of them, or an error that says why and an unchanged network."""
 
 from __future__ import annotations
 
 import os
 import pickle
-import struct
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,10 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
 from oodshape.images.limits import Limits
-from oodshape.networks.weights import is_torchscript, load_weights, read_weights
+from oodshape.networks.classifier import Classifier
+from oodshape.networks.opening import open_model
+from oodshape.networks.weights import load_weights, read_weights
+from oodshape.networks.zoo.registry import build
 from small_nets import same, values
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -164,29 +167,6 @@ def test_files_without_weights(tmp_path: Path) -> None:
         load_weights(Small(), tmp_path / "a.onnx")
 
 
-def test_a_damaged_archive_is_no_torchscript(tmp_path: Path) -> None:
-    path = tmp_path / "net.pt"
-    torch.save({"a": torch.zeros(3)}, path)
-    content = bytearray(path.read_bytes())
-    place = content.rindex(b"PK\x01\x02")
-    content[place : place + 4] = b"XXXX"  # the directory at the archive's end
-    path.write_bytes(content)
-    assert not is_torchscript(path)
-    with pytest.raises(InputError, match="net.pt is damaged"):
-        read_weights(path)
-
-
-def test_an_archive_that_says_it_lies_on_several_disks_is_left_to_torch(tmp_path: Path) -> None:
-    path = tmp_path / "net.pt"
-    torch.save({"a": torch.zeros(3)}, path)
-    content = path.read_bytes()
-    place = content.rindex(b"PK\x05\x06")
-    locator = b"PK\x06\x07" + struct.pack("<LQL", 0, 0, 7)  # 7 disks: Python's own reader raises
-    path.write_bytes(content[:place] + locator + content[place:])
-    assert not is_torchscript(path)
-    assert read_weights(path)["a"].tolist() == [0, 0, 0]
-
-
 def test_a_packed_checkpoint_is_not_inflated(tmp_path: Path) -> None:
     whole, packed = tmp_path / "whole.pt", tmp_path / "packed.pt"
     torch.save({"a": torch.zeros(1 << 20)}, whole)
@@ -237,3 +217,30 @@ def test_an_encrypted_archive_is_no_traceback(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"locked\.pth"):
         read_weights(path)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit itself
+        traced: Any = torch.jit.trace(nn.Linear(3, 2), torch.rand(2, 3))
+        traced.save(tmp_path / "net.pt")
+    return tmp_path / "net.pt"
+
+
+def test_a_torchscript_file_is_told_as_model_and_as_weights(script: Path) -> None:
+    with pytest.raises(InputError, match=r"is a TorchScript archive .*\(package.module:function"):
+        open_model(str(script))
+    with pytest.raises(InputError, match=r"is a TorchScript archive .* none of it was run"):
+        load_weights(nn.Linear(3, 2), script)
+
+
+def test_what_is_no_model_is_told() -> None:
+    with pytest.raises(InputError, match="a model is timm:NAME.* got int"):
+        open_model(3)  # type: ignore[arg-type]
+
+
+def test_images_of_a_size_that_the_network_cannot_take_are_named() -> None:
+    images = torch.zeros(2, 1, 40, 50)
+    with pytest.raises(InputError, match=r"images of shape \[1, 40, 50\] with RuntimeError: mat1 .*--resize, --crop"):
+        Classifier(build("digits-mixer"))(images)

@@ -1,7 +1,8 @@
-"""The leaderboard in a real browser: it sorts, filters and averages, and follows the keyboard."""
+"""The page of a benchmark in a real browser: it sorts, filters and averages, draws, and fetches nothing."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ import pandas as pd
 import pytest
 
 from browser import Opened
+from oodshape import METHODS as EVERY
 from oodshape.benchmark.results import Results
+from oodshape.report import write_page
+from oodshape.report.beside_paper import paper_figures
+from synthetic import results as synthetic_results
 
 HALF = 0.00501  # what printing two decimals may change
 METHODS = ("msp", "energy", "react", "optfs-e", "knn", "vim")
@@ -125,21 +130,6 @@ def test_places_follow_the_order_and_the_filters(opened: Opened, folder: Path) -
     assert opened.column(-1) == places(means(folder, "fpr95", model=["ViT"]), ascending=True)
 
 
-def test_the_head_stays_in_sight_and_a_wide_table_says_so(browser: Any, folder: Path) -> None:
-    shown = Opened(browser, folder / "report.html", 360)
-    box = shown.page.locator(".scroll")
-    box.evaluate("box => { box.style.maxHeight = '120px'; box.scrollTop = 60; }")
-    top = "e => e.getBoundingClientRect().top"
-    assert shown.page.locator("#board thead").evaluate(top) == pytest.approx(box.evaluate(top) + 1, abs=1)
-    assert shown.page.is_visible("#cue")
-    assert shown.page.locator(".frame.more").count() == 1
-    box.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
-    shown.page.wait_for_selector(".frame:not(.more)")
-    shown.page.set_viewport_size({"width": 1280, "height": 800})
-    shown.page.wait_for_selector("#cue", state="hidden")
-    shown.context.close()
-
-
 def test_columns_by_ood_set_and_by_family(opened: Opened, folder: Path) -> None:
     frame = pd.read_csv(folder / "results.csv")
     for axis, values in (("ood", frame["ood"]), ("family", frame["family"] + "s")):
@@ -166,3 +156,114 @@ def test_the_best_of_each_column_is_marked_and_intervals_come_on_request(opened:
     (row,) = (r for r in Results.load(folder).rows if (r.model, r.method, r.ood) == ("ViT", "knn", "letters"))
     cell = opened.page.inner_text("#board [data-method=knn] td >> nth=1").split()
     assert cell == [f"{100 * v:.2f}" for v in (row.auroc, row.auroc_low)] + ["–", f"{100 * row.auroc_high:.2f}"]
+
+
+def test_a_method_shows_its_figures(opened: Opened) -> None:
+    opened.page.click("#board [data-method=optfs-e] button")
+    detail = opened.page.locator("#detail")
+    assert "energy of optimally shaped features" in detail.inner_text()
+    labels = opened.page.eval_on_selector_all(
+        "#detail svg[role=img]", "all => all.map(s => s.getAttribute('aria-label'))"
+    )
+    assert sum(label.startswith("Shaping functions on ConvNet: optfs-e") for label in labels) == 1
+    assert sum(label.startswith("Histogram of optfs-e scores") for label in labels) == 6
+    assert sum(label.startswith("ROC curves on") for label in labels) == 6
+    detail.locator("summary", has_text="ViT").click()
+    opened.page.locator("#detail figure").nth(13).wait_for()  # not wait_for_function: the page forbids eval
+    assert opened.page.locator("#detail figure").count() == 14
+    assert opened.page.locator("#scatter circle").count() == len(METHODS)
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_names_in_the_picture_of_architectures_do_not_overlap(browser: Any, tmp_path: Path, width: int) -> None:
+    made = synthetic_results(["convnet", "vit"], list(EVERY), ["noise"])
+    families = {"convnet": "ConvNet", "vit": "transformer"}
+    rows = tuple(replace(row, family=families[row.model]) for row in made.rows)
+    write_page(replace(made, rows=rows), tmp_path / "page.html")
+    shown = Opened(browser, tmp_path / "page.html", width)
+    assert shown.page.locator("#scatter circle").count() == len(EVERY)
+    boxes = shown.page.eval_on_selector_all(
+        "#scatter .name",
+        "all => all.map(text => { const b = text.getBBox(); return [b.x, b.y, b.x + b.width, b.y + b.height]; })",
+    )
+    names = set(shown.page.locator("#scatter .name").all_text_contents())
+    assert "optfs-e" in names
+    below = shown.page.locator("#scatter p").all_text_contents()
+    assert all(name in names or name in below[0] for name in EVERY)  # those without room are listed
+    assert len(boxes) > len(EVERY) / 3
+    for i, (left, top, right, bottom) in enumerate(boxes):
+        for other in boxes[:i]:
+            apart = right <= other[0] + 1 or left >= other[2] - 1 or bottom <= other[1] + 1 or top >= other[3] - 1
+            assert apart, (boxes[i], other)
+    shown.context.close()
+
+
+def test_the_gallery_shows_the_worst_first(opened: Opened, folder: Path) -> None:
+    gallery = opened.page.locator("#gallery")
+    results = Results.load(folder)
+    gallery.locator("select").first.select_option(label="ViT")
+    gallery.locator("select").nth(1).select_option(label="optfs-e")
+    picks = [pick for pick in results.samples.picks if (pick.model, pick.method) == ("ViT", "optfs-e")]
+    worst = sorted((pick for pick in picks if pick.ood), key=lambda pick: -pick.shares[0])
+    assert gallery.locator("h3").all_inner_texts()[0].startswith(worst[0].ood)
+    assert gallery.locator("img").count() == 7 * 6
+    said = gallery.locator("figcaption").first.inner_text()
+    share = float(said.partition("more familiar than ")[2].partition(" %")[0])
+    assert share == pytest.approx(100 * worst[0].shares[0], abs=0.0501)
+    passing = sum(share >= 0.05 for pick in worst for share in pick.shares)
+    assert gallery.locator("figure.wrong", has_text="wrong: passes").count() == passing
+    assert gallery.locator("figure.right", has_text="right: rejected").count() == 6 * 6 - passing
+    (inside,) = (pick for pick in picks if not pick.ood)
+    rejected = sum(i / 80 < 0.05 for i in range(len(inside.images)))  # the lowest scores of 80 images
+    assert gallery.locator("figure.wrong", has_text="wrong: rejected").count() == rejected
+    assert opened.page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth === 16)")
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"), [("light", 1280, "light"), ("dark", 1280, "dark"), ("phone", 360, "light")]
+)
+def test_every_screen(browser: Any, folder: Path, name: str, width: int, scheme: str) -> None:
+    shown = Opened(browser, folder / "report.html", width, scheme)
+    assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+    ground = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    dark = "rgb(22, 23, 26)"
+    assert (ground == dark) == (scheme == "dark")
+    shown.page.screenshot(path=folder / f"{name}.png", full_page=True)
+    assert (folder / f"{name}.png").stat().st_size > 50_000
+    shown.page.click("#theme")
+    assert (shown.page.evaluate("getComputedStyle(document.body).backgroundColor") == dark) != (scheme == "dark")
+    shown.page.emulate_media(media="print")
+    assert not shown.page.is_visible("#filters")
+    assert shown.said == []
+    shown.context.close()
+
+
+def test_the_paper_beside_ours(browser: Any, tmp_path: Path) -> None:
+    made = synthetic_results(["ResNet50", "SWIN-S"], ["msp", "knn"], ["SUN", "Texture"], settings="imagenet")
+    write_page(made, tmp_path / "page.html")
+    shown = Opened(browser, tmp_path / "page.html")
+    shown.page.get_by_role("button", name="Beside the paper").click()
+    figures = paper_figures()
+    resnet = [figures["ood", "imagenet", "ResNet50", name]["msp"]["auroc"] for name in ("SUN", "Texture")]
+    swin = figures["model", "imagenet", "SWIN-S", "Average"]["msp"]["auroc"]  # the paper has no figures by set for it
+
+    def paper(column: str, method: str = "msp") -> str:
+        place = shown.heads().index(column)
+        text: str = shown.page.inner_text(f"#board [data-method={method}] td >> nth={place}")
+        return text.partition("paper ")[2]
+
+    ours = 100 * made.frame.groupby(["method", "model"])["auroc"].mean()["msp"]
+    for column, theirs, value in (
+        ("ResNet50", sum(resnet) / 2, ours["ResNet50"]),
+        ("SWIN-S", swin, ours["SWIN-S"]),
+        ("Average", (sum(resnet) / 2 + swin) / 2, ours.mean()),
+    ):
+        found, gap = paper(f"{column}|auroc").replace("−", "-").strip(")").split(" (")
+        assert float(found) == pytest.approx(theirs, abs=0.0051)
+        assert float(gap) == pytest.approx(value - theirs, abs=0.011)
+    assert paper("Average|auroc", "knn") == ""
+    shown.press("SUN", "ood")
+    assert paper("SWIN-S|auroc") == ""
+    assert paper("ResNet50|auroc").startswith(f"{resnet[0]:.2f} ")
+    assert shown.said == []
+    shown.context.close()

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-import zlib
 from pathlib import Path
 from typing import Any
 
 from axe import violations
 from browser import Opened
 from oodshape.methods.papers import PAPERS
-from oodshape.report import write_page
-from synthetic import results as synthetic_results
 
 
 def board(shown: Opened) -> list[list[str]]:
@@ -21,22 +17,6 @@ def board(shown: Opened) -> list[list[str]]:
     cells = "rows => rows.map(row => [...row.children].map(cell => cell.firstChild.textContent))"
     found: list[list[str]] = shown.page.eval_on_selector_all("#board tbody tr", cells)
     return [[place, shown.column(0)[i], *rest] for i, (place, _, *rest) in enumerate(found)]
-
-
-def test_the_bar_is_one_line_and_the_table_as_wide_as_the_screen(browser: Any, folder: Path, tmp_path: Path) -> None:
-    shown = Opened(browser, folder / "report.html")
-    tops = shown.page.eval_on_selector_all(
-        "#filters > *", "all => all.map(e => Math.round(e.getBoundingClientRect().top + e.offsetHeight / 2))"
-    )
-    assert len(tops) >= 7
-    assert max(tops) - min(tops) <= 4
-    shown.context.close()
-    write_page(synthetic_results([f"network {i}" for i in range(8)], ["msp", "knn"]), tmp_path / "page.html")
-    wide = Opened(browser, tmp_path / "page.html", 2400)
-    assert wide.page.locator("#board").evaluate("table => table.offsetWidth") > 2300
-    assert wide.page.locator("h1").evaluate("head => head.offsetWidth") < 1300
-    assert wide.page.is_hidden("#cue")
-    wide.context.close()
 
 
 def test_the_table_can_be_saved_and_copied_as_it_is_shown(opened: Opened) -> None:
@@ -108,19 +88,6 @@ def test_a_method_has_its_paper_and_its_means_beside_another(opened: Opened) -> 
     assert abs(gap - (float(means["knn"]) - float(means["optfs-e"]))) < 0.001
 
 
-def test_the_table_stands_before_the_curves_have_come(browser: Any, folder: Path) -> None:
-    context = browser.new_context()
-    page = context.new_page()
-    page.add_init_script(
-        "document.addEventListener('DOMContentLoaded', () => { window.early = ['#board tbody tr', '#detail h3'].map("
-        "part => document.querySelectorAll(part).length); }, true);"
-    )
-    page.goto((folder / "report.html").as_uri())
-    assert page.evaluate("early") == [6, 0]
-    assert page.locator("#detail h3").count() == 1
-    context.close()
-
-
 def test_images_enlarge_and_the_keyboard_goes_on(opened: Opened) -> None:
     first = opened.page.locator("#gallery .zoom").first
     first.focus()
@@ -136,29 +103,6 @@ def test_images_enlarge_and_the_keyboard_goes_on(opened: Opened) -> None:
     opened.page.keyboard.press("Escape")
     assert large.is_hidden()
     assert opened.page.evaluate("document.activeElement.dataset.image") == "0"
-
-
-def sheets(pdf: bytes) -> list[int]:
-    """How many texts are printed on each page."""
-    at = {int(found[1]): found.end() for found in re.finditer(rb"(?:^|\n)(\d+) 0 obj", pdf)}
-    counts = []
-    for start in at.values():
-        head = pdf[start : start + 3000].partition(b"endobj")[0]
-        content = re.search(rb"/Contents (\d+) 0 R", head)
-        if not re.search(rb"/Type\s*/Page\b", head) or content is None:
-            continue
-        stream = re.compile(rb"stream\r?\n").search(pdf, at[int(content[1])])
-        assert stream is not None
-        body = pdf[stream.end() : pdf.index(b"endstream", stream.end())]
-        text = zlib.decompressobj().decompress(body) if body[:1] == b"\x78" else body
-        counts.append(len(re.findall(rb"T[jJ]", text)))
-    return counts
-
-
-def test_no_printed_page_is_blank(opened: Opened) -> None:
-    counts = sheets(opened.page.pdf(format="A4"))
-    assert len(counts) > 2
-    assert all(counts), counts
 
 
 def test_the_page_and_its_menus_have_no_violations(browser: Any, folder: Path) -> None:

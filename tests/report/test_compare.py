@@ -139,18 +139,6 @@ def test_groups_are_means_over_models_and_the_average_is_over_all() -> None:
     assert table.lines[1].entries[-1].mark == " (1/3)"
 
 
-def test_the_paper_s_group_means() -> None:
-    """PROTOCOL: Ours (V) 47.58/87.23, 68.59/83.52, 77.36/78.66 on ImageNet."""
-    from oodshape.report.beside_paper import _averaged, _models
-
-    made = results(row("ResNet50"))
-    groups = (["ResNet50", "MobileNetV2"], ["ViT-B-16", "ViT-L-16", "SWIN-S", "SWIN-B"], ["MLP-B", "MLP-L"])
-    means = [_averaged(_models(made, "model", group))["optfs-v"] for group in groups]
-    expected = ((47.58, 87.23), (68.59, 83.52), (77.36, 78.66))
-    for found, printed in zip(means, expected, strict=True):
-        assert tuple(found.values()) == pytest.approx(printed, abs=0.006)
-
-
 def test_there_are_four_kinds() -> None:
     with pytest.raises(InputError, match="no table 'five'"):
         tables_of(results(row("ResNet50")), "five")  # type: ignore[arg-type]

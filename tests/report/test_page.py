@@ -11,18 +11,16 @@ from pathlib import Path
 import pytest
 
 from html_page import Page, written
-from oodshape import METHODS, paper_methods
+from oodshape import METHODS
 from oodshape.benchmark.curves import Theta
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.samples import Pick, Samples
 from oodshape.core.errors import InputError
 from oodshape.methods.papers import PAPERS
-from oodshape.methods.table import NEWER
 from oodshape.report import write_page
 from oodshape.report.beside_paper import paper_figures
 from oodshape.report.page_data import payload
 from oodshape.report.pivot import caveats
-from oodshape.report.styles import style
 from synthetic import results
 
 HOSTILE = "</script><img src=x onerror=alert(1)> \"q\" & 'x' -->"
@@ -90,16 +88,6 @@ def test_the_page_holds_every_figure_and_says_what_they_mean(html: str) -> None:
     assert points[5] == pytest.approx([1000 * rate for rate in curve.tpr], abs=0.5)
 
 
-def test_the_page_is_for_every_screen_and_for_the_keyboard(html: str) -> None:
-    page = Page(html)
-    assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in page.tags
-    assert "color-scheme: light dark" in html
-    assert "@media print" in html
-    (box,) = (attributes for _, attributes in page.tags if attributes.get("class") == "scroll")
-    assert box["tabindex"] == "0"
-    assert box["aria-label"] == "Table of methods"
-
-
 # Names, sizes, what is missing
 
 
@@ -164,26 +152,3 @@ def test_the_papers_figures_stand_in_the_page_where_there_are_any() -> None:
 
 
 # Styles
-
-
-def test_styles_are_all_different_and_do_not_depend_on_what_is_drawn() -> None:
-    assert len({(style(name).color, str(style(name).dashes)) for name in METHODS}) == len(METHODS)
-    own = style("my-method")
-    assert own == style.__wrapped__("my-method")
-    assert own.dashes not in [style(method).dashes for method in METHODS]
-    assert style("my-method").family == "own"
-
-
-def test_a_method_has_its_colour_on_the_page_too() -> None:
-    shown = payload(results())["methods"]
-    assert [(entry["color"], entry["dashes"]) for entry in shown] == [style(entry["name"]).web for entry in shown]
-    kinds = {
-        entry["name"]: entry["kind"] for entry in payload(results(["net"], list(paper_methods("imagenet"))))["methods"]
-    }
-    assert {name for name, kind in kinds.items() if kind == "since the paper"} == set(NEWER)
-    assert {name for name, kind in kinds.items() if kind == "OptFS"} == {
-        name for name in METHODS if "optfs" in name and name not in NEWER
-    }
-    assert [name for name, kind in kinds.items() if kind == "chooses among them"] == ["auto"]
-    assert kinds["msp"] == kinds["react"] == "the paper's baselines"
-    assert payload(results(["net"], ["mine"]))["methods"][0]["kind"] == "your own"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
 from oodshape import METHODS
@@ -12,9 +9,7 @@ from oodshape.report import palette
 from oodshape.report.method_kinds import FAMILIES, family
 from oodshape.report.styles import style
 
-ROOT = Path(__file__).parents[2]
 SLATE = "#1e2129"  # the ground of the documentation in the dark: Material's hsl(232, 15%, 14%)
-HEX = re.compile(r"#(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{6}|[0-9a-fA-F]{3})\b(?![-\w])")
 
 
 def luminance(color: str) -> float:
@@ -27,11 +22,6 @@ def luminance(color: str) -> float:
 def contrast(one: str, other: str) -> float:
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
-
-
-def test_contrast_by_hand() -> None:
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)  # the well-known gray that just fails
 
 
 @pytest.mark.parametrize("name", palette.INKS)
@@ -52,30 +42,6 @@ def test_no_method_has_the_colour_of_id_or_ood_images() -> None:
         assert style(name).color not in (palette.ID_COLOR, palette.OOD_COLOR)
         assert style(name).family == family(name)
     assert {family(name) for name in METHODS} | {"own"} == set(FAMILIES)
-
-
-def test_no_other_file_names_a_colour() -> None:
-    places = [
-        *(ROOT / "src").rglob("*.py"),
-        *(ROOT / "src" / "oodshape" / "report" / "web").iterdir(),
-        *(ROOT / "scripts").rglob("*.py"),
-        *(ROOT / "docs" / "css").iterdir(),
-    ]
-    assert len(places) > 100
-    found = {
-        path.name: HEX.findall(path.read_text(encoding="utf-8")) for path in places if path.suffix != ".safetensors"
-    }
-    assert [name for name, colors in found.items() if colors] == ["palette.py"]
-
-
-def test_scripts_and_styles_name_only_colours_that_there_are() -> None:
-    web = ROOT / "src" / "oodshape" / "report" / "web"
-    used = {name for path in web.iterdir() for name in re.findall(r"var\(--([\w-]+)", path.read_text("utf-8"))}
-    widths = {"asked", "column", "columns"}  # no colours
-    assert {"id", "ood", "text"} <= used - widths <= set(palette.ALL)
-    assert all(
-        f"--{name}: light-dark({ink.light}, {ink.dark});" in palette.page_css() for name, ink in palette.ALL.items()
-    )
 
 
 def test_an_inlined_figure_brings_nothing_that_reaches_beyond_it() -> None:

@@ -1,8 +1,10 @@
-"""Every script can be imported, so that none names what is no longer there; importing runs nothing."""
+"""Every script can be imported and runs nothing then; the page on speed shows what was measured."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -32,3 +34,21 @@ def test_a_script_can_be_imported(path: Path, monkeypatch: pytest.MonkeyPatch, c
             raise
         pytest.skip(f"{missing.name} is not installed")
     assert capsys.readouterr().out == ""
+
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+
+draw_speed = importlib.import_module("draw_speed")
+
+
+def test_the_page_is_what_its_figures_say() -> None:
+    """Else: python scripts/draw_speed.py."""
+    found = json.loads((ROOT / "docs" / "speed.json").read_text())
+    page = (ROOT / "docs" / "speed.md").read_text()
+    assert draw_speed.filled(page, found) == page
+    assert draw_speed.filled(page, {**found, "minutes": found["minutes"] + 1}) != page
+    methods = {cell["method"] for cell in found["cells"]}
+    for name in methods:
+        assert f"\n| {name} | " in page

@@ -159,8 +159,9 @@ class ArrayValue(Value):
             return {name: torch.from_numpy(value) for name, value in self._items() if isinstance(value, np.ndarray)}
 
     def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """An array field as a tensor on the device of `like`."""
-        return self._tensors[name].to(like.device)
+        """An array field as a tensor on the device of `like`: float64 where `like` is, else float32."""
+        tensor = self._tensors[name].to(like.device)
+        return tensor.double() if like.is_floating_point() and like.element_size() == 8 else tensor
 
 
 def frozen_array(values: Any, dtype: Any) -> np.ndarray[Any, Any]:

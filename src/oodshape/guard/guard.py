@@ -164,7 +164,11 @@ class Guard(Fitted):
         trust_code: bool = False,
         workers: int | None = None,
     ) -> Iterator[Scored]:
-        """A row for each image in the order given: path, label, score, p_value, accepted, error; read as it goes."""
+        """A row for each image in the order given: path, label, score, p_value, accepted, error; read as it goes.
+
+        The decision on an image may differ between batch sizes only where its score lies within rounding error of the
+        threshold.
+        """
         # what cannot be images is refused here, not at the first row
         if prepared:
             check_prepared(images)

@@ -52,7 +52,8 @@ class Live:
         """The verdict on one image (a path, a PIL image, bytes, [H, W], [H, W, C], a tensor [C, H, W]), else a list.
 
         With `prepared`, tensors [N, ...] or batches of them that the network takes as they are. An image that cannot
-        be read is an error.
+        be read is an error. The decision on an image may differ between batch sizes only where its score lies within
+        rounding error of the threshold.
         """
         if prepared:
             return [verdict for batch, _ in prepared_batches(images) for verdict in self._verdicts(batch)]

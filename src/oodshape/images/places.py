@@ -15,6 +15,9 @@ from oodshape.images.formats import EXTENSIONS
 from oodshape.images.walking import no_image
 
 SIGNS = r"[*?[]"  # what makes a glob of a path
+# The stores that may be addressed. A list from elsewhere may hold any address, and some of fsspec's file systems read
+# more than bytes: `reference://` renders templates of the file that it is chained to, which can run code.
+STORES = ("file", "memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "http", "https")
 
 
 def is_remote(path: str) -> bool:
@@ -101,6 +104,8 @@ def stamp(path: str) -> str:
 def _store(address: str) -> tuple[Any, str]:
     """The file system of an address, and the path in it."""
     protocol = address.partition("://")[0]
+    if protocol.lower() not in STORES or "::" in address:
+        raise InputError(f"{address} cannot be opened: addresses begin with {'://, '.join(STORES)}:// and have no '::'")
     try:
         from fsspec.core import url_to_fs
 

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.cluster import KMeans
@@ -15,12 +16,15 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.features.features import Features
+from oodshape.methods.batches import PARTS, check_scores
 from oodshape.methods.detector import Detector, Method
+from oodshape.methods.slots import Batch, Evidence
 from oodshape.methods.table import named
 from oodshape.metrics.conformal import rank
 from oodshape.networks.head import Head
 
 Array = NDArray[Any]
+ROUNDING = 1e-9  # of a score in float64, relative to the largest, with room to spare
 
 
 class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -31,6 +35,9 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     centres, which is linear too. A share `calibration` of X is kept from fitting, and sets the threshold so that at
     most a share alpha of new rows like X is rejected (split conformal; `guaranteed_` is True). With too few rows,
     or calibration=None, the threshold comes from the fitted rows themselves and promises nothing.
+
+    Features are rounded to float32; scores are computed in float64, so that the score of a row does not depend on the
+    other rows of the call (to 1e-7). Decisions may differ only where a score lies that close to the threshold.
 
     >>> rng = np.random.default_rng(0)
     >>> X, y = np.repeat(np.eye(3), 100, axis=0) + rng.normal(scale=0.1, size=(300, 3)), np.repeat([0, 1, 2], 100)
@@ -71,19 +78,19 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         head = self._head(rows[fitting], None if labels is None else labels[fitting])
         detector = method.fit(Features.from_arrays(rows[fitting], head))
         basis = held_out if self.guaranteed_ else fitting
-        scores = detector.score(Features.from_arrays(rows[basis], head)).numpy()
+        scores = _scores(detector, Features.from_arrays(rows[basis], head))
         # without a promise, the smallest score stands in where alpha would ask for less than one row
         place = max(rank(len(scores), self.alpha), 1)
         self.detector_: Detector = detector.calibrate(scores, self.alpha) if self.guaranteed_ else detector
-        self.offset_ = float(np.sort(scores)[place - 1])
+        # below the score of that row by more than rounding: the row itself is accepted in any batch
+        self.offset_ = float(np.sort(scores)[place - 1] - ROUNDING * np.abs(scores).max())
         self.head_ = head
         return self
 
     def score_samples(self, X: Any) -> Array:
         """[n]: scores, higher = more like the training rows."""
         check_is_fitted(self)
-        scores = self.detector_.score(Features.from_arrays(self._rows(X, reset=False), self.head_))
-        return np.asarray(scores.numpy().astype(np.float64))
+        return _scores(self.detector_, Features.from_arrays(self._rows(X, reset=False), self.head_))
 
     def decision_function(self, X: Any) -> Array:
         """[n]: score - offset_; negative where a row is rejected."""
@@ -131,3 +138,19 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         count = min(self.n_clusters, len(np.unique(rows, axis=0)))
         centers = KMeans(count, n_init=1, random_state=self.random_state).fit(rows).cluster_centers_
         return Head.of((centers, -0.5 * np.square(centers).sum(axis=1)))
+
+
+def _scores(detector: Detector, features: Features) -> NDArray[np.float64]:
+    """[n] what `detector.score` gives, computed in float64."""
+    detector.check_features(features)
+    shape, last, scorer = detector.shape.traced(), detector.head.traced(), detector.fitted_score.traced()
+    own, bound = features.head, last.bind(features.head)
+    head = Head(own.weight.double(), own.bias.double())
+    layer = head if bound is own else Head(bound.weight.double(), bound.bias.double())
+    found = [
+        scorer.of(Evidence(Batch(raw, head, first, dtype=torch.float64), shape, last, layer))
+        for first, raw in features.chunks(parts=PARTS)
+    ]
+    scores = torch.cat(found)
+    check_scores(scores)
+    return np.asarray(scores.double().numpy())

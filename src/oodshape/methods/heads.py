@@ -44,7 +44,7 @@ class FrozenClass(FittedHead, HeadRecipe):
     def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
         """[n, 1]: never the whole head when the prediction is known."""
         if isinstance(shape, PiecewiseConstant):
-            logit = shape.frozen_logits(batch.raw.float(), batch.classes, layer.weight)
+            logit = shape.frozen_logits(batch.values, batch.classes, layer.weight)
             # a NaN or infinite feature always reaches the sum
             if batch.checked and not bool(torch.isfinite(logit).all()):
                 check_finite(batch.raw, batch.first)

@@ -101,24 +101,26 @@ class Batch:
     given_classes: Tensor | None = None
     buffer: Tensor | None = None  # [n, M] float32 that may be overwritten
     checked: bool = True  # whether NaN and infinite features are still to be refused: a graph cannot look
+    dtype: torch.dtype = torch.float32  # what is computed in; float64 goes with a float64 head and `traced` parts
 
     @once
-    def _values(self) -> Tensor:
-        return self.raw.float()
+    def values(self) -> Tensor:
+        """[n, M] in `dtype`, not checked."""
+        return self.raw.to(self.dtype)
 
     @once
     def features(self) -> Tensor:
-        """[n, M] float32, finite."""
+        """[n, M] in `dtype`, finite."""
         if self.checked:
             check_finite(self.raw, self.first)
-        return self._values
+        return self.values
 
     @once
     def logits(self) -> Tensor:
         """[n, C]: the logits of the network itself, of finite features."""
         if self.given_logits is not None:
             return self.given_logits
-        logits = self.head.logits(self._values)
+        logits = self.head.logits(self.values)
         # a NaN or infinite feature reaches every logit of its row, even through a weight of 0: one tells of all
         if self.checked and not bool(torch.isfinite(logits[:, 0]).all()):
             check_finite(self.raw, self.first)
@@ -222,7 +224,7 @@ class Evidence:
 
     @property
     def features(self) -> Tensor:
-        """[n, M] float32: the features as the network gives them, finite."""
+        """[n, M]: the features as the network gives them, finite."""
         return self.batch.features
 
     @property

@@ -121,7 +121,7 @@ class AshRand(_Ash):
         if z.shape[1] > WIDEST:
             raise InputError(f"ASH-Rand has noise for {WIDEST} features, got {z.shape[1]}")
         noise: Tensor = self._noise  # type: ignore[attr-defined]
-        return torch.mul(noise[: z.shape[1]].to(z.device) * self.high, largest(z, self.p)[0], out=out)
+        return torch.mul(noise[: z.shape[1]].to(z) * self.high, largest(z, self.p)[0], out=out)
 
 
 def uniform(count: int, seed: int) -> NDArray[np.float32]:

@@ -1,0 +1,200 @@
+"""Every script and every benchmark runs, on as little data as it takes: `make test-scripts`, not `make test`.
+
+Figures are not looked at: a benchmark may miss its limits here, but it must get to the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import save_file
+
+from folders_of_digits import write_digits
+from oodshape import Guard, Results
+from oodshape.networks.zoo import build
+
+pytestmark = pytest.mark.scripts
+ROOT = Path(__file__).parents[2]
+MODULES = {"auto_cases.py", "harness.py", "pairs.py"}  # imported by the others
+RUNS = {
+    "scripts/audit.py": sys.executable,
+    "scripts/auto_evidence.py": "--features features --panel panels",
+    "scripts/auto_networks.py": "--out runs --epochs 1",
+    "scripts/bounds_by_activation.py": "--epochs 1",
+    "scripts/check_oracle.py": "out oracle.json --sets letters=theirs",
+    "scripts/check_table.py": "ConvNet=check.json",
+    "scripts/count_lines.py": "--by-package",
+    "scripts/draw_auto.py": "--out drawn",
+    "scripts/draw_readme.py": "--out drawn",
+    "scripts/draw_speed.py": "",
+    "scripts/fill_studies.py": "--features features --only shaping",
+    "scripts/lowest.py": "serve onnx",
+    "scripts/make_docs_figures.py": "",
+    "scripts/make_panels.py": "--features zoo --data data --weights weights --out made",
+    "scripts/make_paper_csv.py": "paper",
+    "scripts/near_networks.py": "--out runs --epochs 1",
+    "scripts/train_digits.py": "--out trained --epochs 1",
+    "scripts/train_mixer_nano.py": "--data data/cifar10 --out trained --epochs 1 --batch 10",
+    "benches/decide.py": "features --quick",
+    "benches/decode.py": "",
+    "benches/guard.py": "",
+    "benches/live.py": "--quick",
+    "benches/memory.py": "--rows 4000",
+    "benches/million.py": "--rows 30000",
+    "benches/rivals.py": "--sizes 200 --methods msp",
+    "benches/scale.py": "--images 64 --rounds 1",
+    "benches/serve.py": "guarded.onnx digits/test --requests 40 --at-once 2 --plain 10",
+    "benches/speed.py": "--quick",
+    "benches/wrap.py": "",
+}
+NEEDS = {"benches/scale.py": "ray", "benches/rivals.py": "pytorch_ood", "benches/live.py": "timm"}
+
+
+def write_features(folder: Path) -> None:
+    """A network's feature files, of eight classes."""
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    weight = rng.normal(size=(8, 24)).astype(np.float32)
+    np.savez(folder / "head.npz", weight=weight, bias=np.zeros(8, np.float32))
+    for name in ("train", "test", "svhn", "places32", "gaussian", "uniform"):
+        labels = rng.integers(8, size=1600)
+        inside = weight[labels] if name in ("train", "test") else 0
+        features = np.maximum(inside + rng.normal(size=(1600, 24)), 0).astype(np.float32)
+        np.savez(folder / f"{name}.npz", features=features, labels=labels)
+
+
+def write_cifar(folder: Path) -> None:
+    """The binary archive of CIFAR-10, with few images."""
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
+        rows = rng.integers(256, size=(20, 3073), dtype=np.uint8)
+        rows[:, 0] = np.arange(20) % 10
+        rows.tofile(folder / f"{name}.bin")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository, which scripts may write into, with the data that they are given."""
+    root = tmp_path_factory.mktemp("tree")
+    for name in ("scripts", "benches", "docs", "src", "tests"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", root)
+    write_features(root / "features" / "net")
+    panel = root / "panels" / "net" / "scrambled.npz"
+    panel.parent.mkdir(parents=True)
+    shutil.copy(root / "features" / "net" / "svhn.npz", panel)
+    write_features(root / "zoo" / "cifar10_densenet101")
+    write_cifar(root / "data" / "cifar10" / "cifar-10-batches-bin")
+    (root / "weights").mkdir()
+    state = {name: value.contiguous() for name, value in build("cifar10-densenet101").state_dict().items()}
+    save_file(state, root / "weights" / "cifar10-densenet101.safetensors")
+    digits = write_digits(root / "digits")
+    guard = Guard.fit("zoo:digits-convnet", images=digits / "train", calibrate=digits / "val", method="msp")
+    guard.save(root / "guard.safetensors")
+    return root
+
+
+def run(tree: Path, script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, script, *words],
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": paths, "XDG_CACHE_HOME": str(tree / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_script_has_a_run() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix() for folder in ("scripts", "benches") for path in ROOT.glob(f"{folder}/*.py")
+    }
+    assert {name for name in found if Path(name).name not in MODULES} == set(RUNS)
+
+
+@pytest.mark.parametrize("script", sorted(RUNS))
+def test_it_runs_to_its_end(script: str, tree: Path) -> None:
+    if script in NEEDS and find_spec(NEEDS[script]) is None:
+        pytest.skip(f"needs {NEEDS[script]}")
+    prepare(script, tree)
+    done = run(tree, script, *RUNS[script].split())
+    assert "Traceback" not in done.stderr, done.stderr
+    missed = script.startswith("benches/") and done.returncode == 1 and done.stdout  # a limit, on a busy machine
+    assert done.returncode == 0 or missed, done.stdout + done.stderr
+
+
+def prepare(script: str, tree: Path) -> None:
+    """Make what a script reads, where it is not made yet."""
+    if script == "scripts/check_oracle.py":
+        command = "from oodshape.cli import main; main()"
+        few = [
+            "--models",
+            "ConvNet",
+            "--methods",
+            "msp",
+            "--limit",
+            "20",
+            "--samples",
+            "0",
+            "--no-cache",
+            "--out",
+            "out",
+        ]
+        subprocess.run([sys.executable, "-c", command, "bench", "digits", *few, "--out", "out"], cwd=tree, check=True)
+        rows = {row.ood: row for row in Results.load(tree / "out").rows}
+        figures = {"theirs": {"auroc": 100 * rows["letters"].auroc, "fpr95": 100 * rows["letters"].fpr95}}
+        (tree / "oracle.json").write_text(json.dumps({"results": {"msp": figures}}))
+    if script == "scripts/check_table.py":
+        command = "from oodshape.cli import main; main()"
+        words = ["--detector", "guard.safetensors", "--model", "zoo:digits-convnet", "--id", "digits/test", "--json"]
+        done = subprocess.run(
+            [sys.executable, "-c", command, "check", *words, "--ood", "digits/letters"],
+            cwd=tree,
+            capture_output=True,
+            check=True,
+        )
+        (tree / "check.json").write_bytes(done.stdout)
+    if script == "scripts/make_paper_csv.py":
+        write_paper(tree / "paper")
+    if script == "benches/serve.py":
+        Guard.load(tree / "guard.safetensors").export(tree / "guarded.onnx", "zoo:digits-convnet")
+
+
+def write_paper(folder: Path) -> None:
+    """The paper's tables with one line each."""
+    folder.mkdir()
+    figures = {"method": "Ours (V)", "fpr95": "1", "auroc": "2"}
+    tables = {f"imagenet_{name}": {"model": "A", **figures} for name in ("by_model", "standard4_by_model")}
+    tables["imagenet_variants_by_model"] = {"model": "A", **figures}
+    tables |= {f"imagenet_{name}_by_ood": {"ood": "B", **figures} for name in ("resnet50", "vit_b_16", "mlp_b")}
+    tables["cifar_by_model"] = {"id_set_and_model": "CIFAR10/A", **figures}
+    study = {"norm_ratio": "1", "cosine": "1", "auroc_real": "1", "auroc_ours": "1"}
+    tables["validation_of_id_only"] = {"ood": "B", **study}
+    tables["changed_weight_ratio"] = {"model": "A", "percent_changed": "1"}
+    limits = {"lower_limit": "0", "upper_limit": "1", "fpr95": "1", "auroc": "1"}
+    tables["percentile_robustness"] = {"lower_percentile": "1", **limits}
+    for name, line in tables.items():
+        (folder / f"{name}.csv").write_text(f"{','.join(line)}\n{','.join(line.values())}\n")
+
+
+def test_panels_need_trained_weights(tree: Path) -> None:
+    """Without weights the network would be an untrained one, and its panel would say nothing."""
+    (tree / "no_weights").mkdir()
+    (tree / "no_weights" / "densenet101_cifar10.safetensors").touch()
+    words = ("--features", "zoo", "--data", "data", "--weights", "no_weights", "--out", "nothing")
+    done = run(tree, "scripts/make_panels.py", *words)
+    assert done.returncode == 1
+    assert "cifar10-densenet101 needs weights" in done.stderr
+    assert "put them at no_weights/cifar10-densenet101.safetensors" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tree / "nothing").exists()
