@@ -28,6 +28,8 @@ from bombs import png
 from commands import call
 from oodshape import Guard, Watch
 from oodshape.guard.service.body import parse_images
+from oodshape.guard.service.settings import Settings
+from oodshape.images.limits import Limits
 
 for library in ("onnx", "onnxscript", "onnxruntime", "fastapi", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
@@ -473,3 +475,10 @@ def test_refusals_are_one_line(exported: Path, guard: Guard, digits: Path, tmp_p
             assert done.returncode == 2
             assert said in done.stderr
             assert done.stderr.count("\n") == 1
+
+
+def test_the_limits_of_an_image_reach_the_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started_with: list[Settings] = []
+    monkeypatch.setattr("oodshape.guard.service.run.serve", started_with.append)
+    call("serve", "x.onnx", "--max-pixels", "8", "--max-aspect", "9", "--max-inflated", "7", cwd=tmp_path)
+    assert started_with[0].limits == Limits(pixels=8, aspect=9, inflated=7)
