@@ -5,6 +5,7 @@ A ratio is taken within each round, so that what else the machine does falls on 
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape import Features, Head
-from oodshape.core.machine import give_back
 
 WIDTH, CLASSES, THREADS = 2048, 1000, 2
 Tasks = Mapping[str, Callable[[], object]]
@@ -94,7 +94,7 @@ class Peak(threading.Thread):
 
     def __enter__(self) -> Peak:
         """Give freed memory back to the system, then start sampling."""
-        give_back()
+        _give_back()
         self.start_mb = self.peak_mb = anonymous()
         self.running, self.own_seconds = True, 0.0
         self.start()
@@ -111,6 +111,13 @@ class Peak(threading.Thread):
         """Stop sampling."""
         self.running = False
         self.join()
+
+
+def _give_back() -> None:
+    """Give memory that was freed back to the system, where the C library can: glibc keeps up to 64 MB of it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def anonymous() -> float:

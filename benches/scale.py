@@ -25,7 +25,7 @@ from oodshape.engines.actors import Pool, mapped, started
 from oodshape.engines.work import Job, ShardScorer
 from oodshape.images.digits import digits_sets
 from oodshape.images.image_set import Subset
-from oodshape.images.in_memory import PictureListing, Pictures
+from oodshape.images.in_memory import Pictures
 
 MODEL = "zoo:digits-vit"
 SHARDS, BATCH = 40, 25
@@ -43,7 +43,7 @@ def main() -> None:
     guard = Guard.fit(MODEL, images=sets["train"], calibrate=sets["test"], method="gen", progress=False)
     base = sets["test"]
     pictures = Pictures(Subset(base, [row % len(base) for row in range(given.images)]), "digits")
-    told = {"job": Job(MODEL, SHARDS, {}, BATCH, 0), "guard": guard, "listing": PictureListing(pictures)}
+    told = {"job": Job(MODEL, SHARDS, {}, BATCH, 0), "guard": guard, "listing": pictures}
     ray = started()
     ray.data.DataContext.get_current().wait_for_min_actors_s = 600  # both are there before the first shard
     shares = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import pickle
 import struct
 import zlib
@@ -21,13 +20,11 @@ from damage import bytes_damaged
 from kind import Files, Kind, equal
 from oodshape.benchmark.spec import Benchmark
 from oodshape.guard.fit import read_names
-from oodshape.images.by_name import _array
+from oodshape.images.catalog import _array
 from oodshape.images.folders import list_pairs
 from oodshape.images.image_set import ImageSet
-from oodshape.images.readers.cifar import cifar
-from oodshape.images.readers.imagenet import imagenet_val
-from oodshape.images.readers.mnist import mnist
-from oodshape.images.readers.svhn import svhn
+from oodshape.images.imagenet import imagenet_val
+from oodshape.images.small_sets import cifar, mnist, svhn
 from oodshape.networks.weights import load_weights
 from oodshape.report.beside_paper import figures_in
 from own_files import written
@@ -65,7 +62,7 @@ def mnists() -> Kind:
     names = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
     plain = dict(zip(names, (images, labels), strict=True))
     packed = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in plain.items()}
-    return Kind("mnist", (plain, packed), lambda folder: seen(mnist(folder, train=False)))
+    return Kind("mnist", (plain, packed), lambda folder: seen(mnist(folder)))
 
 
 def svhns() -> Kind:
@@ -75,7 +72,7 @@ def svhns() -> Kind:
         written("test_32x32.mat", lambda path, packed=packed: savemat(path, arrays, do_compression=packed))  # type: ignore[misc]
         for packed in (False, True)
     )
-    return Kind("svhn", seeds, lambda folder: seen(svhn(folder, train=False)), forge=_repacked)
+    return Kind("svhn", seeds, lambda folder: seen(svhn(folder)), forge=_repacked)
 
 
 def _repacked(files: Files, rng: Random) -> Files:
@@ -180,16 +177,8 @@ def weights() -> Kind:
     return Kind("weights", seeds, read)
 
 
-def index() -> Kind:
-    """The classes of ImageNet as JSON."""
-    files = {"val/ILSVRC2012_val_00000001.JPEG": b"", "truth.txt": b"2\n"}
-    table = {str(i): [wnid, "x"] for i, wnid in enumerate(reversed(WNIDS))}
-    read = lambda folder: imagenet_val(folder / "val", folder / "truth.txt", folder / "i.json").labels.tobytes()  # noqa: E731
-    return Kind("imagenet-json", (files | {"i.json": json.dumps(table).encode()},), read, hurt=("i.json", "truth.txt"))
-
-
 def every() -> dict[str, Callable[[], Kind]]:
     """How each kind is made, by its name."""
-    sets = {"cifar": cifars, "mnist": mnists, "svhn": svhns, "imagenet": imagenets, "imagenet-json": index}
+    sets = {"cifar": cifars, "mnist": mnists, "svhn": svhns, "imagenet": imagenets}
     texts = {"lists": lists, "toml": specs, "paper": paper}
     return {**sets, **texts, "npz": npz, "weights": weights}

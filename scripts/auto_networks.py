@@ -29,12 +29,12 @@ from oodshape.features.panel import panel_features
 from oodshape.images.digits import _scanned_digits, digits_sets
 from oodshape.images.image_set import ArraySet, ImageSet, limited
 from oodshape.images.preprocessing import CIFAR, DIGITS, Preprocessing
-from oodshape.images.readers.cifar import cifar
+from oodshape.images.small_sets import cifar
 from oodshape.networks.weights import load_weights
 from oodshape.networks.zoo import model_entry
+from oodshape.networks.zoo.cifar_nets import MixerNano
 from oodshape.networks.zoo.digits_nets import SMALL_NETS
 from oodshape.networks.zoo.efficientnet_lite import STAGES, EfficientNetLite0
-from oodshape.networks.zoo.mixer_nano import MixerNano
 
 EPOCHS = {"resnet": 17, "plain": 10}
 LITE = {1: (1.0, 1.1), 2: (1.1, 1.2)}  # width, depth

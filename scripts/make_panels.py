@@ -18,7 +18,7 @@ from oodshape import Classifier, ImageFolder
 from oodshape.features.panel import panel_features
 from oodshape.images.image_set import ImageSet
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.images.readers.cifar import cifar
+from oodshape.images.small_sets import cifar
 from oodshape.networks.zoo import build, find_weights, model_entry, weights_needed
 from oodshape.studies.network import folders_in
 

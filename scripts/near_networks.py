@@ -28,7 +28,7 @@ from oodshape import ImageFolder
 from oodshape.images.digits import _scanned_digits, digits_sets
 from oodshape.images.image_set import ArraySet, ImageSet, limited
 from oodshape.images.preprocessing import CIFAR, DIGITS
-from oodshape.images.readers.cifar import cifar
+from oodshape.images.small_sets import cifar
 from oodshape.networks.zoo.digits_nets import SMALL_NETS
 
 LEFT_OUT = {"a": (0, 3, 9), "b": (1, 2, 5)}  # classes of CIFAR-10: airplane, cat, truck; automobile, bird, dog

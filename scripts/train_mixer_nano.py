@@ -24,9 +24,9 @@ from torch.nn import functional
 from oodshape.core.files import replacing
 from oodshape.images.image_set import ArraySet
 from oodshape.images.preprocessing import CIFAR
-from oodshape.images.readers.cifar import cifar
+from oodshape.images.small_sets import cifar
 from oodshape.networks.weights import load_weights
-from oodshape.networks.zoo.mixer_nano import MixerNano
+from oodshape.networks.zoo.cifar_nets import MixerNano
 
 CHOICES = {"classes": (10, 100), "precision": ("float32", "bfloat16")}
 

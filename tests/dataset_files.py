@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from scipy.io import savemat
 
-from oodshape.images.readers.mnist import mnist
+from oodshape.images.small_sets import mnist
 
 RNG = np.random.default_rng(0)
 
@@ -66,4 +66,4 @@ def idx(array: np.ndarray) -> bytes:
 def three_digits(folder: Path) -> object:
     """MNIST with a whole label file beside the images."""
     write(folder / "t10k-labels-idx1-ubyte", idx(np.zeros(3, np.uint8)))
-    return mnist(folder, train=False)
+    return mnist(folder)

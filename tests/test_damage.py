@@ -23,13 +23,12 @@ from dataset_files import binary, channel_major, idx, pixels, python2, svhn_file
 from oodshape import METHODS, Detector, FeatureStats, InputError, Moments, Watch
 from oodshape.core import files
 from oodshape.core.reading import npz_arrays, reading
-from oodshape.images.readers.cifar import cifar
-from oodshape.images.readers.svhn import svhn
+from oodshape.images.small_sets import cifar, svhn
 
 FUZZ = Path(__file__).parents[1] / "fuzz"
 KINDS = (
     *("guard", "watch", "statistics", "moments", "results", "scores-csv", "scores-jsonl", "scores-parquet", "part"),
-    *("cache", "collected", "cifar", "mnist", "svhn", "imagenet", "imagenet-json", "lists", "toml", "paper", "npz"),
+    *("cache", "collected", "cifar", "mnist", "svhn", "imagenet", "lists", "toml", "paper", "npz"),
     "weights",
 )
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]
@@ -230,7 +229,7 @@ def cuttable() -> dict[str, tuple[str, Callable[[Path], bytes], Callable[[Path],
 
 
 def svhn_test(folder: Path) -> object:
-    return svhn(folder, train=False)
+    return svhn(folder)
 
 
 @pytest.mark.parametrize("key", cuttable())

@@ -11,8 +11,8 @@ from typing import Any
 
 from api import api_page, api_table, room_of, table
 from oodshape.core.values import Value
-from oodshape.features.parts import Part
-from oodshape.methods import departures
+from oodshape.features.running_sums import Statistic
+from oodshape.methods import describe
 from oodshape.methods.detector import Method
 from oodshape.methods.slots import FittedHead, FittedScore, Shape
 from oodshape.methods.table import METHODS, ROWS, paper_methods
@@ -22,19 +22,19 @@ DOCS = Path(__file__).parents[2] / "docs"
 SLOTS = ("perturb", "shape", "head", "score")
 # what the parts of `Moments` are to a reader
 PARTS = {
-    Part.COUNTS: "class means",
-    Part.CLASS_SUMS: "class means",
-    Part.UNIT_CLASS_SUMS: "class means",
-    Part.SOFTMAX_SUMS: "class means",
-    Part.SQUARES: "variances",
-    Part.SECOND: "covariance",
-    Part.UNIT_SECOND: "covariance",
-    Part.PROFILE: "sorted mean",
-    Part.ENERGY: "mean energy",
-    Part.BANK: "a bank of at most 5,000 images",
-    **dict.fromkeys((Part.LABEL_COUNTS, Part.LABEL_SUMS, Part.UNIT_LABEL_SUMS), "class means"),
-    **dict.fromkeys((Part.RIGHT_COUNTS, Part.RIGHT_SUMS), "class means"),
-    Part.LABEL_SURPRISE: "how likely labels are at some temperatures",
+    Statistic.COUNTS: "class means",
+    Statistic.CLASS_SUMS: "class means",
+    Statistic.UNIT_CLASS_SUMS: "class means",
+    Statistic.SOFTMAX_SUMS: "class means",
+    Statistic.SQUARES: "variances",
+    Statistic.SECOND: "covariance",
+    Statistic.UNIT_SECOND: "covariance",
+    Statistic.PROFILE: "sorted mean",
+    Statistic.ENERGY: "mean energy",
+    Statistic.BANK: "a bank of at most 5,000 images",
+    **dict.fromkeys((Statistic.LABEL_COUNTS, Statistic.LABEL_SUMS, Statistic.UNIT_LABEL_SUMS), "class means"),
+    **dict.fromkeys((Statistic.RIGHT_COUNTS, Statistic.RIGHT_SUMS), "class means"),
+    Statistic.LABEL_SURPRISE: "how likely labels are at some temperatures",
 }
 NETWORKS = {
     "cifar10_densenet101": "CIFAR-10 DenseNet101",
@@ -82,8 +82,8 @@ def needs(method: Method) -> str:
     if method.wants_panel:
         return "training features and a panel of scrambled training images"
     words = list(dict.fromkeys(PARTS[part] for part in sorted(method.needs)))
-    if Part.LABEL_SURPRISE in method.needs:
-        words = [PARTS[Part.LABEL_SURPRISE]]
+    if Statistic.LABEL_SURPRISE in method.needs:
+        words = [PARTS[Statistic.LABEL_SURPRISE]]
     if words:
         return ", ".join(words)
     learns_nothing = isinstance(method.shape, Shape) and isinstance(method.head, FittedHead)
@@ -218,14 +218,15 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
 
 def beside_authors(name: str) -> str:
     """How a method departs from its authors' code, and what it is held to."""
-    found = [each for each in departures.departures_of(name) if each.difference != departures.UNKNOWN]
+    found = [each for each in describe.departures_of(name) if each.difference != describe.UNKNOWN]
     worth = [f"Worth, AUROC/FPR95: {each.difference}." for each in found]
-    return "\n\n".join([departures.told(name), *worth, "All departures stand in [one table](../paper.md)."])
+    rest = "All departures stand in [one table](../paper.md)."
+    return "\n\n".join([describe.describe_departures(name), *worth, rest])
 
 
 def departures_table(docs: Path = DOCS) -> str:
     """Every departure, the paper's own code first."""
-    rows = [[each.what, each.theirs, each.here, each.difference] for each in departures.DEPARTURES]
+    rows = [[each.what, each.theirs, each.here, each.difference] for each in describe.DEPARTURES]
     return table(["what", "the authors' code", "here", "difference on our features"], rows)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oodshape.features.features import Features as Features
     from oodshape.features.moments import Moments as Moments
     from oodshape.features.panel import panel_features as panel_features
-    from oodshape.features.parts import Part as Part
+    from oodshape.features.running_sums import Statistic as Statistic
     from oodshape.features.statistics import FeatureStats as FeatureStats
     from oodshape.guard.guard import Guard as Guard
     from oodshape.guard.guarded_file import GuardedFile as GuardedFile
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from oodshape.images.preprocessing import CIFAR as CIFAR
     from oodshape.images.preprocessing import IMAGENET as IMAGENET
     from oodshape.images.preprocessing import Preprocessing as Preprocessing
-    from oodshape.images.scrambled import Scrambled as Scrambled
+    from oodshape.images.synthetic import Scrambled as Scrambled
     from oodshape.methods.auto import Auto as Auto
-    from oodshape.methods.decision import Decision as Decision
+    from oodshape.methods.detector import Decision as Decision
     from oodshape.methods.detector import Detector as Detector
     from oodshape.methods.detector import Method as Method
     from oodshape.methods.estimator import OODEstimator as OODEstimator
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from oodshape.methods.table import paper_methods as paper_methods
     from oodshape.methods.together import fit_all as fit_all
     from oodshape.methods.training import Training as Training
-    from oodshape.metrics.discoveries import false_discoveries as false_discoveries
+    from oodshape.metrics.conformal import false_discoveries as false_discoveries
     from oodshape.metrics.separation import aupr_in as aupr_in
     from oodshape.metrics.separation import aupr_out as aupr_out
     from oodshape.metrics.separation import auroc as auroc
@@ -82,7 +82,7 @@ _HOMES = {
     "Outputs": "networks.head",
     "Method": "methods.detector",
     "Detector": "methods.detector",
-    "Decision": "methods.decision",
+    "Decision": "methods.detector",
     "METHODS": "methods.table",
     "authors_methods": "methods.table",
     "paper_methods": "methods.table",
@@ -97,8 +97,8 @@ _HOMES = {
     "ScoreRecipe": "methods.slots",
     "Evidence": "methods.slots",
     "Training": "methods.training",
-    "Part": "features.parts",
-    "Scrambled": "images.scrambled",
+    "Statistic": "features.running_sums",
+    "Scrambled": "images.synthetic",
     "panel_features": "features.panel",
     "auroc": "metrics.separation",
     "fpr_at_tpr": "metrics.separation",
@@ -106,7 +106,7 @@ _HOMES = {
     "aupr_out": "metrics.separation",
     "detection_error": "metrics.separation",
     "bootstrap": "metrics.separation",
-    "false_discoveries": "metrics.discoveries",
+    "false_discoveries": "metrics.conformal",
     "Benchmark": "benchmark.spec",
     "Results": "benchmark.results",
     "OODEstimator": "methods.estimator",

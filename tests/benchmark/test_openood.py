@@ -18,7 +18,7 @@ from oodshape.benchmark.prepared import Options, Prepared
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
-from oodshape.images.by_name import open_source
+from oodshape.images.catalog import open_source
 from oodshape.networks import zoo
 from openood_files import write_openood
 

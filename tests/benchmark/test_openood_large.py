@@ -13,7 +13,7 @@ from oodshape import Classifier, Features
 from oodshape.benchmark.prepared import Options, Prepared
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
-from oodshape.images.by_name import open_source
+from oodshape.images.catalog import open_source
 from oodshape.images.preprocessing import IMAGENET
 from oodshape.networks import zoo
 from oodshape.report.openood_files import openood_tables

@@ -12,7 +12,7 @@ from oodshape import Features
 from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
-from oodshape.images.by_name import open_source
+from oodshape.images.catalog import open_source
 from oodshape.images.image_set import limited
 from oodshape.methods.table import paper_methods
 from oodshape.metrics.separation import auroc

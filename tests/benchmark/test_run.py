@@ -11,7 +11,7 @@ from oodshape import METHODS, Classifier, Features, InputError, auroc, fpr_at_tp
 from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark, ModelSpec, OodSpec
-from oodshape.images.by_name import open_source
+from oodshape.images.catalog import open_source
 from oodshape.images.preprocessing import DIGITS
 from oodshape.networks import zoo
 from oodshape.networks.zoo.digits_nets import SmallNet

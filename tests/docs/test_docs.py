@@ -23,7 +23,7 @@ from oodshape.benchmark.prepared import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.app import app
 from oodshape.features.features import Features
-from oodshape.methods.departures import DEPARTURES
+from oodshape.methods.describe import DEPARTURES
 from oodshape.methods.table import METHODS, ROWS
 from oodshape.studies.network import from_benchmark
 

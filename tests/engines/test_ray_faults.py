@@ -22,8 +22,7 @@ pytest.importorskip("ray", reason="need Ray (make test-ray)")
 pytest.importorskip("pyarrow", reason="shards of scores are Parquet")
 from oodshape.engines import actors
 from oodshape.engines.ray import Pool, fit_guard, score
-from oodshape.engines.work import Listed
-from oodshape.images.listing import Listing
+from oodshape.images.listing import image_set
 
 MODEL = "zoo:digits-convnet"
 ONE = Pool(actors=1)
@@ -84,8 +83,8 @@ def test_a_killed_driver_resumes_and_a_vanished_file_is_a_row(cluster: str, digi
     done = {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
     assert done, "the driver ended before any shard was scored"
     assert not out.exists(), "the driver ended before it was killed"
-    listing = Listed.of(Listing.of(str(digits / "test")))
-    gone = Path(listing.pairs[-1][0])
+    listing = image_set(str(digits / "test"))
+    gone = Path(listing.files[-1])
     gone.unlink()
     # at once: a worker of the killed driver may still be at a shard
     tally, took = score(

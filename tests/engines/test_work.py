@@ -15,12 +15,12 @@ from oodshape import Guard, InputError
 from oodshape.engines import actors
 from oodshape.engines.ray import fit_guard
 from oodshape.engines.scorer import GuardScorer
-from oodshape.engines.work import Collector, Job, Listed, ShardScorer, merged_parts, unpacked
+from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, unpacked
 from oodshape.features.features import Features
 from oodshape.guard.collect import collect_shard
 from oodshape.guard.collected import Collected
 from oodshape.images.image_set import Subset
-from oodshape.images.listing import image_set, one_by_one
+from oodshape.images.listing import image_set
 from oodshape.methods.table import named
 from oodshape.networks.opening import open_model, prepared
 
@@ -59,7 +59,7 @@ def _columns(rows: Features) -> Iterator[Any]:
 
 def scorer(digits: Path, folder: Path) -> ShardScorer:
     guard = Guard.load(digits / "guard.safetensors")
-    return ShardScorer(Job(MODEL, 2, batch_size=8), guard, Listed.of(one_by_one(digits / "letters")), folder)
+    return ShardScorer(Job(MODEL, 2, batch_size=8), guard, image_set(digits / "letters"), folder)
 
 
 def test_a_shard_that_is_there_is_not_scored_again(digits: Path, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_scorer_takes_bytes_and_says_what_cannot_be_read(digits: Path) -> None
     assert made["score"][:-1] == [row.score for row in rows]
     assert made["path"] == batch["path"]
     assert (made["score"][-1], made["accepted"][-1]) == (None, None)
-    assert "Pillow" in made["error"][-1]
+    assert "is not a readable image" in made["error"][-1]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_the_engine_does_not_do_is_said_in_one_line(words: tuple[str, ...],
 
 def test_without_ray_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, digits: Path) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"^the engine ray needs Ray: pip install 'oodshape\[ray\]'$"):
+    with pytest.raises(InputError, match=r"^the engine ray needs ray: pip install 'oodshape\[ray\]'$"):
         fit_guard(MODEL, images=digits / "train", method="energy", progress=False)
 
 

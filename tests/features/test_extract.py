@@ -80,7 +80,7 @@ def test_deit_tiny_on_real_images(shared: Path, tmp_path: Path, torchvision_ops:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_broken_file_is_named_and_what_came_before_is_kept(tmp_path: Path, workers: int) -> None:
     images = write(tmp_path / "images", digits(40))
-    images.path(35).write_bytes(images.path(35).read_bytes()[:-40])
+    Path(images.path(35)).write_bytes(Path(images.path(35)).read_bytes()[:-40])
     with pytest.raises(InputError) as caught:
         extract(Counted(), images, tmp_path / "cache", workers=workers)
     message = str(caught.value)

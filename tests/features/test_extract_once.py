@@ -90,7 +90,7 @@ def test_the_head_is_checked_with_a_warm_cache(tmp_path: Path, partial: bool, he
 
 def test_images_that_could_not_be_read_are_not_compared(tmp_path: Path) -> None:
     images, cache = write(tmp_path / "images", digits(12)), tmp_path / "cache"
-    images.path(0).write_bytes(b"no image")
+    Path(images.path(0)).write_bytes(b"no image")
     nets = {"old": small_net("convnet"), "new": edited(lambda features: features * 1.01)}
     for name, ran in (("old", 11), ("old", PROBED), ("new", 1 + 1 + 11), ("new", PROBED)):
         counted = Counted(nets[name])
@@ -163,7 +163,7 @@ def test_an_edited_file_gets_features_of_its_own(tmp_path: Path) -> None:
 def test_images_that_change_while_they_are_read_are_refused(tmp_path: Path) -> None:
     images = write(tmp_path / "images", digits(20))
     counted = Counted()
-    counted.net.register_forward_hook(lambda *_: images.path(0).touch())
+    counted.net.register_forward_hook(lambda *_: Path(images.path(0)).touch())
     with pytest.raises(InputError, match="the images of images changed while they were read; run it again"):
         extract(counted, images, tmp_path / "cache", workers=0)
     assert not list((tmp_path / "cache").rglob("*.part"))

@@ -8,8 +8,8 @@ import torch
 
 from data import features
 from oodshape import METHODS, Features, Moments, auroc
-from oodshape.features import moments, sum_kernels
-from oodshape.features.running_sums import TEMPERATURES
+from oodshape.features import sum_kernels
+from oodshape.features.running_sums import TEMPERATURES, Statistic
 from oodshape.features.sum_kernels import Products, exact, noise
 
 
@@ -28,7 +28,7 @@ def test_sums_are_those_of_the_definition() -> None:
     labels = np.arange(300) % 9 - 1  # without one, of every class, and one class too many
     z = torch.cat([raw for _, raw in plain.chunks()]).double()
     data = Features.from_arrays(z.numpy(), plain.head, labels=labels)
-    found = Moments.of(data, moments.NAMES).parts
+    found = Moments.of(data, frozenset(Statistic)).parts
     logits = data.head.logits(z.float()).double()
     member = torch.nn.functional.one_hot(data.predictions, 7).double().T
     length = z / z.norm(dim=1, keepdim=True)

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from oodshape import METHODS, Classifier, Features, Guard, InputError, panel_features
 from oodshape.images.digits import digits_sets
-from oodshape.images.listing import GivenImages
+from oodshape.images.listing import image_set
 from oodshape.images.preprocessing import DIGITS
 from oodshape.networks.zoo import build
 
@@ -41,12 +41,12 @@ class Digits:
 
 def pixels(folder: Path) -> NDArray[np.uint8]:
     """The images of a folder, in its order, as one gray array."""
-    images = GivenImages(folder)
+    images = image_set(folder)
     return np.stack([np.asarray(images[row])[:, :, 0] for row in range(len(images))])
 
 
 def data_set(folder: Path, prepared: bool = False) -> Digits:
-    return Digits(pixels(folder), GivenImages(folder).labels, prepared)
+    return Digits(pixels(folder), image_set(folder).labels, prepared)
 
 
 def same(guard: Guard, other: Guard) -> None:
@@ -74,7 +74,7 @@ def test_arrays_pictures_and_tensors_too(guard: Guard, digits: Path) -> None:
     assert made.detector.threshold == pytest.approx(guard.detector.threshold, rel=SAME_FIT)
     assert made.about.names == ()  # nothing says them
     rows = list(guard.score(val[:5], model=MODEL))
-    files = list(guard.score(GivenImages(digits / "val").files[:5], model=MODEL))
+    files = list(guard.score(image_set(digits / "val").files[:5], model=MODEL))
     assert [row.path for row in rows] == [f"image {i}" for i in range(5)]
     assert [row[1:] for row in rows] == [row[1:] for row in files]
 
@@ -119,7 +119,7 @@ def test_the_panel_of_tensors_is_that_of_the_images(digits: Path) -> None:
 
 def test_features_of_every_kind(digits: Path) -> None:
     classifier = Classifier(build("digits-convnet"))
-    forms = (digits / "val", GivenImages(digits / "val"), pixels(digits / "val")[..., None], data_set(digits / "val"))
+    forms = (digits / "val", image_set(digits / "val"), pixels(digits / "val")[..., None], data_set(digits / "val"))
     wanted, *others = (Features.extract(classifier, form, DIGITS, progress=False) for form in forms)
     others += [Features.extract(classifier, data_set(digits / "val", prepared=True), prepared=True, progress=False)]
     for found in others:
@@ -136,8 +136,8 @@ def test_copies_among_the_calibration_images_are_refused(digits: Path, tmp_path:
             InputError, match="1 of the 151 calibration images are training images too, such as image 0"
         ):
             fitted(images, np.concatenate([train[7:8], val]))
-    renamed = [*GivenImages(digits / "val").files, tmp_path / "other.png"]
-    renamed[-1].write_bytes(Path(GivenImages(digits / "train").files[3]).read_bytes())
+    renamed = [*image_set(digits / "val").files, tmp_path / "other.png"]
+    renamed[-1].write_bytes(Path(image_set(digits / "train").files[3]).read_bytes())
     with pytest.raises(InputError, match=r"1 of the 151 calibration images .* such as .*other\.png"):
         fitted(digits / "train", renamed)
     tensors = torch.stack([DIGITS(image[..., 0]) for image in train[:100]])
@@ -153,7 +153,7 @@ def test_a_guard_of_tensors_says_what_it_does_not_know(digits: Path, tmp_path: P
     with pytest.raises(InputError, match=r"fitted on prepared tensors .* prepared=True, or fit it with preprocessing"):
         made.score(digits / "test", MODEL)
     said = fitted(data_set(digits / "train", prepared=True), None, prepared=True, preprocessing=DIGITS)
-    assert len(list(said.score(GivenImages(digits / "test").files[:3], MODEL))) == 3
+    assert len(list(said.score(image_set(digits / "test").files[:3], MODEL))) == 3
 
 
 @pytest.mark.parametrize(

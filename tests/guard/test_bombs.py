@@ -17,7 +17,7 @@ from oodshape.cli import options
 from oodshape.guard.guard import Guard
 from oodshape.guard.score_file import identity
 from oodshape.images.limits import Limits
-from oodshape.images.listing import GivenImages
+from oodshape.images.listing import image_set
 
 MOST = 300  # MB beyond an ordinary folder
 PEAK = """
@@ -107,11 +107,11 @@ def test_each_limit_is_an_option(home: Path) -> None:
 
 def test_other_limits_are_another_run(home: Path) -> None:
     guard, usual = Guard.load(home / "guard.safetensors"), Limits()
-    given, who = GivenImages(home / "test").fingerprint, identity(guard, 32)
+    given, who = image_set(home / "test").fingerprint, identity(guard, 32)
     try:
         Limits(aspect=3).use()
-        assert GivenImages(home / "test").fingerprint != given
+        assert image_set(home / "test").fingerprint != given
         assert identity(guard, 32) != who
     finally:
         usual.use()
-    assert (GivenImages(home / "test").fingerprint, identity(guard, 32)) == (given, who)
+    assert (image_set(home / "test").fingerprint, identity(guard, 32)) == (given, who)

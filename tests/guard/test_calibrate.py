@@ -11,7 +11,7 @@ import torch
 
 from oodshape import Classifier, Features, Guard, InputError
 from oodshape.guard.fitted import NO_GUARANTEE
-from oodshape.images.listing import GivenImages
+from oodshape.images.listing import image_set
 from oodshape.images.preprocessing import DIGITS
 from oodshape.networks.zoo import build
 
@@ -21,7 +21,7 @@ MODEL = "zoo:digits-convnet"
 @pytest.fixture(scope="module")
 def fresh(digits: Path) -> Features:
     """The features of images that the guard has never seen."""
-    return Features.extract(Classifier(build("digits-convnet")), GivenImages(digits / "test"), DIGITS)
+    return Features.extract(Classifier(build("digits-convnet")), image_set(digits / "test"), DIGITS)
 
 
 @pytest.mark.parametrize("per_class", [False, True])
@@ -65,7 +65,7 @@ def test_a_loose_guard_becomes_a_promise_with_images_only(digits: Path) -> None:
 
 def test_images_that_cannot_be_read_are_left_out(guard: Guard, digits: Path, tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_bytes(b"no image")
-    files = [*GivenImages(digits / "test").files, str(tmp_path / "broken.png")]
+    files = [*image_set(digits / "test").files, str(tmp_path / "broken.png")]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         after = guard.calibrate(files, progress=False)
@@ -75,7 +75,7 @@ def test_images_that_cannot_be_read_are_left_out(guard: Guard, digits: Path, tmp
 
 def test_the_promise_is_kept_on_other_images(guard: Guard, digits: Path) -> None:
     """Calibrated on one half of new images, the other half is rejected at the rate that the law allows."""
-    files = GivenImages(digits / "test").files
+    files = image_set(digits / "test").files
     after = guard.calibrate(files[0::2], alpha=0.1, progress=False)
     assert (
         sum(row.rejected for row in after.score(files[1::2], model=MODEL)) <= 16

@@ -10,7 +10,7 @@ import pytest
 from oodshape import METHODS, Guard, InputError
 from oodshape.guard.score import Scored
 from oodshape.guard.set_check import exact_share
-from oodshape.images.listing import GivenImages
+from oodshape.images.listing import image_set
 from oodshape.report.check_page import verdict, write_check
 from oodshape.report.gallery_page import Extremes, write_gallery
 
@@ -57,7 +57,7 @@ def test_exact_shares() -> None:
 
 def test_the_gallery_shows_both_ends(digits: Path, tmp_path: Path) -> None:
     extremes = Extremes(shown=3)
-    files = GivenImages(digits / "letters").files[:10]
+    files = image_set(digits / "letters").files[:10]
     for place, file in enumerate(files):
         extremes.add(Scored(file, "<b>", float(place * 7 % 10), 0.5, place % 2 == 0))
     extremes.add(Scored("broken", error="why"))

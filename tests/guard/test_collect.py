@@ -18,8 +18,7 @@ from oodshape.guard.collected import Collected, decided
 from oodshape.guard.score_shards import refuse_missing
 from oodshape.guard.way import Way
 from oodshape.images.digits import digits_sets
-from oodshape.images.image_set import ArraySet, Subset
-from oodshape.images.shards import Shard
+from oodshape.images.image_set import ArraySet, Shard, Subset
 from oodshape.methods.table import named
 from oodshape.networks.opening import open_model
 from oodshape.networks.zoo import MODELS

@@ -13,7 +13,7 @@ import torch
 from oodshape import METHODS, Classifier, Guard, InputError
 from oodshape.guard.explain import Explanation
 from oodshape.guard.samples import Samples
-from oodshape.images.listing import GivenImages
+from oodshape.images.listing import image_set
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"
@@ -94,7 +94,7 @@ def test_the_nearest_are_the_nearest_of_those_kept(
     kept = fused.about.samples
     assert isinstance(kept, Samples)
     assert len(kept.names) == 30
-    files = GivenImages(digits / "train")
+    files = image_set(digits / "train")
     own = {"/".join(Path(file).parts[-2:]): row for row, file in enumerate(files.files)}
     net = Classifier(build("digits-convnet"))
     seen = net(fused.preparation.batch(files[own[name]] for name in kept.names))

@@ -18,7 +18,7 @@ from folders_of_digits import write_odd_files
 from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Preprocessing
 from oodshape.guard.describe import chosen_lines, facts
 from oodshape.guard.fitted import NO_GUARANTEE
-from oodshape.images.listing import GivenImages
+from oodshape.images.listing import image_set
 from oodshape.images.preprocessing import DIGITS
 from oodshape.networks.zoo import build
 
@@ -27,15 +27,15 @@ MODEL = "zoo:digits-convnet"
 
 def test_it_is_what_the_pieces_give(guard: Guard, digits: Path) -> None:
     classifier = Classifier(build("digits-convnet"))
-    train, held = (Features.extract(classifier, GivenImages(digits / part), DIGITS) for part in ("train", "val"))
+    train, held = (Features.extract(classifier, image_set(digits / part), DIGITS) for part in ("train", "val"))
     detector = METHODS["optfs-e"].fit(train).calibrate(held, 0.05)
     assert guard.detector == detector
     assert guard.about.names == tuple(f"digit {i}" for i in range(8))
     assert guard.about.preprocessing == DIGITS
     rows = list(guard.score(digits / "test", model=MODEL, batch_size=64))
-    test = Features.extract(classifier, GivenImages(digits / "test"), DIGITS)
+    test = Features.extract(classifier, image_set(digits / "test"), DIGITS)
     decision = detector.decide(test)
-    assert [row.path for row in rows] == GivenImages(digits / "test").files
+    assert [row.path for row in rows] == image_set(digits / "test").files
     assert [row.label for row in rows] == [f"digit {label}" for label in decision.classes.tolist()]
     np.testing.assert_allclose([row.score for row in rows], decision.scores.numpy(), rtol=1e-5)
     np.testing.assert_allclose([row.p_value for row in rows], decision.p_values.numpy(), atol=0.02)
@@ -61,13 +61,13 @@ def test_auto_chooses_says_why_and_survives_a_file(digits: Path, tmp_path: Path)
 def test_without_calibration_images_nothing_is_promised(digits: Path) -> None:
     guard = Guard.fit(MODEL, images=digits / "train", method="energy", progress=False)
     assert guard.promise == NO_GUARANTEE == "no guarantee: calibrated on training images"
-    n = len(GivenImages(digits / "train"))
+    n = len(image_set(digits / "train"))
     assert guard.detector.n_train + len(guard.detector.calibration) == n
     assert len(guard.detector.calibration) == pytest.approx(n / 5, rel=0.2)
 
 
 def test_too_few_images_say_how_many_are_needed(digits: Path) -> None:
-    files = GivenImages(digits / "val").files
+    files = image_set(digits / "val").files
     with pytest.raises(InputError, match="alpha = 0.05 needs at least 19 held-out images, got 18"):
         Guard.fit(MODEL, images=digits / "train", calibrate=files[:18])
     with pytest.raises(InputError, match=r"needs 19 there, so 95 in all, got 50"):
@@ -88,9 +88,9 @@ def test_a_method_that_does_not_suit_the_features_warns(digits: Path) -> None:
 
 
 def test_images_that_cannot_be_read_are_left_out_of_the_fit(digits: Path, tmp_path: Path) -> None:
-    good = GivenImages(digits / "train").files
+    good = image_set(digits / "train").files
     (tmp_path / "broken.png").write_bytes(b"no image")
-    held = GivenImages(digits / "val").files
+    held = image_set(digits / "val").files
     lists = {"images": [str(tmp_path / "broken.png"), *good], "calibrate": [*held, str(tmp_path / "missing.png")]}
     for cache in (None, tmp_path / "cache"):
         with warnings.catch_warnings(record=True) as caught:

@@ -9,7 +9,7 @@ import pytest
 
 from commands import call
 from oodshape import Guard
-from oodshape.images.listing import GivenImages, in_column
+from oodshape.images.listing import image_set, in_column
 
 MODEL = "zoo:digits-convnet"
 pa = pytest.importorskip("pyarrow", reason="Parquet is read by pyarrow")
@@ -21,8 +21,8 @@ def stores(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The training and the test images as tar files and as Parquet files."""
     root = tmp_path_factory.mktemp("stores")
     for name in ("train", "test"):
-        files = GivenImages(digits / name).files
-        table = {"picture": [Path(file).read_bytes() for file in files], "label": GivenImages(digits / name).labels}
+        files = image_set(digits / name).files
+        table = {"picture": [Path(file).read_bytes() for file in files], "label": image_set(digits / name).labels}
         pq.write_table(pa.table(table), root / f"{name}.parquet", row_group_size=70)
         for number in range(2):
             with tarfile.open(root / f"{name}-{number}.tar", "w") as tar:

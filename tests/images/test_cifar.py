@@ -15,9 +15,7 @@ from scipy.io import savemat
 
 from dataset_files import RNG, binary, channel_major, idx, pixels, python2, svhn_file, write
 from oodshape import InputError
-from oodshape.images.readers.cifar import cifar
-from oodshape.images.readers.mnist import mnist
-from oodshape.images.readers.svhn import svhn
+from oodshape.images.small_sets import cifar, mnist, svhn
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["above", "folder"])
@@ -134,11 +132,12 @@ def test_cifar_errors_name_the_file_and_the_way_out(tmp_path: Path) -> None:
 def test_svhn(tmp_path: Path, compressed: bool) -> None:
     images = pixels(4)
     svhn_file(tmp_path / "test_32x32.mat", images, [1, 10, 9, 10], compressed=compressed)
-    data = svhn(tmp_path, train=False)
+    data = svhn(tmp_path)
     assert np.array_equal(data.images, images)
     assert data.labels.tolist() == [1, 0, 9, 0]
-    with pytest.raises(InputError, match=r"no SVHN at .*train_32x32.mat: download"):
-        svhn(tmp_path, train=True)
+    (tmp_path / "test_32x32.mat").unlink()
+    with pytest.raises(InputError, match=r"no SVHN at .*test_32x32.mat: download"):
+        svhn(tmp_path)
 
 
 def test_svhn_refuses_other_contents(tmp_path: Path) -> None:
@@ -151,7 +150,7 @@ def test_svhn_refuses_other_contents(tmp_path: Path) -> None:
     ):
         savemat(path, content)
         with pytest.raises(InputError, match=message):
-            svhn(tmp_path, train=False)
+            svhn(tmp_path)
 
 
 @pytest.mark.parametrize("folder", [".", "raw", "MNIST/raw"])
@@ -159,29 +158,27 @@ def test_svhn_refuses_other_contents(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_mnist(tmp_path: Path, folder: str, mark: str, suffix: str) -> None:
     images = RNG.integers(0, 256, (3, 28, 28), dtype=np.uint8)
-    for part, some in (("train", images), ("t10k", images[:2])):
-        for what, array in (("images", some), ("labels", np.array([7, 0, 9], np.uint8)[: len(some)])):
-            content = gzip.compress(idx(array)) if suffix else idx(array)
-            write(tmp_path / folder / f"{part}-{what}{mark}idx{array.ndim}-ubyte{suffix}", content)
-    train, test = mnist(tmp_path, train=True), mnist(tmp_path, train=False)
-    assert np.array_equal(train.images, images)
-    assert train.labels.tolist() == [7, 0, 9]
-    assert test.labels.tolist() == [7, 0]
+    for what, array in (("images", images), ("labels", np.array([7, 0, 9], np.uint8))):
+        content = gzip.compress(idx(array)) if suffix else idx(array)
+        write(tmp_path / folder / f"t10k-{what}{mark}idx{array.ndim}-ubyte{suffix}", content)
+    test = mnist(tmp_path)
+    assert np.array_equal(test.images, images)
+    assert test.labels.tolist() == [7, 0, 9]
 
 
 def test_mnist_errors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"looked for t10k-images-idx3-ubyte, t10k-images-idx3-ubyte.gz"):
-        mnist(tmp_path, train=False)
+        mnist(tmp_path)
     images = write(tmp_path / "t10k-images-idx3-ubyte", idx(np.zeros((2, 28, 28), np.uint8)))
     labels = write(tmp_path / "t10k-labels-idx1-ubyte", idx(np.zeros(3, np.uint8)))
     with pytest.raises(InputError, match="holds 3 labels, its image file 2 images"):
-        mnist(tmp_path, train=False)
+        mnist(tmp_path)
     labels.write_bytes(images.read_bytes())
     with pytest.raises(InputError, match="it begins with 00000803, not 00000801"):
-        mnist(tmp_path, train=False)
+        mnist(tmp_path)
     images.write_bytes(images.read_bytes() + b"\0")
     with pytest.raises(InputError, match=r"is damaged: 1585 bytes, but needs 1584 bytes for \[2, 28, 28\]"):
-        mnist(tmp_path, train=False)
+        mnist(tmp_path)
     images.write_bytes(bytes([0, 0, 8, 3]) + b"\xff" * 12)  # sizes whose product overflows 64 bits
     with pytest.raises(InputError, match="is damaged: 16 bytes"):
-        mnist(tmp_path, train=False)
+        mnist(tmp_path)

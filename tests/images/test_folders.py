@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from oodshape.core.errors import InputError
+from oodshape.images.decode import in_mode
 from oodshape.images.folders import ImageFolder, ImageList
 from oodshape.images.image_set import ImageSet
-from oodshape.images.kinds import in_mode
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (6, 4)) -> Image.Image:
@@ -36,7 +36,7 @@ def test_class_folders_are_labelled_by_their_sorted_names(tmp_path: Path) -> Non
     fill(tmp_path, ".hidden/a.png", "cat/._z.webp.png")
     images = ImageFolder(tmp_path)
     assert images.classes == ("ant", "bee", "cat", "dog")
-    assert images.files == [
+    assert images.names == [
         "ant/2.tif",
         "ant/3.tiff",
         "ant/deep/er/1.bmp",
@@ -60,7 +60,7 @@ def test_the_order_is_torchvisions(tmp_path: Path, torchvision_ops: object) -> N
     fill(tmp_path, *names)
     theirs = datasets.ImageFolder(tmp_path)
     ours = ImageFolder(tmp_path)
-    assert [str(ours.path(i)) for i in range(len(ours))] == [path for path, _ in theirs.samples]
+    assert [ours.path(i) for i in range(len(ours))] == [path for path, _ in theirs.samples]
     assert ours.labels.tolist() == theirs.targets
     assert list(ours.classes) == theirs.classes
 
@@ -82,7 +82,7 @@ def test_lists_with_and_without_labels(tmp_path: Path) -> None:
     listed = tmp_path / "test.txt"
     listed.write_text("in/two words 7.png 3\r\n\n in/a.png\nin/ä.png\t-1\nin/two words 7.png  \n", encoding="utf-8-sig")
     images = ImageList(listed)
-    assert images.files == ["in/two words 7.png", "in/a.png", "in/ä.png", "in/two words 7.png"]
+    assert images.names == ["in/two words 7.png", "in/a.png", "in/ä.png", "in/two words 7.png"]
     assert images.labels.tolist() == [3, -1, -1, -1]
     assert images.name == "test"
     np.testing.assert_array_equal(np.asarray(images[1]), np.asarray(picture(0)))
@@ -94,7 +94,7 @@ def test_a_list_may_lie_elsewhere(tmp_path: Path) -> None:
     listed.parent.mkdir()
     listed.write_text(f"a.png 0\n{tmp_path}/data/b.png 1\n")
     images = ImageList(listed, root=tmp_path / "data")
-    assert [images.path(0), images.path(1)] == [tmp_path / "data/a.png", tmp_path / "data/b.png"]
+    assert [images.path(0), images.path(1)] == [str(tmp_path / "data/a.png"), str(tmp_path / "data/b.png")]
     with pytest.raises(InputError, match=r"1 of the 2 files in .*set\.txt do not lie in .*lists: a\.png; root="):
         ImageList(listed)
 
@@ -104,7 +104,7 @@ def test_csv_lists(tmp_path: Path) -> None:
     listed = tmp_path / "set.csv"
     listed.write_text('label,path,note\n2,"a, b.png",x\n,c 1.png,y\n')
     images = ImageList(listed)
-    assert images.files == ["a, b.png", "c 1.png"]
+    assert images.names == ["a, b.png", "c 1.png"]
     assert images.labels.tolist() == [2, -1]
     listed.write_text("path\nc 1.png\n")
     assert ImageList(listed).labels.tolist() == [-1]
@@ -151,10 +151,8 @@ def test_the_fingerprint_follows_the_files(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("a/0.png 0\nb/3.png 1\n")
     seen.append(ImageList(tmp_path / "list.txt").fingerprint)
     (tmp_path / "list.txt").write_text("a/0.png 0\nb/3.png 2\n")
-    seen.append(ImageList(tmp_path / "list.txt").fingerprint)
+    seen += [ImageList(tmp_path / "list.txt").fingerprint, images.fingerprint]  # of a set whose a/1.png has gone
     assert len(set(seen)) == len(seen)
-    with pytest.raises(InputError, match=r"a/1\.png has gone since .* was opened"):
-        _ = images.fingerprint
 
 
 # What is in a file.

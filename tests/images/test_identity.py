@@ -16,9 +16,8 @@ from oodshape.core.errors import InputError
 from oodshape.images.folders import ImageFolder, ImageList
 from oodshape.images.identity import checked, hashed, held_out, keys, numbered, of_paths, smallest
 from oodshape.images.image_set import ArraySet, Subset, identities_of, limited
-from oodshape.images.listing import GivenImages
-from oodshape.images.noise import NoiseSet
-from oodshape.images.scrambled import Scrambled
+from oodshape.images.listing import image_set
+from oodshape.images.synthetic import NoiseSet, Scrambled
 
 
 def draw(root: Path, names: list[str]) -> Path:
@@ -40,10 +39,10 @@ def test_files_are_their_paths_below_the_root(tmp_path: Path, monkeypatch: pytes
     assert np.array_equal(ImageFolder(tmp_path / "there" / "deeper").identities, wanted)
     assert np.array_equal(ImageList(root / "list.txt").identities, wanted)
     for given_as in (root, root / "list.txt", f"{root}/*/*.png", f"{root}/**/*.png"):
-        assert np.array_equal(GivenImages(given_as).identities, wanted), given_as
+        assert np.array_equal(image_set(given_as).identities, wanted), given_as
     monkeypatch.chdir(root)
     for given_as in (NAMES, [f"./{name}" for name in NAMES], "*/*.png", "."):
-        assert np.array_equal(GivenImages(given_as).identities, wanted), given_as
+        assert np.array_equal(image_set(given_as).identities, wanted), given_as
     assert np.array_equal(of_paths([f"a{os.sep}b.png"]), hashed(["a/b.png"]))
 
 
@@ -52,7 +51,7 @@ def test_a_limit_chooses_the_same_files_in_any_order_and_place(tmp_path: Path) -
     (root / "list.txt").write_text("\n".join(reversed(NAMES)))
     for seed in range(3):
         (a, b) = (limited(images, 7, seed) for images in (ImageFolder(root), ImageList(root / "list.txt")))
-        chosen = [{part.base.files[row] for row in part.indices} for part in (a, b)]
+        chosen = [{part.base.names[row] for row in part.indices} for part in (a, b)]
         assert chosen[0] == chosen[1]
         assert len(chosen[0]) == 7
         assert a.indices == sorted(a.indices)

@@ -12,7 +12,8 @@ from PIL import Image, ImageOps
 from folders_of_digits import write_odd_files
 from oodshape import InputError
 from oodshape.images.decode import read_image
-from oodshape.images.listing import GivenImages, Listing
+from oodshape.images.image_set import ImageSource
+from oodshape.images.listing import image_set, one_by_one
 
 
 @pytest.fixture
@@ -25,35 +26,35 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path / "tree"
 
 
-def below(root: Path, listing: Listing) -> list[str]:
-    return [str(Path(path).relative_to(root)) for path, _ in listing]
+def below(root: Path, listing: ImageSource) -> list[str]:
+    return [str(Path(path).relative_to(root)) for path, _ in listing.pairs()]
 
 
 def test_a_folder_in_the_order_of_its_names(tree: Path) -> None:
-    assert below(tree, Listing.of(tree)) == ["a/x.png", "a/deep/y.gif", "b/1.JPG", "b/2.png"]
-    assert Listing.of(tree).count() == 4
-    given = GivenImages(tree)
+    assert below(tree, one_by_one(tree)) == ["a/x.png", "a/deep/y.gif", "b/1.JPG", "b/2.png"]
+    assert one_by_one(tree).count() == 4
+    given = image_set(tree)
     assert given.classes == ("a", "b")
-    assert sorted(given.files) == sorted(path for path, _ in Listing.of(tree))
+    assert sorted(given.files) == sorted(path for path, _ in one_by_one(tree).pairs())
     assert given.labels.tolist() == [0, 0, 1, 1]
 
 
 def test_lists_globs_files_and_sequences(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / "list.txt").write_text("b/2.png 1\n\na/x.png\nmissing one.png\n")
-    listing = Listing.of(tree / "list.txt")
-    assert list(listing) == [("b/2.png", 1), ("a/x.png", -1), ("missing one.png", -1)]
-    assert listing.file("b/2.png") == str(tree / "b/2.png")
-    assert GivenImages(listing)[0].size == (3, 2)
+    listing = one_by_one(tree / "list.txt")
+    assert list(listing.pairs()) == [("b/2.png", 1), ("a/x.png", -1), ("missing one.png", -1)]
+    assert listing.encoded("b/2.png") == str(tree / "b/2.png")
+    assert image_set(listing)[0].size == (3, 2)
     with pytest.raises(InputError, match="missing one"):
-        GivenImages(listing)[2]
+        image_set(listing)[2]
     (tree / "list.csv").write_text("label,path\n3,b/2.png\n,a/x.png\n")
-    assert list(Listing.of(tree / "list.csv")) == [("b/2.png", 3), ("a/x.png", -1)]
-    assert below(tree, Listing.of(f"{tree}/**/*.png")) == ["a/x.png", "b/2.png"]
-    assert below(tree, Listing.of(tree / "a" / "x.png")) == ["a/x.png"]
-    assert list(Listing.of(["p", Path("q")])) == [("p", -1), ("q", -1)]
+    assert list(one_by_one(tree / "list.csv").pairs()) == [("b/2.png", 3), ("a/x.png", -1)]
+    assert below(tree, one_by_one(f"{tree}/**/*.png")) == ["a/x.png", "b/2.png"]
+    assert below(tree, one_by_one(tree / "a" / "x.png")) == ["a/x.png"]
+    assert list(one_by_one(["p", Path("q")]).pairs()) == [("p", -1), ("q", -1)]
     monkeypatch.setattr("sys.stdin", io.StringIO("one 1.png\n\ntwo.png\n"))
-    assert list(Listing.of("-")) == [("one 1.png", -1), ("two.png", -1)]
-    assert Listing.of("-").count() is None
+    assert list(one_by_one("-").pairs()) == [("one 1.png", -1), ("two.png", -1)]
+    assert one_by_one("-").count() is None
 
 
 def test_odd_files_are_read_as_a_training_loader_reads_them(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from oodshape.images import decode, large
-from oodshape.images.decode import Unreadable, open_image, read_image
-from oodshape.images.large import Large
+from oodshape.images import decode
+from oodshape.images.decode import Large, Unreadable, open_image, read_image
 from oodshape.images.limits import Limits
 from oodshape.images.preprocessing import Preprocessing
 
@@ -22,7 +21,7 @@ SIZE = (97, 61)
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "LARGE", 100)
-    monkeypatch.setattr(large, "STRIP", 700)
+    monkeypatch.setattr(decode, "STRIP", 700)
 
 
 def written(folder: Path, mode: str, orientation: int) -> Path:

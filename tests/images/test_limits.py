@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +18,11 @@ import pytest
 from bombs import png
 from dataset_files import idx
 from oodshape.core.errors import InputError
-from oodshape.images.by_name import open_source
+from oodshape.images.catalog import open_source
 from oodshape.images.decode import Unreadable, read_image
 from oodshape.images.limits import BUDGET, Limits, _Turns
 from oodshape.images.preprocessing import CIFAR, IMAGENET
-from oodshape.images.readers.mnist import read_idx
+from oodshape.images.small_sets import read_idx
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +31,35 @@ def _usual_limits() -> Iterator[None]:
     yield
     Limits().use()
     PIL.Image.MAX_IMAGE_PIXELS = pillow
+
+
+def test_limits_are_read_from_text() -> None:
+    assert Limits.parse("") == Limits()
+    assert Limits.parse(" pixels = 200_000_000 , aspect=50") == Limits(pixels=200_000_000, aspect=50)
+    assert Limits.parse("inflated=1") == Limits(inflated=1)
+
+
+@pytest.mark.parametrize(
+    "text", ["pixels", "pixels=", "pixels=-1", "pixels=1e9", "pixels=1,pixels=2", "size=3", "_now=1", "pixels=٣"]
+)
+def test_a_text_that_names_no_limits_is_refused_with_the_form(text: str) -> None:
+    with pytest.raises(InputError, match=r"limits are pixels=N, aspect=N, inflated=N, .* such as pixels=200_000_000"):
+        Limits.parse(text)
+
+
+def test_a_limit_of_zero_is_refused() -> None:
+    with pytest.raises(InputError, match="the limit of aspect must be at least 1, got 0"):
+        Limits.parse("aspect=0")
+
+
+def test_the_environment_sets_the_limits_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "from oodshape.images.limits import Limits; print(Limits.now().aspect, Limits.now().pixels)"
+    environment = {**os.environ, "OODSHAPE_LIMITS": "aspect=7"}
+    found = subprocess.run([sys.executable, "-c", said], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["7", str(Limits().pixels)]
+    monkeypatch.setenv("OODSHAPE_LIMITS", "aspect=wide")
+    with pytest.raises(InputError, match=r"the environment variable OODSHAPE_LIMITS: limits are .* got 'aspect=wide'"):
+        Limits.from_environment()
 
 
 def test_a_thin_image_is_refused_by_its_name_and_the_limit(tmp_path: Path) -> None:
@@ -114,7 +146,7 @@ def test_a_gzip_bomb_is_not_inflated(tmp_path: Path) -> None:
         read_idx(tmp_path / "long.gz", 3)  # no more than a byte over what it announces is looked at
     (tmp_path / "ours.gz").write_bytes(gzip.compress(idx(images)))
     Limits(inflated=2559).use()
-    with pytest.raises(InputError, match="--max-inflated"):
+    with pytest.raises(InputError, match="--limits inflated=N"):
         read_idx(tmp_path / "ours.gz", 3)
     Limits(inflated=2560).use()
     assert read_idx(tmp_path / "ours.gz", 3).shape == images.shape

@@ -13,8 +13,8 @@ from scipy.io import loadmat, savemat
 
 from oodshape import InputError
 from oodshape.images.limits import Limits
-from oodshape.images.readers.matlab import Damaged, arrays, table
-from oodshape.images.readers.svhn import svhn
+from oodshape.images.matlab import Damaged, arrays, table
+from oodshape.images.small_sets import svhn
 
 WNIDS = ["n02119789", "n02100735", "n01440764"]
 
@@ -105,13 +105,13 @@ def test_what_is_no_array_of_numbers_is_named(tmp_path: Path) -> None:
 def test_a_file_of_another_version_is_named(tmp_path: Path, head: bytes, message: str) -> None:
     (tmp_path / "test_32x32.mat").write_bytes(head)
     with pytest.raises(InputError, match=rf"test_32x32\.mat is damaged or no SVHN file: .*{message}.*download it"):
-        svhn(tmp_path, train=False)
+        svhn(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("claimed", "message"),
     [
-        ((1 << 28) + 1, r"test_32x32\.mat has .* bytes and inflates to 268,435,457 .* --max-inflated"),
+        ((1 << 28) + 1, r"test_32x32\.mat has .* bytes and inflates to 268,435,457 .* --limits inflated=N"),
         (1 << 28, "it is truncated"),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_bomb_is_refused_before_it_is_inflated(tmp_path: Path, claimed: int, m
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match=message):
-            svhn(tmp_path, train=False)
+            svhn(tmp_path)
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()

@@ -12,8 +12,7 @@ from PIL import Image
 
 from oodshape import InputError
 from oodshape.cli.data_sets import data_facts, data_lines
-from oodshape.images.by_name import open_source
-from oodshape.images.catalog import CATALOG, status
+from oodshape.images.catalog import CATALOG, open_source, status
 from oodshape.images.image_set import limited
 from openood_files import write_openood
 

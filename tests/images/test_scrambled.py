@@ -11,7 +11,7 @@ import pytest
 from oodshape.core.errors import InputError
 from oodshape.images.image_set import ArraySet, Subset
 from oodshape.images.preprocessing import CIFAR
-from oodshape.images.scrambled import Scrambled, scrambled
+from oodshape.images.synthetic import Scrambled, scrambled
 
 
 def images(shape: tuple[int, ...] = (24, 25, 3), n: int = 4) -> ArraySet:

@@ -11,7 +11,7 @@ import pytest
 
 from oodshape.core.errors import InputError
 from oodshape.images.folders import ImageFolder
-from oodshape.images.listing import GivenImages, Listing
+from oodshape.images.listing import Listing, image_set, one_by_one
 
 LAYOUTS = {
     "flat": ("b.png", "a.JPG", "a 1.webp", ".hidden.png", "notes.txt"),
@@ -38,9 +38,9 @@ AWKWARD = ("a/x.png", "a/deep/y.png", "a b/1.png", "a-2/1.png", "a/b/1.png", "a/
 @pytest.mark.parametrize("files", [*LAYOUTS.values(), AWKWARD, (*AWKWARD, "(old)/1.png", "loose.png")])
 def test_a_folder_has_one_order_however_it_is_given(files: tuple[str, ...], tmp_path: Path) -> None:
     fill(tmp_path, files)
-    listed = [path for path, _ in Listing.of(tmp_path)]
+    listed = [path for path, _ in one_by_one(tmp_path).pairs()]
     folder = ImageFolder(tmp_path)
-    assert listed == GivenImages(tmp_path).files == [str(tmp_path / file) for file in folder.files]
+    assert listed == image_set(tmp_path).files == [str(tmp_path / file) for file in folder.names]
     assert len(listed) == len(set(listed)) == sum(1 for file in files if "/." not in f"/{file}" and file[-4:] in ENDS)
 
 
@@ -51,10 +51,10 @@ def test_a_link_back_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "dog" / "deep" / "dog").symlink_to("../../dog")
     (tmp_path / "nowhere").symlink_to("nowhere")
     folder = ImageFolder(tmp_path)
-    assert folder.files == ["cat/1.png", "dog/2.png", "dog/deep/3.png"]
+    assert folder.names == ["cat/1.png", "dog/2.png", "dog/deep/3.png"]
     assert folder.classes == ("cat", "dog")
     assert folder.labels.tolist() == [0, 1, 1]
-    assert len(list(Listing.of(tmp_path))) == 3
+    assert len(list(one_by_one(tmp_path).pairs())) == 3
 
 
 def test_a_link_to_another_folder_is_followed(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_link_to_another_folder_is_followed(tmp_path: Path) -> None:
     (tmp_path / "root" / "dog").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "root" / "other").symlink_to(tmp_path / "elsewhere")
     folder = ImageFolder(tmp_path / "root")
-    assert folder.files == ["cat/1.png", "dog/2.png", "other/2.png"]
+    assert folder.names == ["cat/1.png", "dog/2.png", "other/2.png"]
     np.testing.assert_array_equal(folder.labels, [0, 1, 2])
 
 
@@ -88,10 +88,10 @@ def test_globs_match_what_pythons_do(
     wanted = sorted({path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)})
     for given, found in ((pattern, wanted), (str(tmp_path / pattern), [str(tmp_path / path) for path in wanted])):
         if wanted:
-            assert [path for path, _ in Listing(given)] == found
+            assert [path for path, _ in Listing(given).pairs()] == found
         else:
             with pytest.raises(InputError, match="no file matches"):
-                list(Listing(given))
+                list(Listing(given).pairs())
 
 
 def test_a_glob_follows_links_but_not_in_circles(tmp_path: Path) -> None:
@@ -103,5 +103,7 @@ def test_a_glob_follows_links_but_not_in_circles(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     fill(tmp_path / "elsewhere", ("2.png",))
     (tmp_path / "images" / "linked").symlink_to(tmp_path / "elsewhere")
-    found = [os.path.relpath(path, tmp_path / "images") for path, _ in Listing(str(tmp_path / "images/**/*.png"))]
+    found = [
+        os.path.relpath(path, tmp_path / "images") for path, _ in Listing(str(tmp_path / "images/**/*.png")).pairs()
+    ]
     assert found == ["a/1.png", "b/1.png", "c/1.png", "linked/2.png"]

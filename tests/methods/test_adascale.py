@@ -12,8 +12,8 @@ from torch import nn
 
 from oodshape import Classifier, Detector, Features, InputError, Method
 from oodshape.methods.adascale import AdaScale
-from oodshape.methods.describe import told
-from oodshape.methods.image_rows import IMAGE_METHODS
+from oodshape.methods.describe import describe_method
+from oodshape.methods.table import IMAGE_METHODS
 
 
 class Net(nn.Module):
@@ -128,4 +128,4 @@ def test_it_needs_images_and_says_so(data, tmp_path) -> None:
     assert torch.equal(again.score(classifier, images), detector.score(classifier, images))
     with pytest.raises(InputError, match="low must be less than high"):
         AdaScale(low=0.9, high=0.8)
-    assert dict(told("adascale-l"))["export"] == "cannot be exported"
+    assert dict(describe_method("adascale-l"))["export"] == "cannot be exported"

@@ -148,7 +148,7 @@ def test_values_beyond_the_limits_take_the_end_intervals(seed: int, k: int) -> N
     classes, weight = data.head.logits(z).argmax(dim=1), data.head.weight
     torch.testing.assert_close(
         kernels.frozen_logits(z, classes, weight, shape.grid, shape._padded),
-        kernels.frozen_logits_torch(z, classes, weight, shape._edges, shape._padded, shape.grid),
+        kernels.frozen_logits_torch(z, classes, weight, shape.tensor("edges", z), shape._padded, shape.grid),
         rtol=1e-4,
         atol=1e-3,
     )

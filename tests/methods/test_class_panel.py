@@ -40,12 +40,12 @@ def test_the_worth_is_the_auroc_of_the_smaller_network() -> None:
     fitting, selection = features(300), features(200, seed=1)
     near = ClassPanel.of(fitting, selection)
     detector = METHODS["energy"].fit(near.fitting)
-    assert near.auroc(METHODS["energy"]) == auroc(detector.score(near.inside), detector.score(near.outside))
-    assert near.auroc(METHODS["energy"]) > 0.55  # the class is told from the others
+    assert near.aurocs({"": METHODS["energy"]})[""] == auroc(detector.score(near.inside), detector.score(near.outside))
+    assert near.aurocs({"energy": METHODS["energy"]})["energy"] > 0.55  # the class is told from the others
     z, head = arrays(300)
     classes = np.arange(300) % 7
     negative = Features.from_arrays(-z - 1, head, predictions=classes)
-    assert ClassPanel.of(negative, negative).auroc(METHODS["bfact"]) == 0.5  # it refuses
+    assert ClassPanel.of(negative, negative).aurocs({"": METHODS["bfact"]})[""] == 0.5  # it refuses
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_feature_arrays_alone_are_enough() -> None:
     assert fusion.against_scrambled is None
     assert "no panel of scrambled images" in fusion.notes[0]
     near = ClassPanel.of(*split(train, 0.25))
-    assert dict(fusion.ranking) == pytest.approx({name: near.auroc(METHODS[name]) for name in CANDIDATES})
+    assert dict(fusion.ranking) == pytest.approx({name: near.aurocs({"": METHODS[name]})[""] for name in CANDIDATES})
     assert torch.isfinite(detector.score(test)).all()
 
 
@@ -106,7 +106,7 @@ def test_held_out_images_choose_where_they_are_given() -> None:
     for name, (far, value) in zip(dict(fusion.ranking), fusion.values, strict=True):
         fitted = METHODS[name].fit(train)
         assert far == auroc(fitted.score(held), fitted.score(images))
-        assert value == near.auroc(METHODS[name])
+        assert value == near.aurocs({"": METHODS[name]})[""]
     assert len(fusion.members[0].reference) == 200
     z, (weight, bias) = arrays(50)
     other = Features.from_arrays(z, (weight + 1, bias))

@@ -7,19 +7,25 @@ import json
 import pytest
 
 from oodshape import METHODS
-from oodshape.methods.departures import DEPARTURES, IN_CODE, OPENOOD, OWN, compared_with, told
-from oodshape.methods.describe import told as facts
-from oodshape.methods.image_rows import IMAGE_ROWS
+from oodshape.methods.describe import (
+    DEPARTURES,
+    IN_CODE,
+    OPENOOD,
+    OWN,
+    cited,
+    compared_with,
+    describe_departures,
+    describe_method,
+)
 from oodshape.methods.openood_settings import openood_settings
-from oodshape.methods.papers import PAPERS, cited
-from oodshape.methods.table import ROWS
+from oodshape.methods.table import IMAGE_ROWS, ROWS
 
 
 def test_every_method_says_how_it_departs() -> None:
     assert {name for each in DEPARTURES for name in each.methods} <= METHODS.keys() | IMAGE_ROWS.keys()
     for name in (*METHODS, *IMAGE_ROWS):
-        assert dict(facts(name))["beside its authors' code"] == told(name)
-        assert told(name).endswith(".")
+        assert dict(describe_method(name))["beside its authors' code"] == describe_departures(name)
+        assert describe_departures(name).endswith(".")
     assert set(OWN) <= METHODS.keys()
 
 
@@ -36,7 +42,3 @@ def test_a_method_has_its_paper(name: str) -> None:
     assert [title for title, _ in found] == ROWS[name].paper.split("*")[1::2]  # none without an address
     assert found or ROWS[name].paper.startswith("Our own")
     assert all(address.startswith("https://") for _, address in found)
-
-
-def test_no_paper_is_kept_that_no_method_names() -> None:
-    assert {title for row in ROWS.values() for title, _ in cited(row.paper)} == set(PAPERS)

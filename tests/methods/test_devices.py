@@ -22,6 +22,7 @@ from oodshape.images.image_set import ArraySet
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.methods.odin import Odin
+from oodshape.methods.slots import Batch, Evidence
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 GRAY = Preprocessing(mean=(0.5,), std=(0.5,))
@@ -62,7 +63,8 @@ def test_the_scores_of_a_method_stay_on_the_device_of_the_network(
     seen = there(torch.rand(5, 1, 8, 8))  # images come from the CPU
     assert seen.features.device.type == seen.logits.device.type == seen.head.weight.device.type == "meta"
     with OneDevice():
-        scores = detectors[name]._scores(seen, checked=False)
+        fitted, batch = detectors[name], Batch(seen.features, seen.head, given_logits=seen.logits, checked=False)
+        scores = fitted.scorer.of(Evidence(batch, fitted.shape, fitted.head, fitted.head.bind(seen.head)))
     assert (scores.device.type, scores.shape, scores.dtype) == ("meta", (5,), torch.float32)
 
 

@@ -10,10 +10,9 @@ from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method
 from oodshape.features.moments import Moments
 from oodshape.methods.scores.class_means import She
-from oodshape.methods.scores.mahalanobis import Mds, MdsPlus, Rmds, RmdsPlus
-from oodshape.methods.scores.neco import Neco
-from oodshape.methods.scores.shrinkage import likeliest_share, oas_share
-from oodshape.methods.scores.temperature import Tempered
+from oodshape.methods.scores.logits import Tempered
+from oodshape.methods.scores.mahalanobis import Mds, MdsPlus, Rmds, RmdsPlus, likeliest_share, oas_share
+from oodshape.methods.scores.vim import Neco
 
 HEAD = (np.eye(2), np.zeros(2))  # logits = features
 ROW = np.array([[3.0, 4.0]])  # class 1
@@ -109,7 +108,7 @@ def test_labels_that_were_asked_for_are_refused_with_the_reason(recipe) -> None:
 def test_bad_settings_are_one_clear_error() -> None:
     with pytest.raises(InputError, match="classes must be one of predicted, labels, auto, got 'both'"):
         Mds(classes="both")
-    with pytest.raises(InputError, match="shrinkage must be oas or likelihood, got 'none'"):
+    with pytest.raises(InputError, match="shrinkage must be one of oas, likelihood, got 'none'"):
         Rmds(shrinkage="none")
     with pytest.raises(InputError, match="variance"):
         Neco(variance=90)

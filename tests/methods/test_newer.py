@@ -8,15 +8,16 @@ import torch
 
 from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method
-from oodshape.features import bank, moments
+from oodshape.features import bank
 from oodshape.features.moments import Moments
-from oodshape.methods.heads import Dice
+from oodshape.features.running_sums import Statistic
+from oodshape.methods.heads import Dice, Lts
 from oodshape.methods.scores.boundaries import Gen, Nci
 from oodshape.methods.scores.neighbours import Knn, NnGuide
 from oodshape.methods.scores.vim import Vim
+from oodshape.methods.shapes.ash import Scale
 from oodshape.methods.shapes.clipping import ReAct
 from oodshape.methods.shapes.per_feature import Bats
-from oodshape.methods.shapes.scaling import Lts, Scale
 from oodshape.methods.table import NEWER
 
 # two features, two classes, logits = features; classes 0, 0, 1, 1; mean (2, 2)
@@ -107,10 +108,10 @@ def test_moments_merge_in_any_order(half: bool, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(bank, "BANK", 60)
     z, head = arrays(500, signed=True)
     z = z.astype(np.float16 if half else np.float32)
-    whole = Moments.of(Features.from_arrays(z, head), moments.NAMES)
+    whole = Moments.of(Features.from_arrays(z, head), frozenset(Statistic))
     cuts = ((0, 100), (100, 350), (350, 500))
     parts = [Features.from_arrays(z[first:last], head, identities=np.arange(first, last)) for first, last in cuts]
-    a, b, c = (Moments.of(part, moments.NAMES) for part in parts)
+    a, b, c = (Moments.of(part, frozenset(Statistic)) for part in parts)
     assert whole.parts["bank"].shape == (60, 40)
     for merged in ((a + b) + c, c + (b + a)):
         assert (merged.n, merged.head) == (500, whole.head)
@@ -130,14 +131,14 @@ def test_the_bank_is_a_fair_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_moments_are_saved_and_refused_across_heads(tmp_path) -> None:
     data = features(50)
-    made = Moments.of(data, moments.NAMES)
+    made = Moments.of(data, frozenset(Statistic))
     made.save(tmp_path / "m.safetensors")
     again = Moments.load(tmp_path / "m.safetensors")
     assert (again.n, again.head) == (made.n, made.head)
     assert all(np.array_equal(again.parts[name], part) for name, part in made.parts.items())
     with pytest.raises(InputError, match="different heads"):
-        _ = made + Moments.of(Features.from_arrays(TRAIN, HEAD), moments.NAMES)
-    with pytest.raises(InputError, match="no part is called 'magic'"):
+        _ = made + Moments.of(Features.from_arrays(TRAIN, HEAD), frozenset(Statistic))
+    with pytest.raises(InputError, match="no statistic is called 'magic'"):
         Moments.of(data, frozenset(["magic"]))
 
 
@@ -178,9 +179,9 @@ def test_scores_of_features_refuse_slots_they_would_ignore(slot: dict) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Gen(gamma=0), r"gamma must be positive .*, got 0"),
+        (lambda: Gen(gamma=0), "gamma must be positive, got 0"),
         (lambda: Gen(top=0), "top must be at least 1"),
-        (lambda: Knn(k=0), "k must be a whole number of at least 1, got 0"),
+        (lambda: Knn(k=0), "k must be at least 1, got 0"),
         (lambda: Vim(dimensions=0), "dimensions must be at least 1"),
         (lambda: Bats(width=0), "width must be positive"),
         (lambda: Scale(p=85), "did you mean 0.85"),

@@ -125,7 +125,7 @@ def test_edges_are_where_the_arithmetic_changes(alpha: float, width: float, k: i
     z = torch.tensor(around.astype(np.float32))[None]
     ones = torch.ones_like(z)
     compiled = kernels.scale_by_theta(z, ones, shape.grid, shape._padded)
-    plain = kernels.scale_by_theta_torch(z, ones, shape._edges, shape._padded)
+    plain = kernels.scale_by_theta_torch(z, ones, shape.tensor("edges", z), shape._padded)
     assert torch.equal(compiled, plain)
 
 
@@ -175,7 +175,7 @@ def test_norm_changes_e_but_not_the_order_of_v() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: OptFS(k=0), "k must be a whole number of at least 1, got 0"),
+        (lambda: OptFS(k=0), "k must be at least 1, got 0"),
         (lambda: OptFS(tail=0.7), r"tail must lie in \[0, 0.5\), got 0.7; did you mean 0.007"),
         (lambda: OptFS(norm=0.0), "norm must be positive, got 0"),
         (lambda: PiecewiseConstant([0, 1], [1, 2]), "2 values of theta need 3 edges, got 2"),

@@ -8,21 +8,20 @@ import numpy as np
 import pytest
 
 from data import features
-from oodshape import FittedScore, InputError, Method, Moments, Part, ScoreRecipe
-from oodshape.methods.heads import Dice
+from oodshape import FittedScore, InputError, Method, Moments, ScoreRecipe, Statistic
+from oodshape.methods.heads import Dice, Lts
 from oodshape.methods.odin import Odin
 from oodshape.methods.scores.neighbours import Knn
 from oodshape.methods.shapes.ash import AshP
 from oodshape.methods.shapes.clipping import Product, ReAct
 from oodshape.methods.shapes.per_feature import Bats, Ras
-from oodshape.methods.shapes.scaling import Lts
 from oodshape.methods.table import METHODS
 
 
 def test_a_recipe_is_what_its_pieces_are() -> None:
     both = Product((Bats(), Ras(), ReAct()))
     assert list(both.inside()) == [Bats(), Ras(), ReAct()]
-    assert both.needs == {Part.SQUARES, Part.PROFILE}
+    assert both.needs == {Statistic.SQUARES, Statistic.PROFILE}
     assert not both.for_nonnegative
     assert Product((ReAct(), AshP())).for_nonnegative
     method = Method(shape=both, head=Dice())
@@ -30,14 +29,14 @@ def test_a_recipe_is_what_its_pieces_are() -> None:
     assert method.exportable
     assert not Method(perturb=Odin(eps=0.1)).exportable
     assert Method(head=Lts()).for_nonnegative
-    assert Method(score=Knn()).needs == {Part.BANK}
+    assert Method(score=Knn()).needs == {Statistic.BANK}
     assert [name for name, row in METHODS.items() if row.wants_panel] == ["auto"]
 
 
 def test_a_string_is_the_part_of_its_name(tmp_path) -> None:
     train = features(50)
-    by_name, by_part = (Moments.of(train, frozenset(needs)) for needs in (["counts"], [Part.COUNTS]))
-    np.testing.assert_array_equal(by_name.parts[Part.COUNTS], by_part.parts["counts"])
+    by_name, by_part = (Moments.of(train, frozenset(needs)) for needs in (["counts"], [Statistic.COUNTS]))
+    np.testing.assert_array_equal(by_name.parts[Statistic.COUNTS], by_part.parts["counts"])
     by_part.save(tmp_path / "moments.safetensors")
     assert list(Moments.load(tmp_path / "moments.safetensors").parts) == ["counts"]
 
@@ -69,5 +68,5 @@ def test_a_recipe_may_name_its_parts_by_strings() -> None:
 def test_a_wrong_name_is_one_clear_error(with_features: bool) -> None:
     train = features(50)
     given = (train,) if with_features else (train.stats, train.head, Moments.of(train, frozenset(["counts"])))
-    with pytest.raises(InputError, match="no part is called 'cuonts'; there are bank, class_sums, counts, energy"):
+    with pytest.raises(InputError, match="no statistic is called 'cuonts'; did you mean counts"):
         Method(score=Count("cuonts")).fit(*given)

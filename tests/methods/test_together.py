@@ -30,3 +30,12 @@ def test_one_that_refuses_leaves_the_others_alone() -> None:
     assert not isinstance(found["energy"], InputError)
     with pytest.raises(InputError):
         fit_all({"bfact": METHODS["bfact"]}, negative)
+
+
+def test_methods_share_the_products_of_one_bank_and_never_those_of_two() -> None:
+    banks = [fit_all({name: METHODS[name] for name in ("knn", "nnguide")}, features(n)) for n in (300, 200)]
+    assert banks[0]["knn"].scorer.bank is banks[0]["nnguide"].scorer.bank
+    every = {f"{name} {place}": detector for place, bank in enumerate(banks) for name, detector in bank.items()}
+    test = features(50, seed=1)
+    for name, scores in score_each(every, test).items():
+        torch.testing.assert_close(scores, every[name].score(test), rtol=1e-5, atol=1e-5)

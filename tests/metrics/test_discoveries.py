@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oodshape import METHODS, Features, InputError
+from oodshape.metrics.conformal import false_discoveries, fewest_flagged
 from oodshape.metrics.conformal import p_values as conformal
-from oodshape.metrics.discoveries import false_discoveries, fewest_flagged
 
 P_VALUES = st.lists(st.floats(0.001, 1), min_size=1, max_size=30)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from oodshape.networks.fingerprint import network_fingerprint
+from oodshape.networks.classifier import network_fingerprint
 
 
 def make() -> nn.Module:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import warnings
 import zipfile
 from pathlib import Path
@@ -80,6 +82,28 @@ def test_timm_and_torchvision(tmp_path: Path, torchvision_ops: object) -> None:
         open_model("torchvision:resnet19")
     with pytest.raises(InputError, match="has no trained head"):
         open_model("timm:resnet10t", num_classes=4)
+
+
+class Touch:
+    """A pickled object that makes a folder when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (os.mkdir, (str(self.path),))
+
+
+def test_weights_in_a_folder_of_timm_run_nothing(tmp_path: Path, torchvision_ops: object) -> None:
+    """Before timm 1.0.26 they do: the reason for the lower bound."""
+    pytest.importorskip("timm")
+    told = {"architecture": "resnet10t", "num_classes": 4, "pretrained_cfg": {"input_size": [3, 64, 64]}}
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    torch.save({"weight": Touch(tmp_path / "CODE_RAN")}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(InputError, match="weights_only") as caught:
+        open_model(f"timm:local-dir:{tmp_path}")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "CODE_RAN").exists()
 
 
 BUILDER = """

@@ -55,6 +55,7 @@ RUNS = {
     "benches/speed.py": "--quick",
     "benches/wrap.py": "",
 }
+REFUSED = {"scripts/train_digits.py": "its weights are not written"}  # of a network that has learnt too little
 NEEDS = {"benches/scale.py": "ray", "benches/rivals.py": "pytorch_ood", "benches/live.py": "timm"}
 
 
@@ -130,7 +131,8 @@ def test_it_runs_to_its_end(script: str, tree: Path) -> None:
     done = run(tree, script, *RUNS[script].split())
     assert "Traceback" not in done.stderr, done.stderr
     missed = script.startswith("benches/") and done.returncode == 1 and done.stdout  # a limit, on a busy machine
-    assert done.returncode == 0 or missed, done.stdout + done.stderr
+    refused = script in REFUSED and REFUSED[script] in done.stderr
+    assert done.returncode == 0 or missed or refused, done.stdout + done.stderr
 
 
 def prepare(script: str, tree: Path) -> None:

@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from data import arrays, features, panel
 from oodshape import METHODS, Auto, Classifier, Features, Method, auroc, panel_features
-from oodshape.images.readers.cifar import cifar
+from oodshape.images.small_sets import cifar
 from oodshape.methods.auto import split
 from oodshape.methods.class_panel import ClassPanel
 from oodshape.methods.table import NEWER

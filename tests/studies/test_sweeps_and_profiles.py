@@ -10,7 +10,7 @@ import pytest
 
 from data import arrays
 from oodshape import METHODS, Features, InputError, auroc, fpr_at_tpr
-from oodshape.images.noise import NoiseSet
+from oodshape.images.synthetic import NoiseSet
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.studies import (

@@ -8,8 +8,7 @@ from typing import Any
 
 from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.core.errors import InputError
-from oodshape.metrics.averages import fpr95
-from oodshape.metrics.paired import Difference, delong, paired_bootstrap
+from oodshape.metrics.paired import Difference, delong, fpr95, paired_bootstrap
 from oodshape.metrics.separation import Positive, auroc
 
 AVERAGE = "average"

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from oodshape.benchmark.kept_scores import KeptScores
-from oodshape.core.fields import check_fields
-from oodshape.metrics.averages import LEVEL, MeanAuroc, mean_fpr95, tied_with_best
-from oodshape.metrics.paired import Difference
+from oodshape.core.values import check_fields
+from oodshape.metrics.paired import LEVEL, Difference, MeanAuroc, mean_fpr95, tied_with_best
 from oodshape.metrics.separation import Positive
 
 FEWEST = 2  # images of a set: one has no variance

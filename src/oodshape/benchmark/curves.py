@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oodshape.core.errors import InputError
-from oodshape.core.fields import check_fields
+from oodshape.core.values import check_fields
 
 if TYPE_CHECKING:
     from oodshape.methods.slots import Shape

@@ -16,12 +16,11 @@ from oodshape.benchmark.spec import AUTHORS, UNCROPPED, Benchmark, ModelSpec
 from oodshape.core.errors import InputError, check_trust
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
-from oodshape.images.by_name import Missing, open_source
+from oodshape.images.catalog import Missing, open_source
 from oodshape.images.image_set import ImageSet, limited
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Method
-from oodshape.methods.image_rows import IMAGE_METHODS
-from oodshape.methods.table import METHODS, authors_methods, named, paper_methods
+from oodshape.methods.table import IMAGE_METHODS, METHODS, authors_methods, named, paper_methods
 from oodshape.metrics.separation import Positive
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier

@@ -16,9 +16,9 @@ from oodshape.benchmark.comparisons import Average, Ties
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.samples import Pick, Samples
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.fields import check_fields
 from oodshape.core.files import CHECKSUM, check_sum, checksum, replacing
 from oodshape.core.reading import reading
+from oodshape.core.values import check_fields
 from oodshape.methods.describe import short_recipe
 from oodshape.methods.detector import Method
 from oodshape.metrics.separation import Positive

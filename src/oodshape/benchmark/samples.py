@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oodshape.core.errors import InputError
-from oodshape.core.fields import check_fields
+from oodshape.core.values import check_fields
 
 
 @dataclass(frozen=True, kw_only=True)

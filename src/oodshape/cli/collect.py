@@ -60,8 +60,8 @@ def collect(
     """
     from oodshape.core.errors import InputError
     from oodshape.guard.collect import collect_shard
+    from oodshape.images.image_set import Shard
     from oodshape.images.listing import in_column
-    from oodshape.images.shards import Shard
     from oodshape.networks.opening import open_model, prepared
 
     costs.hold()

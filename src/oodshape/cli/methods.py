@@ -16,12 +16,12 @@ def methods(
     ] = None,
 ) -> None:
     """List the methods, or tell all about one: what it does, what it needs, when it fails, and its settings."""
-    from oodshape.methods.describe import method_lines, told
+    from oodshape.methods.describe import describe_method, method_lines
     from oodshape.report.columns import show_columns, show_facts
 
     out = console()
     if name is not None:
-        show_facts(told(name), out)
+        show_facts(describe_method(name), out)
     elif out.is_terminal:
         show_columns(("method", "what it does"), [line[:2] for line in method_lines()], out)
         out.print("\n`oodshape methods NAME` tells what one needs, when it fails, and its settings.")

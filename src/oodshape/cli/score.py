@@ -60,8 +60,8 @@ def score(
     from oodshape.guard.guard import Guard
     from oodshape.guard.score import Scored
     from oodshape.guard.score_file import score_to_file, score_to_stream
+    from oodshape.images.image_set import Shard
     from oodshape.images.listing import in_column, one_by_one
-    from oodshape.images.shards import Shard
     from oodshape.report.gallery_page import Extremes, write_gallery
     from oodshape.report.judged_page import Origin
     from oodshape.report.score_page import ScoredCrowd, write_scored
@@ -102,7 +102,7 @@ def score(
         mine = Shard.of(shard) if shard else None
         tally = score_to_file(guard, source, listing, out, progress=show, shard=mine, **how)
     if gallery is not None:
-        write_gallery(extremes, gallery, listing.opened)
+        write_gallery(extremes, gallery, listing.encoded)
     if page is not None:
         write_scored(guard, source, listing, crowd, page, Origin(command_line(), str(detector)))
     if out is not None and json:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
 
 
 class InputError(ValueError):
@@ -46,6 +48,19 @@ def no_such(what: str, name: str, known: Iterable[str], listed: str = "") -> Inp
     hint = [f"did you mean {lower[near[0]]}?"] if near else []
     rest = [listed] if listed else [] if near else [f"there are {', '.join(every)}"]
     return InputError(f"no {what} is called {name!r}; {' '.join([*hint, *rest])}")
+
+
+def import_optional(module: str, extra: str, purpose: str) -> Any:
+    """Import a module that comes with an extra of this package, or raise InputError with how to install it.
+
+    >>> import_optional("no_such_module", "timm", "this network")
+    Traceback (most recent call last):
+    oodshape.core.errors.InputError: this network needs no_such_module: pip install 'oodshape[timm]'
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise InputError(f"{purpose} needs {error.name or module}: pip install 'oodshape[{extra}]'") from None
 
 
 def check_trust(reason: str, trust_code: bool) -> None:

@@ -1,21 +1,46 @@
-"""Frozen values: recipes and fitted things that print, compare, hash and save."""
+"""Frozen values: recipes and fitted things that print, compare, hash, save, and check their fields.
+
+A field's annotation is its rule: numbers are finite, arrays have their type and hold finite numbers, values, tuples,
+literals and None are what the annotation says. `Annotated` adds to it: the sizes of an array by letters, each the same
+in all fields of a value, and limits.
+
+    means: Annotated[NDArray[np.float32], Sizes("C M")]
+    k: Annotated[int, AtLeast(1)]
+    q: Annotated[float, Fraction()]
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
+import math
+import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, wraps
+from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from oodshape.core import files
-from oodshape.core.errors import InputError
-from oodshape.core.fields import check_fields
+from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.reading import reading
 
 if TYPE_CHECKING:  # a service reads values without it
@@ -23,8 +48,182 @@ if TYPE_CHECKING:  # a service reads values without it
 
 V = TypeVar("V", bound="Value")
 Json = Any
-ALIGNED = 64  # bytes: a cache line, and torch's own alignment
 PACKAGE = __name__.partition(".")[0]
+
+
+class Sizes(NamedTuple):
+    """The sizes of an array: a letter for each axis. M is the number of features, C that of classes."""
+
+    letters: str
+
+
+class AtLeast(NamedTuple):
+    """The smallest value that a number, or each number of an array, may have."""
+
+    least: float
+
+
+class Positive(NamedTuple):
+    """A number above 0."""
+
+
+class Fraction(NamedTuple):
+    """A number between 0 and 1, these limits excluded unless said otherwise."""
+
+    zero: bool = False
+    one: bool = False
+
+
+class Ascending(NamedTuple):
+    """Each number of an array is at least the one before it; more than it where `strictly`."""
+
+    strictly: bool = False
+
+
+def check_fields(value: Any) -> None:
+    """Refuse a dataclass with a field that does not hold what its annotation says."""
+    letters: dict[str, int] = {}
+    for name, (hint, rules) in rules_of(type(value)).items():
+        item = getattr(value, name)
+        where = f"{type(value).__name__}.{name}"
+        _check(item, hint, where)
+        if item is not None:
+            for rule in rules:
+                _hold(item, rule, where, letters)
+
+
+def sizes_inside(value: Any) -> Iterator[tuple[str, str, int]]:
+    """(type, letter, size) for the arrays of a value, and of all values inside it, in its tuples too."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from sizes_inside(item)
+        return
+    for name, (_, rules) in rules_of(type(value)).items():
+        item = getattr(value, name)
+        for rule in rules:
+            if isinstance(rule, Sizes) and item is not None:
+                sizes = zip(rule.letters.split(), item.shape, strict=True)
+                yield from ((type(value).__name__, letter, size) for letter, size in sizes)
+        yield from sizes_inside(item)
+
+
+Rules = dict[str, tuple[Any, tuple[Any, ...]]]
+_known: WeakKeyDictionary[type, Rules] = WeakKeyDictionary()  # a class of a cell that runs again goes away
+
+
+def rules_of(kind: type) -> Rules:
+    """For each field of a dataclass its annotation without `Annotated`, and what `Annotated` adds."""
+    if kind not in _known:
+        _known[kind] = _rules(kind)
+    return _known[kind]
+
+
+def _rules(kind: type) -> Rules:
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except NameError:  # a class of a user's own, whose annotations only a type checker can resolve
+        return {}
+    return {field.name: _split(hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    if get_origin(hint) is Annotated:
+        plain, *rules = get_args(hint)
+        return plain, tuple(rules)
+    if get_origin(hint) in (Union, types.UnionType):  # Annotated[...] | None
+        parts = [_split(part) for part in get_args(hint)]
+        return Union[tuple(plain for plain, _ in parts)], tuple(rule for _, rules in parts for rule in rules)  # noqa: UP007
+    return hint, ()
+
+
+def _check(item: Any, hint: Any, where: str) -> None:
+    """Refuse an item that is not what an annotation says; annotations that say nothing of use here are passed over."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        _check_union(item, arguments, where)
+    elif origin is Literal:
+        if not any(item == each and type(item) is type(each) for each in arguments):
+            raise InputError(f"{where} must be one of {', '.join(map(str, arguments))}, got {_brief(item)}")
+    elif origin is tuple:
+        _check_tuple(item, arguments, where)
+    elif origin is np.ndarray:
+        _check_array(item, arguments, where)
+    elif origin is dict:
+        _must(isinstance(item, dict), where, "a table", item)
+    elif hint is bool:
+        _must(isinstance(item, (bool, np.bool_)), where, "true or false", item)
+    elif hint is int:
+        _must(isinstance(item, Integral) and not isinstance(item, bool), where, "a whole number", item)
+    elif hint is float:
+        _must(isinstance(item, Real) and not isinstance(item, bool) and _finite(item), where, "a finite number", item)
+    elif isinstance(hint, type):
+        _must(isinstance(item, hint), where, f"a {hint.__name__}", item)
+
+
+def _check_union(item: Any, choices: tuple[Any, ...], where: str) -> None:
+    refusals = []
+    for choice in choices:
+        try:
+            return _check(item, choice, where)
+        except InputError as error:
+            refusals += [error] if choice is not type(None) else []
+    raise refusals[0]
+
+
+def _check_tuple(item: Any, kinds: tuple[Any, ...], where: str) -> None:
+    many = len(kinds) == 2 and kinds[1] is Ellipsis
+    _must(isinstance(item, tuple) and (many or len(item) == len(kinds)), where, "a list of the right length", item)
+    for place, each in enumerate(item):
+        _check(each, kinds[0] if many else kinds[place], f"{where}[{place}]")
+
+
+def _check_array(item: Any, arguments: tuple[Any, ...], where: str) -> None:
+    _must(isinstance(item, np.ndarray), where, "an array", item)
+    wanted = get_args(arguments[1])[0] if get_args(arguments[1]) else Any
+    if isinstance(wanted, type) and item.dtype != np.dtype(wanted):
+        raise InputError(f"{where} must hold {np.dtype(wanted)}, got {item.dtype}")
+    if item.dtype.kind not in "biuf":
+        raise InputError(f"{where} must hold numbers, got {item.dtype}")
+    if item.dtype.kind == "f" and not np.isfinite(item).all():
+        raise InputError(f"{where} holds a NaN or infinite value")
+
+
+def _hold(item: Any, rule: Any, where: str, letters: dict[str, int]) -> None:
+    """Refuse an item that breaks a rule."""
+    if isinstance(rule, Sizes):
+        names = rule.letters.split()
+        if item.ndim != len(names) or 0 in item.shape:
+            raise InputError(f"{where} must have {len(names)} axes ({rule.letters}), got shape {list(item.shape)}")
+        for letter, size in zip(names, item.shape, strict=True):
+            if letters.setdefault(letter, size) != size:
+                raise InputError(f"{where} has {size} for {letter}, another field has {letters[letter]}")
+    elif isinstance(rule, AtLeast):
+        lowest = item if not isinstance(item, np.ndarray) else item.min() if item.size else rule.least
+        if not lowest >= rule.least:
+            raise InputError(f"{where} must be at least {rule.least:g}, got {lowest}")
+    elif isinstance(rule, Positive):
+        if not item > 0:
+            raise InputError(f"{where} must be positive, got {item:g}")
+    elif isinstance(rule, Fraction):
+        check_fraction(where, item, zero=rule.zero, one=rule.one)
+    elif isinstance(rule, Ascending):
+        sound = (item[1:] > item[:-1]) if rule.strictly else (item[1:] >= item[:-1])
+        if not sound.all():
+            raise InputError(f"{where} must ascend; number {int(np.argmin(sound)) + 1} does not")
+
+
+def _finite(item: Any) -> bool:
+    try:
+        return math.isfinite(item)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
+def _must(sound: bool, where: str, wanted: str, item: Any) -> None:
+    if not sound:
+        raise InputError(f"{where} must be {wanted}, got {_brief(item)}")
 
 
 def _then_checked(own: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -102,10 +301,6 @@ def reseeded(value: V, seed: int) -> V:
     return dataclasses.replace(cast(Any, value), **changed) if changed else value
 
 
-# Old name -> new name, for types of the package that were renamed: their files are read for ever.
-RENAMED: dict[str, str] = {}
-
-
 def type_name(kind: type[Value]) -> str:
     """What files call a type: its own name in the package, "module:qualified.name" elsewhere.
 
@@ -118,27 +313,23 @@ def type_name(kind: type[Value]) -> str:
 
 def type_named(name: str) -> type[Value]:
     """The known type that a file calls by this name."""
-    name = RENAMED.get(name, name)
     if name in Value.known:
         return Value.known[name]
     module, mark, inner = name.rpartition(":")
-    if mark and module != "__main__":
-        raise InputError(f"unknown type {name!r}; import {module or 'the module'}, which defines it, before loading")
-    # 0.1.0 wrote no modules, and a script that wrote the file may be a module to the program that reads it
+    if not mark:
+        raise InputError(f"unknown type {name!r}; the file was written by a newer oodshape")
+    if module != "__main__":
+        raise InputError(f"unknown type {name!r}; import {module}, which defines it, before loading")
+    # the script that wrote the file may be a module to the program that reads it
     found = [known for known in Value.known if ":" in known and known.rpartition(":")[2] == inner]
     if len(found) > 1:
         raise InputError(f"the file's type {inner!r} may be any of {', '.join(found)}; import only the one it is")
-    if found:
-        return Value.known[found[0]]
-    if mark:
+    if not found:
         raise InputError(
             f"the file holds the type {inner!r} of the program that wrote it; import the module that defines it "
             "before loading"
         )
-    raise InputError(
-        f"unknown type {name!r}; where it is your own, import the module that defines it before loading; "
-        "else the file was written by a newer oodshape"
-    )
+    return Value.known[found[0]]
 
 
 class ArrayValue(Value):
@@ -165,49 +356,25 @@ class ArrayValue(Value):
 
 
 def frozen_array(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
-    """A read-only copy of `values` as a numpy array that begins at a multiple of 64 bytes.
+    """A read-only copy of `values` as a numpy array; one that is read-only and its own already is not copied.
 
-    What the type cannot hold becomes infinite or is refused. Matrix products may round differently by where their
-    arrays lie: what is loaded must score as what was saved. What was frozen before is itself: nobody can change it.
+    What the type cannot hold becomes infinite or is refused.
     """
     given = np.asarray(values)
-    if _frozen(given) and given.dtype == dtype:
+    if given.dtype == dtype and given.flags.owndata and given.flags.c_contiguous and not given.flags.writeable:
         return given
     if np.dtype(dtype).kind == "i" and given.size:
         limits = np.iinfo(dtype)
         if given.dtype.kind not in "iu" or given.min() < limits.min or given.max() > limits.max:
             raise InputError(f"an array must hold {np.dtype(dtype)}, got {given.dtype}{list(given.shape)}")
-    array = aligned(given.shape, dtype)
     with np.errstate(over="ignore"):
-        array[...] = given
-    return freeze(array)
-
-
-def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    """An array to be filled that begins at a multiple of 64 bytes."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.empty(size + ALIGNED, np.uint8)
-    start = -memory.ctypes.data % ALIGNED
-    array: np.ndarray[Any, Any] = memory[start : start + size].view(dtype).reshape(shape)
-    return array
+        return freeze(np.array(given, dtype, order="C"))
 
 
 def freeze(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An `aligned` array, read-only from now on, so that a value takes it without a copy."""
-    array.flags.writeable = False  # its memory stays as it is: torch's tracer asks for it
+    """The same array, read-only from now on, so that a value takes it without a copy."""
+    array.flags.writeable = False
     return array
-
-
-def _frozen(array: np.ndarray[Any, Any]) -> bool:
-    """Whether it is all of an array that `frozen_array` made, so that no one holds its memory to write to."""
-    memory = array.base
-    return (
-        isinstance(memory, np.ndarray)
-        and memory.dtype == np.uint8
-        and memory.nbytes == array.nbytes + ALIGNED
-        and not array.flags.writeable
-        and array.flags.c_contiguous
-    )
 
 
 def encode(value: Any, tensors: dict[str, np.ndarray[Any, Any]], name: str = "value") -> Json:
@@ -257,6 +424,11 @@ def _hashable(value: Any) -> Any:
 
 def _shown(value: Any) -> str:
     return f"<{value.dtype}{list(value.shape)}>" if isinstance(value, np.ndarray) else repr(value)
+
+
+def _brief(value: Any) -> str:
+    text = _shown(value)
+    return text if len(text) <= 60 else f"{text[:60]} ..."
 
 
 def load_values(path: str | Path, kind: str, *names: str) -> list[Any]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, import_optional
 from oodshape.core.progress import progress_bar
 from oodshape.core.reading import one_line
 
@@ -134,9 +134,6 @@ def lacks_memory(said: str) -> bool:
 
 def imported() -> Any:
     """Ray with its data sets, or one line on how to get them."""
-    try:
-        import ray
-        import ray.data
-    except ImportError:
-        raise InputError("the engine ray needs Ray: pip install 'oodshape[ray]'") from None
+    ray = import_optional("ray", "ray", "the engine ray")
+    import_optional("ray.data", "ray", "the engine ray")
     return ray

@@ -22,7 +22,7 @@ from oodshape.core.files import replacing
 from oodshape.engines.actors import AGAIN, Pool, mapped, one_line_each, started
 from oodshape.engines.scorer import GuardScorer
 from oodshape.engines.took import Took
-from oodshape.engines.work import Collector, Job, Listed, ShardScorer, merged_parts, name_of
+from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, name_of
 from oodshape.guard.guard import Guard
 from oodshape.guard.parts import check_enough_to_split, refuse_copies
 from oodshape.guard.recipe import recipe_of
@@ -30,10 +30,9 @@ from oodshape.guard.score_file import Counter as Rows
 from oodshape.guard.score_file import Tally, identity, writer
 from oodshape.guard.score_shards import merged, shard_of
 from oodshape.images.copies import copies
-from oodshape.images.image_set import limited
-from oodshape.images.listing import Given, image_set, one_by_one
+from oodshape.images.image_set import Shard, limited
+from oodshape.images.listing import Given, Listing, image_set, one_by_one
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.images.shards import Shard
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed
 from oodshape.networks.opening import Source, open_model, prepared
@@ -151,9 +150,11 @@ def score(
     """Write the scores of all images; shards that an earlier run has finished are not scored again."""
     begun, _ = time.monotonic(), started()
     write = writer(out)
-    listing: Any = images if isinstance(images, Listed) else Listed.of(one_by_one(images))
+    listing = one_by_one(images)
+    if isinstance(listing, Listing):
+        listing = listing.files(upright=False)  # one that has gone later is an error of its own, and moves no other
     source = guard.opened(model, **(network or {}))
-    total = sum(1 for _ in listing)
+    total = listing.count() or 0
     folder = out.with_name(f"{out.name}.shards")
     folder.mkdir(exist_ok=True)
     count = shards or shards_for(total, batch_size)

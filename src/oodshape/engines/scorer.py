@@ -6,7 +6,7 @@ from typing import Any
 
 from oodshape.guard.guard import Guard
 from oodshape.guard.score import rows_of, see
-from oodshape.images.in_memory import PictureListing, Pictures
+from oodshape.images.in_memory import Pictures
 
 
 class GuardScorer:
@@ -23,8 +23,8 @@ class GuardScorer:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """The batch with what the guard says."""
-        listing = PictureListing(Pictures(list(batch[self.column]), "batch"))
-        seen = see(self.guard, self.source, listing, iter(listing), self.batch_size, workers=0)
+        images = Pictures(list(batch[self.column]), "batch")
+        seen = see(self.guard, self.source, images, images.pairs(), self.batch_size, workers=0)
         rows = [row for each in seen for row in rows_of(self.guard, each)]
         columns = ("label", "score", "p_value", "accepted", "error")
         kept = {name: values for name, values in batch.items() if name != self.column}

@@ -6,26 +6,19 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from oodshape.core.spent import spending, spent
+from oodshape.core.spent import spent
 from oodshape.guard.collect import collected
 from oodshape.guard.collected import Collected, together
 from oodshape.guard.guard import Guard
 from oodshape.guard.score_file import Busy, Tally, score_to_file
 from oodshape.guard.way import Way
-from oodshape.images.decode import read_image
-from oodshape.images.image_set import Image, ImageSet
-from oodshape.images.in_memory import PictureListing
+from oodshape.images.image_set import ImageSet, Shard
 from oodshape.images.limits import Limits
-from oodshape.images.listing import Listing
-from oodshape.images.places import read_bytes
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.images.shards import Shard
 from oodshape.methods.detector import Method
 from oodshape.networks.opening import Source, open_model
 
@@ -47,37 +40,6 @@ class Job:
         """The network, loaded once per worker."""
         self.limits.use()
         return open_model(self.model, **self.network)
-
-
-@dataclass(frozen=True)
-class Listed:
-    """Image files as they were listed: one that has gone since is an error of its own, and moves no other."""
-
-    listing: Listing
-    pairs: tuple[tuple[str, int], ...]
-
-    @classmethod
-    def of(cls, listing: Listing | PictureListing) -> Any:
-        """A listing that does not change; stored images and pictures have one already."""
-        return cls(listing, tuple(listing)) if isinstance(listing, Listing) else listing
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        """(path, label) one by one."""
-        return iter(self.pairs)
-
-    @property
-    def name(self) -> str:
-        """A short name for messages."""
-        return self.listing.name
-
-    def read(self, pair: tuple[str, int], *, upright: bool) -> Image:
-        """The image that a listed path stands for."""
-        try:
-            with spending("read"):
-                data = read_bytes(self.listing.file(pair[0]))
-        except OSError:
-            return self.listing.read(pair, upright=upright)  # says what is wrong
-        return read_image(BytesIO(data), upright=upright)  # type: ignore[arg-type]  # Pillow opens both
 
 
 class Collector:

@@ -43,11 +43,6 @@ class Bank:
             stayed = np.delete(np.arange(len(self._keys)), places[len(new) :])
             self._kept[: len(stayed)], self._keys = self._kept[stayed], self._keys[stayed]
 
-    @property
-    def last(self) -> int | None:
-        """The largest key in it, or None while there is room."""
-        return int(self._keys.max()) if len(self._keys) == BANK else None
-
     def _distinct(self, keys: Keys, rows: Array) -> NDArray[np.int64]:
         """The places of the rows, first the bank's and then the new ones, by ascending key; each image once."""
         order = np.argsort(keys, kind="stable")

@@ -20,10 +20,8 @@ from oodshape.networks.head import Head
 class Chunked(Protocol):
     """What sums are taken over: the rows of one network's features, chunk by chunk, with their predicted classes."""
 
-    @property
-    def head(self) -> Head:
-        """The head that predicts."""
-        ...
+    head: Head
+    labels: Tensor | None  # [N] int64: the class that each image is of, -1 where none is known
 
     @property
     def half(self) -> bool:
@@ -31,18 +29,11 @@ class Chunked(Protocol):
         ...
 
     @property
-    def labels(self) -> Tensor | None:
-        """[N] int64: the class that each image is of, -1 where none is known."""
-        ...
-
-    @property
     def identities(self) -> Keys:
         """[N]: which image each row is of."""
         ...
 
-    def __len__(self) -> int:
-        """The number of rows."""
-        ...
+    def __len__(self) -> int: ...
 
     def classified(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor]]:
         """(first row, [n, M] values, [n] predicted classes) for consecutive runs of rows.
@@ -61,12 +52,10 @@ class Picked:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, M)."""
         return len(self.rows), int(self.base.shape[1])
 
     @property
     def dtype(self) -> Any:
-        """That of the array."""
         return self.base.dtype
 
     def __getitem__(self, rows: slice | Tensor) -> Any:

@@ -4,7 +4,7 @@
 <cache>/<key>/features.part     the rows so far (a .npy file that is not full yet), and predictions.part
 <cache>/<key>/features.npy      all rows: its name is the sign that the folder is complete
 <cache>/<key>/predictions.npy
-<cache>/<key>/features.sums     a checksum for each chunk, and predictions.sums; without it (0.1.0) unverified
+<cache>/<key>/features.sums     a checksum for each chunk, and predictions.sums
 <cache>/<key>/lock              held while a process fills the folder; the system frees it when that process ends
 """
 
@@ -14,21 +14,92 @@ import io
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
-from oodshape.core.machine import lock_file
+from oodshape.core.machine import cores, lock_file
 from oodshape.core.reading import DAMAGE
-from oodshape.features.chunk_sums import ChunkSums
+
+BLOCK = 1 << 20  # bytes that are read at once
+
+
+class Chunk(NamedTuple):
+    """Some rows and their checksum."""
+
+    first: int
+    rows: int
+    crc: int
+
+
+@dataclass(frozen=True)
+class ChunkSums:
+    """The checksums of an array whose rows have `row_bytes` each and begin at byte `start` of its file."""
+
+    path: Path
+    start: int
+    row_bytes: int
+
+    def read(self) -> list[Chunk]:
+        """The chunks in their order; ValueError or FileNotFoundError where their file is damaged or missing."""
+        lines = self.path.read_bytes().splitlines()
+        chunks = [Chunk(*json.loads(line)) for line in lines]
+        whole = all(type(number) is int and number >= 0 for chunk in chunks for number in chunk)
+        following = all(b.first == a.first + a.rows for a, b in pairwise(chunks))
+        if not (chunks and whole and following):
+            raise ValueError(f"{self.path} is damaged")
+        return chunks
+
+    def note(self, first: int, rows: int, data: bytes) -> None:
+        """Add a chunk that begins at row `first`; those from there on are forgotten."""
+        try:
+            before = [chunk for chunk in self.read() if chunk.first + chunk.rows <= first]
+        except (FileNotFoundError, *DAMAGE):
+            before = []
+        if before and before[-1].first + before[-1].rows != first:
+            before = []
+        with replacing(self.path) as temporary, temporary.open("wb") as file:
+            for chunk in [*before, Chunk(first, rows, zlib.crc32(data))]:
+                file.write(json.dumps(chunk).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def sound_rows(self, file: Path, rows: int) -> int:
+        """How many of the first `rows` of a file may be used: those before the first chunk that is not as written.
+
+        None of them where nothing is known. Rows after the last chunk were being written when a process ended.
+        """
+        try:
+            chunks = self.read()
+        except (FileNotFoundError, *DAMAGE):
+            return 0
+        known = [chunk for chunk in chunks if chunk.first + chunk.rows <= rows]
+        with ThreadPoolExecutor(cores()) as pool:
+            found = list(pool.map(partial(self._crc, file), known))
+        for chunk, crc in zip(known, found, strict=True):
+            if chunk.crc != crc:
+                return chunk.first
+        return known[-1].first + known[-1].rows if known else min(rows, chunks[0].first)
+
+    def _crc(self, file: Path, chunk: Chunk) -> int:
+        """The checksum of a chunk as it is now; read, not mapped, so that it takes no memory."""
+        left, crc = chunk.rows * self.row_bytes, 0
+        with file.open("rb") as data:
+            data.seek(self.start + chunk.first * self.row_bytes)
+            while left > 0 and (block := data.read(min(left, BLOCK))):
+                crc, left = zlib.crc32(block, crc), left - len(block)
+        return crc
 
 
 @dataclass(frozen=True)
@@ -49,7 +120,6 @@ class Table:
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of one row."""
         return self.dtype.itemsize * int(np.prod(self.shape[1:]))
 
     @property
@@ -168,7 +238,6 @@ class Entry:
             self.features.part.replace(self.features.path)
 
     def discard(self) -> None:
-        """Forget the rows so far."""
         with _said(self.folder):
             for table in (self.features, self.predictions):
                 table.part.unlink(missing_ok=True)

@@ -56,7 +56,6 @@ class Extraction:
     skip: bool = False  # leave out images that cannot be read, instead of stopping at the first
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot work."""
         if self.dtype not in ("float32", "float16"):
             raise InputError(f"dtype must be 'float32' or 'float16', got {self.dtype!r}")
         if self.batch_size < 1:
@@ -68,7 +67,6 @@ class Extraction:
 
     @cached_property
     def n(self) -> int:
-        """The number of images."""
         return len(self.images)
 
     def arrays(self, cache: Path | None) -> Batch:
@@ -108,10 +106,8 @@ class Extraction:
             raise InputError(f"cache must be a folder, but {cache} is a file")
         prints = self._prints
         self.find_head()
-        named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype)
-        precision = self.classifier.precision
-        other = () if precision == "float32" else (precision,)  # the names of before stay those of float32
-        return cache / fingerprint_of(str(FORMAT), *prints.values(), *named, *other)
+        named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype, self.classifier.precision)
+        return cache / fingerprint_of(str(FORMAT), *prints.values(), *named)
 
     @cached_property
     def _prints(self) -> dict[str, str]:

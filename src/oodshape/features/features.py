@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.features.arrays import integers, matrix
 from oodshape.features.chunks import Picked, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
 from oodshape.features.moments import Moments, RunningMoments
@@ -30,6 +29,37 @@ from oodshape.networks.head import Head
 
 CHUNK_BYTES = 16 << 20
 ABOUT_MEANS = frozenset(["second", "squares"])  # who asks for these takes them around the mean
+
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, "float16", "float32", "float64")
+
+
+def matrix(features: Any, width: int) -> Any:
+    """[images, features] as they were given, a tensor or an array; what cannot be features for a head is refused."""
+    values = features.detach() if isinstance(features, Tensor) else np.asanyarray(features)
+    if values.ndim != 2:
+        raise InputError(f"features must have shape [images, features], got {list(values.shape)}")
+    if 0 in values.shape:
+        raise InputError(f"features are empty: shape {list(values.shape)}")
+    if values.shape[1] != width:
+        raise InputError(
+            f"features have {values.shape[1]} columns, but the head reads {width}; are they from another network?"
+        )
+    if (values.dtype if isinstance(values, Tensor) else values.dtype.name) not in FLOATS:
+        raise InputError(f"features must be float16, float32 or float64, got {values.dtype}")
+    return values
+
+
+def integers(values: Any, name: str, n: int, classes: int | None = None) -> Tensor | None:
+    """[n] int64, or None where none are given; `classes` bounds them."""
+    if values is None:
+        return None
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if array.shape != (n,) or array.dtype.kind not in "iu":
+        raise InputError(f"{name} must be {n} integers, one per image, got {array.dtype}{list(array.shape)}")
+    if classes is not None and (array.min() < 0 or array.max() >= classes):
+        raise InputError(f"{name} must lie in 0..{classes - 1}, got {array.min()}..{array.max()} for {classes} classes")
+    return torch.from_numpy(array.astype(np.int64))
 
 
 class Features:
@@ -135,11 +165,9 @@ class Features:
         return kept if read.all() else kept[np.flatnonzero(read)], read
 
     def __len__(self) -> int:
-        """The number of images."""
         return int(self._values.shape[0])
 
     def __repr__(self) -> str:
-        """What it holds, in a line."""
         return f"Features({len(self)} x {self.width} {self._values.dtype}, head {self.head.fingerprint})"
 
     def __getitem__(self, rows: slice | Any) -> Features:
@@ -167,7 +195,6 @@ class Features:
 
     @property
     def width(self) -> int:
-        """The number of features M."""
         return int(self._values.shape[1])
 
     @property
@@ -290,12 +317,8 @@ class Features:
         self._sums = self._sums if sums is None else sums
         return moments.result()
 
-    def keep(self, stats: FeatureStats, moments: Moments) -> None:
-        """Know the sums of these features that were made elsewhere."""
-        self._stats, self._moments = stats, moments
-
     def forget(self, parts: frozenset[str]) -> None:
-        """Give back the memory of some sums; who needs them again pays for them again."""
+        """Drop some of the sums; they are collected again where they are needed again."""
         if self._moments is not None and self._moments.parts.keys() & parts:
             self._moments = self._moments.without(parts)
 

@@ -15,34 +15,17 @@ from torch import Tensor
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.fields import AtLeast, check_fields
 from oodshape.core.reading import reading
-from oodshape.core.values import aligned, freeze
+from oodshape.core.values import AtLeast, check_fields, freeze
 from oodshape.features.bank import Bank
 from oodshape.features.chunks import Chunked, check_finite
-from oodshape.features.rows import unit
-from oodshape.features.running_sums import NAMES as SUMS
-from oodshape.features.running_sums import RunningSums
+from oodshape.features.kernels import unit
+from oodshape.features.running_sums import RunningSums, Statistic, as_statistics
 from oodshape.images import identity
 
 Array = NDArray[Any]
 SEED = 0
 AT_ONCE = 256  # rows of a bank that are looked at: a copy of all would be large, products of fewer slow
-NAMES = SUMS | {"bank"}
-# name -> (the letters of its axes: C classes, M features, B images of the bank, T temperatures, 1; its type)
-FORMS = {
-    **dict.fromkeys(("class_sums", "unit_class_sums"), ("CM", "float64")),
-    **dict.fromkeys(("label_sums", "unit_label_sums", "right_sums"), ("CM", "float64")),
-    **dict.fromkeys(("label_counts", "right_counts"), ("C", "float64")),
-    "label_surprise": ("T", "float64"),
-    **dict.fromkeys(("second", "unit_second"), ("MM", "float64")),
-    **dict.fromkeys(("squares", "profile"), ("M", "float64")),
-    "counts": ("C", "float64"),
-    "softmax_sums": ("CC", "float64"),
-    "energy": ("1", "float64"),
-    "bank": ("BM", "float32 float16"),  # as the features are
-    "bank_keys": ("B", "uint64"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +52,7 @@ class Moments:
         check_fields(self)
         sizes: dict[str, int] = {}
         for name, part in self.parts.items():
-            if name not in FORMS:
-                raise InputError(f"no part is called {name!r}; there are {', '.join(FORMS)}")
-            letters, types = FORMS[name]
+            letters, types = _form(name)
             if str(part.dtype) not in types.split() or part.ndim != len(letters) or 0 in part.shape:
                 wanted = f"{types.replace(' ', ' or ')} with the axes {letters}"
                 raise InputError(f"{name} must be {wanted}, got {part.dtype}{list(part.shape)}")
@@ -98,18 +79,12 @@ class Moments:
             raise InputError(f"moments of different heads do not add up: {self.head} and {other.head}")
         parts = {
             name: self.parts[name] + other.parts[name]
-            for name in sorted(SUMS)
-            if name in self.parts.keys() & other.parts
+            for name in sorted((self.parts.keys() & other.parts.keys()) - {"bank", "bank_keys"})
         }
         if "bank" in self.parts.keys() & other.parts:
             half = all(moments.parts["bank"].dtype == np.float16 for moments in (self, other))
             bank = Bank(self.parts["bank"].shape[1], half=half)
             for moments in (self, other):
-                if "bank_keys" not in moments.parts:
-                    raise InputError(
-                        "a bank of 0.1.0 says nothing of its images and does not add up; it can be used as it is: "
-                        "to add to it, collect the moments of its images again"
-                    )
                 bank.add(moments.parts["bank_keys"], moments.parts["bank"])
             parts["bank_keys"], parts["bank"] = bank.result()
         return Moments(self.head, self.n + other.n, parts)
@@ -119,12 +94,10 @@ class Moments:
         return replace(self, parts={**self.parts, **other.parts})
 
     def save(self, path: str | Path) -> None:
-        """Write the moments to one safetensors file."""
         files.save(path, "moments", {"head": self.head, "n": self.n}, self.parts)
 
     @classmethod
     def load(cls, path: str | Path) -> Moments:
-        """The moments that `save` wrote."""
         header, parts = files.load(path, "moments")
         with reading(path, files.WAY_OUT["moments"]):
             return cls(header["head"], header["n"], parts)
@@ -145,7 +118,7 @@ class Moments:
     @cached_property
     def directions(self) -> NDArray[np.float32]:
         """[B, M] frozen: the images of the bank at length 1, one array for all methods that look at it."""
-        rows = aligned(self.parts["bank"].shape, np.float32)
+        rows = np.empty(self.parts["bank"].shape, np.float32)
         for place, part in enumerate(self.bank()):
             rows[place * AT_ONCE : (place + 1) * AT_ONCE] = unit(part).numpy()
         return freeze(rows)
@@ -158,17 +131,23 @@ class Moments:
         return np.where(seen[:, None], total / np.maximum(number, 1)[:, None], every), seen
 
 
+def _form(name: str) -> tuple[str, str]:
+    """(The letters of the axes of a part, its types); the keys of a bank say which images its rows are of."""
+    if name == "bank_keys":
+        return "B", "uint64"
+    (part,) = as_statistics([name])
+    return part.axes, "float32 float16" if part is Statistic.BANK else "float64"  # a bank is as the features are
+
+
 class RunningMoments:
     """Moments on their way through the features they are of."""
 
     def __init__(self, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> None:
-        """Nothing yet of all that is asked for."""
-        if needs - NAMES:
-            raise InputError(f"no part is called {min(needs - NAMES)!r}; there are {', '.join(sorted(NAMES))}")
+        as_statistics(needs)
         self.head, self.n = features.head.to("cpu"), len(features)
         self.labels = features.labels
         labelled = self.labels is not None
-        self.sums = RunningSums(needs & SUMS, self.head, self.n, exact=exact, labelled=labelled)
+        self.sums = RunningSums(needs - {Statistic.BANK}, self.head, self.n, exact=exact, labelled=labelled)
         self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
         self.bank = Bank(self.head.width, half=features.half) if "bank" in needs else None
 
@@ -182,7 +161,6 @@ class RunningMoments:
         self.sums.add(z, classes.cpu(), None if logits is None else logits.cpu(), labels)
 
     def result(self) -> Moments:
-        """The moments of all rows."""
         parts = self.sums.parts()
         if self.bank is not None:
             parts["bank_keys"], parts["bank"] = self.bank.result()

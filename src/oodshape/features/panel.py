@@ -15,7 +15,7 @@ from oodshape.images.identity import Keys
 from oodshape.images.image_set import limited
 from oodshape.images.listing import Given, image_set
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.images.scrambled import Scrambled, noise_of, scrambled
+from oodshape.images.synthetic import Scrambled, noise_of, scrambled
 from oodshape.networks.classifier import Classifier
 
 SIZE = 500  # images

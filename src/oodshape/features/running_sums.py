@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -11,9 +12,58 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.features.rows import TINY
+from oodshape.core.errors import no_such
+from oodshape.features.kernels import TINY
 from oodshape.features.sum_kernels import Products, add_by_class, add_sorted, add_squares, lengths
 from oodshape.networks.head import Head
+
+
+class Statistic(StrEnum):
+    """A sum over the training features, or a sample of them; classes are those that the network predicts.
+
+    The parts of labels are zeros where the images have none. A part is the string of its name, so that files, and sets
+    of plain names, mean the same. Its `axes` are letters: C classes, M features, B images, T temperatures, 1.
+
+    >>> Statistic.COUNTS == "counts", Statistic("class_sums"), Statistic.CLASS_SUMS.axes
+    (True, <Statistic.CLASS_SUMS: 'class_sums'>, 'CM')
+    """
+
+    axes: str
+
+    def __new__(cls, name: str, axes: str = "") -> Statistic:
+        part = str.__new__(cls, name)
+        part._value_, part.axes = name, axes
+        return part
+
+    COUNTS = "counts", "C"  # images of each class
+    CLASS_SUMS = "class_sums", "CM"  # features of each class
+    UNIT_CLASS_SUMS = "unit_class_sums", "CM"  # features of length 1 of each class
+    SOFTMAX_SUMS = "softmax_sums", "CC"  # probabilities of each class
+    SQUARES = "squares", "M"  # squared features
+    SECOND = "second", "MM"  # products of features
+    UNIT_SECOND = "unit_second", "MM"  # products of features of length 1
+    PROFILE = "profile", "M"  # sorted rows
+    ENERGY = "energy", "1"
+    BANK = "bank", "BM"  # at most 5,000 images
+    LABEL_COUNTS = "label_counts", "C"  # images of each label
+    LABEL_SUMS = "label_sums", "CM"  # features of each label
+    UNIT_LABEL_SUMS = "unit_label_sums", "CM"  # features of length 1 of each label
+    RIGHT_COUNTS = "right_counts", "C"  # images that are predicted as their label
+    RIGHT_SUMS = "right_sums", "CM"  # features of these images
+    LABEL_SURPRISE = "label_surprise", "T"  # mean logit at each temperature less the label's (`TEMPERATURES`)
+
+
+def as_statistics(names: Iterable[str]) -> frozenset[Statistic]:
+    """The parts of those names, or an error that lists those there are.
+
+    >>> as_statistics(["counts"])
+    frozenset({<Statistic.COUNTS: 'counts'>})
+    """
+    asked = frozenset(names)
+    if asked - frozenset(Statistic):
+        raise no_such("statistic", min(asked - frozenset(Statistic)), Statistic)
+    return frozenset(map(Statistic, asked))
+
 
 Array = NDArray[Any]
 TEMPERATURES = tuple(2 ** (step / 2) for step in range(-6, 7))  # at which a label's surprise is summed
@@ -101,30 +151,23 @@ def _add_surprise(rows: Rows, total: Array) -> None:
         total[place] += float(mean.double().sum()) - own
 
 
-# name -> (its size for C classes and M features, how rows are added in place); classes are the predicted ones
-SUMS: dict[str, tuple[Callable[[int, int], tuple[int, ...]], Callable[[Rows, Array], None]]] = {
-    "counts": (lambda c, m: (c,), _add_counts),
-    "class_sums": (lambda c, m: (c, m), lambda rows, total: add_by_class(rows.z, rows.classes, total)),
-    "unit_class_sums": (
-        lambda c, m: (c, m),
-        lambda rows, total: add_by_class(rows.z, rows.classes, total, rows.inverse_lengths),
-    ),
-    "softmax_sums": (lambda c, m: (c, c), lambda rows, total: add_by_class(rows.probabilities, rows.classes, total)),
-    "squares": (lambda c, m: (m,), lambda rows, total: add_squares(rows.z, total)),
-    "profile": (lambda c, m: (m,), lambda rows, total: add_sorted(rows.z, total)),
-    "energy": (lambda c, m: (1,), _add_energy),
-    "label_counts": (lambda c, m: (c,), lambda rows, total: _count_labels(rows, rows.labelled, total)),
-    "label_sums": (lambda c, m: (c, m), lambda rows, total: _add_by_label(rows, rows.labelled, total)),
-    "unit_label_sums": (
-        lambda c, m: (c, m),
-        lambda rows, total: _add_by_label(rows, rows.labelled, total, rows.inverse_lengths),
-    ),
-    "right_counts": (lambda c, m: (c,), lambda rows, total: _count_labels(rows, rows.right, total)),
-    "right_sums": (lambda c, m: (c, m), lambda rows, total: _add_by_label(rows, rows.right, total)),
-    "label_surprise": (lambda c, m: (len(TEMPERATURES),), _add_surprise),
+# how rows are added in place; classes are the predicted ones
+SUMS: dict[str, Callable[[Rows, Array], None]] = {
+    Statistic.COUNTS: _add_counts,
+    Statistic.CLASS_SUMS: lambda rows, total: add_by_class(rows.z, rows.classes, total),
+    Statistic.UNIT_CLASS_SUMS: lambda rows, total: add_by_class(rows.z, rows.classes, total, rows.inverse_lengths),
+    Statistic.SOFTMAX_SUMS: lambda rows, total: add_by_class(rows.probabilities, rows.classes, total),
+    Statistic.SQUARES: lambda rows, total: add_squares(rows.z, total),
+    Statistic.PROFILE: lambda rows, total: add_sorted(rows.z, total),
+    Statistic.ENERGY: _add_energy,
+    Statistic.LABEL_COUNTS: lambda rows, total: _count_labels(rows, rows.labelled, total),
+    Statistic.LABEL_SUMS: lambda rows, total: _add_by_label(rows, rows.labelled, total),
+    Statistic.UNIT_LABEL_SUMS: lambda rows, total: _add_by_label(rows, rows.labelled, total, rows.inverse_lengths),
+    Statistic.RIGHT_COUNTS: lambda rows, total: _count_labels(rows, rows.right, total),
+    Statistic.RIGHT_SUMS: lambda rows, total: _add_by_label(rows, rows.right, total),
+    Statistic.LABEL_SURPRISE: _add_surprise,
 }
-NAMES = frozenset([*SUMS, *PRODUCTS])
-BY_LABEL = frozenset(["label_counts", "label_sums", "unit_label_sums", "right_counts", "right_sums", "label_surprise"])
+BY_LABEL = frozenset(part for part in Statistic if part.startswith(("label", "unit_label", "right")))
 
 
 class RunningSums:
@@ -138,7 +181,8 @@ class RunningSums:
         `exact`: in float64 throughout, however many.
         """
         self.head, self.exact = head, exact
-        sizes = {name: SUMS[name][0](head.classes, head.width) for name in sorted(names & SUMS.keys())}
+        axis_sizes = {"C": head.classes, "M": head.width, "T": len(TEMPERATURES), "1": 1}
+        sizes = {name: tuple(axis_sizes[axis] for axis in Statistic(name).axes) for name in sorted(names & SUMS.keys())}
         missing = frozenset() if labelled else BY_LABEL
         # what stays zero takes no memory
         self.never = {name: np.broadcast_to(0.0, size) for name, size in sizes.items() if name in missing}
@@ -153,11 +197,7 @@ class RunningSums:
         """Add rows [n, M] float32 of the predicted classes [n]; logits [n, C] and labels [n], where they are known."""
         rows = Rows(z, classes, self.head, logits, labels, exact=self.exact)
         for name, total in self.totals.items():
-            SUMS[name][1](rows, total)
-        self.add_products(z)
-
-    def add_products(self, z: Tensor) -> None:
-        """Add rows to the products of all pairs of features alone."""
+            SUMS[name](rows, total)
         for products in self.products.values():
             self.room = products.room() if self.room is None else self.room
             products.add(z, self.room)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.fields import Ascending, AtLeast, Sizes, check_fields
 from oodshape.core.reading import reading
+from oodshape.core.values import Ascending, AtLeast, Sizes, check_fields
 from oodshape.features import kernels
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.histogram import decode, ordered, shift_for, tally_for
@@ -23,7 +23,6 @@ from oodshape.networks.head import Head
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
 COLUMNS = ("counts", "impacts", "weights", "weight_squares")
-OLD_NAMES = {"weight_squares": "squares"}  # in files of 0.1.0
 NEGATIVE = 0.01  # the share of negative values from which features count as signed
 
 
@@ -50,7 +49,6 @@ class FeatureStats:
     weight_squares: Annotated[Float64, AtLeast(0)]  # [B], sum of w_max^2; empty unless asked for
 
     def __post_init__(self) -> None:
-        """Refuse sums and counts that no features give."""
         check_fields(self)
         for name in ("weights", "weight_squares"):
             if getattr(self, name).shape not in ((0,), self.keys.shape):
@@ -202,20 +200,16 @@ class FeatureStats:
         return self._over(self.counts * ((left + right) / 2) ** 2, edges) / self.n
 
     def save(self, path: str | Path) -> None:
-        """Write the statistics to one safetensors file."""
         items = {field.name: getattr(self, field.name) for field in fields(self)}
         arrays = {name: value for name, value in items.items() if isinstance(value, np.ndarray)}
         files.save(path, "statistics", {k: v for k, v in items.items() if k not in arrays}, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> FeatureStats:
-        """The statistics that `save` wrote."""
         header, arrays = files.load(path, "statistics")
         held: dict[str, Any] = {**header, **arrays}
-        names = [field.name for field in fields(cls)]
-        items: dict[str, Any] = {name: held.get(name, held.get(OLD_NAMES.get(name, name))) for name in names}
         with reading(path, files.WAY_OUT["statistics"]):
-            return cls(**items)
+            return cls(**{field.name: held[field.name] for field in fields(cls)})
 
 
 class RunningStatistics:
@@ -238,7 +232,6 @@ class RunningStatistics:
         return all(bool(np.isfinite(sums).all()) for sums in self.tally.sums)
 
     def result(self) -> FeatureStats:
-        """The statistics of all rows."""
         return FeatureStats(head=self.head.fingerprint, n=self.n, **self.tally.result())
 
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from oodshape.features.kernels import over_rows
-from oodshape.features.rows import unit
+from oodshape.features.kernels import over_rows, unit
 
 Array = NDArray[Any]
 SUMS = {"reassoc", "nsz", "contract"}  # as in kernels: numba would not see a change there
@@ -151,7 +150,6 @@ class Products:
         return torch.empty(self.total.shape, dtype=torch.float64 if self.double else torch.float32)
 
     def add(self, rows: Tensor, room: Tensor) -> None:
-        """Add some rows."""
         for part in torch.split(rows, DOUBLE_ROWS if self.double else SINGLE_ROWS):
             values = part.double() if self.double else part
             lower_products(unit(values) if self.directions else values, room)

@@ -6,10 +6,10 @@ the features of some of the latter. Its size does not grow with the number of im
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, reduce
 from operator import add
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.parts import parts_named
+from oodshape.features.running_sums import as_statistics
 from oodshape.features.statistics import FeatureStats
 from oodshape.images import identity
 from oodshape.networks.head import Head
@@ -63,12 +63,11 @@ class Sums:
         return cls(features.head, features.stats, moments, near)
 
     def __len__(self) -> int:
-        """The number of images."""
         return self.stats.n
 
     def moments(self, needs: frozenset[str]) -> Moments:
         """Those asked for, which must have been collected."""
-        missing = parts_named(needs) - self.held.parts.keys()
+        missing = as_statistics(needs) - self.held.parts.keys()
         if missing:
             raise InputError(
                 f"the {', '.join(sorted(missing))} of the training images were not collected: collect for this method"
@@ -76,7 +75,6 @@ class Sums:
         return self.held
 
     def __add__(self, other: Sums) -> Sums:
-        """The sums over both sets of images."""
         near = together(self.near, other.near)
         return Sums(self.head, (self.stats + other.stats).settled(), self.held + other.held, near)
 
@@ -93,7 +91,6 @@ class Summed:
     right: int = 0  # of the labelled ones, those whose class the network predicts
 
     def __post_init__(self) -> None:
-        """Refuse a record that no images give."""
         if self.fitting is None and self.kept is None:
             raise InputError("sums of no images")
         if (self.kept is None) != (self.selection is None) or not 0 <= self.right <= self.labelled <= len(self):
@@ -110,7 +107,6 @@ class Summed:
         return cls(share, fitting, selecting, smallest(groups[1]), int(known.sum()), right)
 
     def __add__(self, other: Summed) -> Summed:
-        """Both sets of images together."""
         return Summed(
             self.share,
             together(self.fitting, other.fitting),
@@ -121,24 +117,20 @@ class Summed:
         )
 
     def __len__(self) -> int:
-        """The number of images."""
         return sum(len(each) for each in (self.fitting, self.kept) if each is not None)
 
     @cached_property
     def every(self) -> Sums:
-        """The sums over all images."""
         found = together(self.fitting, self.kept)
         assert found is not None
         return found
 
     @property
     def head(self) -> Head:
-        """The classifier's head."""
         return self.every.head
 
     @property
     def stats(self) -> FeatureStats:
-        """The statistics of all images."""
         return self.every.stats
 
     @property
@@ -175,3 +167,79 @@ def smallest(rows: Features | None, count: int = MOST, purpose: str = SELECTION)
     if rows is None or len(rows) <= count:
         return rows
     return rows[identity.smallest(rows.identities, count, 0, purpose)]
+
+
+Arrays = dict[str, NDArray[Any]]
+Said = dict[str, Any] | None
+
+
+def pack_rows(rows: Features | None, name: str, arrays: Arrays) -> None:
+    """Put rows of features into `arrays`."""
+    if rows is None:
+        return
+    arrays[f"{name}.values"] = np.concatenate([raw.float().numpy() for _, raw in rows.chunks()])
+    arrays[f"{name}.predictions"] = rows.predictions.cpu().numpy()
+    arrays[f"{name}.identities"] = rows.identities
+    if rows.labels is not None:
+        arrays[f"{name}.labels"] = rows.labels.numpy()
+
+
+def unpack_rows(name: str, arrays: Arrays, head: Head) -> Features | None:
+    """The rows that `pack_rows` put there."""
+    if f"{name}.values" not in arrays:
+        return None
+    values, predictions, identities = (arrays[f"{name}.{what}"] for what in ("values", "predictions", "identities"))
+    rows = Features.from_arrays(values, head, arrays.get(f"{name}.labels"), predictions, identities)
+    rows.check_finite()
+    return rows
+
+
+def pack_sums(sums: Sums | None, name: str, arrays: Arrays) -> Said:
+    """The numbers of sums; their arrays go into `arrays`."""
+    if sums is None:
+        return None
+    said: dict[str, Any] = {"near": pack_sums(sums.near, f"{name}.near", arrays)}
+    for field in fields(sums.stats):
+        value = getattr(sums.stats, field.name)
+        if isinstance(value, np.ndarray):
+            arrays[f"{name}.stats.{field.name}"] = value
+        else:
+            said[field.name] = value
+    arrays.update({f"{name}.moments.{part}": value for part, value in sums.held.parts.items()})
+    return said
+
+
+def unpack_sums(said: Said, name: str, arrays: Arrays, head: Head, left_out: LeftOut | None) -> Sums | None:
+    """The sums that `pack_sums` put there."""
+    if said is None:
+        return None
+    near = None
+    if said["near"] is not None:
+        if left_out is None:
+            raise InputError("sums without some classes, where none can be left out")
+        near = unpack_sums(said["near"], f"{name}.near", arrays, without(head, left_out), None)
+    numbers: dict[str, Any] = {key: value for key, value in said.items() if key != "near"}
+    stats = FeatureStats(**numbers | _below(f"{name}.stats.", arrays))
+    return Sums(head, stats, Moments(stats.head, stats.n, _below(f"{name}.moments.", arrays)), near)
+
+
+def pack_summed(summed: Summed | None, arrays: Arrays) -> Said:
+    """The numbers of summed images; their arrays go into `arrays`."""
+    if summed is None:
+        return None
+    pack_rows(summed.selection, "selection", arrays)
+    groups = {name: pack_sums(getattr(summed, name), name, arrays) for name in ("fitting", "kept")}
+    return {"share": summed.share, "labelled": summed.labelled, "right": summed.right, **groups}
+
+
+def unpack_summed(said: Said, arrays: Arrays, head: Head, left_out: LeftOut | None) -> Summed | None:
+    """What `pack_summed` put there."""
+    if said is None:
+        return None
+    fitting, kept = (unpack_sums(said[name], name, arrays, head, left_out) for name in ("fitting", "kept"))
+    selection = unpack_rows("selection", arrays, head)
+    return Summed(said["share"], fitting, kept, selection, said["labelled"], said["right"])
+
+
+def _below(prefix: str, arrays: Arrays) -> Arrays:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}

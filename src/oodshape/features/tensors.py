@@ -17,7 +17,7 @@ from oodshape.core.progress import progress_bar
 from oodshape.features.chunks import check_finite
 from oodshape.images import identity
 from oodshape.images.identity import Keys
-from oodshape.images.prepared_batches import prepared_batches
+from oodshape.images.in_memory import prepared_batches
 from oodshape.networks.classifier import Classifier
 
 
@@ -36,7 +36,7 @@ class SeenTensors:
 def tensors_through(
     classifier: Classifier, images: Any, dtype: str = "float32", *, keep: int = 0, progress: bool | None = None
 ) -> SeenTensors:
-    """Batches of tensors (`images.prepared_batches`) through the network; `keep` images, chosen by identity, stay."""
+    """Batches of tensors (`images.in_memory`) through the network; `keep` images, chosen by identity, stay."""
     parts: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], Keys]] = []
     chosen, first = _Chosen(keep), 0
     total = len(images) if isinstance(images, Sized) else None

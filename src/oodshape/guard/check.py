@@ -15,8 +15,8 @@ from oodshape.guard.score import see_given
 from oodshape.guard.selective import Selective, selective
 from oodshape.guard.set_check import LEVEL, Scores, SetCheck
 from oodshape.guard.truth import labels_of
+from oodshape.images.in_memory import check_prepared
 from oodshape.images.listing import Given, one_by_one
-from oodshape.images.prepared_batches import check_prepared
 from oodshape.metrics.conformal import rejected_count
 from oodshape.metrics.separation import Summary, summary
 from oodshape.networks.opening import Source

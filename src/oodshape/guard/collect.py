@@ -21,10 +21,9 @@ from oodshape.guard.recipe import recipe_of
 from oodshape.guard.score_shards import refuse_missing
 from oodshape.guard.way import Seen, Way, warn_of_lost
 from oodshape.images.identity import Keys
-from oodshape.images.image_set import ImageSet, Subset, identities_of, limited
+from oodshape.images.image_set import ImageSet, Shard, Subset, identities_of, limited
 from oodshape.images.listing import Given, classes_of, image_set
 from oodshape.images.preprocessing import Preprocessing
-from oodshape.images.shards import Shard
 from oodshape.methods.detector import Method
 from oodshape.networks.opening import Source, prepared
 

@@ -19,13 +19,11 @@ import numpy as np
 import oodshape
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.fields import AtLeast
 from oodshape.core.reading import reading
-from oodshape.core.values import Value, decode, encode
+from oodshape.core.values import AtLeast, Value, decode, encode
 from oodshape.features.features import Features
-from oodshape.features.packing import pack_rows, pack_summed, unpack_rows, unpack_summed
 from oodshape.features.panel import SIZE
-from oodshape.features.sums import LeftOut, Summed, joined, smallest
+from oodshape.features.sums import LeftOut, Summed, joined, pack_rows, pack_summed, smallest, unpack_rows, unpack_summed
 from oodshape.images import identity
 from oodshape.images.identity import Keys
 from oodshape.images.preprocessing import Preprocessing

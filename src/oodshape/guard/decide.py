@@ -18,7 +18,7 @@ from oodshape.core.reading import reading
 from oodshape.core.values import load_values
 from oodshape.core.words import counted
 from oodshape.guard.p_value_stream import lines_of, p_values
-from oodshape.metrics.discoveries import false_discoveries, fewest_flagged
+from oodshape.metrics.conformal import false_discoveries, fewest_flagged
 
 Row = dict[str, Any]
 WAY_OUT = "give the file that `oodshape score --out` wrote"

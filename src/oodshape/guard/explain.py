@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from oodshape.features.rows import unit
+from oodshape.features.kernels import unit
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import Seen, see, see_given
-from oodshape.images.in_memory import PictureListing
-from oodshape.images.listing import Given, Listing
+from oodshape.images.image_set import ImageSource
+from oodshape.images.listing import Given
 from oodshape.methods.fusion import Fusion
 from oodshape.methods.slots import Batch, Evidence, FittedHead, Identity, Shape
 from oodshape.networks.head import Head, Outputs
@@ -90,7 +90,7 @@ def explain_images(
 
 
 def explain_listed(
-    guard: Fitted, source: Source, images: Listing | PictureListing, pairs: Sequence[tuple[str, int]], size: int = 32
+    guard: Fitted, source: Source, images: ImageSource, pairs: Sequence[tuple[str, int]], size: int = 32
 ) -> Iterator[Explanation]:
     """The explanations of some images of a listing."""
     for batch in see(guard, source, images, iter(pairs), size):

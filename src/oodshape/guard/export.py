@@ -39,7 +39,7 @@ def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given 
 def _given(guard: Fitted, images: Given) -> Tensor:
     listing = one_by_one(images)
     read = partial(listing.read, upright=guard.about.upright)
-    every = (prepared(read, guard.preparation, pair) for pair in listing)
+    every = (prepared(read, guard.preparation, pair) for pair in listing.pairs())
     found = list(islice((pixels for pixels in every if not isinstance(pixels, InputError)), COMPARED))
     if not found:
         raise InputError(f"no image of {listing.name} can be read; give other images to compare on")

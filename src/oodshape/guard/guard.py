@@ -21,8 +21,8 @@ from oodshape.guard.fitted import Fitted
 from oodshape.guard.live import Live
 from oodshape.guard.onnx import ExportReport
 from oodshape.guard.score import Scored, score_images
+from oodshape.images.in_memory import check_prepared
 from oodshape.images.listing import Given, one_by_one
-from oodshape.images.prepared_batches import check_prepared
 from oodshape.images.preprocessing import Preprocessing
 from oodshape.methods.detector import Method
 from oodshape.networks.device import Precision

@@ -10,7 +10,6 @@ import base64
 import json
 import math
 from collections.abc import Iterable
-from importlib import import_module
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 import PIL.Image
 from numpy.typing import NDArray
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, import_optional
 from oodshape.core.reading import one_line, reading
 from oodshape.guard.verdict import Verdict
 from oodshape.images.decode import Unreadable, open_image
@@ -146,10 +145,7 @@ class GuardedFile:
 
 
 def _session(path: Path, threads: int | None) -> Any:
-    try:
-        runtime: Any = import_module("onnxruntime")
-    except ModuleNotFoundError as error:
-        raise InputError(f"a guarded file needs the extra: pip install 'oodshape[serve]' ({error})") from None
+    runtime = import_optional("onnxruntime", "serve", "a guarded file")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     options = runtime.SessionOptions()

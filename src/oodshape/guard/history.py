@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.fields import AtLeast, Sizes
-from oodshape.core.values import Value
+from oodshape.core.values import AtLeast, Sizes, Value
 
 BLOCK = 1000  # readable images
 BINS = 20  # of p-values

@@ -14,15 +14,12 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Verdict
-from oodshape.images.in_memory import PictureListing
+from oodshape.images.in_memory import Pictures, is_image, prepared_batches
 from oodshape.images.listing import Given, one_by_one
-from oodshape.images.one_image import is_image
-from oodshape.images.prepared_batches import prepared_batches
 from oodshape.images.preprocessing import stacked
-from oodshape.methods.decision import Decision
+from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
-from oodshape.networks.classifier import Classifier
-from oodshape.networks.fingerprint import stamp
+from oodshape.networks.classifier import Classifier, stamp
 
 
 class Live:
@@ -58,7 +55,7 @@ class Live:
         if prepared:
             return [verdict for batch, _ in prepared_batches(images) for verdict in self._verdicts(batch)]
         listing = one_by_one(images)
-        pairs = list(listing)
+        pairs = list(listing.pairs())
         pixels = [self._pixels(listing, pair) for pair in pairs]
         sizes: dict[tuple[int, ...], list[int]] = {}
         for row, each in enumerate(pixels):
@@ -134,7 +131,7 @@ class Live:
             image = listing.read(pair, upright=self.guard.about.upright)
             return self.guard.preparation.pixels(image)
         except InputError as error:
-            where = f"{pair[0]}: " if isinstance(listing, PictureListing) else ""
+            where = f"{pair[0]}: " if isinstance(listing, Pictures) else ""
             raise InputError(f"{where}{error}") from None
 
 

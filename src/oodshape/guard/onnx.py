@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import oodshape
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import replacing
 from oodshape.guard.guarded_file import EXIF
 from oodshape.images.preprocessing import Preprocessing
@@ -77,8 +77,8 @@ def export_onnx(
     no file is written. Preprocessing, class names and calibration scores go into the file's metadata, and so does
     `upright`: whether images are turned as their EXIF orientation says before all else (None: the file does not say).
     """
-    onnx, runtime = _library("onnx"), _library("onnxruntime")
-    _library("onnxscript")
+    needed = ("onnx", "onnxruntime", "onnxscript")
+    onnx, runtime, _ = (import_optional(name, "onnx", "ONNX export") for name in needed)
     if not isinstance(images, Tensor) or images.ndim < 2 or len(images) == 0:
         raise InputError("export needs a batch of preprocessed images [N, ...] to trace the network and to compare")
     limits = detector.limits if threshold is None else threshold
@@ -247,13 +247,6 @@ def _session(runtime: Any, model: bytes | str) -> Any:
 
 def _array(images: Tensor) -> np.ndarray[Any, Any]:
     return images.detach().cpu().contiguous().numpy()
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise InputError(f"ONNX export needs the extra: pip install 'oodshape[onnx]' ({error})") from None
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from oodshape.guard.way import Way, warn_of_lost
 from oodshape.images import identity
 from oodshape.images.copies import copies
 from oodshape.images.image_set import ImageSet, limited
+from oodshape.images.in_memory import check_prepared
 from oodshape.images.listing import Given, classes_of, image_set
-from oodshape.images.prepared_batches import check_prepared
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed
 from oodshape.networks.classifier import Classifier

@@ -12,9 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.fields import AtLeast, Sizes
-from oodshape.core.values import Value, frozen_array
-from oodshape.features.rows import unit
+from oodshape.core.values import AtLeast, Sizes, Value, frozen_array
+from oodshape.features.kernels import unit
 from oodshape.guard.way import Way
 from oodshape.images import identity
 from oodshape.images.image_set import ImageSet, Subset, identities_of

@@ -16,12 +16,12 @@ from oodshape.core.progress import progress_bar
 from oodshape.core.spent import spending
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode import Unreadable
-from oodshape.images.in_memory import PictureListing
-from oodshape.images.listing import Given, Listing, chunks, one_by_one
+from oodshape.images.image_set import ImageSource
+from oodshape.images.in_memory import prepared_batches
+from oodshape.images.listing import Given, chunks, one_by_one
 from oodshape.images.prefetch import Pixels, decoded
-from oodshape.images.prepared_batches import prepared_batches
 from oodshape.images.preprocessing import stacked
-from oodshape.methods.decision import Decision
+from oodshape.methods.detector import Decision
 from oodshape.networks.head import Outputs
 from oodshape.networks.opening import Source
 
@@ -63,7 +63,7 @@ class Seen:
 def score_images(
     guard: Fitted,
     source: Source,
-    images: Given | Listing,
+    images: Given,
     *,
     prepared: bool = False,
     batch_size: int = 32,
@@ -98,7 +98,7 @@ def see_given(
         return
     listing, done = one_by_one(images), 0
     with progress_bar(name or listing.name, listing.count() if progress is not False else None, progress) as report:
-        for batch in see(guard, source, listing, iter(listing), batch_size, workers=workers, baseline=baseline):
+        for batch in see(guard, source, listing, listing.pairs(), batch_size, workers=workers, baseline=baseline):
             yield batch
             done += len(batch.pairs)
             report(done)
@@ -117,7 +117,7 @@ def rows_of(guard: Fitted, seen: Seen) -> list[Scored]:
 def see(
     guard: Fitted,
     source: Source,
-    listing: Listing | PictureListing,
+    listing: ImageSource,
     pairs: Iterator[tuple[str, int]],
     batch_size: int,
     *,

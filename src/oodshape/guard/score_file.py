@@ -29,10 +29,8 @@ from oodshape.guard import score_parquet
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.score import Scored, rows_of, score_images, see
 from oodshape.guard.score_shards import COLUMNS, Mine, shard_of
-from oodshape.images.in_memory import PictureListing
+from oodshape.images.image_set import ImageSource, Shard
 from oodshape.images.limits import Limits
-from oodshape.images.listing import Listing
-from oodshape.images.shards import Shard
 from oodshape.networks.opening import Source
 
 FORMAT = 2  # of the .part file; since 2 with checksums
@@ -71,7 +69,7 @@ class Tally:
 def score_to_file(
     guard: Fitted,
     source: Source,
-    listing: Listing | PictureListing,
+    listing: ImageSource,
     out: Path,
     *,
     batch_size: int = 32,
@@ -92,7 +90,7 @@ def score_to_file(
         raise InputError(f"cannot write {out}: the folder {out.parent} does not exist")
     with part.open("a+b") as file:
         lock_file(file.fileno(), lambda: _refuse(part))
-        pairs = islice(listing, mine.rows.start, mine.rows.stop)
+        pairs = islice(listing.pairs(), mine.rows.start, mine.rows.stop)
         kept, mark = _resume(file, part, who, batch_size, pairs)
         total = mine.total if shard is not None else listing.count() if progress is not False else None
         with progress_bar(listing.name, total, progress) as report:
@@ -118,7 +116,7 @@ def score_to_file(
 def score_to_stream(
     guard: Fitted,
     source: Source,
-    listing: Listing | PictureListing,
+    listing: ImageSource,
     file: TextIO,
     *,
     json_lines: bool = False,

@@ -13,9 +13,8 @@ from oodshape.core.errors import InputError
 from oodshape.core.reading import reading
 from oodshape.guard import score_parquet
 from oodshape.guard.score import Scored
-from oodshape.images.in_memory import PictureListing
+from oodshape.images.image_set import ImageSource, Shard
 from oodshape.images.listing import Listing
-from oodshape.images.shards import Shard
 
 COLUMNS = ("path", "class", "score", "p_value", "accepted", "error")
 
@@ -37,14 +36,14 @@ class Note(NamedTuple):
     guard: str  # what decides the rows beside the images
 
 
-def shard_of(listing: Listing | PictureListing, shard: Shard, batch_size: int, guard: str, out: Path) -> Mine:
+def shard_of(listing: ImageSource, shard: Shard, batch_size: int, guard: str, out: Path) -> Mine:
     """One shard of the listed images: a run of whole batches."""
     if out.suffix.lower() != ".parquet":
         raise InputError(f"the scores of a shard are a Parquet file, which says which one it is; {out} is none")
     if isinstance(listing, Listing) and listing.given == "-":
         raise InputError("standard input cannot be read twice, so it has no shards; write the paths to a list")
     names, total = blake2b(digest_size=8), 0
-    for path, _ in listing:
+    for path, _ in listing.pairs():
         names.update(path.encode(errors="surrogateescape") + b"\0")
         total += 1
     rows = shard.rows(total, batch_size)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oodshape.guard.set_check import SetCheck, exact_share
-from oodshape.metrics.selective import aurc
-from oodshape.metrics.separation import Estimate
+from oodshape.metrics.separation import Estimate, aurc
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.images.in_memory import PictureListing
-from oodshape.images.listing import Listing
+from oodshape.images.image_set import ImageSource
 from oodshape.metrics.separation import Estimate
 
 LEVEL = 0.95  # of every interval but the promise's
@@ -41,7 +40,7 @@ class SetCheck:
     pairs: tuple[tuple[str, int], ...]  # as a listing names them
     classes: NDArray[np.int64]  # predicted
     labels: NDArray[np.int64] | None  # the right ones where they are known, -1 where not
-    listing: Listing | PictureListing | None  # where the images can be read again; None for prepared tensors
+    listing: ImageSource | None  # where the images can be read again; None for prepared tensors
 
     @property
     def judged(self) -> dict[str, Scores]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.guard.fitted import Fitted
-from oodshape.images.in_memory import PictureListing
+from oodshape.images.image_set import ImageSource
 from oodshape.images.listing import Given, Listing, classes_of
 
 Labels = NDArray[np.int64]
@@ -20,7 +20,7 @@ Labels = NDArray[np.int64]
 def labels_of(
     guard: Fitted,
     images: Given,
-    listing: Listing | PictureListing | None,
+    listing: ImageSource | None,
     pairs: Sequence[tuple[str, int]],
     places: Sequence[int],
 ) -> Labels | None:

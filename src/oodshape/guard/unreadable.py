@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
 from oodshape.core.errors import InputError
-from oodshape.core.fields import AtLeast
-from oodshape.core.values import Value
+from oodshape.core.values import AtLeast, Value
 
 Count = Annotated[int, AtLeast(0)]
 WINDOW = 100  # images that are compared together with all before them

@@ -13,10 +13,10 @@ from hashlib import blake2b
 from oodshape.core.errors import InputError
 from oodshape.core.machine import cores
 from oodshape.images.folders import ImageFiles
-from oodshape.images.image_set import ImageSet
-from oodshape.images.in_memory import Pictures, pixel_key
+from oodshape.images.image_set import ImageSet, IndexedImages
+from oodshape.images.in_memory import pixel_key
+from oodshape.images.places import is_remote
 from oodshape.images.prefetch import MOST
-from oodshape.images.stored import Stored
 
 END = 4096  # bytes at a file's end that tell files of equal size apart
 
@@ -24,9 +24,11 @@ END = 4096  # bytes at a file's end that tell files of equal size apart
 def copies(images: ImageSet, of: ImageSet) -> list[str]:
     """The names of the images that are among those of another set, in their order."""
     if isinstance(images, ImageFiles) and isinstance(of, ImageFiles):
-        return _same_files(images.paths(), of.paths())
+        files, others = images.files, of.files
+        if not any(map(is_remote, files + others)):
+            return _same_files(files, others)
     known = set(_pixel_keys(of)) - {None}
-    called = images.called if isinstance(images, (Pictures, Stored)) else "image {}".format
+    called = images.called if isinstance(images, IndexedImages) else "image {}".format
     return [called(row) for row, key in enumerate(_pixel_keys(images)) if key in known]
 
 

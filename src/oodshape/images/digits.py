@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from oodshape.images.image_set import ArraySet
-from oodshape.images.noise import drawn
+from oodshape.images.synthetic import drawn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

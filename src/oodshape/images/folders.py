@@ -1,81 +1,82 @@
-"""Image files as data sets: a folder with or without class folders, and a list of files."""
+"""Image files as data sets: a folder with or without class folders, a list of files, or the files of a glob."""
 
 from __future__ import annotations
 
 import csv
+import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
-import PIL.Image
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.reading import one_line
 from oodshape.images import identity
-from oodshape.images.decode import open_image, read_image
-from oodshape.images.image_set import Image
-from oodshape.images.walking import labelled
+from oodshape.images.decode import open_image
+from oodshape.images.formats import EXTENSIONS
+from oodshape.images.image_set import Image, IndexedImages
+from oodshape.images.places import is_remote, no_image, stamp
+
+Place = tuple[int, int]  # device and number: which folder it is, whatever its name
 
 
-class ImageFiles:
-    """Files below a folder, with a label each (-1: none), decoded one by one when asked for."""
+class ImageFiles(IndexedImages):
+    """Files with a label each (-1: none), decoded one by one when asked for; one that has gone is then an error.
 
-    classes: tuple[str, ...] = ()  # the names behind the labels, where folders give them
-    upright = True  # turned as their EXIF orientation says
+    `names` are paths below `root`, by which images are identified, or addresses. In rows and messages an image has
+    its whole path, or with `by_name` its name alone.
+    """
 
-    def __init__(self, name: str, root: Path, files: Sequence[str], labels: NDArray[np.int64]) -> None:
-        """Use `ImageFolder` or `ImageList`, which find the files."""
-        self.name = name
-        self.root = root
-        self.files = files
-        self.labels = labels
+    def __init__(
+        self,
+        name: str,
+        root: str | Path,
+        names: Sequence[str],
+        labels: NDArray[np.int64],
+        *,
+        classes: tuple[str, ...] = (),
+        upright: bool = True,
+        by_name: bool = False,
+    ) -> None:
+        self.name, self.root, self.names, self.classes = name, str(root), names, classes
+        self.labels, self.upright, self.by_name = labels, upright, by_name
 
     def __len__(self) -> int:
-        """The number of images."""
-        return len(self.files)
+        return len(self.names)
 
-    def __getitem__(self, index: int) -> PIL.Image.Image:
-        """The image as RGB."""
-        return read_image(self.path(index), upright=self.upright)
-
-    def opened(self, index: int) -> Image:
-        """The image as a preprocessing takes it: a large one as it is stored."""
-        return open_image(self.path(index), upright=self.upright)
-
-    def __repr__(self) -> str:
-        """The folder and the number of images."""
-        return f"{type(self).__name__}({str(self.root)!r}, {len(self)} images)"
-
-    def path(self, index: int) -> Path:
+    def path(self, index: int) -> str:
         """Where an image lies."""
-        return self.root / self.files[index]
-
-    def paths(self) -> list[str]:
-        """Where the images lie."""
-        return [os.path.join(self.root, file) for file in self.files]
+        name = self.names[index]
+        return name if is_remote(name) else os.path.join(self.root, name)
 
     @property
-    def fingerprint(self) -> str:
-        """A hash of the names, sizes, times of the last change and labels; read from the disk every time."""
-        stamps = np.empty((len(self), 2), np.int64)
-        for row, file in enumerate(self.files):
-            try:
-                status = os.stat(os.path.join(self.root, file))
-            except OSError as error:
-                raise InputError(f"{self.path(row)} has gone since {self.name} was opened: {error.strerror}") from None
-            stamps[row] = status.st_size, status.st_mtime_ns
-        return fingerprint_of("\0".join(self.files).encode(errors="surrogateescape"), stamps, self.labels)
+    def files(self) -> list[str]:
+        """Where the images lie."""
+        return list(map(self.path, range(len(self))))
+
+    def called(self, index: int) -> str:
+        """The path of an image, or its name alone."""
+        return self.names[index] if self.by_name else self.path(index)
+
+    def encoded(self, name: str) -> Any:
+        """The path of an image."""
+        return name if is_remote(name) or not self.by_name else os.path.join(self.root, name)
+
+    def _open(self, index: int, upright: bool) -> Image:
+        return open_image(self.path(index), upright=upright)
+
+    def _stamps(self) -> tuple[Any, ...]:
+        return ("\n".join(map(stamp, self.files)),)
 
     @cached_property
     def identities(self) -> identity.Keys:
         """[N]: which image each is, by its path below the folder."""
-        return identity.of_paths(self.files)
+        return identity.of_paths(self.names)
 
 
 class ImageFolder(ImageFiles):
@@ -86,13 +87,13 @@ class ImageFolder(ImageFiles):
     folders (a leading dot) are left out.
     """
 
-    def __init__(self, root: str | Path, *, name: str | None = None) -> None:
+    def __init__(self, root: str | Path, *, name: str | None = None, upright: bool = True) -> None:
         """Look for the images below `root`; the set takes the folder's name unless it is given one."""
         root = Path(root)
         if not root.is_dir():
             raise InputError(f"there is no folder {root}")
-        files, labels, self.classes = labelled(root)
-        super().__init__(name or root.resolve().name, root, files, labels)
+        names, labels, classes = labelled(root)
+        super().__init__(name or root.resolve().name, root, names, labels, classes=classes, upright=upright)
 
 
 class ImageList(ImageFiles):
@@ -101,7 +102,9 @@ class ImageList(ImageFiles):
     A CSV file needs the header `path` or `path,label`. Paths are relative to `root`, or to the list's folder.
     """
 
-    def __init__(self, path: str | Path, root: str | Path | None = None, *, name: str | None = None) -> None:
+    def __init__(
+        self, path: str | Path, root: str | Path | None = None, *, name: str | None = None, upright: bool = True
+    ) -> None:
         """Read the list; the set takes its file name unless it is given one."""
         path = Path(path)
         root = path.parent if root is None else Path(root)
@@ -115,7 +118,15 @@ class ImageList(ImageFiles):
                 "root=... says where they are"
             )
         labels = np.array([label for _, label in pairs], np.int64)
-        super().__init__(name or path.stem, root, files, labels)
+        super().__init__(name or path.stem, root, files, labels, upright=upright)
+
+
+def class_folders(names: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """[N] labels by the first folder of each path, and the folders' names; without names where a path has none."""
+    tops = [name.partition("/")[0] if "/" in name else "" for name in names]
+    classes = () if "" in tops else tuple(sorted(set(tops)))
+    number = {top: label for label, top in enumerate(classes)}
+    return np.array([number.get(top, -1) for top in tops], np.int64), classes
 
 
 def list_pairs(path: Path) -> Iterator[tuple[str, int]]:
@@ -158,3 +169,104 @@ def _csv_pairs(path: Path, file: TextIO) -> Iterator[tuple[str, int]]:
 
 def _label(digits: str) -> int:
     return max(int(digits), -1)
+
+
+def walked(root: str | Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """(folder, its subfolders, its images) for a folder and all below; folders as paths from `root`, which is "".
+
+    Hidden files and folders (a leading dot) are left out, folders that may not be read are empty, links are followed,
+    but not back to a folder that they lie in. Only the names of one folder are held at a time.
+    """
+    waiting: list[tuple[str, tuple[Place, ...]]] = [("", ())]
+    while waiting:
+        folder, above = waiting.pop()
+        path = os.path.join(root, folder)
+        try:
+            with os.scandir(path) as scan:
+                entries = sorted((entry for entry in scan if entry.name[0] != "."), key=lambda entry: entry.name)
+            above = (*above, _place(path))
+        except OSError:
+            continue
+        folders = [entry.name for entry in entries if _is_folder(entry, above)]
+        files = [entry.name for entry in entries if entry.name.lower().endswith(EXTENSIONS) and not entry.is_dir()]
+        yield folder, folders, files
+        waiting += [(os.path.join(folder, name), above) for name in reversed(folders)]
+
+
+class Found(NamedTuple):
+    """The images below a folder, as paths from it, with their labels and the names behind these."""
+
+    files: list[str]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+
+def labelled(root: str | Path) -> Found:
+    """All images below a folder, labelled by the folder directly below `root` that they lie in.
+
+    That is its place among the sorted names; empty ones count. Where images lie in `root` itself, its subfolders are
+    no classes, and every label is -1.
+    """
+    files, labels = list[str](), list[int]()
+    number: dict[str, int] = {}
+    for folder, folders, found in walked(root):
+        if not folder and not found:
+            number = {name: label for label, name in enumerate(folders)}
+        files += [os.path.join(folder, file) for file in found]
+        labels += [number.get(folder.partition(os.sep)[0], -1)] * len(found)
+    if not files:
+        raise no_image(root)
+    return Found(files, np.array(labels, np.int64), tuple(number))
+
+
+def _is_folder(entry: os.DirEntry[str], above: tuple[Place, ...]) -> bool:
+    """Whether it is a folder to go into: no link to one that it lies in."""
+    try:
+        return entry.is_dir() and not (entry.is_symlink() and _place(entry.path) in above)
+    except OSError:  # gone by now
+        return False
+
+
+def _place(path: str) -> Place:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def list_folder(folder: str) -> Iterator[tuple[str, int]]:
+    """The images below a folder, one by one."""
+    found = False
+    for place, _, files in walked(folder):
+        for file in files:
+            found = True
+            yield os.path.join(folder, place, file), -1
+    if not found:
+        raise no_image(folder)
+
+
+def match_glob(pattern: str) -> Iterator[tuple[str, int]]:
+    """The files that a glob matches, sorted, each once."""
+    matches = sorted({path for path in _globbed(pattern) if os.path.isfile(path)})
+    if not matches:
+        raise InputError(f"no file matches {pattern}")
+    return ((path, -1) for path in matches)
+
+
+def _globbed(pattern: str) -> Iterator[str]:
+    """The paths that a glob matches. `**` goes below folders as a walk does: links back are not followed for ever."""
+    before, stars, after = _at_stars(pattern)
+    if not stars:
+        yield from glob.iglob(pattern)
+        return
+    for root in glob.iglob(before) if before else [""]:
+        if os.path.isdir(root or os.curdir):
+            for folder, _, _ in walked(root or os.curdir):
+                yield from _globbed(os.path.join(glob.escape(os.path.join(root, folder)), after or "*"))
+
+
+def _at_stars(pattern: str) -> tuple[str, str, str]:
+    """What stands before and after the first `**` that is a part of a path by itself."""
+    parts = pattern.split(os.sep)
+    if "**" not in parts:
+        return pattern, "", ""
+    at = parts.index("**")
+    return os.sep.join([*parts[:at], ""]) if at else "", "**", os.sep.join(parts[at + 1 :])

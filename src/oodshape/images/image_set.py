@@ -1,11 +1,14 @@
-"""ImageSet, what every data set looks like, and the set that is an array."""
+"""What every image source looks like, and the sets that are an array or a part of another set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +16,37 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.images import identity
+from oodshape.images.decode import Large
 from oodshape.images.identity import Keys
+from oodshape.images.limits import Limits
 
 Image = Any  # a PIL image, or a uint8 array [H, W] or [H, W, 3]; for a preprocessing also a `Large`
+Pair = tuple[str, int]  # an image's name in rows and messages, and its label or number
+
+
+class ImageSource(Protocol):
+    """Images in their order, for one pass: files that are listed while they are read, or any `IndexedImages`."""
+
+    @property
+    def name(self) -> str:
+        """A short name for messages."""
+        ...
+
+    def pairs(self) -> Iterator[Pair]:
+        """The name of each image, and what `read` needs beside it."""
+        ...
+
+    def count(self) -> int | None:
+        """The number of images; None where it cannot be known before the pass."""
+        ...
+
+    def read(self, pair: Pair, *, upright: bool) -> Image:
+        """The image of a pair as a preprocessing takes it, turned as its EXIF orientation says or not."""
+        ...
+
+    def encoded(self, name: str) -> Any:
+        """What a decoder can open of the image of that name: its path, or its bytes as a file."""
+        ...
 
 
 class ImageSet(Protocol):
@@ -56,9 +87,81 @@ def identities_of(images: ImageSet) -> Keys:
 
 
 def reader(images: ImageSet) -> Callable[[int], Image]:
-    """How a set's images are read to be prepared: by `opened` where it has that, as sets of files do."""
-    opened: Callable[[int], Image] = getattr(images, "opened", images.__getitem__)
-    return opened
+    """How a set's images are read to be prepared: by `open` where it has that, as sets of files do."""
+    read: Callable[[int], Image] = getattr(images, "open", images.__getitem__)
+    return read
+
+
+S = TypeVar("S", bound="IndexedImages")
+
+
+class IndexedImages(ABC):
+    """Images by number with names, labels and identities: image files, images in archives, images in memory."""
+
+    name: str
+    classes: tuple[str, ...] = ()  # the names behind the labels, where they are known
+    upright: bool = False  # turned as their EXIF orientation says
+    labels: NDArray[np.int64]  # [N]: the class of each image, -1 for none
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def called(self, index: int) -> str:
+        """The name of an image in rows and messages."""
+
+    @abstractmethod
+    def _open(self, index: int, upright: bool) -> Image: ...
+
+    @property
+    @abstractmethod
+    def identities(self) -> Keys:
+        """[N]: which image each is."""
+
+    def _stamps(self) -> tuple[Any, ...]:
+        """What changes with the files that hold the images."""
+        return ()
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of identities, stamps of the files, labels, the way images are turned, and limits of one's own."""
+        turned = f"upright={self.upright}"
+        return fingerprint_of(self.identities, *self._stamps(), self.labels, turned, *Limits.now().words)
+
+    def open(self, index: int, *, upright: bool | None = None) -> Image:
+        """An image as a preprocessing takes it: a large one as it is stored."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"{self.name} has {len(self)} images, there is no number {index}")
+        return self._open(index, self.upright if upright is None else upright)
+
+    def __getitem__(self, index: int) -> Image:
+        image = self.open(index)
+        return image.whole() if isinstance(image, Large) else image
+
+    def pairs(self) -> Iterator[Pair]:
+        """The name and the number of each image."""
+        return ((self.called(row), row) for row in range(len(self)))
+
+    def count(self) -> int:
+        """The number of images."""
+        return len(self)
+
+    def read(self, pair: Pair, *, upright: bool) -> Image:
+        """The image of that number."""
+        return self.open(pair[1], upright=upright)
+
+    def encoded(self, name: str) -> Any:
+        """The path of an image."""
+        return name
+
+    def turned(self: S, upright: bool) -> S:
+        """The same images, turned in this way."""
+        made = copy(self)
+        made.upright = upright
+        return made
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {len(self)} images)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +189,9 @@ class ArraySet:
         object.__setattr__(self, "labels", labels.astype(np.int64))
 
     def __len__(self) -> int:
-        """The number of images."""
         return len(self.images)
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
-        """An image as an array."""
         image: NDArray[np.uint8] = self.images[index]
         return image
 
@@ -114,12 +215,10 @@ class Subset:
 
     @property
     def name(self) -> str:
-        """The name of the whole set."""
         return self.base.name
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
-        """The labels of the chosen images."""
         labels: NDArray[np.int64] = self.base.labels[np.asarray(self.indices)]
         return labels
 
@@ -140,14 +239,12 @@ class Subset:
         return identities_of(self.base)[np.asarray(self.indices, np.int64)]
 
     def __len__(self) -> int:
-        """The number of images chosen."""
         return len(self.indices)
 
     def __getitem__(self, index: int) -> Image:
-        """An image of the whole set."""
         return self.base[int(self.indices[index])]
 
-    def opened(self, index: int) -> Image:
+    def open(self, index: int) -> Image:
         """An image of the whole set as a preprocessing takes it."""
         return reader(self.base)(int(self.indices[index]))
 
@@ -162,3 +259,38 @@ def limited(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:
     if limit < 1:
         raise InputError(f"limit must be at least 1, got {limit}")
     return Subset(images, identity.smallest(identities_of(images), limit, seed, "subset").tolist())
+
+
+class Shard(NamedTuple):
+    """The `number`-th of so many runs of whole batches, so that many processes do what one would, batch for batch.
+
+    Numbers begin at 1.
+
+    >>> [Shard(number, 3).rows(1000, 64) for number in (1, 2, 3)]
+    [range(0, 320), range(320, 640), range(640, 1000)]
+    """
+
+    number: int = 1
+    shards: int = 1
+
+    @classmethod
+    def of(cls, text: str) -> Shard:
+        """The shard that "3/16" names.
+
+        >>> Shard.of("3/16")
+        Shard(number=3, shards=16)
+        """
+        found = re.fullmatch(r"\s*(\d+)\s*/\s*(\d+)\s*", text)
+        number, shards = (int(found[1]), int(found[2])) if found else (0, 0)
+        if not 1 <= number <= shards:
+            raise InputError(f"a shard is I/N with I from 1 to N, such as 3/16, got {text!r}")
+        return cls(number, shards)
+
+    def rows(self, total: int, batch_size: int) -> range:
+        """Which images of so many are in it; none where there are fewer batches than shards."""
+        batches = -(-total // batch_size)
+        first, last = (place * batches // self.shards for place in (self.number - 1, self.number))
+        return range(min(first * batch_size, total), min(last * batch_size, total))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.shards}"

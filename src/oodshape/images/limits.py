@@ -6,6 +6,8 @@ made larger, an archive of zeros. What a file would cost stands in its first byt
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +24,7 @@ from oodshape.core.reading import npz_arrays, reading
 
 RATIO = 8  # times its size on disk that any file may take: real data sets and weights stay below
 PLAIN = 4  # bytes a pixel that most decoders take
+ENVIRONMENT = "OODSHAPE_LIMITS"  # the limits of processes that set none
 ALLOWED = 5  # of such bytes: a picture whose decoder takes more may have fewer pixels
 BUDGET = 3 << 26  # bytes of large images that are decoded at the same time, where there are several
 
@@ -31,6 +34,7 @@ class Limits:
     """The largest image, the thinnest one, and the most that a compressed file may inflate to.
 
     `Limits(pixels=200_000_000).use()` holds for this process from then on; a file over a limit is an unreadable one.
+    The environment variable OODSHAPE_LIMITS, such as `pixels=200_000_000,aspect=50`, sets them at the start.
 
     >>> Limits().pixels, Limits().aspect, Limits().inflated
     (50331648, 100, 268435456)
@@ -43,14 +47,39 @@ class Limits:
     _now: ClassVar[Limits]
 
     def __post_init__(self) -> None:
-        """Refuse what no file could keep."""
         for field in fields(self):
             if not getattr(self, field.name) >= 1:
                 raise InputError(f"the limit of {field.name} must be at least 1, got {getattr(self, field.name)}")
 
+    @classmethod
+    def parse(cls, text: str) -> Limits:
+        """The limits that a text such as `pixels=200_000_000,aspect=50` names; the others keep their defaults.
+
+        >>> Limits.parse("aspect=50")
+        Limits(pixels=50331648, aspect=50, inflated=268435456)
+        """
+        names, values = [field.name for field in fields(cls)], dict[str, int]()
+        for item in filter(None, map(str.strip, text.split(","))):
+            name, _, value = (part.strip() for part in item.partition("="))
+            if name not in names or name in values or not re.fullmatch(r"[0-9][0-9_]*", value):
+                raise InputError(
+                    f"limits are {', '.join(f'{each}=N' for each in names)}, each at most once and a whole number, "
+                    f"such as pixels=200_000_000,aspect=50; got {item!r}"
+                )
+            values[name] = int(value.replace("_", ""))
+        return cls(**values)
+
+    @classmethod
+    def from_environment(cls) -> Limits:
+        """The limits that the environment variable OODSHAPE_LIMITS names, or the defaults."""
+        try:
+            return cls.parse(os.environ.get(ENVIRONMENT, ""))
+        except InputError as error:
+            raise InputError(f"the environment variable {ENVIRONMENT}: {error}") from None
+
     @staticmethod
     def now() -> Limits:
-        """Those that hold in this process."""
+        """The limits of this process."""
         return Limits._now
 
     def use(self) -> Limits:
@@ -87,11 +116,13 @@ class Limits:
         if inflated > most:
             raise InputError(
                 f"{path} has {stored:,} bytes and inflates to {inflated:,} or more, over the limit of {most:,}; "
-                "where it can be trusted, raise the limit: --max-inflated, or Limits(inflated=...).use()"
+                f"where it can be trusted, raise the limit: --limits inflated=N, {ENVIRONMENT}=inflated=N, or "
+                "Limits(inflated=N).use()"
             )
 
 
 Limits._now = Limits()
+Limits.from_environment().use()
 
 
 def npz_within(path: str | Path) -> dict[str, NDArray[Any]]:

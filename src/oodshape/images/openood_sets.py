@@ -48,15 +48,9 @@ _MD5 = {
 }
 
 
-class OpenOodList(ImageList):
-    """The images of a list, read as OpenOOD reads them: never turned by their EXIF orientation."""
-
-    upright = False
-
-
-def listed(images: Path, /, *, name: str, path: str) -> OpenOodList:
-    """The images of a list, given the folder that its paths start from."""
-    return OpenOodList(images.parent / path, images, name=name)
+def listed(images: Path, /, *, name: str, path: str) -> ImageList:
+    """The images of a list, given the folder that its paths start from; OpenOOD ignores their EXIF orientation."""
+    return ImageList(images.parent / path, images, name=name, upright=False)
 
 
 def openood_collections() -> dict[str, Collection]:

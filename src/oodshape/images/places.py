@@ -11,8 +11,8 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line
+from oodshape.core.spent import spending
 from oodshape.images.formats import EXTENSIONS
-from oodshape.images.walking import no_image
 
 SIGNS = r"[*?[]"  # what makes a glob of a path
 # The stores that may be addressed. A list from elsewhere may hold any address, and some of fsspec's file systems read
@@ -50,7 +50,7 @@ def matched(given: str) -> list[str]:
 
 
 def remote_images(given: str) -> tuple[str, list[str]]:
-    """(root, image files from there) of an address: of a folder all below it, in the order of `walking`; or a glob."""
+    """(root, image files from there) of an address: a folder with all below it, in the order of `walked`, or a glob."""
     store, path = _store(given)
     if re.search(SIGNS, path):
         found, root = matched(given), root_of(given)
@@ -64,6 +64,11 @@ def remote_images(given: str) -> tuple[str, list[str]]:
     if not names:
         raise no_image(given)
     return root, sorted(names, key=_walked_place)
+
+
+def no_image(root: object) -> InputError:
+    """The error for a folder or an archive without images."""
+    return InputError(f"no image lies in {root} or its subfolders; looked for {' '.join(EXTENSIONS)}")
 
 
 def read_bytes(path: str, first: int | None = None, last: int | None = None) -> bytes:
@@ -86,7 +91,10 @@ def opened(path: str) -> Any:
 
 def readable(path: str) -> str | BytesIO:
     """What a decoder can open: the path itself, or the bytes behind an address."""
-    return BytesIO(read_bytes(path)) if is_remote(path) else path
+    if not is_remote(path):
+        return path
+    with spending("read"):
+        return BytesIO(read_bytes(path))
 
 
 def stamp(path: str) -> str:
@@ -128,6 +136,6 @@ def _asked(address: str, ask: Callable[[], Iterable[str]]) -> list[str]:
 
 
 def _walked_place(name: str) -> list[tuple[bool, str]]:
-    """Where a path stands in the order of `walking.walked`: a folder's own images before those of its subfolders."""
+    """Where a path stands in the order of `walked`: a folder's own images before those of its subfolders."""
     *folders, file = name.split("/")
     return [*((True, folder) for folder in folders), (False, file)]

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Value
+from oodshape.images.decode import Large, Mode, in_mode
 from oodshape.images.image_set import Image
-from oodshape.images.kinds import Mode, in_mode
-from oodshape.images.large import Large
 from oodshape.images.limits import Limits
 
 if TYPE_CHECKING:  # a service prepares images without it

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from base64 import b64encode
 
+from oodshape.images.decode import in_mode
 from oodshape.images.image_set import Image
-from oodshape.images.kinds import in_mode
 from oodshape.images.preprocessing import picture
 
 SIDE = 64  # pixels of a thumbnail's longer side, at most

@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.fields import Ascending, Sizes
-from oodshape.core.values import frozen_array
+from oodshape.core.errors import InputError
+from oodshape.core.values import Ascending, AtLeast, Fraction, Positive, Sizes, frozen_array
 from oodshape.methods.odin import Differentiable, Step
 from oodshape.methods.shapes.ash import LARGEST_EXPONENT
 from oodshape.networks.head import Outputs
@@ -30,40 +29,28 @@ class AdaScale(Step):
     exp r, L the logits by r^2. eps is in units of the normalised image.
     """
 
-    low: float = 0.60
-    high: float = 0.85
-    pixels: float = 0.05
-    eps: float = 0.5
-    corrected: float = 0.05  # of the features: the paper's k2, k1 in the code
-    moved: float = 0.01
-    weight: float = 10.0
+    exportable = False  # it needs a gradient, which a graph does not have
+    for_nonnegative = True  # it takes the sum of the positive features for the size of all
+
+    low: Annotated[float, Fraction()] = 0.60
+    high: Annotated[float, Fraction()] = 0.85
+    pixels: Annotated[float, Fraction()] = 0.05
+    eps: Annotated[float, Positive()] = 0.5
+    corrected: Annotated[float, Fraction()] = 0.05  # of the features: the paper's k2, k1 in the code
+    moved: Annotated[float, Fraction()] = 0.01
+    weight: Annotated[float, AtLeast(0)] = 10.0
     on_logits: bool = False
     shifts: Annotated[NDArray[np.float32], Sizes("N"), Ascending()] | None = None  # Q of training images
 
     def __post_init__(self) -> None:
         """Refuse settings that have no meaning; freeze what was learned."""
-        for name in ("low", "high", "pixels", "corrected", "moved"):
-            check_fraction(name, getattr(self, name))
         if not self.low < self.high:
             raise InputError(f"low must be less than high, got {self.low:g} and {self.high:g}")
-        if not (self.eps > 0 and self.weight >= 0):
-            raise InputError(f"eps must be positive and weight not negative, got {self.eps:g} and {self.weight:g}")
         if self.shifts is not None:
             object.__setattr__(self, "shifts", frozen_array(self.shifts, np.float32))
 
     @property
-    def exportable(self) -> bool:
-        """No: it needs a gradient, which a graph does not have."""
-        return False
-
-    @property
-    def for_nonnegative(self) -> bool:
-        """Yes: it takes the sum of the positive features for the size of all."""
-        return True
-
-    @property
     def learns(self) -> bool:
-        """Until it knows the training images."""
         return self.shifts is None
 
     def learned(self, classifier: Differentiable, batches: Iterable[Tensor]) -> AdaScale:

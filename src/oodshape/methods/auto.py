@@ -7,25 +7,25 @@ that are left out of the head, which are near them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
 
 import numpy as np
 
-from oodshape.core.errors import InputError, check_fraction
-from oodshape.features.apart import Apart
+from oodshape.core.errors import InputError
+from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.features import Features
-from oodshape.features.parts import Part
+from oodshape.features.running_sums import Statistic
 from oodshape.features.sums import MOST, SELECTION, Summed, Sums
 from oodshape.images import identity
-from oodshape.methods.class_panel import FEWEST_CLASSES, ClassPanel, classes_left_out
+from oodshape.methods.class_panel import ClassPanel
 from oodshape.methods.detector import Method
 from oodshape.methods.fusion import SCRAMBLED, Fusion, Member
-from oodshape.methods.row import Row
+from oodshape.methods.paper_rows import Row
 from oodshape.methods.slots import ScoreRecipe
 from oodshape.methods.table import METHODS, ROWS, named
-from oodshape.methods.together import fit_each, needs_of, score_each
+from oodshape.methods.together import fit_each, score_each
 from oodshape.methods.training import Training
 from oodshape.metrics.separation import auroc
 
@@ -60,34 +60,24 @@ class Auto(ScoreRecipe):
     network's own probabilities keeps the fusion near a threshold on the softmax. `fuse` = 1 takes the best as it is.
     """
 
+    wants_panel = True
+
     candidates: tuple[str, ...] = ()  # rows of METHODS; none: CANDIDATES
-    fuse: int = 7
-    share: float = 0.25
-    near: float = 0.5
+    fuse: Annotated[int, AtLeast(1)] = 7
+    share: Annotated[float, Fraction()] = 0.25
+    near: Annotated[float, Fraction(zero=True, one=True)] = 0.5
     always: tuple[str, ...] = ("gen",)
 
     def __post_init__(self) -> None:
-        """Refuse settings that have no meaning."""
-        check_fraction("share", self.share)
-        if self.fuse < 1:
-            raise InputError(f"fuse must be at least 1, got {self.fuse}")
-        check_fraction("near", self.near, zero=True, one=True)
         object.__setattr__(self, "candidates", tuple(self.candidates))
         object.__setattr__(self, "always", tuple(self.always))
 
     @property
-    def wants_panel(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    def collects(self) -> frozenset[Part]:
-        """Those of all candidates."""
-        return frozenset[Part]().union(*(method.collects for method in self.methods().values()))
+    def collects(self) -> frozenset[Statistic]:
+        return frozenset[Statistic]().union(*(method.collects for method in self.methods().values()))
 
     @property
     def keeps(self) -> float:
-        """The share."""
         return self.share
 
     def methods(self) -> dict[str, Method]:
@@ -100,7 +90,6 @@ class Auto(ScoreRecipe):
         return all(method.exportable for method in self.methods().values())
 
     def fit(self, train: Training) -> Fusion:
-        """The fusion of the best candidates."""
         fitting, selection = _parts(train, self.share)
         if len(selection) < FEWEST:
             return _fallback(
@@ -108,8 +97,8 @@ class Auto(ScoreRecipe):
                 f"keeps {self.share:g} of the training images to choose by and needs at least {FEWEST} there, got "
                 f"{len(selection)} of {train.n}; give more images",
             )
-        fitting, near, notes = self._without_classes(fitting, selection)
-        notes = (*_by_heart(train, fitting, selection), *notes)
+        near, notes = self._without_classes(fitting, selection)
+        notes = (*_by_heart(train, selection), *notes)
         if not train.panel and near is None:
             return _fallback(train, f"{NO_PANEL}, and {notes[-1] if notes else 'near = 0'}")
         if not train.panel:
@@ -121,23 +110,15 @@ class Auto(ScoreRecipe):
 
     def _without_classes(
         self, fitting: Features | Sums, selection: Features
-    ) -> tuple[Features | Sums, tuple[str, dict[str, float]] | None, tuple[str, ...]]:
-        """(the fitting part with its sums, the panel of classes left out in words and its AUROCs, notes)."""
+    ) -> tuple[tuple[str, dict[str, float]] | None, tuple[str, ...]]:
+        """(the panel of classes left out in words and its AUROCs, notes)."""
         if self.near == 0:
-            return fitting, None, ()
-        methods, left_out = self.methods(), classes_left_out(fitting.head)
-        apart = None
-        if isinstance(fitting, Features) and int((~left_out).sum()) >= FEWEST_CLASSES:
-            apart = Apart(fitting, needs_of(methods), left_out)
-        found: tuple[str, dict[str, float]] | None = None
-        notes: tuple[str, ...] = ()
+            return None, ()
         try:
             panel = ClassPanel.of(fitting, selection)
-            panel = panel if apart is None else replace(panel, fitting=apart.inside())
-            found = str(panel), panel.aurocs(methods)
+            return (str(panel), panel.aurocs(self.methods())), ()
         except InputError as error:
-            notes = (f"no class was left out: {error}",)
-        return fitting if apart is None else apart.whole(), found, notes
+            return None, (f"no class was left out: {error}",)
 
     def _chosen(
         self,
@@ -163,12 +144,10 @@ class Auto(ScoreRecipe):
             raise list(refused.values())[-1] if refused else InputError("auto has no candidates")
         worth = {name: float(np.dot(weights, row)) for name, row in values.items()}
         ranking = sorted(worth.items(), key=lambda item: -item[1])
-        fused = [best for place, (best, _) in enumerate(ranking) if place < self.fuse or self._always(best)]
+        always = self.always if self.fuse > 1 else ()
+        fused = [best for place, (best, _) in enumerate(ranking) if place < self.fuse or best in always]
         members = tuple(Member.of_detector(best, detectors[best], inside[best]) for best in fused)
         return Fusion(members, tuple(ranking), panels, tuple(values[name] for name, _ in ranking), notes)
-
-    def _always(self, name: str) -> bool:
-        return self.fuse > 1 and name in self.always
 
 
 def _parts(train: Training, share: float) -> tuple[Features | Sums, Features]:
@@ -207,18 +186,9 @@ def _sorted_out(found: Mapping[str, T | InputError]) -> tuple[dict[str, T], dict
     return {name: value for name, value in found.items() if not isinstance(value, InputError)}, refused
 
 
-def _accuracy(parts: Sequence[Features | Sums]) -> float | None:
-    """The share of labelled images whose class is predicted, or None without labels."""
-    rows = [part for part in parts if isinstance(part, Features) and part.labels is not None]
-    known = [(part.labels, part.predictions.cpu()) for part in rows if part.labels is not None]
-    labelled = sum(int((labels >= 0).sum()) for labels, _ in known)
-    right = sum(int(((labels >= 0) & labels.eq(classes)).sum()) for labels, classes in known)
-    return right / labelled if labelled else None
-
-
-def _by_heart(train: Training, *parts: Features | Sums) -> tuple[str, ...]:
-    """A note where the network knows the images by heart that methods are chosen by; parts know their classes."""
-    accuracy = _accuracy(parts) if train.summed is None else train.summed.accuracy
+def _by_heart(train: Training, selection: Features) -> tuple[str, ...]:
+    """A note where the network knows the images by heart that methods are chosen by."""
+    accuracy = selection.accuracy
     if train.held_out is not None or accuracy is None or accuracy < BY_HEART:
         return ()
     return (

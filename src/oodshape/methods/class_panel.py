@@ -12,7 +12,7 @@ from oodshape.features.features import Features
 from oodshape.features.sums import LeftOut, Sums, without
 from oodshape.images import identity
 from oodshape.methods.detector import Detector, Method
-from oodshape.methods.together import collect, fit_each, score_each
+from oodshape.methods.together import fit_each, score_each
 from oodshape.metrics.separation import auroc
 from oodshape.networks.head import Head
 
@@ -64,12 +64,7 @@ class ClassPanel:
         return cls(count, head.classes, stay, *sides)
 
     def __str__(self) -> str:
-        """What it is, in words."""
         return f"{len(self.outside)} images of {self.left_out} of {self.classes} classes, left out"
-
-    def collect(self, methods: Mapping[str, Method]) -> None:
-        """Go over the images to fit on once for all methods."""
-        collect(methods, self.fitting)
 
     def aurocs(self, methods: Mapping[str, Method]) -> dict[str, float]:
         """How well each method, fitted without the classes left out, tells their images from the others."""
@@ -81,10 +76,6 @@ class ClassPanel:
             if not any(isinstance(side, InputError) for side in sides):
                 values[name] = auroc(*sides)
         return values
-
-    def auroc(self, method: Method) -> float:
-        """How well one method does."""
-        return self.aurocs({"": method})[""]
 
 
 def classes_left_out(head: Head, seed: int = SEED) -> LeftOut:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,33 +16,33 @@ from torch import Tensor, nn
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.fields import Ascending, AtLeast, Sizes, sizes_inside
-from oodshape.core.machine import keep_freed
-from oodshape.core.values import Value, encode, frozen_array, load_values
-from oodshape.features.features import CHUNK_BYTES, Features
+from oodshape.core.values import Ascending, AtLeast, Sizes, encode, frozen_array, load_values, sizes_inside
+from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.methods.batches import batches, check_scores
-from oodshape.methods.decision import Decision, predicted
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.methods.heads import Linear
 from oodshape.methods.odin import Odin, Step
 from oodshape.methods.scores.logits import Energy
-from oodshape.methods.slots import (
-    Evidence,
-    FittedHead,
-    FittedScore,
-    HeadRecipe,
-    Identity,
-    Recipe,
-    ScoreRecipe,
-    Shape,
-    Shaper,
-)
+from oodshape.methods.slots import Batch, Evidence, FittedSlots, HeadRecipe, Identity, Recipe, ScoreRecipe, Shaper
 from oodshape.methods.training import Training, TrainingData
 from oodshape.metrics import conformal
 from oodshape.metrics.separation import as_scores
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head, Outputs
+
+
+class Decision(NamedTuple):
+    """For each image: the predicted class, the score, its p-value among ID images, and whether to trust it."""
+
+    classes: Tensor  # [N] int64
+    scores: Tensor  # [N] float32
+    p_values: Tensor  # [N] float64
+    accepted: Tensor  # [N] bool
+
+
+def predicted(data: Features | Outputs) -> Tensor:
+    """[N] int64: the class that the network itself predicts."""
+    return data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,27 +102,19 @@ class Method(Recipe):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Detector(Value):
+class Detector(FittedSlots):
     """A fitted method, tied to one head; with held-out ID scores it also decides."""
 
     method: Method
-    shape: Shape
-    head: FittedHead
-    fingerprint: str  # of the head that it was fitted for
     n_train: Annotated[int, AtLeast(1)]
     calibration: Annotated[NDArray[np.float32], Sizes("N"), Ascending()] | None = None  # held-out ID scores
     alpha: float | None = None  # the wanted share of falsely rejected ID images
-    scorer: FittedScore | None = None  # None, as in old files: the method's own score, which learns nothing
     # the predicted class of each held-out image: a threshold per class
     groups: Annotated[NDArray[np.int32], Sizes("N"), AtLeast(0)] | None = None
-    classes: Annotated[int, AtLeast(1)] | None = None  # how many the head has; None: not known, as in old files
+    classes: Annotated[int, AtLeast(1)] | None = None  # of the head; None: fitted from statistics without it
 
     def __post_init__(self) -> None:
         """Freeze the calibration scores, and refuse a promise that cannot be kept."""
-        if self.scorer is None and isinstance(self.method.score, FittedScore):
-            object.__setattr__(self, "scorer", self.method.score)
-        if self.scorer is None:
-            raise InputError(f"{type(self.method.score).__name__} has to be fitted: use Method(...).fit(train)")
         if self.calibration is not None:
             object.__setattr__(self, "calibration", frozen_array(self.calibration, np.float32))
         if self.groups is not None:
@@ -154,20 +146,13 @@ class Detector(Value):
             )
         self._check_head(data.head)
 
-    @property
-    def fitted_score(self) -> FittedScore:
-        """What turns evidence into scores."""
-        assert self.scorer is not None
-        return self.scorer
-
-    def _scores(self, data: Features | Outputs, *, checked: bool = True) -> Tensor:
-        """[N] float32 on the device of the head; unless `checked`, no value is looked at on the way."""
+    def _scores(self, data: Features | Outputs) -> Tensor:
+        """[N] float32 on the device of the head."""
         layer = self.head.bind(data.head)
         scores = torch.empty(len(data), device=data.head.weight.device)
-        keep_freed(CHUNK_BYTES)
-        for batch in batches(data, whole=self.head.fuses(self.shape), checked=checked):
+        for batch in batches(data, whole=self.head.fuses(self.shape)):
             seen = Evidence(batch, self.shape, self.head, layer)
-            scores[batch.first : batch.first + len(batch.raw)] = self.fitted_score.of(seen)
+            scores[batch.first : batch.first + len(batch.raw)] = self.scorer.of(seen)
             del batch, seen  # before the next one asks for memory
         return scores
 
@@ -281,7 +266,6 @@ class Detector(Value):
 
     @classmethod
     def load(cls, path: str | Path) -> Detector:
-        """The detector that `save` wrote."""
         [value] = load_values(path, "detector", "value")
         if not isinstance(value, cls):
             raise InputError(f"{path} holds a {type(value).__name__}, not a detector; {files.WAY_OUT['detector']}")
@@ -292,3 +276,28 @@ def _needed(images: Tensor | None) -> Tensor:
     if images is None:
         raise InputError("a classifier needs images: score(classifier, images), decide(classifier, images)")
     return images
+
+
+PARTS = 2  # of a chunk: a score makes several copies of a batch; products of fewer rows would take longer
+
+
+def batches(data: Features | Outputs, *, whole: bool = False) -> Iterator[Batch]:
+    """The rows in batches; `whole` asks for a single one where it needs no room of its own."""
+    if isinstance(data, Outputs):
+        yield Batch(data.features, data.head, given_logits=data.logits)
+        return
+    known = data.predictions if data.predictions_known else None
+    whole = whole and known is not None and not data.half
+    buffer: Tensor | None = None  # one for all, as large as the first
+    for first, raw in data.chunks(whole=whole, parts=PARTS):
+        classes = None if known is None else known[first : first + len(raw)]
+        if not whole:
+            buffer = torch.empty(raw.shape, device=data.head.weight.device) if buffer is None else buffer[: len(raw)]
+        yield Batch(raw, data.head, first, given_classes=classes, buffer=buffer)
+
+
+def check_scores(scores: Tensor) -> None:
+    """Refuse NaN and infinite scores, naming the row."""
+    if not bool(torch.isfinite(scores).all()):
+        row = int((~torch.isfinite(scores)).to(torch.uint8).argmax())
+        raise InputError(f"the score of row {row} is {float(scores[row])}: its features are too large")

@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.features.features import Features
-from oodshape.methods.batches import PARTS, check_scores
-from oodshape.methods.detector import Detector, Method
+from oodshape.methods.detector import PARTS, Detector, Method, check_scores
 from oodshape.methods.slots import Batch, Evidence
 from oodshape.methods.table import named
 from oodshape.metrics.conformal import rank
@@ -56,7 +55,6 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         n_clusters: int = 8,
         random_state: int | None = 0,
     ) -> None:
-        """Keep the settings; `fit` looks at them."""
         self.method = method
         self.weight = weight
         self.bias = bias
@@ -68,7 +66,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     def fit(self, X: Any, y: Any = None) -> OODEstimator:
         """Fit head, method and threshold."""
         rows = self._rows(X, reset=True)
-        method = self._recipe()
+        method = self.method if isinstance(self.method, Method) else named(self.method)
         check_fraction("alpha", self.alpha)
         labels = None if y is None else column_or_1d(y)
         if labels is not None and len(labels) != len(rows):
@@ -104,11 +102,6 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         rows = validate_data(self, X, dtype=[np.float32, np.float64], reset=reset, ensure_min_samples=2 if reset else 1)
         return np.ascontiguousarray(rows, dtype=np.float32)
 
-    def _recipe(self) -> Method:
-        if isinstance(self.method, Method):
-            return self.method
-        return named(self.method)
-
     def _split(self, n: int) -> tuple[Array, Array]:
         """(rows to fit on, rows to calibrate on); the second is empty where it would be too small."""
         order = np.random.default_rng(self.random_state).permutation(n)
@@ -143,7 +136,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
 def _scores(detector: Detector, features: Features) -> NDArray[np.float64]:
     """[n] what `detector.score` gives, computed in float64."""
     detector.check_features(features)
-    shape, last, scorer = detector.shape.traced(), detector.head.traced(), detector.fitted_score.traced()
+    shape, last, scorer = detector.shape.traced(), detector.head.traced(), detector.scorer.traced()
     own, bound = features.head, last.bind(features.head)
     head = Head(own.weight.double(), own.bias.double())
     layer = head if bound is own else Head(bound.weight.double(), bound.bias.double())

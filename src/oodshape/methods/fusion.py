@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,11 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.fields import Ascending, Sizes
+from oodshape.core.values import Ascending, Sizes
 from oodshape.features.kernels import places_torch, taken
 from oodshape.methods.detector import Detector
 from oodshape.methods.slots import Evidence, FittedHead, FittedScore, Shape
-from oodshape.methods.together import batch_scores
 
 TAIL = 0.1  # the lowest share of ID scores, below which p-values fall exponentially
 SCRAMBLED = "scrambled ID images"
@@ -33,14 +31,11 @@ class Member(FittedScore):
     head: FittedHead
     scorer: FittedScore
     reference: Annotated[NDArray[np.float32], Sizes("N"), Ascending()]  # scores of the selection part
-    rounded: bool = False  # whether scores within rounding of one another are one; in old files they are not
 
     @classmethod
     def of_detector(cls, name: str, detector: Detector, id_scores: Tensor) -> Member:
-        """The member that a detector becomes."""
-        assert detector.scorer is not None
         reference = np.sort(id_scores.cpu().numpy())
-        return cls(name, detector.shape, detector.head, detector.scorer, reference, True)
+        return cls(name, detector.shape, detector.head, detector.scorer, reference)
 
     def of(self, seen: Evidence) -> Tensor:
         """[n]: the method's own scores."""
@@ -54,12 +49,11 @@ class Member(FittedScore):
         the mean of those just below and just above the score, so that equal ID scores, which differ in their last
         bits from batch to batch, get one value.
         """
-        ordered, n = self.tensor("reference", scores), len(self.reference)
-        k = int(TAIL * n)
+        ordered = self.tensor("reference", scores)
+        k = int(TAIL * len(ordered))
         near = self._rounding(ordered[k])
         limit, reach = ordered[k] - near, (ordered[k] - ordered[:k]).mean().clamp_min(1e-12).maximum(near)
-        start = self._body(limit.reshape(1)) if self.rounded else math.log((k + 1) / (n + 1))
-        return torch.where(scores < limit, start - (limit - scores) / reach, self._body(scores))
+        return torch.where(scores < limit, self._body(limit.reshape(1)) - (limit - scores) / reach, self._body(scores))
 
     def _body(self, scores: Tensor) -> Tensor:
         """[n]: the log of the share, without the tail."""
@@ -68,8 +62,8 @@ class Member(FittedScore):
         return (places / (len(self.reference) + 1)).log()
 
     def _rounding(self, scores: Tensor) -> Tensor:
-        """[n]: how much rounding may have changed them; 0 where that is not looked at."""
-        return ROUNDING * self.rounded * scores.abs().clamp_min(SMALL)
+        """[n]: how much rounding may have changed them."""
+        return ROUNDING * scores.abs().clamp_min(SMALL)
 
     def _place(self, scores: Tensor) -> Tensor:
         """[n]: 1 + the number of ID scores below, linear between neighbours; n above the highest."""
@@ -86,51 +80,37 @@ class Fusion(FittedScore):
 
     members: tuple[Member, ...]
     ranking: tuple[tuple[str, float], ...]  # every candidate with its worth, best first
-    panels: tuple[str, ...] = ()  # what the candidates were tried on, in words; none in old files: scrambled images
+    panels: tuple[str, ...] = ()  # what the candidates were tried on, in words
     values: tuple[tuple[float, ...], ...] = ()  # for every candidate of the ranking, its AUROC against each panel
     notes: tuple[str, ...] = ()  # what could not be done, and why
 
     def __post_init__(self) -> None:
-        """Refuse a record whose parts do not fit each other."""
-        rows = len(self.ranking) if self.panels else 0
-        if [len(row) for row in self.values] != [len(self.panels)] * rows:
-            raise InputError(f"{len(self.values)} rows of values for {rows} candidates and {len(self.panels)} panels")
+        if [len(row) for row in self.values] != [len(self.panels)] * len(self.ranking):
+            raise InputError(
+                f"{len(self.values)} rows of values for {len(self.ranking)} candidates and {len(self.panels)} panels"
+            )
 
     def of(self, seen: Evidence) -> Tensor:
         """[n] fused scores."""
         if len(self.members) == 1:
             return self.members[0].of(seen)
-        found = zip(self.members, self._scores(seen), strict=True)
-        return torch.stack([member.log_p(scores) for member, scores in found]).sum(dim=0)
-
-    def _scores(self, seen: Evidence) -> list[Tensor]:
-        """The scores of every member, from batches that share what they can; a graph finds that by itself."""
-        if torch.compiler.is_compiling():
-            return [member.of(seen) for member in self.members]
-        parts = [(member.shape, member.head, member.scorer) for member in self.members]
-        found = batch_scores(seen.batch, parts, [member.head.bind(seen.head) for member in self.members])
-        for scores in found:
-            if isinstance(scores, InputError):
-                raise scores
-        return [scores for scores in found if isinstance(scores, Tensor)]
+        return torch.stack([member.log_p(member.of(seen)) for member in self.members]).sum(dim=0)
 
     @property
     def against_scrambled(self) -> float | None:
         """The best AUROC of a candidate against scrambled images, or None where none were looked at."""
-        if not self.ranking or (self.panels and SCRAMBLED not in self.panels):
+        if SCRAMBLED not in self.panels:
             return None
-        place = self.panels.index(SCRAMBLED) if self.panels else 0
-        return max(row[place] for row in self.values) if self.panels else self.ranking[0][1]
+        return max(row[self.panels.index(SCRAMBLED)] for row in self.values)
 
     def __str__(self) -> str:
         """The choice, how every candidate did against the panels, and what could not be done."""
         lines = [f"chosen: {', '.join(member.name for member in self.members)}"]
         if self.ranking:
             lines.append("AUROC (%) of held-out ID images against:")
-            lines += [f"  {place + 1}: {panel}" for place, panel in enumerate(self.panels or (SCRAMBLED,))]
-            values = self.values or tuple((value,) for _, value in self.ranking)
-            columns = range(1, len(values[0]) + 1)
+            lines += [f"  {place + 1}: {panel}" for place, panel in enumerate(self.panels)]
+            columns = range(1, len(self.panels) + 1)
             lines.append(" " * 16 + "".join(f"{column:>7}" for column in columns) + "   worth")
-            for (name, worth), row in zip(self.ranking, values, strict=True):
+            for (name, worth), row in zip(self.ranking, self.values, strict=True):
                 lines.append(f"{name:<16}" + "".join(f" {100 * value:6.2f}" for value in row) + f"  {100 * worth:6.2f}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
-from oodshape.methods.slots import Batch, Evidence, FittedHead, FittedScore, Recipe, Shape
+from oodshape.methods.slots import Batch, Evidence, FittedSlots
 from oodshape.methods.taps import LayerTap, MapTap, tapped
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.finding import linears
@@ -17,35 +17,6 @@ from oodshape.networks.head import Head
 
 # logits [N, C], score [N] float32, accepted [N] bool: a plain tuple, so that an exported program is readable anywhere
 Judged = tuple[Tensor, Tensor, Tensor]
-
-
-class Fitted(Protocol):
-    """What a guarded network takes from a detector: the recipe, and what fitting made of its slots."""
-
-    @property
-    def method(self) -> Recipe:
-        """The recipe."""
-        ...
-
-    @property
-    def shape(self) -> Shape:
-        """The fitted shape."""
-        ...
-
-    @property
-    def head(self) -> FittedHead:
-        """The fitted head."""
-        ...
-
-    @property
-    def scorer(self) -> FittedScore | None:
-        """The fitted score."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the head that it was fitted for."""
-        ...
 
 
 class GuardedNet(nn.Module):
@@ -64,7 +35,7 @@ class GuardedNet(nn.Module):
     head_bias: Tensor
 
     def __init__(
-        self, net: nn.Module, head: str, detector: Fitted, threshold: Tensor, tap: MapTap | None = None
+        self, net: nn.Module, head: str, detector: FittedSlots, threshold: Tensor, tap: MapTap | None = None
     ) -> None:
         """Guard `net`, whose layer `head` gives the logits, or in whose module `head` a map does that `tap` reads."""
         super().__init__()
@@ -81,7 +52,6 @@ class GuardedNet(nn.Module):
         if threshold.shape not in ((1,), (classes,)):
             raise InputError(f"threshold must have shape [1] or [{classes}], got {list(threshold.shape)}")
         own = Head.of((self.tap.weight, self.tap.bias))
-        assert detector.scorer is not None  # a detector without one is refused
         self.shape, self.head, self.scorer = detector.shape.traced(), detector.head.traced(), detector.scorer.traced()
         bound = self.head.bind(own)
         self.rebound = bound is not own
@@ -161,7 +131,7 @@ class GuardedNet(nn.Module):
 
 def wrap(
     net: nn.Module | Classifier,
-    detector: Fitted,
+    detector: FittedSlots,
     threshold: Tensor,
     head: str | None = None,
     probe: Tensor | None = None,

@@ -10,36 +10,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.fields import Sizes
-from oodshape.core.values import ArrayValue
+from oodshape.core.values import ArrayValue, Fraction, Sizes
 from oodshape.features.chunks import check_finite
 from oodshape.methods.shapes.pieces import PiecewiseConstant
-from oodshape.methods.slots import Batch, FittedHead, HeadRecipe, Shape
+from oodshape.methods.slots import Batch, FittedHead, HeadRecipe, LearnsNothing, Shape
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Linear(FittedHead, HeadRecipe):
+class Linear(LearnsNothing, FittedHead, HeadRecipe):
     """The classifier's own head."""
-
-    def fit(self, train: Training) -> Linear:
-        """Itself."""
-        return self
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FrozenClass(FittedHead, HeadRecipe):
+class FrozenClass(LearnsNothing, FittedHead, HeadRecipe):
     """One logit: the weight row of the *unshaped* prediction times the shaped features, without bias."""
 
     def fuses(self, shape: Shape) -> bool:
-        """With a piecewise constant shape."""
         return isinstance(shape, PiecewiseConstant)
-
-    def fit(self, train: Training) -> FrozenClass:
-        """Itself."""
-        return self
 
     def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
         """[n, 1]: never the whole head when the prediction is known."""
@@ -62,8 +51,6 @@ class Sparse(ArrayValue, FittedHead):
 
     def bind(self, head: Head) -> Head:
         """The head with small contributions set to 0."""
-        if len(self.mean) != head.width:
-            raise InputError(f"fitted on {len(self.mean)} features, the head reads {head.width}")
         keep = head.weight * self.tensor("mean", head.weight) > self.threshold
         return Head(head.weight * keep, head.bias)
 
@@ -72,14 +59,25 @@ class Sparse(ArrayValue, FittedHead):
 class Dice(HeadRecipe):
     """Drop the share p of all C x M weights with the smallest mean contribution (Sun & Li, 2022)."""
 
-    p: float = 0.7
-
-    def __post_init__(self) -> None:
-        """Refuse a share outside 0..1."""
-        check_fraction("p", self.p, zero=True)
+    p: Annotated[float, Fraction(zero=True)] = 0.7
 
     def fit(self, train: Training) -> Sparse:
-        """The mean features and the threshold on w * mean."""
         mean = train.mean().astype(np.float32)
         contribution: NDArray[Any] = train.head.weight.cpu().numpy() * mean
         return Sparse(mean=mean, threshold=float(np.quantile(contribution, self.p)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lts(LearnsNothing, FittedHead, HeadRecipe):
+    """Logits times (sum relu z / sum of the largest share of relu z)^2 (LTS; Djurisic et al., 2024)."""
+
+    for_nonnegative = True  # it takes the sum of the positive features for the size of all
+
+    share: Annotated[float, Fraction(one=True)] = 0.05
+
+    def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
+        """[n, C]: the scaled logits; an image without a positive feature keeps its own."""
+        z = batch.features.relu()
+        top = z.topk(max(round(self.share * z.shape[1]), 1), dim=1, sorted=False).values.sum(dim=1, keepdim=True)
+        factor = torch.where(top > 0, z.sum(dim=1, keepdim=True) / top.clamp_min(torch.finfo(top.dtype).tiny), 1.0)
+        return super().logits(batch, shape, layer) * factor.square()

@@ -65,7 +65,6 @@ class Odin(Step):
     temperature: float = 1000.0
 
     def __post_init__(self) -> None:
-        """Refuse settings that have no meaning."""
         if not 0 <= self.eps < 1:
             raise InputError(f"eps must lie in [0, 1), got {self.eps:g}; the pixel range is 0..1")
         if not (self.temperature > 0 and self.std and min(self.std) > 0):

@@ -15,12 +15,18 @@ from oodshape.methods.heads import Dice
 from oodshape.methods.odin import Odin
 from oodshape.methods.scores.boundaries import Fdbd, Gen, GradNorm, Nci
 from oodshape.methods.scores.class_means import KlMatching, She
-from oodshape.methods.scores.empirical import EmpiricalMds, EmpiricalRmds
 from oodshape.methods.scores.logits import Energy, MaxLogit, MaxSoftmax
-from oodshape.methods.scores.openood import LengthFdbd, LikeliestTemperature, ShareKnn, ShareNnGuide, WholeVim
-from oodshape.methods.shapes.ash import AshB
+from oodshape.methods.scores.openood import (
+    EmpiricalMds,
+    EmpiricalRmds,
+    LengthFdbd,
+    LikeliestTemperature,
+    ShareKnn,
+    ShareNnGuide,
+    WholeVim,
+)
+from oodshape.methods.shapes.ash import AshB, Scale
 from oodshape.methods.shapes.clipping import ReAct, VraP
-from oodshape.methods.shapes.scaling import Scale
 
 HIGH = (0.85, 0.90, 0.95, 0.99)
 SHARES = (0.65, 0.70, 0.75, 0.80, 0.85, 0.90, 0.95)

@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from oodshape.methods.detector import Method
 from oodshape.methods.heads import Dice, FrozenClass
 from oodshape.methods.odin import Odin
-from oodshape.methods.row import CONFIDENT, FAR, HENDRYCKS, IMAGES, NOTHING, SIGNED, Row
 from oodshape.methods.scores.logits import Energy, LogSoftmax, MaxLogit, MaxSoftmax
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.clipping import BFAct, Product, ReAct, VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.methods.slots import Score
 
+
+class Row(NamedTuple):
+    """A recipe in words that need no paper. The lists, the page and the method's own page in the docs show them."""
+
+    method: Method
+    what: str = ""  # it does
+    needs: str = ""  # in images and time, to a user
+    fails: str = ""  # when
+    paper: str = ""  # the reference, in Markdown
+
+
+# said of more than one method
+NOTHING = "nothing: learns no data"
+IMAGES = "a few hundred training images"
+PER_CLASS = "several training images of every class"
+BANK = "a bank of training images, kept in the file"
+SIGNED = "on features that may be negative (transformers, MLPs, swish)"
+CONFIDENT = "where the network is confident on unknowns"
+FAR = "where shaping does not suit the network: compare on your own images"
+HENDRYCKS = (
+    "Hendrycks et al., *Scaling Out-of-Distribution Detection for Real-World Settings*, ICML 2022, arXiv:1911.11132."
+)
+OWN = "Our own: the paper's problem with another bound."
+
+
 SOFTMAX = LogSoftmax()  # where the paper's figures are not at stake
-ASH = "Djurisic et al., *Extremely Simple Activation Shaping for Out-of-Distribution Detection*, ICLR 2023."
-OPTFS = "Zhao et al., *Towards Optimal Feature-Shaping Methods for Out-of-Distribution Detection*, ICLR 2024"
+ASH = (
+    "Djurisic et al., *Extremely Simple Activation Shaping for Out-of-Distribution Detection*, ICLR 2023, "
+    "arXiv:2209.09858."
+)
+OPTFS = (
+    "Zhao et al., *Towards Optimal Feature-Shaping Methods for Out-of-Distribution Detection*, ICLR 2024, "
+    "arXiv:2402.00865"
+)
 
 
 def paper_rows(
@@ -37,7 +69,7 @@ def paper_rows(
             NOTHING,
             CONFIDENT,
             "Hendrycks and Gimpel, *A Baseline for Detecting Misclassified and Out-of-Distribution Examples in Neural"
-            " Networks*, ICLR 2017.",
+            " Networks*, ICLR 2017, arXiv:1610.02136.",
         ),
         "mls": Row(
             Method(score=MaxLogit()),
@@ -51,7 +83,7 @@ def paper_rows(
             "the log of the summed exponentials of the logits",
             NOTHING,
             "on some transformers, below the softmax",
-            "Liu et al., *Energy-based Out-of-distribution Detection*, NeurIPS 2020.",
+            "Liu et al., *Energy-based Out-of-distribution Detection*, NeurIPS 2020, arXiv:2010.03759.",
         ),
         "odin": Row(
             Method(perturb=odin, score=MaxSoftmax(temperature=1000.0)),
@@ -59,28 +91,31 @@ def paper_rows(
             "gradients, for the step",
             "with many classes, and where a second pass costs too much",
             "Liang et al., *Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks*, "
-            "ICLR 2018.",
+            "ICLR 2018, arXiv:1706.02690.",
         ),
         "dice": Row(
             Method(head=Dice(p=dice)),
             "energy with only the head weights that matter on training data",
             IMAGES,
             "on transformers and MLPs",
-            "Sun and Li, *DICE: Leveraging Sparsification for Out-of-Distribution Detection*, ECCV 2022.",
+            "Sun and Li, *DICE: Leveraging Sparsification for Out-of-Distribution Detection*, ECCV 2022, "
+            "arXiv:2111.09805.",
         ),
         "react": Row(
             Method(shape=react),
             "energy after cutting large features",
             IMAGES,
             "where unknowns do not raise single features",
-            "Sun et al., *ReAct: Out-of-distribution Detection With Rectified Activations*, NeurIPS 2021.",
+            "Sun et al., *ReAct: Out-of-distribution Detection With Rectified Activations*, NeurIPS 2021, "
+            "arXiv:2111.12797.",
         ),
         "bfact": Row(
             Method(shape=BFAct(q=0.95, order=2)),
             "energy after bending large features down smoothly",
             IMAGES,
             "where unknowns do not raise single features",
-            "Kong and Li, *BFAct: Out-of-Distribution Detection with Butterworth Filter Rectified Activations*, 2023.",
+            "Kong and Li, *BFAct: Out-of-Distribution Detection with Butterworth Filter Rectified Activations*, "
+            "2023, https://doi.org/10.1007/978-981-99-0617-8_9.",
         ),
         "ash-p": Row(
             Method(shape=AshP(p=ash_p)),
@@ -115,7 +150,8 @@ def paper_rows(
             "energy after removing small and cutting large features",
             "ReLU features",
             SIGNED,
-            "Xu et al., *VRA: Variational Rectified Activation for Out-of-Distribution Detection*, 2023.",
+            "Xu et al., *VRA: Variational Rectified Activation for Out-of-Distribution Detection*, 2023, "
+            "https://proceedings.neurips.cc/paper_files/paper/2023/hash/5c20c00504e0c049ec2370d0cceaf3c4-Abstract-Conference.html.",
         ),
         "optfs-v": Row(
             Method(shape=optfs, head=FrozenClass(), score=MaxLogit()),
@@ -150,13 +186,13 @@ def paper_rows(
             "optimal shaping on the features, DICE on the head",
             IMAGES,
             "on transformers and MLPs",
-            f"{OPTFS}; Sun and Li, *DICE*, ECCV 2022.",
+            f"{OPTFS}; Sun and Li, *DICE*, ECCV 2022, arXiv:2111.09805.",
         ),
         "optfs-e+react": Row(
             Method(shape=Product((react, optfs))),
             "optimal shaping times ReAct's cut",
             IMAGES,
             FAR,
-            f"{OPTFS}; Sun et al., *ReAct*, NeurIPS 2021.",
+            f"{OPTFS}; Sun et al., *ReAct*, NeurIPS 2021, arXiv:2111.12797.",
         ),
     }

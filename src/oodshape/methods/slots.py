@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from oodshape.core.values import ArrayValue, Value
 from oodshape.features.chunks import check_finite
-from oodshape.features.parts import Part
-from oodshape.features.rows import unit
+from oodshape.features.kernels import unit
+from oodshape.features.running_sums import Statistic
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
@@ -29,12 +29,12 @@ class Recipe(Value):
             yield from (item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Recipe))
 
     @property
-    def needs(self) -> frozenset[Part]:
+    def needs(self) -> frozenset[Statistic]:
         """The parts of `Moments` that fitting looks at, beside `FeatureStats`."""
-        return frozenset[Part]().union(*(recipe.needs for recipe in self.inside()))
+        return frozenset[Statistic]().union(*(recipe.needs for recipe in self.inside()))
 
     @property
-    def collects(self) -> frozenset[Part]:
+    def collects(self) -> frozenset[Statistic]:
         """All parts of `Moments` that fitting may look at, those of candidates to choose from included."""
         return self.needs.union(*(recipe.collects for recipe in self.inside()))
 
@@ -63,6 +63,13 @@ class Recipe(Value):
         return self
 
 
+class LearnsNothing:
+    """A recipe that is what fitting makes of it; the first base of its class."""
+
+    def fit(self: T, train: Training) -> T:
+        return self
+
+
 class once(Generic[T]):  # used as a decorator
     """functools.cached_property without its lock, which no tracer can enter (Python 3.11 still has it).
 
@@ -78,7 +85,6 @@ class once(Generic[T]):  # used as a decorator
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:
-        """Remember how it is made."""
         self.make = make
         self.name = make.__name__
         self.__doc__ = make.__doc__
@@ -100,6 +106,7 @@ class Batch:
     given_logits: Tensor | None = None
     given_classes: Tensor | None = None
     buffer: Tensor | None = None  # [n, M] float32 that may be overwritten
+    bank_products: dict[int, Tensor] = field(default_factory=dict)  # [n, B] by the id of a bank [B, M]
     checked: bool = True  # whether NaN and infinite features are still to be refused: a graph cannot look
     dtype: torch.dtype = torch.float32  # what is computed in; float64 goes with a float64 head and `traced` parts
 
@@ -167,16 +174,11 @@ class Shaper(Recipe):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Identity(Shape, Shaper):
+class Identity(LearnsNothing, Shape, Shaper):
     """Features as they are."""
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The features themselves."""
         return z
-
-    def fit(self, train: Training) -> Identity:
-        """Itself."""
-        return self
 
 
 class FittedHead(Value):
@@ -234,7 +236,6 @@ class Evidence:
 
     @property
     def head(self) -> Head:
-        """The classifier's own head."""
         return self.batch.head
 
     @property
@@ -251,34 +252,34 @@ class FittedScore(ArrayValue):
         raise NotImplementedError
 
     def said(self, score: float) -> str:
-        """A score as people read it."""
         return f"{score:.6g}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FittedSlots(Value):
+    """A recipe, what fitting made of its slots, and the fingerprint of the head that it was fitted for."""
+
+    method: Recipe
+    shape: Shape
+    head: FittedHead
+    scorer: FittedScore
+    fingerprint: str
 
 
 class ScoreRecipe(Recipe):
     """A recipe for a score."""
 
-    @property
-    def reads_features(self) -> bool:
-        """Whether it looks at the features themselves, so that no shape and no other head may stand before it."""
-        return True
+    reads_features = True  # whether it looks at the features themselves: no shape or other head may stand before it
 
     def fit(self, train: Training) -> FittedScore:
         """The score that this recipe gives on a training set."""
         raise NotImplementedError
 
 
-class Score(FittedScore, ScoreRecipe):
+class Score(LearnsNothing, FittedScore, ScoreRecipe):
     """One number per image from its logits alone; nothing is learned."""
 
-    @property
-    def reads_features(self) -> bool:
-        """No."""
-        return False
-
-    def fit(self, train: Training) -> Score:
-        """Itself."""
-        return self
+    reads_features = False
 
     def of(self, seen: Evidence) -> Tensor:
         """[N] scores of the logits."""

@@ -9,27 +9,63 @@ from collections.abc import Mapping
 from typing import Any
 
 from oodshape.core.errors import InputError, no_such
+from oodshape.methods.adascale import AdaScale
 from oodshape.methods.detector import Method
+from oodshape.methods.heads import Lts
 from oodshape.methods.odin import AUTHORS_STD, Odin
-from oodshape.methods.paper_rows import paper_rows
-from oodshape.methods.row import BANK, CONFIDENT, FAR, HENDRYCKS, IMAGES, NOTHING, OWN, PER_CLASS, SIGNED, Row
+from oodshape.methods.paper_rows import (
+    BANK,
+    CONFIDENT,
+    FAR,
+    HENDRYCKS,
+    IMAGES,
+    NOTHING,
+    OWN,
+    PER_CLASS,
+    SIGNED,
+    Row,
+    paper_rows,
+)
 from oodshape.methods.scores.boundaries import Fdbd, Gen, GradNorm, Nci, Ora
 from oodshape.methods.scores.class_means import CadRef, CaRef, KlMatching, She
-from oodshape.methods.scores.logits import MaxSoftmax
+from oodshape.methods.scores.logits import MaxSoftmax, TemperatureScaling
 from oodshape.methods.scores.mahalanobis import Mds, MdsPlus, Rmds, RmdsPlus
-from oodshape.methods.scores.neco import Neco
 from oodshape.methods.scores.neighbours import Knn, NnGuide
-from oodshape.methods.scores.temperature import TemperatureScaling
-from oodshape.methods.scores.vim import Vim
+from oodshape.methods.scores.vim import Neco, Vim
+from oodshape.methods.shapes.ash import Scale
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import BySign, OptFS
 from oodshape.methods.shapes.per_feature import Bats, Ras
-from oodshape.methods.shapes.scaling import Lts, Scale
 
 CADREF = (
-    "Ling et al., *CADRef: Robust Out-of-Distribution Detection via Class-Aware Decoupled Relative Feature Leveraging*,"
-    " CVPR 2025."
+    "Ling et al., *CADRef: Robust Out-of-Distribution Detection via Class-Aware Decoupled Relative Feature "
+    "Leveraging*, "
+    "CVPR 2025, arXiv:2503.00325."
 )
+
+ADASCALE = "Regmi, *AdaSCALE: Adaptive Scaling for OOD Detection*, arXiv 2503.08023, 2025."
+IMAGES_AND_GRADIENTS = (
+    "ReLU features, the images themselves, and gradients: three passes and one backward for each image"
+)
+
+# methods that cannot work on features alone: a benchmark runs them where they are named
+IMAGE_ROWS: dict[str, Row] = {
+    "adascale-a": Row(
+        Method(perturb=AdaScale()),
+        "energy after scaling the features, more where a step in the image moves the largest of them less",
+        IMAGES_AND_GRADIENTS,
+        SIGNED,
+        ADASCALE,
+    ),
+    "adascale-l": Row(
+        Method(perturb=AdaScale(on_logits=True)),
+        "energy after scaling the logits by the same idea",
+        IMAGES_AND_GRADIENTS,
+        SIGNED,
+        ADASCALE,
+    ),
+}
+IMAGE_METHODS: dict[str, Method] = {name: row.method for name, row in IMAGE_ROWS.items()}
 
 # what came after the paper, with general settings whatever the ID set
 NEWER_ROWS: dict[str, Row] = {
@@ -52,43 +88,46 @@ NEWER_ROWS: dict[str, Row] = {
         "minus the generalised entropy of the top probabilities",
         NOTHING,
         CONFIDENT,
-        "Liu et al., *GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection*, CVPR 2023.",
+        "Liu et al., *GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection*, CVPR 2023, "
+        "https://openaccess.thecvf.com/content/CVPR2023/html/Liu_GEN_Pushing_the_Limits_of_Softmax-Based_Out-of-Distribution_Detection_CVPR_2023_paper.html.",
     ),
     "scale": Row(
         Method(shape=Scale(p=0.85)),
         "energy after scaling by how concentrated the features are",
         "ReLU features",
         SIGNED,
-        "Xu et al., *Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement*, ICLR 2024.",
+        "Xu et al., *Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement*, ICLR "
+        "2024, arXiv:2310.00227.",
     ),
     "lts": Row(
         Method(head=Lts(share=0.05)),
         "energy after scaling the logits by the same idea",
         "ReLU features",
         SIGNED,
-        "Djurisic, Liu and Nikolic, *Logit Scaling for Out-of-Distribution Detection*, arXiv 2409.01175, 2024.",
+        "Djurisic, Liu and Nikolic, *Logit Scaling for Out-of-Distribution Detection*, arXiv:2409.01175, 2024.",
     ),
     "ras": Row(
         Method(shape=Ras()),
         "energy of the mean sorted profile in the image's own order of features",
         IMAGES,
         "where sizes matter",
-        "Guglielmo and Masana, *Ranked Activation Shift for Post-Hoc Out-of-Distribution Detection*, arXiv "
-        "2604.08572, 2026.",
+        "Guglielmo and Masana, *Ranked Activation Shift for Post-Hoc Out-of-Distribution Detection*, "
+        "arXiv:2604.08572, 2026.",
     ),
     "bats": Row(
         Method(shape=Bats(width=1.0)),
         "energy after clipping each feature to its usual range",
         IMAGES,
         "on transformers",
-        "Zhu et al., *Boosting Out-of-distribution Detection with Typical Features*, NeurIPS 2022.",
+        "Zhu et al., *Boosting Out-of-distribution Detection with Typical Features*, NeurIPS 2022, arXiv:2210.04200.",
     ),
     "gradnorm": Row(
         Method(score=GradNorm()),
         "length of the features times how far the probabilities are from uniform",
         NOTHING,
         "with many classes",
-        "Huang et al., *On the Importance of Gradients for Detecting Distributional Shifts in the Wild*, NeurIPS 2021.",
+        "Huang et al., *On the Importance of Gradients for Detecting Distributional Shifts in the Wild*, NeurIPS "
+        "2021, arXiv:2110.00218.",
     ),
     "klm": Row(
         Method(score=KlMatching()),
@@ -103,50 +142,53 @@ NEWER_ROWS: dict[str, Row] = {
         "training images of every class",
         "with few of them",
         "Zhang et al., *Out-of-Distribution Detection Based on In-Distribution Data Patterns Memorization with Modern"
-        " Hopfield Energy*, ICLR 2023.",
+        " Hopfield Energy*, ICLR 2023, https://openreview.net/forum?id=KkazG4lgKL.",
     ),
     "fdbd": Row(
         Method(score=Fdbd()),
         "mean distance to the decision boundaries, over the distance to the mean feature",
         IMAGES,
         "where unknowns lie near the mean",
-        "Liu and Qin, *Fast Decision Boundary based Out-of-Distribution Detector*, ICML 2024.",
+        "Liu and Qin, *Fast Decision Boundary based Out-of-Distribution Detector*, ICML 2024, arXiv:2312.11536.",
     ),
     "nci": Row(
         Method(score=Nci()),
         "how far the features point along the predicted class's weights",
         IMAGES,
         "before classes have collapsed",
-        "Liu and Qin, *Detecting Out-of-Distribution Through the Lens of Neural Collapse*, CVPR 2025.",
+        "Liu and Qin, *Detecting Out-of-Distribution Through the Lens of Neural Collapse*, CVPR 2025, "
+        "arXiv:2311.01479.",
     ),
     "vim": Row(
         Method(score=Vim()),
         "energy minus what lies outside the principal subspace",
         "more training images than features",
         "with fewer",
-        "Wang et al., *ViM: Out-Of-Distribution with Virtual-logit Matching*, CVPR 2022.",
+        "Wang et al., *ViM: Out-Of-Distribution with Virtual-logit Matching*, CVPR 2022, arXiv:2203.10807.",
     ),
     "mds++": Row(
         Method(score=MdsPlus(classes="auto")),
         "Mahalanobis distance of normalised features to the nearest class",
         PER_CLASS,
         "with few images per class",
-        "Mueller and Hein, *Mahalanobis++: Improving OOD Detection via Feature Normalization*, ICML 2025.",
+        "Mueller and Hein, *Mahalanobis++: Improving OOD Detection via Feature Normalization*, ICML 2025, "
+        "arXiv:2505.18032.",
     ),
     "rmds++": Row(
         Method(score=RmdsPlus(classes="auto", shrinkage="likelihood")),
         "the same relative to one Gaussian for all; for near OOD",
         PER_CLASS,
         "with few images per class, on far OOD",
-        "Ren et al., *A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection*, 2021; Mueller and Hein,"
-        " *Mahalanobis++: Improving OOD Detection via Feature Normalization*, ICML 2025.",
+        "Ren et al., *A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection*, 2021, "
+        "arXiv:2106.09022; Mueller and Hein,"
+        " *Mahalanobis++: Improving OOD Detection via Feature Normalization*, ICML 2025, arXiv:2505.18032.",
     ),
     "knn": Row(
         Method(score=Knn(k=10)),
         "distance of normalised features to the k-th nearest in a bank",
         BANK,
         "with few images per class; large file",
-        "Sun et al., *Out-of-Distribution Detection with Deep Nearest Neighbors*, ICML 2022.",
+        "Sun et al., *Out-of-Distribution Detection with Deep Nearest Neighbors*, ICML 2022, arXiv:2204.06507.",
     ),
     "caref": Row(
         Method(score=CaRef()),
@@ -167,14 +209,14 @@ NEWER_ROWS: dict[str, Row] = {
         "energy times its nearest neighbours' similarity and energy",
         BANK,
         "where energy fails; large file",
-        "Park et al., *Nearest Neighbor Guidance for Out-of-Distribution Detection*, ICCV 2023.",
+        "Park et al., *Nearest Neighbor Guidance for Out-of-Distribution Detection*, ICCV 2023, arXiv:2309.14888.",
     ),
     "temperature": Row(
         Method(score=TemperatureScaling()),
         "the largest probability at the temperature that suits the labels best",
         "training images with labels; without them it is the softmax",
         CONFIDENT,
-        "Guo et al., *On Calibration of Modern Neural Networks*, ICML 2017.",
+        "Guo et al., *On Calibration of Modern Neural Networks*, ICML 2017, arXiv:1706.04599.",
     ),
     "mds": Row(
         Method(score=Mds(classes="auto")),
@@ -182,28 +224,29 @@ NEWER_ROWS: dict[str, Row] = {
         PER_CLASS,
         "with few images per class, and where lengths differ much: prefer mds++",
         "Lee et al., *A Simple Unified Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks*, "
-        "NeurIPS 2018.",
+        "NeurIPS 2018, arXiv:1807.03888.",
     ),
     "rmds": Row(
         Method(score=Rmds(classes="auto", shrinkage="likelihood")),
         "the same relative to one Gaussian for all",
         PER_CLASS,
         "with few images per class, on far OOD",
-        "Ren et al., *A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection*, 2021.",
+        "Ren et al., *A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection*, 2021, arXiv:2106.09022.",
     ),
     "neco": Row(
         Method(score=Neco()),
         "the max logit times the share of the features in their principal subspace",
         "more training images than features",
         "with fewer",
-        "Ben Ammar et al., *NECO: NEural Collapse Based Out-of-distribution Detection*, ICLR 2024.",
+        "Ben Ammar et al., *NECO: NEural Collapse Based Out-of-distribution Detection*, ICLR 2024, arXiv:2310.06823.",
     ),
     "ora": Row(
         Method(score=Ora()),
         "the largest angle to a decision boundary, seen from the mean feature",
         IMAGES,
         "on some transformers",
-        "Demirel, Fumero and Locatello, *Out-of-Distribution Detection with Relative Angles*, NeurIPS 2025.",
+        "Demirel, Fumero and Locatello, *Out-of-Distribution Detection with Relative Angles*, NeurIPS 2025, "
+        "arXiv:2410.04525.",
     ),
 }
 

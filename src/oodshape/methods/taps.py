@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
 from oodshape.networks.head import Head
-from oodshape.networks.linear_maps import Tap
-from oodshape.networks.reading import logits_of, outputs_of
+from oodshape.networks.linear_maps import Tap, logits_of, outputs_of
 
 
 class LayerTap(nn.Linear):
@@ -22,7 +21,6 @@ class LayerTap(nn.Linear):
         self.weight, self.bias = _kept(layer.weight), None if layer.bias is None else _kept(layer.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The features themselves."""
         return input
 
     def logits(self, features: Tensor) -> Tensor:

@@ -9,31 +9,28 @@ import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.machine import give_back
 from oodshape.features.features import Features
-from oodshape.features.parts import Part
+from oodshape.features.running_sums import Statistic
 from oodshape.features.sums import Sums
-from oodshape.methods.batches import batches, check_scores
-from oodshape.methods.detector import Detector, Method
-from oodshape.methods.scores.neighbours import Guide, NeighbourDistance, both
-from oodshape.methods.slots import Batch, Evidence, FittedHead, FittedScore, Shape
+from oodshape.methods.detector import Detector, Method, batches, check_scores
+from oodshape.methods.slots import Batch, Evidence
 from oodshape.networks.head import Head
 
 ROWS = 256  # images that are scored at once
-# whoever needs them is fitted first, so that they can go; what a method keeps of the first is half as large
-LARGE = (Part.SOFTMAX_SUMS, Part.SECOND, Part.UNIT_SECOND, Part.BANK)
+# methods that need them are fitted first, so that they can be dropped
+LARGE = (Statistic.SOFTMAX_SUMS, Statistic.SECOND, Statistic.UNIT_SECOND, Statistic.BANK)
 
 
 def fit_each(
     methods: Mapping[str, Method], train: Features | Sums, panel: Sequence[Features] = ()
 ) -> Iterator[tuple[str, Detector | InputError]]:
-    """Every method fitted, or why it cannot be; sums that no method needs any more are given back on the way.
+    """Every method fitted, or why it cannot be, from one pass over the features for all that any method needs.
 
-    Those with the largest sums come first.
+    Sums that no method needs any more are dropped on the way: kept, they are a fifth of the memory of a fit of `auto`.
     """
     collect(methods, train)
     needs = {name: method.needs for name, method in methods.items()}
-    everything = frozenset[Part]().union(*needs.values())
+    everything = frozenset[Statistic]().union(*needs.values())
     left = sorted(methods, key=lambda name: [part not in needs[name] for part in LARGE])
     while left:
         name = left.pop(0)
@@ -42,8 +39,7 @@ def fit_each(
         except InputError as error:
             yield name, error
         if isinstance(train, Features):
-            train.forget(everything.difference(*(needs[name] for name in left)))
-        give_back()
+            train.forget(everything.difference(*(needs[other] for other in left)))
 
 
 def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Features] = ()) -> dict[str, Detector]:
@@ -65,13 +61,7 @@ def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Feat
 
 def collect(methods: Mapping[str, Method], train: Features | Sums) -> None:
     """Go over the features once for all that any of the methods needs; the features keep it."""
-    train.moments(needs_of(methods))
-    give_back()  # what the pass was made in
-
-
-def needs_of(methods: Mapping[str, Method]) -> frozenset[Part]:
-    """All that any of the methods needs."""
-    return frozenset[Part]().union(*(method.needs for method in methods.values()))
+    train.moments(frozenset[Statistic]().union(*(method.needs for method in methods.values())))
 
 
 def score_each(detectors: Mapping[str, Detector], data: Features) -> dict[str, Tensor | InputError]:
@@ -90,23 +80,22 @@ def score_each(detectors: Mapping[str, Detector], data: Features) -> dict[str, T
             found[name] = torch.empty(len(data), device=data.head.weight.device)
         except InputError as error:
             found[name] = error
-    for batch in _small_batches(data):
-        going = [name for name in layers if not isinstance(found[name], InputError)]
-        parts = [(detectors[name].shape, detectors[name].head, detectors[name].fitted_score) for name in going]
-        for name, scores in zip(going, batch_scores(batch, parts, [layers[name] for name in going]), strict=True):
-            kept = found[name]
-            if isinstance(kept, Tensor) and isinstance(scores, Tensor):
-                kept[batch.first : batch.first + len(batch.raw)] = scores
-            elif isinstance(scores, InputError):
-                found[name] = scores
-        give_back()
+    for batch in _small_batches(data):  # which keep values, logits and directions for all methods
+        for name, layer in layers.items():
+            scores = found[name]
+            if isinstance(scores, Tensor):
+                detector = detectors[name]
+                seen = Evidence(batch, detector.shape, detector.head, layer)
+                try:
+                    scores[batch.first : batch.first + len(batch.raw)] = detector.scorer.of(seen)
+                except InputError as error:
+                    found[name] = error
     for name, scores in found.items():
         try:
             if isinstance(scores, Tensor):
                 check_scores(scores)
         except InputError as error:
             found[name] = error
-    give_back()
     return found
 
 
@@ -115,38 +104,3 @@ def _small_batches(data: Features) -> Iterator[Batch]:
     for first in range(0, len(data), ROWS):
         for batch in batches(data[first : first + ROWS]):
             yield replace(batch, first=first + batch.first)
-
-
-def batch_scores(
-    batch: Batch, parts: Sequence[tuple[Shape, FittedHead, FittedScore]], layers: Sequence[Head]
-) -> list[Tensor | InputError]:
-    """The scores of one batch by several methods, or why there are none.
-
-    The batch keeps its float32 values, the head's logits and its directions for all of them. Two methods that look at
-    the same bank look at it together.
-    """
-    results: dict[int, Tensor | InputError] = {}
-    for distance, guide in _same_banks([scorer for _, _, scorer in parts]):
-        seen = Evidence(batch, *parts[guide][:2], layers[guide])
-        one, other = parts[distance][2], parts[guide][2]
-        assert isinstance(one, NeighbourDistance)
-        assert isinstance(other, Guide)
-        results[distance], results[guide] = both(one, other, seen)
-    for place, ((shape, head, scorer), layer) in enumerate(zip(parts, layers, strict=True)):
-        if place not in results:
-            try:
-                results[place] = scorer.of(Evidence(batch, shape, head, layer))
-            except InputError as error:
-                results[place] = error
-    return [results[place] for place in range(len(parts))]
-
-
-def _same_banks(scorers: Sequence[FittedScore]) -> Iterator[tuple[int, int]]:
-    """(place of a distance, place of a guide) where both look at the same bank."""
-    guides = [place for place, scorer in enumerate(scorers) if isinstance(scorer, Guide)]
-    for distance, scorer in enumerate(scorers):
-        if isinstance(scorer, NeighbourDistance) and guides:
-            guide = scorers[guides[0]]
-            assert isinstance(guide, Guide)
-            if guide.shares_bank(scorer):
-                yield distance, guides.pop(0)

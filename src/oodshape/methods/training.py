@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.parts import parts_named
+from oodshape.features.running_sums import Statistic, as_statistics
 from oodshape.features.statistics import FeatureStats
 from oodshape.features.sums import Summed, Sums
 from oodshape.networks.head import Head
@@ -73,12 +73,10 @@ class Training:
         return self.stats.sums if self.maybe_features is None else self.maybe_features.sums
 
     def mean(self) -> NDArray[Any]:
-        """[M]: the mean of each feature."""
         return np.asarray(self.sums / self.n)
 
     @property
     def n(self) -> int:
-        """The number of images."""
         return self.stats.n if self.maybe_features is None else len(self.maybe_features)
 
     @property
@@ -93,14 +91,11 @@ class Training:
             raise InputError("this method needs the classifier's head: fit(stats, head=(weight, bias))")
         return self.maybe_head
 
-    def moments(self, needs: frozenset[str], wants: frozenset[str] = frozenset()) -> Moments:
-        """The sums that a recipe needs, from the features where they are at hand.
-
-        It `wants` others too, and can do without them: moments of earlier releases say nothing of labels.
-        """
-        parts = parts_named(needs)
+    def moments(self, needs: frozenset[str]) -> Moments:
+        """The sums that a recipe needs, from the features where they are at hand."""
+        parts = as_statistics(needs)
         if self.maybe_features is not None:
-            return self.maybe_features.moments(parts | parts_named(wants), stats=False)
+            return self.maybe_features.moments(parts, stats=False)
         missing = sorted(parts - set(() if self.maybe_moments is None else self.maybe_moments.parts))
         if self.maybe_moments is None or missing:
             raise InputError(
@@ -117,3 +112,33 @@ class Training:
                 "this recipe goes over the features themselves: give fit the Features, not their statistics"
             )
         return self.maybe_features
+
+
+Classes = Literal["predicted", "labels", "auto"]
+CHECKED = frozenset([Statistic.LABEL_COUNTS, Statistic.RIGHT_COUNTS])  # what the check looks at
+LEAST_RIGHT = 0.5  # of the images must be predicted as their label: in another order hardly any is
+
+
+def by_label(moments: Moments, classes: Classes) -> bool:
+    """Whether classes are those of the labels: every image has one, and they are in the network's order.
+
+    `labels` refuses images for which that is not so, `auto` takes the predicted classes for them.
+    """
+    if classes == "predicted":
+        return False
+    why = _why_not(moments)
+    if why and classes == "labels":
+        raise InputError(f'{why}; give labels in the order of the network\'s classes, or use classes="predicted"')
+    return not why
+
+
+def _why_not(moments: Moments) -> str:
+    labelled, right = (float(moments.parts[part].sum()) for part in (Statistic.LABEL_COUNTS, Statistic.RIGHT_COUNTS))
+    if labelled < moments.n:
+        return f"{moments.n - labelled:.0f} of {moments.n} training images have no label that is a class of the network"
+    if right < LEAST_RIGHT * moments.n:
+        return (
+            f"the network predicts the label of only {100 * right / moments.n:.1f} % of the training images: their "
+            "labels may be in another order than its classes"
+        )
+    return ""

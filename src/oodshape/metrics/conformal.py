@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, check_fraction
+from oodshape.metrics.separation import as_scores
 
 if TYPE_CHECKING:  # a service counts without it
     from torch import Tensor
@@ -66,25 +68,25 @@ def by_class(ascending: Scores, groups: NDArray[Any], alpha: float) -> dict[int,
     return {int(label): ascending[groups == label] for label in enough}
 
 
-def rejected_share(n: int, alpha: float, level: float = 0.99) -> tuple[float, float]:
-    """The limits between which the true share of rejected ID images lies, for a share `level` of calibration sets.
+def rejected_share(n: int, alpha: float) -> tuple[float, float]:
+    """The limits between which the true share of rejected ID images lies, for 99 % of calibration sets.
 
     Given the n held-out images it follows Beta(k, n + 1 - k), where k is the rank of the threshold.
     """
     from scipy.stats import beta
 
     k = rank(n, alpha)
-    low, high = beta.ppf([(1 - level) / 2, (1 + level) / 2], k, n + 1 - k)
+    low, high = beta.ppf([(1 - LEVEL) / 2, (1 + LEVEL) / 2], k, n + 1 - k)
     return float(low), float(high)
 
 
-def rejected_count(n: int, alpha: float, images: int, level: float = 0.99) -> tuple[int, int]:
+def rejected_count(n: int, alpha: float, images: int) -> tuple[int, int]:
     """The limits of the number of rejected among fresh ID images: beta-binomial, exact where scores have no ties."""
     from scipy.stats import betabinom
 
     k = rank(n, alpha)
     law = betabinom(images, k, n + 1 - k)
-    return int(law.ppf((1 - level) / 2)), int(law.ppf((1 + level) / 2))
+    return int(law.ppf((1 - LEVEL) / 2)), int(law.ppf((1 + LEVEL) / 2))
 
 
 def allowed_rate(level: float, n: int, delta: float) -> float:
@@ -97,3 +99,40 @@ def allowed_rate(level: float, n: int, delta: float) -> float:
 
     k = rank(n, level)
     return float(beta.ppf(1 - delta, k, n + 1 - k))
+
+
+LEVEL = 0.99  # of the limits of the true rate
+LAMBDA = 0.5  # p-values above it are taken for those of familiar images
+ROUNDING = 1e-9  # of a product or quotient that would be a whole number: no decision hangs on a last bit
+
+
+def false_discoveries(p_values: Any, level: float = 0.1, *, storey: bool = False) -> NDArray[np.bool_]:
+    """[m] bool: the images to flag, of which at most the share `level` is familiar on average.
+
+    `p_values` are those of a guard for a finished set of images: all of them, flagged or not. `storey` estimates how
+    many of the images are familiar from the p-values above 1/2, and flags more where many are strange.
+
+    >>> false_discoveries([0.01, 0.02, 0.03, 0.8, 0.9], level=0.1).tolist()
+    [True, True, True, False, False]
+    """
+    check_fraction("level", level)
+    values = as_scores(p_values, "p_values")
+    if values.min() <= 0 or values.max() > 1:
+        raise InputError(f"p-values lie in (0, 1], got {values.min():g} to {values.max():g}")
+    m = len(values)
+    familiar = (1 + int((values > LAMBDA).sum())) / (1 - LAMBDA) if storey else m
+    order = np.sort(values)
+    kept = np.flatnonzero(order * familiar <= level * np.arange(1, m + 1) * (1 + ROUNDING))
+    limit = order[kept[-1]] if len(kept) else -1.0
+    return np.asarray(values <= limit)
+
+
+def fewest_flagged(m: int, level: float, n_calibration: float) -> int:
+    """How many of m images must be flagged together, if any is: no p-value is below 1 / (n + 1).
+
+    >>> fewest_flagged(1000, 0.1, 499)
+    20
+    """
+    check_fraction("level", level)
+    exact = m / (level * (n_calibration + 1))
+    return max(1, math.ceil(exact * (1 - ROUNDING)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln
 
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.fields import AtLeast, Sizes
-from oodshape.core.values import Value
+from oodshape.core.values import AtLeast, Sizes, Value
 
 Array = NDArray[np.float64]
 Count = Annotated[int, AtLeast(0)]
@@ -43,7 +42,6 @@ class RateTest(Value):
     starts: Annotated[NDArray[np.int64], Sizes("A"), AtLeast(0)] | None = None  # those beginnings
 
     def __post_init__(self) -> None:
-        """Refuse a state that no stream leads to."""
         check_fraction("allowed", self.allowed)
         check_fraction("delta", self.delta)
         if self.hits > self.seen:
@@ -117,31 +115,23 @@ class RateTest(Value):
 
     @property
     def rate(self) -> float:
-        """The share of yes."""
         return self.hits / self.seen if self.seen else math.nan
 
     def interval(self) -> tuple[float, float]:
         """A confidence sequence for the rate, if it is constant: at every time at once with probability 1 - delta."""
+        from scipy.optimize import brentq
+
         if not self.seen:
             return 0.0, 1.0
         no = self.seen - self.hits
         mixture = betaln(self.hits + 0.5, no + 0.5) - betaln(0.5, 0.5)
 
-        def outside(rate: float) -> bool:
+        def outside(rate: float) -> float:
+            """The log of the evidence against a rate, less what delta asks for."""
             likelihood = (self.hits * math.log(rate) if self.hits else 0.0) + (no * math.log1p(-rate) if no else 0.0)
-            return bool(mixture - likelihood >= -math.log(self.delta))
+            return float(mixture - likelihood + math.log(self.delta))
 
         inside = min(max(self.rate, 1e-12), 1 - 1e-12)
-        low = 0.0 if not self.hits else _boundary(1e-15, inside, outside)
-        high = 1.0 if not no else _boundary(1 - 1e-15, inside, outside)
-        return low, high
-
-
-def _boundary(outer: float, inner: float, outside: Callable[[float], bool]) -> float:
-    """Where `outside` changes between a rate that may be outside and one that is not."""
-    if not outside(outer):
-        return outer
-    for _ in range(60):
-        middle = (outer + inner) / 2
-        outer, inner = (middle, inner) if outside(middle) else (outer, middle)
-    return outer
+        low = brentq(outside, 1e-15, inside) if self.hits and outside(1e-15) > 0 else 0.0
+        high = brentq(outside, inside, 1 - 1e-15) if no and outside(1 - 1e-15) > 0 else 1.0
+        return float(low), float(high)

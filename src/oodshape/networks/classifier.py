@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from weakref import WeakKeyDictionary
 
@@ -13,10 +14,8 @@ from torch import Tensor, nn
 from oodshape.core.errors import HeadError, InputError
 from oodshape.networks.device import Precision, checked_precision, device_named
 from oodshape.networks.finding import WAY_OUT, find, giving, module_named, why_not
-from oodshape.networks.fingerprint import network_fingerprint
 from oodshape.networks.head import Head, Outputs
-from oodshape.networks.linear_maps import Call
-from oodshape.networks.reading import candidates, eval_mode, finite_rows, outputs_of, read_layers, read_maps
+from oodshape.networks.linear_maps import Call, candidates, eval_mode, finite_rows, outputs_of, read_layers, read_maps
 
 # The head of a network, kept for the next classifier around it: its fingerprint need not be hashed again.
 _HEADS: WeakKeyDictionary[nn.Module, dict[str, Head]] = WeakKeyDictionary()
@@ -232,3 +231,61 @@ def _locks_of(net: nn.Module) -> tuple[threading.RLock, ...]:
             for module in modules:
                 _LOCKS[module] = found
         return _LOCKS[net]
+
+
+SAMPLED = 16  # values of each tensor that are looked at each time, since edits through .data leave no other trace
+Stamp = tuple[tuple[int, int, int], ...]
+
+_FINGERPRINTS: WeakKeyDictionary[nn.Module, tuple[Stamp, bytes, str]] = WeakKeyDictionary()
+_FINGERPRINTING = threading.Lock()  # of the table only: nobody waits for another one's hashing
+
+
+def network_fingerprint(net: nn.Module) -> str:
+    """16 hex digits of the SHA-256 of all parameters and buffers: names, shapes, dtypes and bytes.
+
+    Kept as long as the tensors are the same ones, no operation has written to them, and a sample of their values is
+    as it was. What escapes that: an edit through `.data`, or from outside torch, that misses every sampled value.
+    """
+    tensors = [tensor for _, tensor in _tensors(net)]
+    now, sample = stamp(tensors), _sample(tensors)
+    with _FINGERPRINTING:
+        kept = _FINGERPRINTS.get(net)
+    if kept is not None and kept[:2] == (now, sample):
+        return kept[2]
+    found = _hashed(net)
+    with _FINGERPRINTING:
+        _FINGERPRINTS[net] = now, sample, found
+    return found
+
+
+def stamp(tensors: Iterable[Tensor]) -> Stamp:
+    """Which tensors they are, where they lie, and how often torch has written to each: a look at no value."""
+    return tuple((id(tensor), tensor.data_ptr(), _written(tensor)) for tensor in tensors)
+
+
+def _written(tensor: Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version  # those made in inference mode are not counted
+
+
+def _tensors(net: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from net.named_parameters()
+    yield from net.named_buffers()
+
+
+def _sample(tensors: list[Tensor]) -> bytes:
+    """The bytes of a few values of every tensor, evenly spaced."""
+    return hashlib.sha256(b"".join(map(_values, tensors))).digest()
+
+
+def _values(tensor: Tensor) -> bytes:
+    plain, step = tensor.detach(), max(1, tensor.numel() // SAMPLED)
+    flat = plain.reshape(-1)[::step][: SAMPLED + 1]
+    return flat.contiguous().cpu().view(torch.uint8).numpy().tobytes()
+
+
+def _hashed(net: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in _tensors(net):
+        digest.update(f"{name} {list(tensor.shape)} {tensor.dtype};".encode())
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]

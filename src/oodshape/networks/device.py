@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import torch
 
@@ -47,10 +47,9 @@ def described(device: torch.device) -> str:
 
 def checked_precision(name: str) -> Precision:
     """The precision itself, or an error that lists them."""
-    for known in get_args(Precision):
-        if name == known:
-            return known  # type: ignore[no-any-return]
-    raise InputError(f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, got {name!r}")
+    if name not in PRECISIONS:
+        raise InputError(f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, got {name!r}")
+    return cast(Precision, name)
 
 
 def _count(kind: str) -> int:

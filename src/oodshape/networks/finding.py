@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
-from oodshape.networks.linear_maps import Call
-from oodshape.networks.reading import only_logits, read_layers, read_maps
+from oodshape.networks.linear_maps import Call, only_logits, read_layers, read_maps
 
 WAY_OUT = (
     'name the right layer with head="..." (`oodshape fit --head ...`), or wrap the network so that it returns that '

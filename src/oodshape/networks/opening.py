@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
@@ -17,6 +18,7 @@ from typing import Any
 from torch import nn
 
 from oodshape.core.errors import InputError
+from oodshape.core.reading import one_line
 from oodshape.images.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
@@ -201,15 +203,12 @@ def _from_zoo(name: str, weights: Path | None, num_classes: int | None) -> Opene
 def _from_timm(name: str, weights: Path | None, num_classes: int | None) -> Opened:
     timm = zoo.library("timm")
 
-    def make(**more: Any) -> nn.Module:
-        try:
-            net: nn.Module = timm.create_model(name, **more)
-        except RuntimeError as error:
-            like = ", ".join(difflib.get_close_matches(name, timm.list_models(), n=4))
-            raise InputError(f"timm:{name}: {error}{f'; did you mean {like}?' if like else ''}") from None
-        return net
-
-    net = _filled(f"timm:{name}", make, {"pretrained": True}, {}, weights, num_classes)
+    try:
+        make = partial(timm.create_model, name)
+        net = _filled(f"timm:{name}", make, {"pretrained": True}, {}, weights, num_classes)
+    except RuntimeError as error:
+        like = ", ".join(difflib.get_close_matches(name, timm.list_models(), n=4))
+        raise InputError(f"timm:{name}: {one_line(error)}{f'; did you mean {like}?' if like else ''}") from None
     return net, Preprocessing.from_timm(net), ()
 
 
@@ -224,10 +223,7 @@ def _from_torchvision(name: str, weights: Path | None, num_classes: int | None) 
     if weights is not None:
         chosen = next((entry for entry in published if entry.url.endswith(f"/{weights.name}")), chosen)
 
-    def make(**more: Any) -> nn.Module:
-        net: nn.Module = models.get_model(name, **more)
-        return net
-
+    make = partial(models.get_model, name)
     net = _filled(f"torchvision:{name}", make, {"weights": chosen}, {"weights": None}, weights, num_classes)
     way = chosen.transforms()
     native = Preprocessing(

@@ -8,8 +8,7 @@ from pathlib import Path
 from oodshape.guard.check import SAME, Check
 from oodshape.guard.selective import Selective
 from oodshape.guard.set_check import SetCheck
-from oodshape.metrics.selective import mcnemar
-from oodshape.metrics.separation import Estimate
+from oodshape.metrics.separation import Estimate, mcnemar
 from oodshape.networks.opening import Source
 from oodshape.report.crowd import Role
 from oodshape.report.groups import CLEAR

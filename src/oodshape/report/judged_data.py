@@ -13,11 +13,10 @@ from oodshape.guard.check import Check
 from oodshape.guard.explain import Explanation, Impact, explain_listed
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.set_check import SetCheck
-from oodshape.images.in_memory import PictureListing
-from oodshape.images.listing import Listing
+from oodshape.images.image_set import ImageSource
 from oodshape.images.thumbnail import data_uri, thumbnail
 from oodshape.metrics import conformal
-from oodshape.metrics.selective import risk_coverage
+from oodshape.metrics.separation import risk_coverage
 from oodshape.networks.opening import Source
 from oodshape.report.crowd import Crowd, Face, Role
 from oodshape.report.group_tables import group_data
@@ -29,7 +28,7 @@ STEPS = 1000  # of the slider, to a share of 1
 BINS = 60
 POINTS = 200  # of a risk-coverage curve
 
-Images = Listing | PictureListing
+Images = ImageSource
 
 
 def crowd_of(guard: Fitted, images: SetCheck, role: Role, keep: int) -> Crowd:

@@ -7,9 +7,9 @@ from typing import Any
 
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
+from oodshape.methods.describe import cited
 from oodshape.methods.detector import Method
-from oodshape.methods.papers import cited
-from oodshape.methods.row import Row
+from oodshape.methods.paper_rows import Row
 from oodshape.methods.table import ROWS
 from oodshape.report.beside_paper import comparable, paper_figures
 from oodshape.report.headline import OURS

@@ -53,10 +53,9 @@ def choice(
         far = float(np.mean([auroc(scores, detector.score(images)) for images in panel]))
         seen[name] = {"panel_auroc": far, "scrambled_auroc": far, "near_auroc": np.nan}
     with contextlib.suppress(InputError):  # no class can be left out: scrambled images decide alone
-        near = ClassPanel.of(fitting, selection)
-        near.collect(tried)
+        near = ClassPanel.of(fitting, selection).aurocs(tried)
         for name, value in seen.items():
-            value["near_auroc"] = near.auroc(tried[name])
+            value["near_auroc"] = near[name]
             value["panel_auroc"] = (1 - auto.near) * value["scrambled_auroc"] + auto.near * value["near_auroc"]
     fused = Method(score=auto).fit(train, panel=panel)
     best = Method(score=replace(auto, fuse=1)).fit(train, panel=panel)

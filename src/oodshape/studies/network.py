@@ -13,7 +13,7 @@ from oodshape.benchmark.spec import AUTHORS, ID_SETS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.images.limits import npz_within
-from oodshape.images.noise import NoiseSet
+from oodshape.images.synthetic import NoiseSet
 from oodshape.methods.detector import Method
 from oodshape.methods.table import named
 from oodshape.networks.zoo import MODELS

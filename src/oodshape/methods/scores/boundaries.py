@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError
-from oodshape.core.fields import Sizes
-from oodshape.features.rows import TINY, row_distances
-from oodshape.methods.slots import Evidence, FittedScore, Score, ScoreRecipe
+from oodshape.core.values import AtLeast, Positive, Sizes
+from oodshape.features.kernels import TINY, row_distances
+from oodshape.methods.slots import Evidence, FittedScore, LearnsNothing, Score, ScoreRecipe
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
@@ -30,18 +29,10 @@ class Gen(Score):
     tensor([-1.])
     """
 
-    gamma: float = 0.1
-    top: int = 100
-
-    def __post_init__(self) -> None:
-        """Refuse settings that have no meaning."""
-        if not self.gamma > 0:
-            raise InputError(f"gamma must be positive (its authors take it from (0, 1)), got {self.gamma:g}")
-        if self.top < 1:
-            raise InputError(f"top must be at least 1, got {self.top}")
+    gamma: Annotated[float, Positive()] = 0.1
+    top: Annotated[int, AtLeast(1)] = 100
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """Minus the summed terms."""
         highest = logits.topk(min(self.top, logits.shape[1]), dim=1)
         total = torch.logsumexp(logits, dim=1, keepdim=True)
         log_p = highest.values - total
@@ -52,18 +43,13 @@ class Gen(Score):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GradNorm(FittedScore, ScoreRecipe):
+class GradNorm(LearnsNothing, FittedScore, ScoreRecipe):
     """The L1 norm of the gradient of KL(uniform, p) at the head's weights (Huang et al., 2021), in closed form.
 
     ||z||_1 sum_c |C p_c - 1|: the gradient is an outer product, so no backward pass is needed.
     """
 
-    def fit(self, train: Training) -> GradNorm:
-        """Itself: nothing is learned."""
-        return self
-
     def of(self, seen: Evidence) -> Tensor:
-        """The product of both norms."""
         p = seen.logits.softmax(dim=1)
         return seen.features.abs().sum(dim=1) * (p * p.shape[1] - 1).abs().sum(dim=1)
 
@@ -92,7 +78,6 @@ class BoundaryDistance(FittedScore):
     mean: Annotated[NDArray[np.float32], Sizes("M")]
 
     def of(self, seen: Evidence) -> Tensor:
-        """mean over c' of |l_c' - l_c| / ||w_c' - w_c||, over ||z - mean||."""
         classes = seen.classes
         gaps = (seen.logits - seen.logits.gather(1, classes[:, None])).abs()
         away: Tensor = torch.linalg.vector_norm(seen.features - self.tensor("mean", gaps), dim=1)
@@ -140,7 +125,6 @@ class Ora(ScoreRecipe):
     """The largest relative angle to a decision boundary (ORA; Demirel et al., 2025)."""
 
     def fit(self, train: Training) -> BoundaryAngle:
-        """The mean training feature."""
         return BoundaryAngle(train.mean())
 
 
@@ -167,5 +151,4 @@ class Nci(ScoreRecipe):
     alpha: float = 0.001
 
     def fit(self, train: Training) -> WeightProximity:
-        """The mean training feature."""
         return WeightProximity(train.mean(), self.alpha)

@@ -15,14 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.fields import Sizes
-from oodshape.features.parts import Part
-from oodshape.features.rows import TINY
-from oodshape.methods.scores.labelled import CHECKED, Classes, by_label, check_classes
+from oodshape.core.values import Sizes
+from oodshape.features.kernels import TINY
+from oodshape.features.running_sums import Statistic
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import Training
+from oodshape.methods.training import CHECKED, Classes, Training, by_label
 
-PREDICTED = frozenset([Part.COUNTS, Part.CLASS_SUMS])
+PREDICTED = frozenset([Statistic.COUNTS, Statistic.CLASS_SUMS])
 SMALLEST = 1e-30  # of a mean probability: its logarithm must be finite
 
 
@@ -33,7 +32,6 @@ class Templates(FittedScore):
     log_templates: Annotated[NDArray[np.float32], Sizes("K C")]  # K classes were seen
 
     def of(self, seen: Evidence) -> Tensor:
-        """Minus the divergence from the nearest template."""
         log_p = seen.logits.log_softmax(dim=1)
         p = log_p.exp()
         cross = p @ self.tensor("log_templates", p).T
@@ -44,14 +42,10 @@ class Templates(FittedScore):
 class KlMatching(ScoreRecipe):
     """-min_c KL(p || mean p of class c) (Hendrycks et al., 2022), over the classes that were predicted."""
 
-    @property
-    def needs(self) -> frozenset[Part]:
-        """Class sums of probabilities."""
-        return frozenset([Part.COUNTS, Part.SOFTMAX_SUMS])
+    needs = frozenset([Statistic.COUNTS, Statistic.SOFTMAX_SUMS])
 
     def fit(self, train: Training) -> Templates:
-        """The mean probabilities of each class."""
-        means, seen = train.moments(self.needs).means(Part.SOFTMAX_SUMS)
+        means, seen = train.moments(self.needs).means(Statistic.SOFTMAX_SUMS)
         return Templates(np.log(np.maximum(means[seen], SMALLEST)))
 
 
@@ -62,7 +56,6 @@ class Pattern(FittedScore):
     means: Annotated[NDArray[np.float32], Sizes("C M")]
 
     def of(self, seen: Evidence) -> Tensor:
-        """The inner product with the class's mean feature."""
         means = self.tensor("means", seen.head.weight).index_select(0, seen.classes)  # first: it looks at the logits
         return means.mul_(seen.features).sum(dim=1)
 
@@ -77,29 +70,19 @@ class She(ScoreRecipe):
 
     classes: Classes = "predicted"
 
-    def __post_init__(self) -> None:
-        """Refuse a way to find classes that there is not."""
-        check_classes(self.classes)
-
     def unlabelled(self) -> She:
-        """By predicted classes."""
         return replace(self, classes="predicted")
 
     @property
-    def needs(self) -> frozenset[Part]:
+    def needs(self) -> frozenset[Statistic]:
         """Class sums of features; of those classified correctly where labels may be used."""
-        return PREDICTED | self._labelled
-
-    @property
-    def _labelled(self) -> frozenset[Part]:
-        return frozenset() if self.classes == "predicted" else frozenset([*CHECKED, Part.RIGHT_SUMS])
+        return PREDICTED if self.classes == "predicted" else PREDICTED | CHECKED | {Statistic.RIGHT_SUMS}
 
     def fit(self, train: Training) -> Pattern:
-        """The mean feature of each class."""
-        moments = train.moments(PREDICTED, self._labelled)
+        moments = train.moments(self.needs)
         if by_label(moments, self.classes):
-            return Pattern(moments.means(Part.RIGHT_SUMS, Part.RIGHT_COUNTS)[0])
-        return Pattern(moments.means(Part.CLASS_SUMS)[0])
+            return Pattern(moments.means(Statistic.RIGHT_SUMS, Statistic.RIGHT_COUNTS)[0])
+        return Pattern(moments.means(Statistic.CLASS_SUMS)[0])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,7 +92,6 @@ class RelativeError(FittedScore):
     means: Annotated[NDArray[np.float32], Sizes("C M")]
 
     def of(self, seen: Evidence) -> Tensor:
-        """Minus the relative error."""
         return -self.errors(seen).abs().sum(dim=1)
 
     def errors(self, seen: Evidence) -> Tensor:
@@ -123,14 +105,10 @@ class RelativeError(FittedScore):
 class CaRef(ScoreRecipe):
     """Minus the relative L1 distance to the mean feature of the predicted class (CARef; Ling et al., 2025)."""
 
-    @property
-    def needs(self) -> frozenset[Part]:
-        """Class sums of features."""
-        return frozenset([Part.COUNTS, Part.CLASS_SUMS])
+    needs = PREDICTED
 
     def fit(self, train: Training) -> RelativeError:
-        """The mean feature of each class."""
-        return RelativeError(train.moments(self.needs).means(Part.CLASS_SUMS)[0])
+        return RelativeError(train.moments(self.needs).means(Statistic.CLASS_SUMS)[0])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -159,12 +137,10 @@ class CadRef(ScoreRecipe):
     Where the mean energy of the training set is not positive it cannot divide, and nothing is scaled.
     """
 
-    @property
-    def needs(self) -> frozenset[Part]:
-        """Class sums of features, and the summed energy."""
-        return frozenset([Part.COUNTS, Part.CLASS_SUMS, Part.ENERGY])
+    needs = PREDICTED | {Statistic.ENERGY}
 
     def fit(self, train: Training) -> DecoupledError:
-        """The mean feature of each class, and the mean energy."""
         moments = train.moments(self.needs)
-        return DecoupledError(moments.means(Part.CLASS_SUMS)[0], float(moments.parts[Part.ENERGY][0]) / moments.n)
+        return DecoupledError(
+            moments.means(Statistic.CLASS_SUMS)[0], float(moments.parts[Statistic.ENERGY][0]) / moments.n
+        )

@@ -8,17 +8,17 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg import eigvalsh
+from scipy.linalg.lapack import dpotrf, dtrtri
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.fields import Sizes
-from oodshape.core.values import aligned, freeze
+from oodshape.core.values import Sizes, freeze, frozen_array
 from oodshape.features.moments import Moments
-from oodshape.features.parts import Part
-from oodshape.methods.scores.labelled import CHECKED, Classes, by_label, check_classes
-from oodshape.methods.scores.shrinkage import likeliest_share, oas_share, whitening
+from oodshape.features.running_sums import Statistic
+from oodshape.features.sum_kernels import exact, torchs_threads
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import Training
+from oodshape.methods.training import CHECKED, Classes, Training, by_label
 
 Array = NDArray[Any]
 D = TypeVar("D", bound="Mds")
@@ -36,7 +36,6 @@ class Clusters(FittedScore):
     unit: bool = field(default=True, kw_only=True)
 
     def of(self, seen: Evidence) -> Tensor:
-        """Minus the squared distance to the nearest class."""
         z = self.centred(seen) @ self.tensor("whitening", seen.features)
         means = self.tensor("means", z)
         nearest = (means.square().sum(dim=1) - 2 * z @ means.T).amin(dim=1)
@@ -62,13 +61,13 @@ class RelativeClusters(Clusters):
 class _Sums(NamedTuple):
     """The parts that a distance is made of: of features as they are, or of length 1."""
 
-    second: Part
-    by_class: Part
-    by_label: Part
+    second: Statistic
+    by_class: Statistic
+    by_label: Statistic
 
 
-RAW = _Sums(Part.SECOND, Part.CLASS_SUMS, Part.LABEL_SUMS)
-UNIT = _Sums(Part.UNIT_SECOND, Part.UNIT_CLASS_SUMS, Part.UNIT_LABEL_SUMS)
+RAW = _Sums(Statistic.SECOND, Statistic.CLASS_SUMS, Statistic.LABEL_SUMS)
+UNIT = _Sums(Statistic.UNIT_SECOND, Statistic.UNIT_CLASS_SUMS, Statistic.UNIT_LABEL_SUMS)
 
 
 class _Classes(NamedTuple):
@@ -83,7 +82,7 @@ class _Classes(NamedTuple):
     def whitened(self, within: Array) -> Array:
         """[K, M] float32: the means of the K classes that have images, less the center, times an upper triangle."""
         seen = np.flatnonzero(self.counts)
-        means = aligned((len(seen), len(within)), np.float32)
+        means = np.empty((len(seen), len(within)), np.float32)
         for first in range(0, len(within), AT_ONCE):
             last = first + AT_ONCE
             wide = torch.from_numpy(within[:last, first:last].astype(np.float64))
@@ -108,14 +107,7 @@ class Mds(ScoreRecipe):
     classes: Classes = "predicted"
     shrinkage: Shrinkage = "oas"
 
-    def __post_init__(self) -> None:
-        """Refuse settings that have no meaning."""
-        check_classes(self.classes)
-        if self.shrinkage not in ("oas", "likelihood"):
-            raise InputError(f"shrinkage must be oas or likelihood, got {self.shrinkage!r}")
-
     def unlabelled(self: D) -> D:
-        """By predicted classes."""
         return replace(self, classes="predicted")
 
     @property
@@ -123,20 +115,12 @@ class Mds(ScoreRecipe):
         return RAW
 
     @property
-    def needs(self) -> frozenset[Part]:
+    def needs(self) -> frozenset[Statistic]:
         """Class sums and the second moment; sums by label where those may be used."""
-        return self._predicted | self._labelled
-
-    @property
-    def _predicted(self) -> frozenset[Part]:
-        return frozenset([Part.COUNTS, self._sums.by_class, self._sums.second])
-
-    @property
-    def _labelled(self) -> frozenset[Part]:
-        return frozenset() if self.classes == "predicted" else frozenset([*CHECKED, self._sums.by_label])
+        predicted = frozenset([Statistic.COUNTS, self._sums.by_class, self._sums.second])
+        return predicted if self.classes == "predicted" else predicted | CHECKED | {self._sums.by_label}
 
     def fit(self, train: Training) -> Clusters:
-        """The whitened class means."""
         return self._within(train, self._share_of(train) if self.shrinkage == "likelihood" else None)
 
     def _share_of(self, train: Training) -> float:
@@ -153,12 +137,12 @@ class Mds(ScoreRecipe):
         return Clusters(found.center, within, found.whitened(within), unit=self._sums is UNIT)
 
     def _classes(self, train: Training) -> _Classes:
-        moments = train.moments(self._predicted, self._labelled)
+        moments = train.moments(self.needs)
         if moments.n < 2:
             raise InputError(f"a covariance needs at least 2 training images, got {moments.n}")
         labelled = by_label(moments, self.classes)
         sums = moments.parts[self._sums.by_label if labelled else self._sums.by_class]
-        counts = moments.parts[Part.LABEL_COUNTS if labelled else Part.COUNTS]
+        counts = moments.parts[Statistic.LABEL_COUNTS if labelled else Statistic.COUNTS]
         center, free = sums.sum(axis=0) / moments.n, moments.n - int((counts > 0).sum())
         if not free:
             return _Classes(sums, counts, center, self._around(train), moments.n - 1)
@@ -166,7 +150,7 @@ class Mds(ScoreRecipe):
 
     def _around(self, train: Training) -> Array:
         """[M, M]: the scatter of all images around their mean, with n - 1 degrees of freedom."""
-        moments = train.moments(self._predicted)
+        moments = train.moments(self.needs)
         total = moments.parts[self._sums.by_class].sum(axis=0, keepdims=True)
         return self._scatter(moments, total, np.array([float(moments.n)]))
 
@@ -188,7 +172,6 @@ class Rmds(Mds):
     """
 
     def fit(self, train: Training) -> RelativeClusters:
-        """The whitened class means and the background."""
         share = self._share_of(train) if self.shrinkage == "likelihood" else None
         around, free = self._around(train), train.n - 1
         background = whitening(around, free, oas_share(around, free) if share is None else share)
@@ -213,3 +196,69 @@ class RmdsPlus(Rmds):
     @property
     def _sums(self) -> _Sums:
         return UNIT
+
+
+SHARES = 2.0 ** np.linspace(-20, 0, 81)  # that are tried
+
+
+def oas_share(scatter: Array, free: int) -> float:
+    """The share that is best for Gaussians (OAS; Chen et al., 2010); `free` degrees of freedom made the scatter.
+
+    >>> oas_share(np.diag([1.0, 1.0]), 1)
+    1.0
+    """
+    width = len(scatter)
+    trace, square = _trace(scatter, free) / free, (float(np.linalg.norm(scatter)) / free) ** 2
+    apart = (free + 1 - 2 / width) * (square - trace**2 / width)
+    return 1.0 if apart <= 0 else min(1.0, ((1 - 2 / width) * square + trace**2) / apart)
+
+
+def likeliest_share(scatter: Array, free: int) -> float:
+    """The share under which an image left out is likeliest, as a Gaussian, by its mean distance (Theiler, 2012).
+
+    Without an image the covariance is A less a multiple of x x'; the determinant and the distance of x follow from
+    r = x' A^-1 x, whose mean over all images is the trace of A^-1 S: the eigenvalues of S are all that is needed.
+    The scatter is used up: its memory serves them.
+
+    >>> likeliest_share(np.eye(3) * 50, 50)
+    1.0
+    """
+    _trace(scatter, free)
+    if free < 2:
+        return 1.0
+    with torchs_threads():
+        found = eigvalsh(scatter.T, overwrite_a=True, check_finite=False, driver="evd")
+    values = np.maximum(found / free, 0.0)
+    best, lowest = 1.0, np.inf
+    for share in SHARES:
+        kept = (1 - share) / (free - 1)
+        without = kept * free * values + share * values.mean()
+        distance = float((values / without).sum())
+        rest = max(1 - kept * distance, 1e-12)
+        surprise = float(np.log(without).sum()) + np.log(rest) + distance / rest
+        if surprise < lowest * (1 - 1e-12 * np.sign(lowest)):
+            best, lowest = float(share), surprise
+    return best
+
+
+def whitening(scatter: Array, free: int, share: float) -> Array:
+    """[M, M] float32, frozen: A with A A' = the inverse of the covariance shrunk by a share.
+
+    The scatter is used up: its memory serves the covariance.
+    """
+    mean = _trace(scatter, free) / free / len(scatter)
+    covariance = torch.from_numpy(scatter).div_(free)
+    covariance.mul_(1 - share).diagonal().add_(share * mean)
+    with torchs_threads():  # both in the scatter's own memory
+        upper, failed = dpotrf(covariance.numpy().T, overwrite_a=True)
+        if failed:
+            raise InputError("the covariance of the training features has no inverse; give more images")
+        inverse: Array = dtrtri(upper, overwrite_c=True)[0]
+    return frozen_array(inverse, np.float32)
+
+
+def _trace(scatter: Array, free: int) -> float:
+    trace = float(np.trace(scatter))
+    if not trace > free * (1e-12 if exact(free, len(scatter)) else 1e-6):  # in float32, rounding leaves 1e-7
+        raise InputError("the directions of the training features are all the same: they have no covariance")
+    return trace

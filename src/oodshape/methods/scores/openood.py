@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError, check_fraction
-from oodshape.features.parts import Part
-from oodshape.features.rows import unit
+from oodshape.core.errors import InputError
+from oodshape.core.values import AtLeast, Fraction
+from oodshape.features.kernels import unit
+from oodshape.features.running_sums import Statistic
 from oodshape.images.identity import smallest
 from oodshape.methods.scores.boundaries import BoundaryDistance, Fdbd
-from oodshape.methods.scores.labelled import CHECKED, by_label
+from oodshape.methods.scores.logits import TemperatureScaling, Tempered
+from oodshape.methods.scores.mahalanobis import Clusters, Mds, RelativeClusters
 from oodshape.methods.scores.neighbours import Guide, NeighbourDistance, Neighbours
-from oodshape.methods.scores.temperature import TemperatureScaling, Tempered
 from oodshape.methods.scores.vim import Vim, VirtualLogit
-from oodshape.methods.training import Training
+from oodshape.methods.training import CHECKED, Classes, Training, by_label
+
+LOG_TEMPERATURES = -5.0, 5.0  # that are looked at
+Share = Annotated[float, Fraction(one=True)]  # of the training images
 
 
 def bank_of(train: Training, share: float) -> Tensor:
@@ -39,27 +43,18 @@ def bank_of(train: Training, share: float) -> Tensor:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _OfShare(Neighbours):
-    share: float = 1.0
+    needs = frozenset[Statistic]()  # it goes over the features
 
-    def __post_init__(self) -> None:
-        """Refuse settings that have no meaning."""
-        super().__post_init__()
-        check_fraction("share", self.share, one=True)
-
-    @property
-    def needs(self) -> frozenset[Part]:
-        """None: it goes over the features."""
-        return frozenset()
+    share: Share = 1.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShareKnn(_OfShare):
     """Minus the distance to the k-th nearest of a share of all training images, however many these are."""
 
-    k: int = 50
+    k: Annotated[int, AtLeast(1)] = 50
 
     def fit(self, train: Training) -> NeighbourDistance:
-        """The normalised bank."""
         return NeighbourDistance(unit(bank_of(train, self.share)).numpy(), self.k)
 
 
@@ -67,11 +62,10 @@ class ShareKnn(_OfShare):
 class ShareNnGuide(_OfShare):
     """NNGuide with a bank of a share of all training images, however many these are."""
 
-    k: int = 100
-    share: float = 0.01
+    k: Annotated[int, AtLeast(1)] = 100
+    share: Share = 0.01
 
     def fit(self, train: Training) -> Guide:
-        """The normalised bank and its energies."""
         bank = bank_of(train, self.share)
         energies = torch.logsumexp(train.head.to("cpu").logits(bank), dim=1)
         return Guide(unit(bank).numpy(), self.k, energies.numpy())
@@ -81,10 +75,9 @@ class ShareNnGuide(_OfShare):
 class WholeVim(Vim):
     """ViM with alpha over all training images, and exactly the dimensions that are asked for."""
 
-    dimensions: int | None = 256
+    dimensions: Annotated[int, AtLeast(1)] | None = 256
 
     def fit(self, train: Training) -> VirtualLogit:
-        """The residual space and alpha."""
         wanted, width = self.dimensions, train.head.width
         if wanted is not None and wanted >= width:
             raise InputError(f"{wanted} dimensions leave no residual of {width} features; ask for fewer")
@@ -102,24 +95,26 @@ class WholeVim(Vim):
 class LikeliestTemperature(TemperatureScaling):
     """Temperature scaling at the maximum of the likelihood itself, for sets of which all logits fit into memory."""
 
-    @property
-    def needs(self) -> frozenset[Part]:
-        """What says whether labels are in the network's order."""
-        return CHECKED
+    needs = CHECKED
 
     def fit(self, train: Training) -> Tempered:
-        """The temperature, by halving the range in which the mean logit passes that of the labels."""
+        """The temperature at which the mean logit passes that of the labels."""
+        from scipy.optimize import brentq
+
         by_label(train.moments(CHECKED), "labels")
         features, head = train.features, train.head.to("cpu")
         assert features.labels is not None
         logits = torch.cat([head.logits(raw.float()).double() for _, raw in features.chunks()])
         own = float(logits.gather(1, features.labels[:, None]).mean())
-        low, high = -5.0, 5.0  # of the log of the temperature
-        for _ in range(40):
-            middle = (low + high) / 2
-            mean = float(((logits / math.exp(middle)).softmax(dim=1) * logits).sum(dim=1).mean())
-            low, high = (middle, high) if mean > own else (low, middle)
-        return Tempered(math.exp(low))
+
+        def above(log_temperature: float) -> float:
+            mean = ((logits / math.exp(log_temperature)).softmax(dim=1) * logits).sum(dim=1).mean()
+            return float(mean) - own
+
+        low, high = LOG_TEMPERATURES
+        if above(low) <= 0 or above(high) >= 0:  # right even of the surest, or worse than chance
+            return Tempered(math.exp(low if above(low) <= 0 else high))
+        return Tempered(math.exp(brentq(above, low, high)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,6 +122,76 @@ class LengthFdbd(Fdbd):
     """fDBD over the length of the features instead of their distance to the mean feature."""
 
     def fit(self, train: Training) -> BoundaryDistance:
-        """A mean feature of 0."""
         zeros: NDArray[Any] = np.zeros(train.head.width, np.float32)
         return BoundaryDistance(zeros)
+
+
+Array = NDArray[Any]
+
+
+class _Spread(NamedTuple):
+    """Where the classes lie, and how images lie around them and around the mean of all."""
+
+    center: Array  # [M]
+    means: Array  # [K, M]: of the classes that have images
+    within: Array  # [M, M]: whitening of images around the means of their classes
+    around: Array  # [M, M]: whitening of images around the mean of all
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EmpiricalMds(Mds):
+    """-min_c (z - mu_c)' S^-1 (z - mu_c) with S the covariance itself, over n images, pseudo-inverted.
+
+    Two passes over the features in float64: differences are taken before they are squared, so that small variances,
+    which the inverse makes large, are not lost.
+    """
+
+    classes: Classes = "labels"
+
+    @property
+    def needs(self) -> frozenset[Statistic]:
+        """What says whether labels are in the network's order."""
+        return frozenset() if self.classes == "predicted" else CHECKED
+
+    def fit(self, train: Training) -> Clusters:
+        found = _spread(train, self.classes)
+        return Clusters(found.center, found.within, (found.means - found.center) @ found.within, unit=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EmpiricalRmds(EmpiricalMds):
+    """EmpiricalMds minus the same with one Gaussian over all images."""
+
+    def fit(self, train: Training) -> RelativeClusters:
+        found = _spread(train, self.classes)
+        means = (found.means - found.center) @ found.within
+        return RelativeClusters(found.center, found.within, means, found.around, unit=False)
+
+
+def _spread(train: Training, classes: Classes) -> _Spread:
+    features = train.features
+    labelled = classes != "predicted" and by_label(train.moments(CHECKED), classes)
+    which = features.labels if labelled and features.labels is not None else features.predictions
+    which = which.cpu()
+    n, width = len(features), features.width
+    sums = torch.zeros(train.head.classes, width, dtype=torch.float64)
+    counts = torch.bincount(which, minlength=len(sums)).double()
+    for first, raw in features.chunks():
+        sums.index_add_(0, which[first : first + len(raw)], raw.double())
+    means, center = sums / counts.clamp_min(1)[:, None], sums.sum(dim=0) / n
+    within, around = (torch.zeros(width, width, dtype=torch.float64) for _ in range(2))
+    for first, raw in features.chunks():
+        z = raw.double()
+        apart = z - means[which[first : first + len(raw)]]
+        within.addmm_(apart.T, apart)
+        apart = z - center
+        around.addmm_(apart.T, apart)
+    return _Spread(center.numpy(), means[counts > 0].numpy(), _whitening(within / n), _whitening(around / n))
+
+
+def _whitening(covariance: Tensor) -> Array:
+    """[M, M] A with A A' = the pseudo-inverse of the covariance; directions without variance become 0."""
+    values, vectors = torch.linalg.eigh(covariance)
+    least = len(values) * torch.finfo(values.dtype).eps * values.abs().max()  # as scipy.linalg.pinvh cuts
+    scale = torch.where(values > least, values.clamp_min(least).rsqrt(), 0.0)
+    return np.asarray((vectors * scale).numpy())

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from torch import Tensor
 
-from oodshape.core.errors import InputError
-from oodshape.core.fields import Sizes
-from oodshape.features.parts import Part
+from oodshape.core.values import AtLeast, Fraction, Sizes
+from oodshape.features.kernels import TINY
+from oodshape.features.running_sums import Statistic
 from oodshape.features.sum_kernels import noise, torchs_threads
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
@@ -28,7 +28,6 @@ class VirtualLogit(FittedScore):
     alpha: float
 
     def of(self, seen: Evidence) -> Tensor:
-        """Energy minus the virtual logit."""
         return torch.logsumexp(seen.logits, dim=1) - self.alpha * self.residual(seen.features)
 
     def residual(self, z: Tensor) -> Tensor:
@@ -47,26 +46,17 @@ class Vim(ScoreRecipe):
     read off the second moment around the origin -pinv(W) b; alpha comes from the bank of at most 5,000 images.
     """
 
-    dimensions: int | None = None
+    needs = frozenset([Statistic.SECOND, Statistic.BANK])  # the bank is for alpha
 
-    def __post_init__(self) -> None:
-        """Refuse a subspace without dimensions."""
-        if self.dimensions is not None and self.dimensions < 1:
-            raise InputError(f"dimensions must be at least 1, got {self.dimensions}")
-
-    @property
-    def needs(self) -> frozenset[Part]:
-        """The second moment, and a bank for alpha."""
-        return frozenset([Part.SECOND, Part.BANK])
+    dimensions: Annotated[int, AtLeast(1)] | None = None
 
     def fit(self, train: Training) -> VirtualLogit:
-        """The residual space and alpha."""
         moments, head, n = train.moments(self.needs), train.head.to("cpu"), train.n
         # gelsy: the shortest solution, pinv(W) b, without singular values
         solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
         origin = -solved.solution.numpy()
         center, sums = torch.from_numpy(origin), torch.from_numpy(train.sums)
-        scatter = torch.from_numpy(moments.parts[Part.SECOND].copy())
+        scatter = torch.from_numpy(moments.parts[Statistic.SECOND].copy())
         scatter.addr_(center, sums, alpha=-1).addr_(sums, center, alpha=-1).addr_(center, center, alpha=n)
         with torchs_threads():
             # by divide and conquer in the scatter's own memory: all vectors take less time than the half that is needed
@@ -89,3 +79,51 @@ def paper_dimensions(width: int) -> int:
     [1000, 512, 96]
     """
     return 1000 if width >= 2048 else 512 if width >= 768 else max(width // 2, 1)
+
+
+ROUNDING = 1e-9  # of a share of variance
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Subspace(FittedScore):
+    """||P t|| / ||t||, times the largest logit where `logit`, with t = (z - mean) / scale."""
+
+    mean: Annotated[NDArray[np.float32], Sizes("M")]
+    scale: Annotated[NDArray[np.float32], Sizes("M")]
+    axes: Annotated[NDArray[np.float32], Sizes("M K")]
+    logit: bool
+
+    def of(self, seen: Evidence) -> Tensor:
+        t = (seen.features - self.tensor("mean", seen.features)) / self.tensor("scale", seen.features)
+        inside: Tensor = torch.linalg.vector_norm(t @ self.tensor("axes", t), dim=1)
+        share: Tensor = inside / torch.linalg.vector_norm(t, dim=1).clamp_min(TINY)
+        return share * seen.logits.amax(dim=1) if self.logit else share
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Neco(ScoreRecipe):
+    """The share of the standardised features' length in their principal subspace, times the largest logit.
+
+    The subspace holds a share `variance` of the training features' variance. The authors leave the logit out on
+    ResNets: `logit=False`.
+    """
+
+    needs = frozenset([Statistic.SECOND])
+
+    variance: Annotated[float, Fraction(one=True)] = 0.9
+    logit: bool = True
+
+    def fit(self, train: Training) -> Subspace:
+        second, mean = train.moments(self.needs).parts[Statistic.SECOND], train.mean()
+        covariance = second / train.n
+        center = torch.from_numpy(mean)
+        torch.from_numpy(covariance).addr_(center, center, alpha=-1)
+        variance, rounding = np.diagonal(covariance), noise(train.n, len(mean)) * np.diagonal(second) / train.n
+        scale = np.sqrt(np.where(variance > rounding, variance, 1.0))  # one that never changes is not scaled
+        covariance /= scale
+        covariance /= scale[:, None]
+        with torchs_threads():  # in the covariance's own memory
+            values, axes = eigh(covariance.T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
+        shares = np.cumsum(np.maximum(values[::-1], 0.0))
+        kept = 1 + int(np.searchsorted(shares, (self.variance - ROUNDING) * shares[-1]))
+        return Subspace(mean, scale, axes[:, ::-1][:, :kept], self.logit)

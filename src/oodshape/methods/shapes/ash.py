@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.errors import InputError
+from oodshape.core.values import Fraction
 from oodshape.images.identity import keys, numbered
-from oodshape.methods.slots import Shape, Shaper
-from oodshape.methods.training import Training
+from oodshape.methods.slots import LearnsNothing, Shape, Shaper
 
 # exp of more than this would overflow float32 in the logits; only features that cancel in the sum come near
 LARGEST_EXPONENT = 60.0
 WIDEST = 1 << 16  # features that ASH-Rand has noise for
+Pruned = Annotated[float, Fraction(zero=True)]  # of the features of an image
 
 
 def kept_of(width: int, p: float) -> int:
@@ -33,21 +35,10 @@ def largest(z: Tensor, p: float) -> tuple[Tensor, int]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Ash(Shape, Shaper):
-    p: float
+class _Ash(LearnsNothing, Shape, Shaper):
+    for_nonnegative = True  # it takes small values for unimportant ones
 
-    def __post_init__(self) -> None:
-        """Refuse a share outside 0..1."""
-        check_fraction("p", self.p, zero=True)
-
-    @property
-    def for_nonnegative(self) -> bool:
-        """Yes: it takes small values for unimportant ones."""
-        return True
-
-    def fit(self, train: Training) -> Shape:
-        """Itself: nothing is learned."""
-        return self
+    p: Pruned
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,10 +49,9 @@ class AshP(_Ash):
     tensor([[4., 0., 3., 0.]])
     """
 
-    p: float = 0.6
+    p: Pruned = 0.6
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The pruned features."""
         return torch.mul(z, largest(z, self.p)[0], out=out)
 
 
@@ -73,10 +63,9 @@ class AshB(_Ash):
     tensor([[5., 0., 5., 0.]])
     """
 
-    p: float = 0.65
+    p: Pruned = 0.65
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The binarised features."""
         keep, kept = largest(z, self.p)
         return torch.mul(keep, z.sum(dim=1, keepdim=True) / kept, out=out)
 
@@ -89,10 +78,9 @@ class AshS(_Ash):
     tensor([[10.8731,  0.0000, 10.8731,  0.0000]])
     """
 
-    p: float = 0.9
+    p: Pruned = 0.9
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The pruned and scaled features."""
         pruned = torch.mul(z, largest(z, self.p)[0], out=out)
         after = pruned.sum(dim=1, keepdim=True)
         exponent = torch.where(after == 0, 0.0, z.sum(dim=1, keepdim=True) / torch.where(after == 0, 1.0, after))
@@ -107,7 +95,7 @@ class AshRand(_Ash):
     processor an image goes through, its score is the same.
     """
 
-    p: float = 0.75
+    p: Pruned = 0.75
     high: float = 10.0
     seed: int = 0
 
@@ -117,7 +105,6 @@ class AshRand(_Ash):
         object.__setattr__(self, "_noise", torch.from_numpy(uniform(WIDEST, self.seed)))
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The pruned features with noise in place of the kept values."""
         if z.shape[1] > WIDEST:
             raise InputError(f"ASH-Rand has noise for {WIDEST} features, got {z.shape[1]}")
         noise: Tensor = self._noise  # type: ignore[attr-defined]
@@ -128,3 +115,23 @@ def uniform(count: int, seed: int) -> NDArray[np.float32]:
     """[count] uniform numbers in [0, 1) that depend on the seed and their places alone."""
     draws = keys(numbered(count), seed, "noise") >> np.uint64(40)
     return draws.astype(np.float32) * np.float32(2.0**-24)  # exact: 24 bits
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scale(LearnsNothing, Shape, Shaper):
+    """z exp(sum z / sum of the largest share 1 - p of z) (SCALE; Xu et al., 2024); meant for ReLU features.
+
+    >>> Scale(p=0.5)(torch.tensor([[4.0, 0.0, 4.0, 0.0]]))  # times e
+    tensor([[10.8731,  0.0000, 10.8731,  0.0000]])
+    """
+
+    for_nonnegative = True  # it takes the sum of the features for their size
+
+    p: Pruned = 0.85
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """The scaled features; a row whose largest values add up to 0 stays as it is."""
+        kept = kept_of(z.shape[1], self.p)
+        top = z.topk(kept, dim=1, sorted=False).values.sum(dim=1, keepdim=True)
+        exponent = torch.where(top == 0, 0.0, z.sum(dim=1, keepdim=True) / torch.where(top == 0, 1.0, top))
+        return torch.mul(z, exponent.clamp_(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp_(), out=out)

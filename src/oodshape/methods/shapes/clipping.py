@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.fields import AtLeast
+from oodshape.core.values import AtLeast, Fraction, Positive
 from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
 
@@ -25,7 +25,6 @@ class Clip(Shape):
     t: float
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """Features cut at t."""
         return torch.clamp(z, max=self.t, out=out)
 
 
@@ -33,14 +32,9 @@ class Clip(Shape):
 class ReAct(Shaper):
     """Clip at the q-quantile of all training features (Sun et al., 2021)."""
 
-    q: float = 0.9
-
-    def __post_init__(self) -> None:
-        """Refuse a quantile outside 0..1."""
-        check_fraction("q", self.q)
+    q: Annotated[float, Fraction()] = 0.9
 
     def fit(self, train: Training) -> Clip:
-        """The clip at the quantile."""
         return Clip(t=train.stats.quantile(self.q))
 
 
@@ -52,13 +46,8 @@ class SoftClip(Shape):
     tensor([[ 0.0000,  0.7071, -0.7071]])
     """
 
-    t: float
+    t: Annotated[float, Positive()]
     order: Annotated[int, AtLeast(1)]
-
-    def __post_init__(self) -> None:
-        """Refuse a limit that is not positive."""
-        if not self.t > 0:
-            raise InputError(f"t must be positive, got {self.t:g}")
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """Features bent towards +-t (towards 0 beyond it, for order > 1)."""
@@ -71,17 +60,14 @@ class SoftClip(Shape):
 class BFAct(Shaper):
     """The Butterworth filter with its limit at the q-quantile of the training features (Kong & Li, 2023)."""
 
-    q: float = 0.95
+    q: Annotated[float, Fraction()] = 0.95
     order: int = 2
 
     def __post_init__(self) -> None:
-        """Refuse settings that have no meaning."""
-        check_fraction("q", self.q)
         if not 1 <= self.order <= 6:
             raise InputError(f"order must lie in 1..6, got {self.order}")
 
     def fit(self, train: Training) -> SoftClip:
-        """The filter, if the quantile is positive."""
         t = train.stats.quantile(self.q)
         if t <= 0:
             raise InputError(
@@ -102,7 +88,6 @@ class Band(Shape):
     high: float
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """Features inside the band."""
         low = torch.tensor(self.low, dtype=z.dtype, device=z.device)
         return torch.mul(z >= low, z.clamp(max=self.high), out=out)
 
@@ -111,25 +96,20 @@ class Band(Shape):
 class VraP(Shaper):
     """The band between two quantiles of the training features, or two absolute limits (Xu et al., 2023)."""
 
+    for_nonnegative = True  # it takes small values for unimportant ones
+
     low: float = 0.6
     high: float = 0.95
     absolute: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse limits that have no meaning."""
         if not self.absolute:
             check_fraction("low", self.low)
             check_fraction("high", self.high)
         if not self.low < self.high:
             raise InputError(f"low must be less than high, got {self.low:g} and {self.high:g}")
 
-    @property
-    def for_nonnegative(self) -> bool:
-        """Yes: it takes small values for unimportant ones."""
-        return True
-
     def fit(self, train: Training) -> Band:
-        """The band."""
         if self.absolute:
             return Band(low=self.low, high=self.high)
         return Band(low=train.stats.quantile(self.low), high=train.stats.quantile(self.high))
@@ -141,18 +121,11 @@ class ProductShape(Shape):
 
     shapes: tuple[Shape, ...]
 
-    def __post_init__(self) -> None:
-        """Refuse an empty product."""
-        if not self.shapes:
-            raise InputError("a product needs at least one shape")
-
     @property
     def pointwise(self) -> bool:
-        """Whether every factor is."""
         return all(shape.pointwise for shape in self.shapes)
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The first shape's features times the other shapes' thetas."""
         shaped = self.shapes[0](z, out)
         for shape in self.shapes[1:]:
             shaped = shape.scale(z, shaped)
@@ -170,10 +143,8 @@ class Product(Shaper):
     shapers: tuple[Shaper, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an empty product."""
         if not self.shapers:
             raise InputError("a Product needs at least one shaper")
 
     def fit(self, train: Training) -> ProductShape:
-        """The product of the fitted shapes."""
         return ProductShape(shapes=tuple(shaper.fit(train) for shaper in self.shapers))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
+from oodshape.core.values import AtLeast, Positive
 from oodshape.features import kernels
 from oodshape.features.statistics import between
 from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
@@ -38,23 +39,16 @@ class OptFS(Shaper):
     `exact` goes over the features again, so that no histogram bin is cut; it is implied by more than 200 intervals.
     """
 
-    k: int = 100
+    k: Annotated[int, AtLeast(1)] = 100
     tail: float = 0.001
-    norm: float | None = None
+    norm: Annotated[float, Positive()] | None = None
     exact: bool = False
     bound: Bound = "theta"
 
     def __post_init__(self) -> None:
-        """Refuse settings that have no meaning."""
-        if self.k < 1 or self.k != int(self.k):
-            raise InputError(f"k must be a whole number of at least 1, got {self.k}")
         if not 0 <= self.tail < 0.5:
             hint = f"; did you mean {self.tail / 100:g}?" if 0.5 <= self.tail < 50 else ""
             raise InputError(f"tail must lie in [0, 0.5), got {self.tail:g}{hint}")
-        if self.norm is not None and not 0 < self.norm < math.inf:
-            raise InputError(f"norm must be positive, got {self.norm:g}")
-        if self.bound not in get_args(Bound):
-            raise InputError(f"bound must be one of {', '.join(get_args(Bound))}, got {self.bound!r}")
         if self.bound == "features" and self.norm is not None:
             raise InputError(f"norm is the length of theta, which bound='features' leaves free; got {self.norm:g}")
 
@@ -115,7 +109,6 @@ class BySign(Shaper):
     plain: Shaper = OptFS()
 
     def fit(self, train: Training) -> Shape:
-        """The shape of the recipe that suits the features."""
         return (self.signed if train.stats.signed else self.plain).fit(train)
 
 

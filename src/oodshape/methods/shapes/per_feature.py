@@ -10,10 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError
-from oodshape.core.fields import Ascending, Sizes
-from oodshape.core.values import ArrayValue
-from oodshape.features.parts import Part
+from oodshape.core.values import ArrayValue, Ascending, Positive, Sizes
+from oodshape.features.running_sums import Statistic
 from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training import Training
 
@@ -27,16 +25,12 @@ class Box(ArrayValue, Shape):
             [1.0000, 2.0000]])
     """
 
+    pointwise = False  # each feature has its limits
+
     low: Annotated[NDArray[np.float32], Sizes("M")]
     high: Annotated[NDArray[np.float32], Sizes("M")]
 
-    @property
-    def pointwise(self) -> bool:
-        """No: each feature has its limits."""
-        return False
-
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """Features cut at their limits."""
         return torch.clamp(z, self.tensor("low", z), self.tensor("high", z), out=out)
 
 
@@ -44,21 +38,12 @@ class Box(ArrayValue, Shape):
 class Bats(Shaper):
     """Each feature clipped to its training mean +- width standard deviations (BATS; Zhu et al., 2022)."""
 
-    width: float = 1.0
+    needs = frozenset([Statistic.SQUARES])
 
-    def __post_init__(self) -> None:
-        """Refuse an empty interval."""
-        if not self.width > 0:
-            raise InputError(f"width must be positive, got {self.width:g}")
-
-    @property
-    def needs(self) -> frozenset[Part]:
-        """Sums of squares."""
-        return frozenset([Part.SQUARES])
+    width: Annotated[float, Positive()] = 1.0
 
     def fit(self, train: Training) -> Box:
-        """The limits of each feature."""
-        squares, mean = train.moments(self.needs).parts[Part.SQUARES], train.mean()
+        squares, mean = train.moments(self.needs).parts[Statistic.SQUARES], train.mean()
         variance = squares / train.n - mean**2
         reach = self.width * np.sqrt(np.maximum(variance, 0.0))
         return Box(mean - reach, mean + reach)
@@ -72,15 +57,11 @@ class Profile(ArrayValue, Shape):
     tensor([[1., 5., 0.]])
     """
 
+    pointwise = False  # a value depends on the others of its row
+
     values: Annotated[NDArray[np.float32], Sizes("M"), Ascending()]
 
-    @property
-    def pointwise(self) -> bool:
-        """No: a value depends on the others of its row."""
-        return False
-
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """The profile in the order of each row."""
         order = z.sort(dim=1, stable=True).indices
         shaped = torch.empty_like(z) if out is None else out
         return shaped.scatter_(1, order, self.tensor("values", z).expand_as(z))
@@ -90,12 +71,8 @@ class Profile(ArrayValue, Shape):
 class Ras(Shaper):
     """The mean sorted training row in place of each sorted row (RAS, 2026): only the order of features counts."""
 
-    @property
-    def needs(self) -> frozenset[Part]:
-        """The summed sorted rows."""
-        return frozenset([Part.PROFILE])
+    needs = frozenset([Statistic.PROFILE])
 
     def fit(self, train: Training) -> Profile:
-        """The mean profile."""
-        mean = train.moments(self.needs).parts[Part.PROFILE] / train.n
+        mean = train.moments(self.needs).parts[Statistic.PROFILE] / train.n
         return Profile(mean.astype(np.float32))

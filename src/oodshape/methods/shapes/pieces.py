@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.fields import Sizes
-from oodshape.core.values import frozen_array
+from oodshape.core.values import ArrayValue, Ascending, Sizes
 from oodshape.features import kernels
 from oodshape.methods.slots import Shape
 
@@ -75,7 +74,7 @@ def _unordered(order: Array) -> NDArray[np.float32]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PiecewiseConstant(Shape):
+class PiecewiseConstant(ArrayValue, Shape):
     """f(z) = theta_k z for edges[k] <= z < edges[k+1]; outside 0, or with `ends` theta of the end interval times z.
 
     `grid` is the (origin, scale) of equal intervals; compiled loops need it, and without it intervals may have
@@ -86,20 +85,17 @@ class PiecewiseConstant(Shape):
     tensor([[-0.0000, 1.5000, 0.5000, 0.0000]])
     """
 
-    edges: Annotated[NDArray[np.float32], Sizes("E")]  # E = K + 1
+    edges: Annotated[NDArray[np.float32], Sizes("E"), Ascending()]  # E = K + 1
     theta: Annotated[NDArray[np.float32], Sizes("K")]
     grid: tuple[float, float] | None = None
     ends: bool = False
 
     def __post_init__(self) -> None:
         """Freeze the arrays and refuse edges that do not fit theta or the grid."""
-        object.__setattr__(self, "edges", frozen_array(self.edges, np.float32))
-        object.__setattr__(self, "theta", frozen_array(self.theta, np.float32))
+        super().__post_init__()
         k = len(self.theta)
-        if k < 1 or len(self.edges) != k + 1:
+        if len(self.edges) != k + 1:
             raise InputError(f"{k} values of theta need {k + 1} edges, got {len(self.edges)}")
-        if (np.diff(self.edges) < 0).any():
-            raise InputError("the edges must ascend")
         if self.grid is not None and not np.array_equal(Grid(*self.grid, k).edges(), self.edges):
             raise InputError("the edges are not those of the grid")
 
@@ -112,12 +108,7 @@ class PiecewiseConstant(Shape):
         """[K + 2]: theta, and on either side what values outside the limits are multiplied by."""
         return torch.tensor(np.pad(self.theta, 1, mode="edge" if self.ends else "constant"))
 
-    @cached_property
-    def _edges(self) -> Tensor:
-        return torch.tensor(self.edges)
-
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """Features times the theta of their interval."""
         return self.scale(z, z, out)
 
     def scale(self, z: Tensor, values: Tensor, out: Tensor | None = None) -> Tensor:
@@ -125,7 +116,7 @@ class PiecewiseConstant(Shape):
         if self.compiled(z):
             assert self.grid is not None
             return kernels.scale_by_theta(z.contiguous(), values.contiguous(), self.grid, self._padded, out)
-        edges, padded = self._edges.to(z.device), self._padded.to(z.device)
+        edges, padded = self.tensor("edges", z), self._padded.to(z.device)
         return kernels.scale_by_theta_torch(z, values, edges, padded, self.grid)
 
     def compiled(self, z: Tensor) -> bool:
@@ -137,7 +128,7 @@ class PiecewiseConstant(Shape):
         if self.compiled(z):
             assert self.grid is not None
             return kernels.frozen_logits(z.contiguous(), classes, weight, self.grid, self._padded)
-        edges, padded = self._edges.to(z.device), self._padded.to(z.device)
+        edges, padded = self.tensor("edges", z), self._padded.to(z.device)
         return kernels.frozen_logits_torch(z, classes, weight, edges, padded, self.grid)
 
 
@@ -146,5 +137,4 @@ class PlainPieces(PiecewiseConstant):
     """The same function in plain torch on every device, for graphs."""
 
     def compiled(self, z: Tensor) -> bool:
-        """Never."""
         return False

@@ -18,11 +18,9 @@ from torch import nn
 from oodshape.core.errors import InputError
 from oodshape.images.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing
 from oodshape.networks.weights import PICKLED, load_weights
-from oodshape.networks.zoo.densenet import DenseNet
+from oodshape.networks.zoo.cifar_nets import DenseNet, MixerNano, SmallResNet18
 from oodshape.networks.zoo.digits_nets import SmallConvNet, SmallMixer, SmallNet, SmallViT, small_net
 from oodshape.networks.zoo.efficientnet_lite import EfficientNetLite0
-from oodshape.networks.zoo.mixer_nano import MixerNano
-from oodshape.networks.zoo.resnet_small import SmallResNet18
 
 Family = Literal["ConvNet", "transformer", "MLP"]
 Make = Callable[[int], nn.Module]  # number of classes -> network
@@ -112,19 +110,11 @@ def library(name: str, extra: str = "timm") -> Any:
 
 
 def _made_by_torchvision(name: str) -> Make:
-    def make(classes: int) -> nn.Module:
-        net: nn.Module = getattr(library("torchvision.models"), name)(num_classes=classes)
-        return net
-
-    return make
+    return lambda classes: getattr(library("torchvision.models"), name)(num_classes=classes)
 
 
 def _made_by_timm(name: str) -> Make:
-    def make(classes: int) -> nn.Module:
-        net: nn.Module = library("timm").create_model(name, num_classes=classes)
-        return net
-
-    return make
+    return lambda classes: library("timm").create_model(name, num_classes=classes)
 
 
 # From a row of the table to an entry. The paper resizes bilinearly, whatever the network's own way.
@@ -173,35 +163,17 @@ def _lite(name: str) -> ModelEntry:
 def _openood() -> list[ModelEntry]:
     """OpenOOD's own checkpoints, which no table of the paper has: both preprocessings are theirs."""
     wide = replace(CIFAR, resize=32, crop=32)
+    cifar10 = replace(wide, std=(0.2470, 0.2435, 0.2616))
+    cifar100 = replace(wide, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761))
     rows: list[tuple[str, int, Make, Preprocessing, str]] = [
-        (
-            "cifar10",
-            10,
-            SmallResNet18,
-            replace(wide, std=(0.2470, 0.2435, 0.2616)),
-            "1byGeYxM_PlLjT72wZsMQvP6popJeWBgt",
-        ),
-        (
-            "cifar100",
-            100,
-            SmallResNet18,
-            replace(wide, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
-            "1s-1oNrRtmA0pGefxXJOUVRYpaoAML0C-",
-        ),
+        ("cifar10", 10, SmallResNet18, cifar10, "1byGeYxM_PlLjT72wZsMQvP6popJeWBgt"),
+        ("cifar100", 100, SmallResNet18, cifar100, "1s-1oNrRtmA0pGefxXJOUVRYpaoAML0C-"),
         ("imagenet200", 200, _made_by_torchvision("resnet18"), IMAGENET, "1ddVmwc8zmzSjdLUO84EuV4Gz1c7vhIAs"),
     ]
+    drive = "https://drive.google.com/file/d"
     return [
-        ModelEntry(
-            f"{of}-resnet18",
-            "ConvNet",
-            of,
-            classes,
-            make,
-            way,
-            way,
-            f"https://drive.google.com/file/d/{zipped}, unpacked",
-        )
-        for of, classes, make, way, zipped in rows
+        ModelEntry(f"{of}-resnet18", "ConvNet", of, classes, make, own, own, f"{drive}/{zipped}, unpacked")
+        for of, classes, make, own, zipped in rows
     ]
 
 

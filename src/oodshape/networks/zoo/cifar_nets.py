@@ -1,0 +1,219 @@
+"""Networks for images of 32 x 32 pixels, with the names of the parameters of published checkpoints.
+
+DenseNet-BC of depth 100, growth 12, bottlenecks and reduction 0.5 (Huang et al., CVPR 2017), which OOD papers call
+DenseNet-101: the checkpoints of the authors of DICE. ResNet-18 with a 3 x 3 stem and no pooling before the mean over
+places: those of OpenOOD (`ResNet18_32x32`). MLP-Mixer-Nano (Tolstikhin et al., NeurIPS 2021, at width 128, 1.1 million
+parameters): those of github.com/omihub777/MLP-Mixer-CIFAR.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from oodshape.core.errors import InputError
+
+
+class DenseNet(nn.Module):
+    """Three dense blocks, then the mean over places: images [N, 3, 32, 32] -> logits [N, classes].
+
+    >>> net = DenseNet(depth=10, growth=4).eval()
+    >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features(torch.zeros(2, 3, 32, 32)).shape
+    (torch.Size([2, 10]), torch.Size([2, 9]))
+    """
+
+    def __init__(self, classes: int = 10, *, depth: int = 100, growth: int = 12, reduction: float = 0.5) -> None:
+        """`depth` counts the convolutions and the head: three blocks of (depth - 4) / 6 bottleneck layers."""
+        super().__init__()
+        if depth < 10 or (depth - 4) % 6:
+            raise InputError(f"depth must be 4 + 6 times the layers per block (10, 16, ... 100), got {depth}")
+        layers, width = (depth - 4) // 6, 2 * growth
+        self.conv1 = nn.Conv2d(3, width, 3, padding=1, bias=False)
+        self.block1 = _DenseBlock(layers, width, growth)
+        width += layers * growth
+        self.trans1 = _Transition(width, int(reduction * width))
+        width = int(reduction * width)
+        self.block2 = _DenseBlock(layers, width, growth)
+        width += layers * growth
+        self.trans2 = _Transition(width, int(reduction * width))
+        width = int(reduction * width)
+        self.block3 = _DenseBlock(layers, width, growth)
+        width += layers * growth
+        self.bn1 = nn.BatchNorm2d(width)
+        self.fc = nn.Linear(width, classes)
+
+    def features(self, images: Tensor) -> Tensor:
+        """[N, 3, H, W] images -> [N, width] features, none negative; the width is 342 at depth 100."""
+        maps = self.trans1(self.block1(self.conv1(images)))
+        maps = self.block3(self.trans2(self.block2(maps)))
+        return functional.relu(self.bn1(maps)).mean((2, 3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[N, 3, H, W] images -> [N, classes] logits."""
+        logits: Tensor = self.fc(self.features(images))
+        return logits
+
+
+class _DenseBlock(nn.Module):
+    """Bottleneck layers, each of which reads the maps of all before it and adds `growth` new ones."""
+
+    def __init__(self, layers: int, width: int, growth: int) -> None:
+        super().__init__()
+        self.layer = nn.Sequential(*(_Bottleneck(width + i * growth, growth) for i in range(layers)))
+
+    def forward(self, maps: Tensor) -> Tensor:
+        out: Tensor = self.layer(maps)
+        return out
+
+
+class _Bottleneck(nn.Module):
+    def __init__(self, width: int, growth: int) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv1 = nn.Conv2d(width, 4 * growth, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(4 * growth)
+        self.conv2 = nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        new = self.conv1(functional.relu(self.bn1(maps)))
+        new = self.conv2(functional.relu(self.bn2(new)))
+        return torch.cat([maps, new], 1)
+
+
+class _Transition(nn.Module):
+    """Fewer maps of half the side."""
+
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv1 = nn.Conv2d(width, out, 1, bias=False)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return functional.avg_pool2d(self.conv1(functional.relu(self.bn1(maps))), 2)
+
+
+WIDTHS = (64, 128, 256, 512)
+
+
+class SmallResNet18(nn.Module):
+    """Four stages of two blocks: images [N, 3, H, W] -> logits [N, classes].
+
+    >>> import torch
+    >>> net = SmallResNet18(3).eval()
+    >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features(torch.zeros(2, 3, 32, 32)).shape
+    (torch.Size([2, 3]), torch.Size([2, 512]))
+    """
+
+    def __init__(self, classes: int = 10) -> None:
+        """An untrained network."""
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, WIDTHS[0], 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(WIDTHS[0])
+        self.layer1 = _residual_stage(WIDTHS[0], WIDTHS[0], 1)
+        self.layer2 = _residual_stage(WIDTHS[0], WIDTHS[1], 2)
+        self.layer3 = _residual_stage(WIDTHS[1], WIDTHS[2], 2)
+        self.layer4 = _residual_stage(WIDTHS[2], WIDTHS[3], 2)
+        self.fc = nn.Linear(WIDTHS[3], classes)
+
+    def features(self, images: Tensor) -> Tensor:
+        """[N, 3, H, W] images -> [N, 512] features, none negative."""
+        maps = functional.relu(self.bn1(self.conv1(images)))
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            maps = stage(maps)
+        return maps.mean((2, 3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[N, 3, H, W] images -> [N, classes] logits."""
+        logits: Tensor = self.fc(self.features(images))
+        return logits
+
+
+class _ResidualBlock(nn.Module):
+    """Two 3 x 3 convolutions beside a shortcut, which is a 1 x 1 convolution where the size changes."""
+
+    def __init__(self, before: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, width, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        changed = stride > 1 or before != width
+        layers = [nn.Conv2d(before, width, 1, stride=stride, bias=False), nn.BatchNorm2d(width)] if changed else []
+        self.shortcut = nn.Sequential(*layers)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        inner = functional.relu(self.bn1(self.conv1(maps)))
+        return functional.relu(self.bn2(self.conv2(inner)) + self.shortcut(maps))
+
+
+def _residual_stage(before: int, width: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(_ResidualBlock(before, width, stride), _ResidualBlock(width, width, 1))
+
+
+class MixerNano(nn.Module):
+    """Patches, mixer layers, LayerNorm, the mean over tokens: images [N, 3, 32, 32] -> logits [N, classes].
+
+    >>> import torch
+    >>> net = MixerNano().eval()
+    >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features(torch.zeros(2, 3, 32, 32)).shape
+    (torch.Size([2, 10]), torch.Size([2, 128]))
+    """
+
+    def __init__(
+        self,
+        classes: int = 10,
+        *,
+        side: int = 32,
+        patch: int = 4,
+        width: int = 128,
+        token_mlp: int = 64,
+        channel_mlp: int = 512,
+        depth: int = 8,
+    ) -> None:
+        """Square images of `side` pixels, cut into patches of `patch` pixels."""
+        super().__init__()
+        if side % patch:
+            raise InputError(f"side must be a multiple of patch, got side={side} and patch={patch}")
+        tokens = (side // patch) ** 2
+        self.patch_emb = nn.Sequential(nn.Conv2d(3, width, patch, patch))
+        self.mixer_layers = nn.Sequential(*(_MixerLayer(tokens, width, token_mlp, channel_mlp) for _ in range(depth)))
+        self.ln = nn.LayerNorm(width)
+        self.clf = nn.Linear(width, classes)
+
+    def features(self, images: Tensor) -> Tensor:
+        """[N, 3, side, side] images -> [N, width] features of both signs."""
+        tokens = self.patch_emb(images).flatten(2).transpose(1, 2)
+        mean: Tensor = self.ln(self.mixer_layers(tokens)).mean(1)
+        return mean
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[N, 3, side, side] images -> [N, classes] logits."""
+        logits: Tensor = self.clf(self.features(images))
+        return logits
+
+
+class _MixerLayer(nn.Module):
+    """An MLP over tokens, then an MLP over channels: [N, tokens, width] -> the same shape."""
+
+    def __init__(self, tokens: int, width: int, token_mlp: int, channel_mlp: int) -> None:
+        super().__init__()
+        # A convolution of size 1 takes tokens as channels: the transposed linear layer without a copy.
+        self.mlp1 = _Mlp(width, nn.Conv1d(tokens, token_mlp, 1), nn.Conv1d(token_mlp, tokens, 1))
+        self.mlp2 = _Mlp(width, nn.Linear(width, channel_mlp), nn.Linear(channel_mlp, width))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        out: Tensor = self.mlp2(self.mlp1(tokens))
+        return out
+
+
+class _Mlp(nn.Module):
+    """x + fc2(gelu(fc1(LayerNorm(x))))."""
+
+    def __init__(self, width: int, fc1: nn.Module, fc2: nn.Module) -> None:
+        super().__init__()
+        self.ln, self.fc1, self.fc2 = nn.LayerNorm(width), fc1, fc2
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        added: Tensor = self.fc2(functional.gelu(self.fc1(self.ln(tokens))))
+        return tokens + added
