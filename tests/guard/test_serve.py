@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import PIL.Image
 import pytest
 
 import oodshape
 from bombs import png
 from commands import call
 from oodshape import Guard, Watch
+from oodshape.guard.service.body import parse_images
+from oodshape.guard.service.settings import Settings
+from oodshape.images.limits import Limits
 
-for library in ("onnx", "onnxscript", "onnxruntime", "fastapi", "uvicorn", "python_multipart"):
+for library in ("onnx", "onnxscript", "onnxruntime", "fastapi", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
 httpx = pytest.importorskip("httpx")
 
@@ -103,6 +111,7 @@ def exported(guard: Guard, digits: Path, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def server(exported: Path) -> Iterator[Server]:
     words = ("--max-bytes", "200000", "--max-images", "8", "--max-seconds", "2", "--max-pixels", "1000000")
+    words += ("--workers", "1", "--max-requests", "4")
     made = started(exported, exported.with_name("log.jsonl"), *words)
     yield made
     stopped(made)
@@ -198,6 +207,19 @@ def test_hostile_uploads_are_refused_and_the_next_is_answered(server: Server, di
 JSON = {"content-type": "application/json"}
 
 
+def test_forms_are_read_byte_by_byte() -> None:
+    """Names and data come back as another library sent them, near-boundaries and empty files included."""
+    chance = random.Random(0)
+    for _ in range(200):
+        pieces = (b"\r\n", b"--", b"x", b"\r\n--", b"\0\xff", b"--x", b"\r\n\r\n", b'"')
+        names = [f'é {i};"a.png' for i in range(chance.randint(1, 4))]
+        files = [(name, b"".join(chance.choices(pieces, k=chance.randrange(9)))) for name in names]
+        request = httpx.Request("POST", "http://x", files=[("images", file) for file in files])
+        found = parse_images(request.headers["content-type"], bytearray(request.read()), 4)
+        assert [each.data for each in found] == [data for _, data in files]
+        assert [each.name for each in found] == [name.replace('"', "%22") for name, _ in files]
+
+
 def test_no_body_makes_it_fail(server: Server, digits: Path) -> None:
     """Damaged forms and JSON of every kind get an answer below 500."""
     chance, (good,) = random.Random(0), pictures(digits / "test", 1)
@@ -223,27 +245,217 @@ def test_the_page_for_machines_is_there(server: Server) -> None:
     assert httpx.get(f"{server.address}/health").json() == {"status": "alive"}
 
 
-def test_two_workers_watch_a_shift_and_stop_cleanly(exported: Path, digits: Path, tmp_path: Path) -> None:
-    words = ("--workers", "2", "--watch", "--state", str(tmp_path / "watch.safetensors"))
-    server = started(exported, tmp_path / "log.jsonl", *words)
+def test_two_workers_share_a_watch_and_stop_cleanly(exported: Path, digits: Path, tmp_path: Path) -> None:
+    state = tmp_path / "watch.safetensors"
+    server = started(exported, tmp_path / "log.jsonl", "--workers", "2", "--watch", "--state", str(state))
     try:
-        assert {name: value for name, value in server.metrics().items() if "alarm" in name and value} == {}
+        assert server.metrics()["oodshape_watch_alarm"] == 0
         letters = pictures(digits / "letters", 30)
-        for _ in range(10):
-            assert sent(server, letters).status_code == 200
+        with ThreadPoolExecutor(2) as threads:
+            assert {answer.status_code for answer in threads.map(lambda _: sent(server, letters), range(10))} == {200}
         said = server.metrics()
+        refused = call("serve", str(exported), "--port", "0", "--watch", "--state", str(state), cwd=tmp_path)
     finally:
         status = stopped(server)
     assert status == 0, server.log.read_text()
-    assert said["oodshape_images_total"] == 300
-    alarms = [value for name, value in said.items() if name.startswith("oodshape_watch_alarm")]
-    assert len(alarms) == 2
-    assert 1 <= sum(alarms) <= len(server.events("shift"))
-    assert len(server.events("stopped")) == 2
-    kept = [Watch.load(path) for path in sorted(tmp_path.glob("watch.*.safetensors"))]
-    assert sum(each.seen for each in kept) == 300
-    assert any(each.alarm for each in kept)
-    assert {each.delta for each in kept} == {0.005}
+    assert refused.stderr.startswith("error: another service uses")
+    assert refused.stderr.count("\n") == 1
+    assert said["oodshape_images_total"] == said["oodshape_watch_images"] == 300
+    assert said["oodshape_watch_alarm"] == 1
+    assert len(server.events("shift")) == len(server.events("stopped")) == 1
+    kept = Watch.load(state)
+    assert (kept.seen, kept.alarm, kept.delta) == (300, True, 0.01)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "log.jsonl",
+        "watch.safetensors",
+        "watch.safetensors.lock",
+    ]
+
+
+def statuses(server: Server) -> dict[str, float]:
+    return {name: value for name, value in server.metrics().items() if name.startswith("oodshape_requests_total")}
+
+
+def hold(server: Server, data: bytes, count: int, lines: ExitStack) -> list[socket.socket]:
+    """Connections that send this and then wait."""
+    made = [lines.enter_context(socket.create_connection(("127.0.0.1", server.port), 10)) for _ in range(count)]
+    for line in made:
+        line.sendall(data)
+    return made
+
+
+SLOW = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+
+
+def test_slow_bodies_give_way_to_others(server: Server, digits: Path) -> None:
+    with ExitStack() as lines:
+        slow = hold(server, SLOW, 4, lines)
+        time.sleep(0.3)
+        assert sent(server, pictures(digits / "test", 1)).status_code == 200
+        assert b" 503 " in slow[0].recv(100)
+
+
+def test_half_and_endless_headers_are_cut(server: Server) -> None:
+    with ExitStack() as lines:
+        (half,) = hold(server, b"GET /health HTTP/1.1\r\nHost: x\r\n", 1, lines)
+        assert half.recv(100) == b""  # after --max-seconds
+        (endless,) = hold(server, b"GET /health HTTP/1.1\r\n", 1, lines)
+        with suppress(OSError):
+            for _ in range(100):
+                endless.sendall(b"A: " + b"a" * 100_000 + b"\r\n")
+            raise AssertionError("10 MB of headers were accepted")
+
+
+def test_a_client_that_hangs_up_is_no_failure(server: Server, digits: Path) -> None:
+    before = statuses(server)
+    with ExitStack() as lines:
+        hold(server, SLOW, 1, lines)
+        time.sleep(0.3)
+    time.sleep(0.5)
+    after = statuses(server)
+    assert {name for name in after if after[name] != before.get(name, 0)} == {'oodshape_requests_total{status="499"}'}
+    assert not server.events("failed")
+
+
+def test_no_redirect_follows_the_host(server: Server) -> None:
+    answer = httpx.post(f"{server.address}/predict/", headers={"host": "evil.example"})
+    assert (answer.status_code, answer.headers.get("location")) == (404, None)
+
+
+def scoring_processes(server: Server) -> list[int]:
+    """The children of the process that forks them."""
+    below = [Path(f"/proc/{server.process.pid}")]
+    for _ in range(2):
+        below = [
+            Path(f"/proc/{child}")
+            for path in below
+            for task in (path / "task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
+    return [int(path.name) for path in below]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+def test_work_that_hangs_ends_with_its_request(server: Server, digits: Path) -> None:
+    (good,), [pid] = pictures(digits / "test", 1), scoring_processes(server)
+    os.kill(pid, signal.SIGSTOP)  # a decoder that never ends
+    with ThreadPoolExecutor(4) as threads:
+        stuck = [threads.submit(sent, server, [good]) for _ in range(4)]
+        time.sleep(1)
+        assert httpx.get(f"{server.address}/health", timeout=1).status_code == 200
+        ready = httpx.get(f"{server.address}/ready")
+        assert (ready.status_code, ready.json()) == (503, {"status": "overloaded"})
+        full = sent(server, [good])
+        assert (full.status_code, full.headers["retry-after"]) == (503, "1")
+        assert {each.result().status_code for each in stuck} == {503}
+    for _ in range(40):
+        if sent(server, [good]).status_code == 200:
+            break
+    assert httpx.get(f"{server.address}/ready").status_code == 200
+    assert scoring_processes(server) != [pid]
+    assert server.metrics()["oodshape_worker_restarts"] == 1
+
+
+def jpeg_of_scans(count: int) -> bytes:
+    """A progressive JPEG whose last scan is repeated."""
+    file = io.BytesIO()
+    PIL.Image.new("L", (64, 64), 100).save(file, "JPEG", progressive=True)
+    head, mark, scan = file.getvalue().rpartition(b"\xff\xda")
+    return head + (mark + scan[:-2]) * count + scan[-2:]
+
+
+@pytest.fixture(scope="module")
+def guarded_server(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With a token, a limit per address, a watch with a state, and the usual limits."""
+    folder = tmp_path_factory.mktemp("state")
+    (folder / "token").write_text("secret-7\n")
+    words = ("--token-file", str(folder / "token"), "--max-per-address", "2", "--workers", "1", "--max-seconds", "20")
+    (folder / "state").mkdir()
+    made = started(
+        exported,
+        exported.with_name("guarded.jsonl"),
+        *words,
+        "--watch",
+        "--state",
+        str(folder / "state" / "w.safetensors"),
+    )
+    yield made
+    stopped(made)
+
+
+TOKEN = {"authorization": "Bearer secret-7"}
+
+
+def test_a_body_of_many_empty_images_does_not_block_the_service(guarded_server: Server) -> None:
+    url, count = f"{guarded_server.address}/predict", 4_000_000
+    part = b'--x\r\nContent-Disposition: form-data; name="images"\r\n\r\n\r\n'
+    form = TOKEN | {"content-type": "multipart/form-data; boundary=x"}
+    for body, headers, status in (
+        (b'{"images":[' + b'"",' * count + b'""]}', TOKEN | JSON, 413),
+        (b'{"images":[' + b"[]," * count + b"[]]}", TOKEN | JSON, 400),
+        (part * 250_000 + b"--x--\r\n", form, 413),
+        (b"--x\r\n" + b"A: b\r\n" * 1_000_000 + b"\r\nx\r\n--x--\r\n", form, 400),
+    ):
+        with ThreadPoolExecutor(1) as threads:
+            attack = threads.submit(httpx.post, url, content=body, headers=headers, timeout=60)
+            while not attack.done():
+                httpx.get(f"{guarded_server.address}/health", timeout=2)
+        assert attack.result().status_code == status
+
+
+def test_a_jpeg_of_many_scans_is_not_decoded(guarded_server: Server) -> None:
+    for count, error in ((50, "network only accepts 16 x 16"), (200, "is a JPEG of more than 100 scans")):
+        body = {"images": [base64.b64encode(jpeg_of_scans(count)).decode()]}
+        answer = httpx.post(f"{guarded_server.address}/predict", json=body, headers=TOKEN)
+        assert error in answer.json()["images"][0]["error"]
+
+
+def test_requests_need_the_token(guarded_server: Server, digits: Path) -> None:
+    address, (good,) = guarded_server.address, pictures(digits / "test", 1)
+    for headers, status in ((TOKEN, 200), ({}, 401), ({"authorization": "Bearer secret-8"}, 401)):
+        assert httpx.post(f"{address}/predict", files={"images": good}, headers=headers).status_code == status
+        assert httpx.get(f"{address}/metrics", headers=headers).status_code == status
+    assert httpx.get(f"{address}/ready").status_code == 200
+
+
+def test_one_address_may_send_so_many_at_once(guarded_server: Server, digits: Path) -> None:
+    slow = SLOW.replace(b"Host: x", b"Host: x\r\nAuthorization: Bearer secret-7")
+    url, files = f"{guarded_server.address}/predict", {"images": pictures(digits / "test", 1)[0]}
+    with ExitStack() as lines:
+        hold(guarded_server, slow, 2, lines)
+        time.sleep(0.3)
+        assert httpx.post(url, files=files, headers=TOKEN).status_code == 429
+    time.sleep(0.3)
+    assert httpx.post(url, files=files, headers=TOKEN).status_code == 200
+
+
+def test_the_state_is_saved_while_idle_and_a_full_disk_is_no_failure(guarded_server: Server, digits: Path) -> None:
+    url, files = f"{guarded_server.address}/predict", {"images": pictures(digits / "test", 1)[0]}
+    words = guarded_server.process.args
+    assert isinstance(words, list)
+    state = Path(words[-1])
+    assert httpx.post(url, files=files, headers=TOKEN).status_code == 200
+    seen = read_metric(guarded_server, "oodshape_watch_images")
+    until = time.monotonic() + 30
+    while not (state.is_file() and Watch.load(state).seen == seen):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    shutil.rmtree(state.parent)  # nothing can be written there any more
+    assert httpx.post(url, files=files, headers=TOKEN).status_code == 200
+    until = time.monotonic() + 30
+    while not read_metric(guarded_server, "oodshape_watch_save_failures_total"):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    assert guarded_server.events("watch not saved")
+    assert httpx.post(url, files=files, headers=TOKEN).status_code == 200
+    state.parent.mkdir()
+    assert stopped(guarded_server) == 0
+    assert Watch.load(state).seen == seen + 2
+
+
+def read_metric(server: Server, name: str) -> float:
+    lines = httpx.get(f"{server.address}/metrics", headers=TOKEN).text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
 def test_refusals_are_one_line(exported: Path, guard: Guard, digits: Path, tmp_path: Path) -> None:
@@ -263,3 +475,10 @@ def test_refusals_are_one_line(exported: Path, guard: Guard, digits: Path, tmp_p
             assert done.returncode == 2
             assert said in done.stderr
             assert done.stderr.count("\n") == 1
+
+
+def test_the_limits_of_an_image_reach_the_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started_with: list[Settings] = []
+    monkeypatch.setattr("oodshape.guard.service.run.serve", started_with.append)
+    call("serve", "x.onnx", "--max-pixels", "8", "--max-aspect", "9", "--max-inflated", "7", cwd=tmp_path)
+    assert started_with[0].limits == Limits(pixels=8, aspect=9, inflated=7)

@@ -16,49 +16,65 @@ def serve(
     costs: Costs,
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes, each with the network in its memory.")] = 1,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Images judged at once in each \\[default: cores / workers].")
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that score images, each with the network in memory \\[default: cores]."),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Watch the p-values; a shift shows in metrics and log.")
     ] = False,
-    state: Annotated[Path | None, typer.Option(help="Keep what the watch saw here, and go on from it.")] = None,
-    delta: Annotated[float, typer.Option(help="The chance of a false alarm, over all time.")] = 0.01,
+    state: Annotated[Path | None, typer.Option(help="Store what the watch saw here, and continue from it.")] = None,
+    delta: Annotated[float, typer.Option(help="The probability of a false alarm, over all time.")] = 0.01,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the bearer token that requests must send, in one line.")
+    ] = None,
     max_bytes: Annotated[int, typer.Option(min=1, help="Of one request.", rich_help_panel=LIMITS)] = 32 << 20,
     max_images: Annotated[int, typer.Option(min=1, help="In one request.", rich_help_panel=LIMITS)] = 32,
     max_seconds: Annotated[
         float, typer.Option(min=0.1, help="For a request to arrive, and for its answer.", rich_help_panel=LIMITS)
     ] = 30.0,
     max_requests: Annotated[
-        int, typer.Option(min=1, help="At the same time, in each worker; more get a 503.", rich_help_panel=LIMITS)
+        int, typer.Option(min=1, help="At the same time; more get a 503.", rich_help_panel=LIMITS)
     ] = 64,
+    max_per_address: Annotated[
+        int | None,
+        typer.Option(min=1, help="Requests of one client at the same time \\[default: any].", rich_help_panel=LIMITS),
+    ] = None,
 ) -> None:
     """Serve an exported guard over HTTP: POST /predict, GET /health, /ready, /metrics, /openapi.json.
 
     It needs onnxruntime and FastAPI (the extra serve), and no torch. Logs are JSON lines on standard output. SIGTERM
-    and Ctrl-C stop it when what is in hand is answered.
+    and Ctrl-C stop it after the requests in hand are answered, within --max-seconds and 5 seconds.
     """
+    from oodshape.core.errors import InputError
     from oodshape.core.machine import cores
+    from oodshape.core.reading import reading
     from oodshape.guard.service.run import serve as run
     from oodshape.guard.service.settings import Settings
+    from oodshape.images.limits import Limits
 
     check_out(state)
+    token = ""
+    if token_file is not None:
+        with reading(token_file), token_file.open() as file_of_token:
+            token = file_of_token.read(4096).strip()
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise InputError(f"{token_file} must contain one token of printable ASCII characters without spaces")
     run(
         Settings(
             str(file),
             host=host,
             port=port,
-            workers=workers,
-            threads=threads or max(1, cores() // workers),
+            workers=workers or cores(),
             watch=watch,
             state="" if state is None else str(state),
             delta=delta,
+            token=token,
             max_bytes=max_bytes,
             max_images=max_images,
-            max_pixels=costs.max_pixels,
-            max_aspect=costs.max_aspect,
             max_seconds=max_seconds,
             max_requests=max_requests,
+            max_per_address=max_per_address,
+            limits=Limits(costs.max_pixels, costs.max_aspect, costs.max_inflated),
         )
     )

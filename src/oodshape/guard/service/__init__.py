@@ -1,5 +1,6 @@
-"""A guarded network behind HTTP: FastAPI around the ONNX file, without torch. `oodshape serve` is the only caller.
+"""A guarded network behind HTTP: FastAPI around the ONNX file, without torch. Only `oodshape serve` uses it.
 
-`settings` holds what the command was told, `body` reads requests, `counters` count for all workers, `watching` looks at
-the p-values, `logs` writes JSON lines, `app` puts them together, and `run` starts and stops it.
+One web process receives and answers (`app`); it never parses a body or decodes an image. Each body goes to one of
+several scoring processes (`pool`), which parse it (`body`), decode the images and run the network (`scoring`). One that
+takes too long is killed and replaced. `run` starts and stops the service.
 """

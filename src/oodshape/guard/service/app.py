@@ -1,224 +1,281 @@
-"""The web application: what is asked where, and how it is answered."""
+"""The web application: it receives requests within limits, hands them to the pool, counts and answers."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import logging
-import math
-import os
 import time
-import warnings
+from collections import Counter
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from tempfile import mkdtemp
-from typing import Any
 
-import numpy as np
-import PIL.Image
-from fastapi import FastAPI, Request
+import anyio
+from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
+from starlette.requests import ClientDisconnect
 
 import oodshape
-from oodshape.core.errors import InputError
-from oodshape.guard.guarded_file import GuardedFile
-from oodshape.guard.service.body import Refused, Upload, uploads
-from oodshape.guard.service.counters import Counters
-from oodshape.guard.service.logs import configure, say
-from oodshape.guard.service.openapi import ABOUT, PREDICT, STATUS, TEXT
-from oodshape.guard.service.settings import VARIABLE, Settings
+from oodshape.core.reading import one_line
+from oodshape.guard.service.body import Refused
+from oodshape.guard.service.logs import log_event
+from oodshape.guard.service.metrics import Metrics
+from oodshape.guard.service.models import BODY, REFUSALS, About, Answer, Status
+from oodshape.guard.service.pool import Pool
+from oodshape.guard.service.scoring import Json
+from oodshape.guard.service.settings import Settings
 from oodshape.guard.service.watching import Watching
-from oodshape.guard.verdict import Verdict
-from oodshape.images.decode import Unreadable
-from oodshape.images.limits import Limits
 
-Answers = list[Verdict | InputError]
+ABOUT = "The class that a network predicts for an image, and whether the image is in-distribution."
+MEDIA = ("multipart/form-data", "application/json")
+FREE = 1 << 20  # bytes of a request that always have room; only what is above counts for the limit of all requests
+PAUSE = 0.1  # seconds until a large image asks for its turn again
+OVERLOAD_SECONDS = 2.0  # that a new request waits for its first slice when the service says that it is not ready
+
+
+class _Reception:
+    """A body that arrives."""
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        self.scope, self.body, self.dropped = scope, bytearray(), False
+
+    def drop(self) -> None:
+        self.dropped = True
+        self.scope.cancel()
 
 
 class Service:
-    """The file, the threads that judge images, and what is counted and watched."""
+    """What is received, scored, counted and watched."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Load the file and try it once."""
-        self.settings = settings
-        Limits(settings.max_pixels, settings.max_aspect).use()
-        warnings.filterwarnings("ignore", category=PIL.Image.DecompressionBombWarning)  # the limits speak
-        self.guarded = GuardedFile(settings.file, threads=1)
-        names: list[str | int] = [*(self.guarded.names or range(self.guarded.classes))]
-        self.counters = Counters(settings.folder or mkdtemp(prefix="oodshape-"), names)
-        self.watching = Watching(self.guarded, settings, self.counters) if settings.watch else None
-        self.threads = ThreadPoolExecutor(settings.threads, "judge")
-        self.in_hand, self.ready = 0, False
+    def __init__(self, settings: Settings, pool: Pool) -> None:
+        self.settings, self.pool = settings, pool
+        self.metrics = Metrics(watch=settings.watch)
+        self.watching = Watching(pool.about, settings, self.metrics) if settings.watch else None
+        self.running = False
+        self._receptions: dict[int, _Reception] = {}
+        self._in_hand: dict[int, int] = {}  # bytes of each request that waits or is scored
+        self._addresses: Counter[str] = Counter()
 
-    def try_once(self) -> None:
-        """An image without content: what cannot work fails now, and the first request is as quick as the others."""
-        size = self.guarded.preprocessing.size or self.guarded.size or (64, 64)
-        self.guarded.verdicts([np.zeros((*size, self.guarded.preprocessing.channels), np.uint8)])
+    @property
+    def status(self) -> str:
+        """`ready` if a request that comes now is answered soon."""
+        if not self.running:
+            return "stopping"
+        full = len(self._in_hand) >= self.settings.max_requests
+        return "overloaded" if full or self.pool.longest_wait > OVERLOAD_SECONDS else "ready"
 
-    def judge(self, given: list[Upload]) -> Answers:
-        """A verdict or an error for each image."""
-        found: dict[int, Any] = {}
-        for row, image in enumerate(given):
-            try:
-                found[row] = self.guarded.pixels(image.data)
-            except Unreadable as error:
-                found[row] = InputError(error.reason)
-            except InputError as error:
-                found[row] = error
-        rows = [row for row in found if not isinstance(found[row], InputError)]
-        if rows:
-            found |= dict(zip(rows, self.guarded.verdicts([found[row] for row in rows]), strict=True))
-        return [found[row] for row in range(len(given))]
-
-    def count(self, answers: Answers) -> None:
-        """Count and watch what was answered."""
-        for each in answers:
-            if isinstance(each, InputError):
-                self.counters.add("unreadable")
-                continue
-            self.counters.add("images")
-            if not each.accepted:
-                self.counters.rejected(each.class_index)
-        if self.watching is not None:
-            self.watching.see(answers)
+    def authorize(self, request: Request) -> None:
+        """Refuse a request without the token."""
+        given = request.headers.get("authorization", "")
+        if self.settings.token and not hmac.compare_digest(given.encode(), f"Bearer {self.settings.token}".encode()):
+            raise Refused(401, "send the header Authorization: Bearer TOKEN with the token of this service")
 
     async def predict(self, request: Request) -> Response:
-        """The answer to a request for predictions."""
-        start, status, given, answers = time.perf_counter(), 500, [], []
-        self.in_hand += 1
+        """The answer to a request for predictions, which is counted and logged."""
+        start, status, rows = time.perf_counter(), 500, list[Json]()
+        address = request.client.host if request.client else ""
+        self._addresses[address] += 1
         try:
-            if self.in_hand > self.settings.max_requests:
-                raise Refused(503, f"more than {self.settings.max_requests} requests are in hand; try again")
-            headers = request.headers
-            kind, length = headers.get("content-type", ""), headers.get("content-length", "")
-            given = await uploads(kind, length, request.stream(), self.settings)
-            loop = asyncio.get_running_loop()
-            work = loop.run_in_executor(self.threads, self.judge, given)
-            try:
-                answers = await asyncio.wait_for(asyncio.shield(work), self.settings.max_seconds)
-            except TimeoutError:
-                raise Refused(503, f"no answer within {self.settings.max_seconds:g} seconds; try again") from None
-            self.count(answers)
-            rows = [_row(image, answer) for image, answer in zip(given, answers, strict=True)]
-            status = 200 if any(isinstance(answer, Verdict) for answer in answers) else 400
+            self.authorize(request)
+            if self._addresses[address] > (self.settings.max_per_address or self._addresses[address]):
+                raise Refused(429, f"more than {self.settings.max_per_address} requests at the same time; try again")
+            body = await self._receive(request)
+            rows = await self._score(request, body)
+            self._count(rows)
+            status = 200 if any("score" in row for row in rows) else 400
             detail = {} if status == 200 else {"detail": f"no image can be read; {rows[0]['name']} {rows[0]['error']}"}
-            return _answer(status, detail | {"images": rows})
+            return Response(json.dumps(detail | {"images": rows}), status, media_type="application/json")
         except Refused as refused:
             status = refused.status
-            return _answer(status, {"detail": refused.detail}, closing=True)
+            return refuse(refused)
+        except ClientDisconnect:
+            status = 499
+            return Response(status_code=status)
+        except asyncio.CancelledError:
+            status = 503  # the service stops
+            raise
         finally:
-            self.in_hand -= 1
+            self._addresses -= Counter([address])
             seconds = time.perf_counter() - start
-            self.counters.answered(status, seconds)
-            verdicts = [each for each in answers if isinstance(each, Verdict)]
-            say(
+            self.metrics.requests.labels(status).inc()
+            self.metrics.seconds.observe(seconds)
+            log_event(
                 "predict",
                 status=status,
-                images=len(given),
-                rejected=sum(not each.accepted for each in verdicts),
-                unreadable=len(answers) - len(verdicts),
+                images=len(rows),
+                rejected=sum(row["accepted"] is False for row in rows),
+                unreadable=sum(row["accepted"] is None for row in rows),
                 seconds=round(seconds, 4),
             )
 
-    def close(self) -> None:
-        """Finish what is in hand, and keep what was watched."""
-        self.ready = False
-        self.threads.shutdown(wait=True)
+    async def _receive(self, request: Request) -> bytearray:
+        """The body, within the limits of size and time."""
+        settings = self.settings
+        medium = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if medium not in MEDIA:
+            raise Refused(415, f"send {' or '.join(MEDIA)}, not {one_line(medium, 60) or 'nothing'}")
+        too_large = Refused(413, f"the request is larger than {settings.max_bytes:,} bytes")
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length[:20]) > settings.max_bytes:
+            raise too_large
+        with anyio.move_on_after(settings.max_seconds) as scope:
+            own = self._receptions[id(request)] = _Reception(scope)
+            try:
+                async for part in request.stream():
+                    own.body += part
+                    if len(own.body) > settings.max_bytes:
+                        raise too_large
+                    self._make_room()
+            finally:
+                del self._receptions[id(request)]
+        if own.dropped:
+            raise Refused(503, "other requests need the room of this one; try again")
+        if scope.cancelled_caught:
+            raise Refused(408, f"the request did not arrive within {settings.max_seconds:g} seconds")
+        return own.body
+
+    def _make_room(self) -> None:
+        """Drop the oldest arriving body if there are too many, the largest if they are too large together."""
+        arriving = [each for each in self._receptions.values() if not each.dropped]
+        if len(arriving) > self.settings.max_requests:
+            arriving.pop(0).drop()
+        sizes = [*self._in_hand.values(), *(len(each.body) for each in arriving)]
+        if sum(max(size - FREE, 0) for size in sizes) > 2 * self.settings.max_bytes:
+            max(arriving, key=lambda each: len(each.body)).drop()
+
+    async def _score(self, request: Request, body: bytearray) -> list[Json]:
+        """A row for each image; the work ends if the client hangs up or the time is over."""
+        if len(self._in_hand) >= self.settings.max_requests:
+            raise Refused(503, f"{self.settings.max_requests} requests are in hand; try again")
+        rows, refusal, gone = list[Json](), Json(), False
+
+        async def stop_at_disconnect(scope: anyio.CancelScope) -> None:
+            nonlocal gone
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            gone = True
+            scope.cancel()
+
+        self._in_hand[id(request)] = len(body)
+        try:
+            with anyio.move_on_after(self.settings.max_seconds) as time_limit:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(stop_at_disconnect, group.cancel_scope)
+                    slices, content_type = 0, request.headers["content-type"]
+                    while not refusal:
+                        answer = await self.pool.ask(slices, content_type, body, len(rows))
+                        slices += 1
+                        rows += answer.get("rows", [])
+                        if "status" in answer:
+                            refusal = answer
+                        elif len(rows) == answer["images"]:
+                            break
+                        elif not answer["rows"]:  # another process decodes a large image
+                            await anyio.sleep(PAUSE)
+                    group.cancel_scope.cancel()
+        finally:
+            del self._in_hand[id(request)]
+        if gone:
+            raise ClientDisconnect
+        if time_limit.cancelled_caught:
+            raise Refused(503, f"no answer within {self.settings.max_seconds:g} seconds; try again")
+        if refusal:
+            raise Refused(refusal["status"], refusal["detail"])
+        return rows
+
+    def _count(self, rows: list[Json]) -> None:
+        for row in rows:
+            if "error" in row:
+                self.metrics.unreadable.inc()
+                continue
+            self.metrics.images.inc()
+            if not row["accepted"]:
+                self.metrics.rejected.labels(row["class"]).inc()
         if self.watching is not None:
-            self.watching.save()
+            self.watching.add(rows)
+
+    def read_metrics(self) -> bytes:
+        """The metrics of this moment."""
+        self.metrics.in_hand.set(len(self._in_hand))
+        self.metrics.restarts.set(self.pool.restarts)
+        if self.watching is not None:
+            self.watching.look()
+        return self.metrics.text()
 
 
-def _row(image: Upload, answer: Verdict | InputError) -> dict[str, Any]:
-    if isinstance(answer, InputError):
-        return {"name": image.name, "accepted": None, "error": str(answer)}
-    label, place, score, p_value, accepted, threshold = answer
-    return {
-        "name": image.name,
-        "class": label,
-        "class_index": place,
-        "score": score,
-        "p_value": None if math.isnan(p_value) else p_value,
-        "accepted": accepted,
-        "threshold": None if math.isnan(threshold) else threshold,
-    }
+def refuse(refused: Refused) -> Response:
+    """The answer to a refused request. Its body may not have been read, so the connection cannot be used again."""
+    headers = {"connection": "close"}
+    headers |= {"retry-after": "1"} if refused.status in (429, 503) else {}
+    headers |= {"www-authenticate": "Bearer"} if refused.status == 401 else {}
+    return JSONResponse({"detail": refused.detail}, refused.status, headers)
 
 
-def _answer(status: int, said: dict[str, Any], *, closing: bool = False) -> Response:
-    # a body that was not read to its end cannot be followed by another request
-    headers = {"connection": "close"} if closing else {}
-    headers |= {"retry-after": "1"} if status == 503 else {}
-    return Response(json.dumps(said), status, headers, "application/json")
-
-
-def create() -> FastAPI:
-    """The application of a worker, with the settings that the command left in the environment."""
-    return application(Settings.parse(os.environ[VARIABLE]))
-
-
-def application(settings: Settings) -> FastAPI:
-    """The application with these settings."""
-    configure()
-    service = Service(settings)
+def create_app(settings: Settings, pool: Pool) -> FastAPI:
+    """The application around a pool that has started; it closes the pool."""
+    service = Service(settings, pool)
 
     @asynccontextmanager
-    async def living(app: FastAPI) -> AsyncIterator[None]:
-        service.try_once()
-        service.ready = True
-        say("started", file=str(service.guarded.path), method=service.guarded.method, worker=service.counters.slot)
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        timer = None if service.watching is None else asyncio.create_task(service.watching.run())
+        service.running = True
+        log_event("started", file=settings.file, method=pool.about["method"])
         yield
-        service.close()
-        say("stopped", worker=service.counters.slot)
+        service.running = False
+        pool.close()
+        if timer is not None and service.watching is not None:
+            timer.cancel()
+            service.watching.look()
+            service.watching.save()
+        log_event("stopped")
 
     app = FastAPI(
         title="oodshape",
         version=oodshape.__version__,
         description=ABOUT,
-        lifespan=living,
+        lifespan=lifespan,
         redoc_url=None,
         docs_url=None,
+        redirect_slashes=False,  # a redirect would go where the Host header says
     )
-    app.state.service = service
 
+    @app.post("/predict", response_model=Answer, responses=REFUSALS, openapi_extra=BODY)
     async def predict(request: Request) -> Response:
-        """Class, score, p-value and verdict of one or many images."""
+        """Predicted class, score, p-value and decision for one or many images."""
         return await service.predict(request)
 
-    async def health() -> dict[str, str]:
+    @app.get("/health")
+    async def health() -> Status:
         """Whether the process lives."""
-        return {"status": "alive"}
+        return Status(status="alive")
 
-    async def ready() -> JSONResponse:
-        """Whether requests are answered: not before the network has run once, and not while it stops."""
-        return JSONResponse({"status": "ready" if service.ready else "stopping"}, 200 if service.ready else 503)
+    @app.get(
+        "/ready", response_model=Status, responses={503: {"model": Status, "description": "Overloaded or stopping."}}
+    )
+    async def ready() -> Response:
+        """Whether a request that comes now is answered soon."""
+        return JSONResponse({"status": service.status}, 200 if service.status == "ready" else 503)
 
+    token = [Depends(service.authorize)]
+
+    @app.get("/metrics", response_class=Response, dependencies=token, responses={401: REFUSALS[401]})
     async def metrics() -> Response:
-        """Counts and the watch's evidence of all workers, as Prometheus reads them."""
-        if service.watching is not None:
-            service.watching.look()
-        text = service.counters.text(watched=service.watching is not None)
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+        """Counts and the evidence of the watch, for Prometheus."""
+        return Response(service.read_metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def about() -> dict[str, Any]:
+    @app.get("/", dependencies=token, responses={401: REFUSALS[401]})
+    async def about() -> About:
         """What is served."""
-        guarded = service.guarded
-        return {
-            "oodshape": oodshape.__version__,
-            "method": guarded.method,
-            "classes": [*guarded.names] or guarded.classes,
-            "alpha": guarded.alpha,
-            "calibration_images": len(guarded.calibration),
-        }
+        return About(oodshape=oodshape.__version__, **pool.about)
 
-    app.post("/predict", **PREDICT)(predict)
-    app.get("/health", responses=STATUS)(health)
-    app.get("/ready", responses=STATUS | {503: STATUS[200] | {"description": "It starts or stops."}})(ready)
-    app.get("/metrics", response_class=Response, responses=TEXT)(metrics)
-    app.get("/")(about)
+    @app.exception_handler(Refused)
+    async def refused(request: Request, error: Refused) -> Response:
+        return refuse(error)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
-        say("failed", level=logging.ERROR, path=request.url.path, error=repr(error))
-        return _answer(500, {"detail": "the service failed; its log says why"})
+        log_event("failed", level=logging.ERROR, path=request.url.path, error=repr(error))
+        return refuse(Refused(500, "the service failed; its log says why"))
 
     return app

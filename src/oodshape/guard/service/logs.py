@@ -1,4 +1,4 @@
-"""Logs as JSON lines on standard output: one object per event, for machines to read."""
+"""Logs as JSON lines on standard output: one object per event."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ class JsonLines(logging.Formatter):
     """A record as one JSON object in one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The time in UTC, the level, what happened, and its own facts."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        said: dict[str, Any] = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
-        said |= getattr(record, "facts", {})
+        line: dict[str, Any] = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
+        line |= getattr(record, "facts", {})
         if record.exc_info:
-            said["error"] = self.formatException(record.exc_info)
-        return json.dumps(said)
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
-def configure(level: int = logging.INFO) -> None:
-    """Let this process write JSON lines, the web server's own notes too."""
+def configure_logs() -> None:
+    """Write all logs of this process as JSON lines, those of the web server too."""
+    logging.raiseExceptions = False  # a closed standard output is not a failure of the service
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)  # what others have to say in passing is left out
-    LOGGER.setLevel(level)
+    root.setLevel(logging.WARNING)  # other libraries' notes are left out
+    LOGGER.setLevel(logging.INFO)
 
 
-def say(event: str, *, level: int = logging.INFO, **facts: Any) -> None:
+def log_event(event: str, *, level: int = logging.INFO, **facts: Any) -> None:
     """Log an event with its facts."""
     LOGGER.log(level, event, extra={"facts": facts})

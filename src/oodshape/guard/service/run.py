@@ -1,55 +1,119 @@
-"""Start the service and stop it: everything that can be wrong is told before the first worker begins."""
+"""Start the service and stop it: what can be wrong is reported before the first request."""
 
 from __future__ import annotations
 
-import os
+import asyncio
 import signal
 import socket
-from dataclasses import replace
 from importlib import import_module
-from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 from oodshape.core.errors import InputError
-from oodshape.guard.guarded_file import GuardedFile
-from oodshape.guard.service.settings import VARIABLE, Settings
-from oodshape.guard.service.watching import check_watchable
+from oodshape.guard.service.settings import Settings
+
+LIBRARIES = ("fastapi", "uvicorn", "onnxruntime", "prometheus_client")
+MAX_HEADER = 1 << 14  # bytes
+HEADER_SECONDS = 10.0  # for the headers of a request, and between two requests of a connection; never over max_seconds
+GRACE_SECONDS = 5.0  # for the rest of a connection, after all other limits of a request
+MAX_CONNECTIONS = 512
 
 
 def serve(settings: Settings) -> None:
     """Answer until a signal comes, then finish what is in hand."""
-    libraries = {name: _library(name) for name in ("fastapi", "uvicorn", "python_multipart", "onnxruntime")}
-    guarded = GuardedFile(settings.file, threads=1)
-    if settings.watch:
-        check_watchable(guarded)
-    del guarded
+    for name in LIBRARIES:
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            raise InputError(f"serving needs the extra: pip install 'oodshape[serve]' ({error})") from None
+    import uvicorn
+
+    from oodshape.guard.service.app import create_app
+    from oodshape.guard.service.logs import configure_logs
+    from oodshape.guard.service.pool import Pool
+    from oodshape.guard.service.watching import locked_state
+
     _check_free(settings)
-    with TemporaryDirectory(prefix="oodshape-serve-") as folder:
-        os.environ[VARIABLE] = replace(settings, folder=folder).text
-        # the server gives a signal on when it has ended; a stop that was asked for is no failure
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, _ignored)
-        libraries["uvicorn"].run(
-            "oodshape.guard.service.app:create",
-            factory=True,
-            host=settings.host,
-            port=settings.port,
-            workers=settings.workers,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=max(1, int(settings.max_seconds)),
-            timeout_keep_alive=max(1, int(settings.max_seconds)),
-        )
+    with locked_state(settings.state):
+        pool = Pool(settings)
+        try:
+            app = create_app(settings, pool)
+            configure_logs()
+            # uvicorn raises the signal again after it has stopped; a stop that was asked for is not a failure
+            for each in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(each, _ignore)
+            uvicorn.run(
+                app,
+                host=settings.host,
+                port=settings.port,
+                http=_bounded_protocol(settings.max_seconds),
+                ws="none",
+                h11_max_incomplete_event_size=MAX_HEADER,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=max(1, int(settings.max_seconds)),
+            )
+        finally:
+            pool.close()
 
 
-def _ignored(number: int, frame: FrameType | None) -> None:
+def _ignore(number: int, frame: FrameType | None) -> None:
     return None
 
 
+def _bounded_protocol(max_seconds: float) -> Any:
+    """Uvicorn's HTTP protocol with a limit for the time of headers, of a request, and for open connections."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    header_seconds = min(HEADER_SECONDS, max_seconds)
+
+    class BoundedProtocol(H11Protocol):
+        idle: ClassVar[dict[Any, None]] = {}  # connections without a request, the oldest first
+        current: Any = None
+        timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._limit(header_seconds)
+            self.idle[self] = None
+            if len(self.connections) > MAX_CONNECTIONS:
+                next(iter(self.idle)).transport.abort()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._check_state()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._check_state()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            super().connection_lost(error)
+            self.idle.pop(self, None)
+            if self.timer is not None:
+                self.timer.cancel()
+
+        def _check_state(self) -> None:
+            current = None if self.cycle is None or self.cycle.response_complete else self.cycle
+            if current is self.current:
+                return
+            self.current = current
+            self.idle.pop(self, None)
+            if current is None:
+                self.idle[self] = None
+            self._limit(header_seconds if current is None else 2 * max_seconds + GRACE_SECONDS)
+
+        def _limit(self, seconds: float) -> None:
+            if self.timer is not None:
+                self.timer.cancel()
+            self.timer = self.loop.call_later(seconds, self.transport.abort)
+
+    return BoundedProtocol
+
+
 def _check_free(settings: Settings) -> None:
-    """Refuse an address that cannot be had."""
+    """Refuse an address that is not available."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -59,10 +123,3 @@ def _check_free(settings: Settings) -> None:
             raise InputError(
                 f"cannot serve at {settings.host} port {settings.port}: {error.strerror}; give another --host or --port"
             ) from None
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise InputError(f"serving needs the extra: pip install 'oodshape[serve]' ({error})") from None

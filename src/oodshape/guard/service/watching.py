@@ -1,101 +1,107 @@
-"""A watch inside the service: it sees every p-value, says a shift once, and is kept between runs."""
+"""The watch inside the service: it sees every p-value, logs a shift once, and is saved on a timer."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from filelock import lock_descriptor
 
 from oodshape.core.errors import InputError
-from oodshape.guard.guarded_file import GuardedFile
-from oodshape.guard.service.counters import Counters
-from oodshape.guard.service.logs import say
+from oodshape.guard.service.logs import log_event
+from oodshape.guard.service.metrics import Metrics
 from oodshape.guard.service.settings import Settings
-from oodshape.guard.verdict import Verdict
 from oodshape.guard.watch import Watch
 
-PAUSE = 30.0  # seconds between two times that the state is written
-TOGETHER, LONGEST = 64, 1.0  # images that are looked at together, seconds that they wait at the most
+LOOK_SECONDS = 1.0  # between two looks at the images that were scored meanwhile
+LOOKS_PER_SAVE = 5
+
+
+@contextmanager
+def locked_state(state: str) -> Iterator[None]:
+    """Keep the state for this service alone: a second one would overwrite what the first has seen."""
+    if not state:
+        yield
+        return
+    with open(f"{state}.lock", "ab") as file:
+        if not lock_descriptor(file.fileno(), blocking=False):
+            raise InputError(f"another service uses {state}; stop it, or give another --state")
+        yield  # the file stays: without it, a third service could lock a new one while the second holds the old one
 
 
 class Watching:
-    """The watch of one worker; it is only touched by the thread of the event loop."""
+    """The watch of a service. Only the event loop's thread uses it."""
 
-    def __init__(self, guarded: GuardedFile, settings: Settings, counters: Counters) -> None:
-        """Go on from the state, or begin."""
-        self.counters, self.path, self._saved = counters, _own(settings, counters.slot), time.monotonic()
-        # each worker sees a stream of its own: the chance of a false alarm is shared among them
-        begun = Watch.begin(
-            alpha=guarded.alpha or 0.0, n_calibration=len(guarded.calibration), delta=settings.delta / settings.workers
-        )
-        self.watch = Watch.load(self.path) if self.path is not None and self.path.is_file() else begun
+    def __init__(self, about: dict[str, Any], settings: Settings, metrics: Metrics) -> None:
+        """Continue from the state, or start."""
+        if about["alpha"] is None or not about["has_p_values"]:
+            raise InputError(f"{settings.file} cannot be watched: it was exported without its calibration scores")
+        if about["per_class"]:
+            raise InputError(
+                f"{settings.file} cannot be watched: it has a threshold per class, each with its own calibration; "
+                "calibrate with one for all (oodshape calibrate --one-threshold) and export again"
+            )
+        self._path, self._metrics = Path(settings.state) if settings.state else None, metrics
+        begun = Watch.begin(alpha=about["alpha"], n_calibration=about["calibration_images"], delta=settings.delta)
+        self.watch = Watch.load(self._path) if self._path is not None and self._path.is_file() else begun
         for name in ("alpha", "n_calibration", "delta"):
-            had, wanted = getattr(self.watch, name), getattr(begun, name)
-            if not math.isclose(had, wanted, rel_tol=1e-6):
+            stored, wanted = getattr(self.watch, name), getattr(begun, name)
+            if not math.isclose(stored, wanted, rel_tol=1e-6):
                 raise InputError(
-                    f"{self.path} is the state of a watch with {name} = {had:g}, this one has {wanted:g}; "
-                    "give another --state to begin anew"
+                    f"{self._path} is the state of a watch with {name} = {stored:g}, this one has {wanted:g}; "
+                    "give another --state to start anew"
                 )
-        self._waiting: list[Verdict | InputError] = []
-        self._looked = time.monotonic()
+        self._saved: Watch | None = None  # an unused state is written too: a path that cannot be is known at the start
+        self._new: list[dict[str, Any]] = []
         self._show()
 
-    def see(self, answers: Sequence[Verdict | InputError]) -> None:
-        """Take some more images; they are looked at together, when they are enough or a second has passed."""
-        self._waiting += answers
-        if len(self._waiting) >= TOGETHER or time.monotonic() - self._looked > LONGEST:
-            self.look()
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        """Take the rows of an answer; `look` looks at them."""
+        self._new += rows
 
     def look(self) -> None:
-        """Look at all that were taken."""
-        before, taken = self.watch, self._waiting
-        self._waiting, self._looked = [], time.monotonic()
-        if not taken:
+        """Test all rows that were added."""
+        before, rows, self._new = self.watch, self._new, []
+        if not rows:
             return
-        read = [each if isinstance(each, Verdict) else None for each in taken]
         self.watch = before.after(
-            [each.p_value if each else None for each in read], labels=[str(each.label) if each else "" for each in read]
+            [row.get("p_value") for row in rows], labels=[str(row.get("class", "")) for row in rows]
         )
         self._show()
         if self.watch.alarm and not before.alarm:
             first = self.watch.first
-            say("shift", level=logging.WARNING, image=first.alarm, began_near=first.since, rate=first.rate)
-        if time.monotonic() - self._saved > PAUSE:
-            self.save()
+            log_event("shift", level=logging.WARNING, image=first.alarm, began_near=first.since, rate=first.rate)
+
+    async def run(self) -> None:
+        """Look and save for as long as the service runs; the state is written by a thread."""
+        looks = 0
+        while True:
+            self.look()
+            if looks % LOOKS_PER_SAVE == 0:
+                await asyncio.to_thread(self.save)
+            looks += 1
+            await asyncio.sleep(LOOK_SECONDS)
 
     def save(self) -> None:
-        """Write the state, where it is to be kept."""
-        self.look()
-        self._saved = time.monotonic()
-        if self.path is not None:
-            self.watch.save(self.path)
+        """Write the state, if there is a new one; a failure is logged and counted."""
+        watch = self.watch
+        if self._path is None or watch is self._saved:
+            return
+        try:
+            watch.save(self._path)
+            self._saved = watch
+        except (InputError, OSError) as error:
+            self._metrics.save_failures.inc()
+            log_event("watch not saved", level=logging.ERROR, error=str(error))
 
     def _show(self) -> None:
-        watch = self.watch
-        self.counters.set_watch(
-            images=watch.seen,
-            rejections=math.exp(min(watch.rejection.highest, 700)),
-            p_values=math.exp(min(watch.middle.highest, 700)),
-            alarm=watch.alarm,
-        )
-
-
-def check_watchable(guarded: GuardedFile) -> None:
-    """Refuse a file whose p-values are not those of one calibration."""
-    if guarded.alpha is None or not guarded.has_p_values:
-        raise InputError(f"{guarded.path} cannot be watched: it was exported without the scores of its calibration")
-    if guarded.per_class:
-        raise InputError(
-            f"{guarded.path} cannot be watched: it has a threshold per class, each with a calibration of its own; "
-            "calibrate with one for all (oodshape calibrate --one-threshold) and export again"
-        )
-
-
-def _own(settings: Settings, slot: int) -> Path | None:
-    """The worker's own file: watch.safetensors, or watch.0.safetensors and so on of several."""
-    if not settings.state:
-        return None
-    path = Path(settings.state)
-    return path if settings.workers == 1 else path.with_name(f"{path.stem}.{slot}{path.suffix}")
+        watch, metrics = self.watch, self._metrics
+        metrics.watch_images.set(watch.seen)
+        metrics.watch_alarm.set(watch.alarm)
+        metrics.watch_evidence.labels("rejections").set(math.exp(min(watch.rejection.highest, 700)))
+        metrics.watch_evidence.labels("p_values").set(math.exp(min(watch.middle.highest, 700)))
