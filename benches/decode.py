@@ -20,8 +20,8 @@ import torch
 from harness import timed
 from oodshape import Classifier, Features, ImageFolder
 from oodshape.core.machine import cores
-from oodshape.images.prefetch import decoded_rows
-from oodshape.images.preprocessing import IMAGENET, Preprocessing
+from oodshape.images.decode.prefetch import decoded_rows
+from oodshape.images.decode.preprocessing import IMAGENET, Preprocessing
 from oodshape.networks.zoo import build
 
 BATCH, ROUNDS, IMAGES, SIDE = 32, 5, 128, 400

@@ -21,9 +21,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from harness import Ratio, Rounds, check, made, timed
 from oodshape import METHODS, Features, fit_all
-from oodshape.features.statistics import RunningStatistics
+from oodshape.features.feature_stats import RunningStatistics
 from oodshape.features.sum_kernels import add_by_class, add_sorted, add_squares
-from oodshape.methods.together import score_each
+from oodshape.methods.fit_all import score_each
 
 ROWS, TURNS = 256, 25
 PLAIN = "a plain loop"

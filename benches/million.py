@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from oodshape import Guard
-from oodshape.images.digits import digits_sets
+from oodshape.images.datasets.digits import digits_sets
 
 MODEL = "zoo:digits-convnet"
 FIRST = 10_000

@@ -23,9 +23,9 @@ from harness import Ratio, check
 from oodshape import Guard
 from oodshape.engines.actors import Pool, mapped, started
 from oodshape.engines.work import Job, ShardScorer
-from oodshape.images.digits import digits_sets
-from oodshape.images.image_set import Subset
-from oodshape.images.in_memory import Pictures
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.sources.image_set import Subset
+from oodshape.images.sources.memory import Pictures
 
 MODEL = "zoo:digits-vit"
 SHARDS, BATCH = 40, 25

@@ -26,7 +26,7 @@ LIMIT = 1.15  # of the plain process's processor time
 GROWTH = 1.05  # of memory, from the first quarter of the requests to the end
 PLAIN = """
 import sys, time
-from oodshape.guard.guarded_file import GuardedFile
+from oodshape.guard.export.guarded_file import GuardedFile
 guarded, images = GuardedFile(sys.argv[1], threads=1), [open(name, "rb").read() for name in sys.argv[3:]]
 guarded(images[0])
 for line in sys.stdin:

@@ -20,7 +20,7 @@ from numba import njit
 from harness import THREADS, WIDTH, Ratio, check, made, timed
 from oodshape import METHODS, Features, FeatureStats
 from oodshape.features import kernels
-from oodshape.methods.shapes.pieces import PiecewiseConstant
+from oodshape.methods.shapes.piecewise import PiecewiseConstant
 
 
 def mask_fit(z: np.ndarray, classes: np.ndarray, weight: np.ndarray, edges: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from oodshape import Guard
-from oodshape.images.digits import digits_sets
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.networks.zoo import build
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import PIL.Image
 
 from oodshape import Guard
-from oodshape.images.digits import digits_sets
+from oodshape.images.datasets.digits import digits_sets
 
 
 def made(name: str, first: int, last: int) -> Any:

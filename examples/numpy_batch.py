@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oodshape import Guard
-from oodshape.images.digits import digits_sets
+from oodshape.images.datasets.digits import digits_sets
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import PIL.Image
 
 from oodshape import Guard
-from oodshape.images.digits import digits_sets
+from oodshape.images.datasets.digits import digits_sets
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from oodshape import Guard, Live
-from oodshape.images.digits import digits_sets
+from oodshape.images.datasets.digits import digits_sets
 from oodshape.networks.zoo import build
 
 

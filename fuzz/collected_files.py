@@ -8,9 +8,9 @@ import own_files
 from kind import Kind, equal
 from oodshape import METHODS, Features
 from oodshape.core.fingerprint import fingerprint_of
-from oodshape.guard.collect import joined_parts
-from oodshape.guard.collected import FEW, Collected, Made
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.guard.fit.collect import joined_parts
+from oodshape.guard.fit.parts import FEW, Collected, Made
+from oodshape.images.decode.preprocessing import Preprocessing
 
 METHOD = "auto"  # it takes rows, sums, a panel and a share to select by
 

@@ -19,14 +19,14 @@ from scipy.io import savemat
 from damage import bytes_damaged
 from kind import Files, Kind, equal
 from oodshape.benchmark.spec import Benchmark
-from oodshape.guard.fit import read_names
-from oodshape.images.catalog import _array
-from oodshape.images.folders import list_pairs
-from oodshape.images.image_set import ImageSet
-from oodshape.images.imagenet import imagenet_val
-from oodshape.images.small_sets import cifar, mnist, svhn
+from oodshape.guard.fit.fit import read_names
+from oodshape.images.datasets.catalog import _array
+from oodshape.images.datasets.cifar_mnist_svhn import cifar, mnist, svhn
+from oodshape.images.datasets.imagenet import imagenet_val
+from oodshape.images.sources.folders import list_pairs
+from oodshape.images.sources.image_set import ImageSet
 from oodshape.networks.weights import load_weights
-from oodshape.report.beside_paper import figures_in
+from oodshape.report.tables.paper import figures_in
 from own_files import written
 
 RNG = np.random.default_rng(0)

@@ -81,7 +81,7 @@ TASKS = (
 
 def write_inputs(home: Path) -> None:
     """Digit images in folders, and a table of p-values."""
-    from oodshape.images.digits import digits_sets
+    from oodshape.images.datasets.digits import digits_sets
 
     sets = digits_sets()
     parts = {

@@ -25,12 +25,12 @@ from oodshape.core.files import CHECKSUM, checksum
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.features.disk_cache import Entry
 from oodshape.features.moments import NAMES
-from oodshape.guard import score_file
 from oodshape.guard.describe import facts
 from oodshape.guard.fitted import About
-from oodshape.guard.score_table import read_scores, writer
+from oodshape.guard.scoring import score_file
+from oodshape.guard.scoring.score_table import read_scores, writer
 from oodshape.guard.verdict import Scored
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.images.decode.preprocessing import Preprocessing
 
 RNG = np.random.default_rng(0)
 WEIGHT = RNG.normal(size=(4, 12)).astype(np.float32)

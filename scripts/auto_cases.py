@@ -14,10 +14,10 @@ from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.images import identity
 from oodshape.methods.auto import BY_HEART, CANDIDATES, Auto, split
-from oodshape.methods.class_panel import ClassPanel
+from oodshape.methods.fit_all import fit_all
 from oodshape.methods.fusion import Member
-from oodshape.methods.table import NEWER
-from oodshape.methods.together import fit_all
+from oodshape.methods.held_out_classes import ClassPanel
+from oodshape.methods.registry import NEWER
 from oodshape.studies.network import Network
 
 SINGLE = [name for name, method in METHODS.items() if not method.wants_panel]

@@ -20,7 +20,7 @@ import numpy as np
 from auto_cases import BEFORE, DEFAULT, FUSES, PAPER, SETS, SINGLE, SLACK, WEIGHTS, Case, Setting, is_far, is_near, mean
 from numpy.typing import NDArray
 
-from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.plan import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.studies.network import folders_in, from_benchmark, from_folder
 

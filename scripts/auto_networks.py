@@ -25,11 +25,11 @@ from train_digits import train as train_small
 from train_mixer_nano import augmented, normalized, tensors
 
 from oodshape import Classifier, Features, ImageFolder
-from oodshape.features.panel import panel_features
-from oodshape.images.digits import _scanned_digits, digits_sets
-from oodshape.images.image_set import ArraySet, ImageSet, limited
-from oodshape.images.preprocessing import CIFAR, DIGITS, Preprocessing
-from oodshape.images.small_sets import cifar
+from oodshape.features.proxy import panel_features
+from oodshape.images.datasets.cifar_mnist_svhn import cifar
+from oodshape.images.datasets.digits import _scanned_digits, digits_sets
+from oodshape.images.decode.preprocessing import CIFAR, DIGITS, Preprocessing
+from oodshape.images.sources.image_set import ArraySet, ImageSet, limited
 from oodshape.networks.weights import load_weights
 from oodshape.networks.zoo import model_entry
 from oodshape.networks.zoo.cifar_nets import MixerNano

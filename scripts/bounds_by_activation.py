@@ -16,8 +16,8 @@ import train_digits
 from torch import nn
 
 from oodshape import METHODS, Classifier, Features, auroc
-from oodshape.images.digits import digits_sets
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.networks.zoo.digits_nets import SmallNet, small_net
 
 ACTIVATIONS = (nn.ReLU, nn.SiLU, nn.Hardswish, nn.GELU)

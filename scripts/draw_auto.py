@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 
 from oodshape import Scrambled
 from oodshape import studies as analysis
-from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.plan import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
-from oodshape.images.digits import digits_sets
+from oodshape.images.datasets.digits import digits_sets
 from oodshape.report.palette import TEXT
-from oodshape.studies.drawing import TOWARDS, Point, families, look, missing, name_points, scatter, toward_hundred
 from oodshape.studies.network import from_benchmark
+from oodshape.studies.plotting import TOWARDS, Point, families, look, missing, name_points, scatter, toward_hundred
 
 DIGITS = (0, 4, 6)  # the first image of each
 

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from oodshape import Guard
 from oodshape.core.files import replacing
 from oodshape.guard.check import Check
-from oodshape.images.digits import digits_sets
-from oodshape.images.image_set import ArraySet, Subset
-from oodshape.metrics.separation import auroc
-from oodshape.report.check_page import write_check
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.sources.image_set import ArraySet, Subset
+from oodshape.metrics.detection import auroc
+from oodshape.report.pages.check_page import write_check
+from oodshape.report.pages.scored_page import Origin
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PAPER, PRINT
-from oodshape.report.scored_page import Origin
-from oodshape.studies.drawing import look
+from oodshape.studies.plotting import look
 
 MODEL = "zoo:digits-vit"
 DIGITS = (2, 5, 7)

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from oodshape.core.files import replacing
 from oodshape.report.palette import ID_COLOR, OOD_COLOR
-from oodshape.studies.drawing import look
+from oodshape.studies.plotting import look
 
 DOCS = Path(__file__).parents[1] / "docs"
 COLUMNS = 4

@@ -17,7 +17,7 @@ from pathlib import Path
 from oodshape.core.files import replacing
 from oodshape.studies.catalog import STUDIES
 from oodshape.studies.network import Network, folders_in, from_folder
-from oodshape.studies.writing import print_study
+from oodshape.studies.write import print_study
 
 PAGES = Path(__file__).parents[1] / "docs" / "studies"
 ABSOLUTE = (1.0, 0.5, 0.5, 0.02)  # by the decimals printed: counts, percent, percent, cosines and weights

@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.plan import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
-from oodshape.methods.slots import Identity
-from oodshape.methods.table import METHODS
-from oodshape.methods.together import fit_all
-from oodshape.studies.comparison import every_method
+from oodshape.methods.base import Identity
+from oodshape.methods.fit_all import fit_all
+from oodshape.methods.registry import METHODS
+from oodshape.studies.methods import every_method
 from oodshape.studies.network import Network, folders_in, from_benchmark, from_folder
 
 sys.path.insert(0, str(Path(__file__).parent / "docs"))

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from oodshape import Classifier, ImageFolder
-from oodshape.features.panel import panel_features
-from oodshape.images.image_set import ImageSet
-from oodshape.images.preprocessing import Preprocessing
-from oodshape.images.small_sets import cifar
+from oodshape.features.proxy import panel_features
+from oodshape.images.datasets.cifar_mnist_svhn import cifar
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.sources.image_set import ImageSet
 from oodshape.networks.zoo import build, find_weights, model_entry, weights_needed
 from oodshape.studies.network import folders_in
 

@@ -1,6 +1,6 @@
-"""src/oodshape/report/paper.csv: the figures of the paper's main tables, from one CSV file per table.
+"""src/oodshape/report/tables/paper.csv: the figures of the paper's main tables, from one CSV file per table.
 
-src/oodshape/report/paper_studies.csv: those of its studies, except the variants, which stand with the main tables.
+src/oodshape/report/tables/paper_studies.csv: those of its studies, except the variants, which stand with the main tables.
 
     python scripts/make_paper_csv.py TABLES
 
@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-TARGET = Path(__file__).parents[1] / "src/oodshape/report/paper.csv"
-STUDIES = Path(__file__).parents[1] / "src/oodshape/report/paper_studies.csv"
+TARGET = Path(__file__).parents[1] / "src/oodshape/report/tables/paper.csv"
+STUDIES = Path(__file__).parents[1] / "src/oodshape/report/tables/paper_studies.csv"
 COLUMNS = ("table", "id_set", "model", "ood", "method", "fpr95", "auroc")
 METHODS = {"Ours (V)": "optfs-v", "Ours (E)": "optfs-e"}
 METHODS |= {name: name.lower() for name in ("MSP", "MLS", "Energy", "ODIN", "DICE", "ReAct", "BFAct", "VRA-P")}

@@ -25,10 +25,10 @@ from train_digits import train as train_small
 from train_mixer_nano import augmented, normalized, tensors
 
 from oodshape import ImageFolder
-from oodshape.images.digits import _scanned_digits, digits_sets
-from oodshape.images.image_set import ArraySet, ImageSet, limited
-from oodshape.images.preprocessing import CIFAR, DIGITS
-from oodshape.images.small_sets import cifar
+from oodshape.images.datasets.cifar_mnist_svhn import cifar
+from oodshape.images.datasets.digits import _scanned_digits, digits_sets
+from oodshape.images.decode.preprocessing import CIFAR, DIGITS
+from oodshape.images.sources.image_set import ArraySet, ImageSet, limited
 from oodshape.networks.zoo.digits_nets import SMALL_NETS
 
 LEFT_OUT = {"a": (0, 3, 9), "b": (1, 2, 5)}  # classes of CIFAR-10: airplane, cat, truck; automobile, bird, dog

@@ -19,9 +19,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
-from oodshape.images.digits import digits_sets
-from oodshape.images.image_set import ArraySet
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.decode.preprocessing import DIGITS
+from oodshape.images.sources.image_set import ArraySet
 from oodshape.networks.zoo.digits_nets import SMALL_NETS, SmallNet, small_net
 
 WEIGHTS = Path(__file__).parents[1] / "src" / "oodshape" / "networks" / "zoo" / "weights"

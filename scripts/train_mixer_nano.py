@@ -22,9 +22,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from oodshape.core.files import replacing
-from oodshape.images.image_set import ArraySet
-from oodshape.images.preprocessing import CIFAR
-from oodshape.images.small_sets import cifar
+from oodshape.images.datasets.cifar_mnist_svhn import cifar
+from oodshape.images.decode.preprocessing import CIFAR
+from oodshape.images.sources.image_set import ArraySet
 from oodshape.networks.weights import load_weights
 from oodshape.networks.zoo.cifar_nets import MixerNano
 

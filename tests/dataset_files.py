@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from scipy.io import savemat
 
-from oodshape.images.small_sets import mnist
+from oodshape.images.datasets.cifar_mnist_svhn import mnist
 
 RNG = np.random.default_rng(0)
 

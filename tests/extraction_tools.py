@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from oodshape import Features
 from oodshape.features import extraction as extraction
-from oodshape.images.folders import ImageFolder
-from oodshape.images.image_set import ArraySet
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.decode.preprocessing import DIGITS
+from oodshape.images.sources.folders import ImageFolder
+from oodshape.images.sources.image_set import ArraySet
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.zoo.digits_nets import small_net
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from oodshape.images.digits import digits_sets
+from oodshape.images.datasets.digits import digits_sets
 
 
 def write_digits(root: Path, train: int = 400, val: int = 150, test: int = 100, ood: int = 60) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from oodshape.images.catalog import CATALOG
+from oodshape.images.datasets.catalog import CATALOG
 
 # how the paths of a list begin and end, by the folder of its images
 PATHS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from oodshape.images.preprocessing import DIGITS, Preprocessing
+from oodshape.images.decode.preprocessing import DIGITS, Preprocessing
 from oodshape.networks import zoo
 
 

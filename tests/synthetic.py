@@ -10,7 +10,7 @@ import numpy as np
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.results import Results, Row, flat, provenance
 from oodshape.methods.shapes.clipping import Band, Clip, SoftClip
-from oodshape.methods.shapes.pieces import PiecewiseConstant
+from oodshape.methods.shapes.piecewise import PiecewiseConstant
 
 MODELS, METHODS, SETS = ("convnet", "vit"), ("msp", "energy", "react", "optfs-e"), ("letters", "noise")
 
@@ -38,7 +38,7 @@ def results(
     """Everything a benchmark run leaves, for all combinations of the names."""
     from oodshape import METHODS as KNOWN
     from oodshape import Method
-    from oodshape.metrics.separation import summary
+    from oodshape.metrics.detection import summary
 
     rng = np.random.default_rng(seed)
     rows, curves, shapes = [], [], []

@@ -23,7 +23,7 @@ from dataset_files import binary, channel_major, idx, pixels, python2, svhn_file
 from oodshape import METHODS, Detector, FeatureStats, InputError, Moments, Watch
 from oodshape.core import files
 from oodshape.core.reading import npz_arrays, reading
-from oodshape.images.small_sets import cifar, svhn
+from oodshape.images.datasets.cifar_mnist_svhn import cifar, svhn
 
 FUZZ = Path(__file__).parents[1] / "fuzz"
 KINDS = (

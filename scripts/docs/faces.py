@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from oodshape.features.features import Features
-from oodshape.images.digits import digits_sets
+from oodshape.images.datasets.digits import digits_sets
 from oodshape.report.palette import ID_COLOR, OOD_COLOR
 
 if TYPE_CHECKING:

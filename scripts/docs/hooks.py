@@ -15,7 +15,7 @@ from mkdocs.structure.files import File
 
 import pages
 from api import api_rooms
-from oodshape.methods.table import METHODS
+from oodshape.methods.registry import METHODS
 from oodshape.report.palette import inline, site_css
 from oodshape.studies.catalog import STUDIES
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from oodshape.report.palette import PAPER, PRINT, TEXT
-from oodshape.studies.drawing import look
+from oodshape.studies.plotting import look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

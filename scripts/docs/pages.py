@@ -11,11 +11,11 @@ from typing import Any
 
 from api import api_page, api_table, room_of, table
 from oodshape.core.values import Value
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.methods import describe
+from oodshape.methods.base import FittedHead, FittedScore, Shape
 from oodshape.methods.detector import Method
-from oodshape.methods.slots import FittedHead, FittedScore, Shape
-from oodshape.methods.table import METHODS, ROWS, paper_methods
+from oodshape.methods.registry import METHODS, ROWS, paper_methods
 from oodshape.studies.catalog import STUDIES
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -159,8 +159,8 @@ def snippet(name: str) -> str:
     method, panel = METHODS[name], ""
     lines = [
         "from oodshape import METHODS, Classifier, Features, auroc",
-        "from oodshape.images.digits import digits_sets",
-        "from oodshape.images.preprocessing import DIGITS",
+        "from oodshape.images.datasets.digits import digits_sets",
+        "from oodshape.images.decode.preprocessing import DIGITS",
         "from oodshape.networks.zoo import build",
         "",
         'classifier, sets = Classifier(build("digits-convnet")), digits_sets()',
@@ -169,7 +169,7 @@ def snippet(name: str) -> str:
         'photos = Features.extract(classifier, sets["photos"], DIGITS)',
     ]
     if method.wants_panel:
-        lines.insert(2, "from oodshape.features.panel import panel_features")
+        lines.insert(2, "from oodshape.features.proxy import panel_features")
         lines.append('panel = panel_features(classifier, sets["train"], DIGITS)')
         panel = ", panel=panel"
     lines += [

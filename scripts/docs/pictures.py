@@ -12,18 +12,18 @@ import torch
 
 from lean import on_paper, svg
 from oodshape.benchmark.curves import Curve, Theta
+from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
-from oodshape.features.statistics import FeatureStats
+from oodshape.methods.base import Shape
 from oodshape.methods.detector import Detector
+from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.methods.slots import Shape
-from oodshape.methods.table import METHODS
 from oodshape.methods.training import Training
-from oodshape.metrics.separation import auroc
+from oodshape.metrics.detection import auroc
 from oodshape.report.method_styles import family
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, TEXT
-from oodshape.studies.drawing import line_style
-from oodshape.studies.profiles import per_interval
+from oodshape.studies.plotting import line_style
+from oodshape.studies.shaping_functions import per_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from oodshape import Classifier
-from oodshape.images.digits import digits_sets
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.networks.zoo import build
 
 BENCHES = Path(__file__).parents[2] / "benches"

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from oodshape import InputError
-from oodshape.benchmark.prepared import Options, methods_of
+from oodshape.benchmark.plan import Options, methods_of
 from oodshape.benchmark.repeat import again, agreement
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark, ModelSpec
 from oodshape.cli.data_sets import data_facts, data_lines
-from oodshape.images.catalog import CATALOG
+from oodshape.images.datasets.catalog import CATALOG
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.metrics.separation import fpr_at_tpr, summary
+from oodshape.metrics.detection import fpr_at_tpr, summary
 from oodshape.networks import zoo
 from oodshape.report import tables_of, to_latex, to_markdown, to_text, write_page
-from oodshape.report.page_data import payload
-from oodshape.report.table_kinds import check
+from oodshape.report.pages.benchmark_data import payload
+from oodshape.report.tables.kinds import check
 
 GOOD = """
 name = "mine"

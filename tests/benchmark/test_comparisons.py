@@ -13,12 +13,12 @@ import pytest
 from commands import call
 from oodshape import InputError, Results, auroc
 from oodshape.benchmark.comparisons import AVERAGE, averages, compared, compared_with_best, ties
-from oodshape.benchmark.kept_scores import FILE, KeptScores
-from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.plan import Options
 from oodshape.benchmark.repeat import again, agreement
+from oodshape.benchmark.scores import FILE, KeptScores
 from oodshape.benchmark.spec import Benchmark
 from oodshape.report.benchmark_files import run_benchmark
-from oodshape.report.pivot import table
+from oodshape.report.tables.table import table
 
 METHODS = ("energy", "optfs-e", "ash-rand")
 FEW = Options(models=("ConvNet", "ViT"), methods=METHODS, resamples=20, progress=False, samples=0)

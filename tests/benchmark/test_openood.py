@@ -13,12 +13,12 @@ from sklearn.metrics import auc, precision_recall_curve, roc_auc_score, roc_curv
 
 from commands import call
 from oodshape import Classifier, Features, InputError
-from oodshape.benchmark.openood import Protocol
-from oodshape.benchmark.prepared import Options, Prepared
+from oodshape.benchmark.openood_protocol import Protocol
+from oodshape.benchmark.plan import Options, Prepared
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
-from oodshape.images.catalog import open_source
+from oodshape.images.datasets.catalog import open_source
 from oodshape.networks import zoo
 from openood_files import write_openood
 
@@ -68,7 +68,7 @@ def test_the_benchmarks_are_the_catalog(name: str) -> None:
     assert (made.settings, made.preprocessing, made.spectrum) == ("openood", "native", "")
     sources = [made.train, made.val, made.test, made.ood_val]
     assert sources == [f"catalog:{name}/{part}" for part in ("train", "val", "test", "ood-val")]
-    from oodshape.images.catalog import CATALOG
+    from oodshape.images.datasets.catalog import CATALOG
 
     for role, sets in (("near", made.ood), ("far", made.ood), ("shifted", made.shifted)):
         wanted = [entry.name for kind, entry in CATALOG[name] if kind == role]
@@ -185,7 +185,7 @@ def test_tuned_settings_are_said_in_every_head(place: Path, options: Options, tm
     assert set(said["tuned"]) == {"ResNet18 s0", "ResNet18 s1"}
     assert set(said["tuned"]["ResNet18 s0"]) == {"react", "ash-b", "vra-p"}
     from oodshape.report import tables_of
-    from oodshape.report.openood import openood_tables
+    from oodshape.report.tables.openood import openood_tables
 
     titles = [title for _, title, _ in openood_tables(results)]
     titles += [part.title for kind in ("model", "ood", "groups") for part in tables_of(results, kind)]

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from oodshape import Classifier, Features
-from oodshape.benchmark.prepared import Options, Prepared
+from oodshape.benchmark.plan import Options, Prepared
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
-from oodshape.images.catalog import open_source
-from oodshape.images.preprocessing import IMAGENET
+from oodshape.images.datasets.catalog import open_source
+from oodshape.images.decode.preprocessing import IMAGENET
 from oodshape.networks import zoo
-from oodshape.report.openood import openood_tables
+from oodshape.report.tables.openood import openood_tables
 from openood_files import write_openood
 
 RUN = "imagenet200_resnet18_224x224_base_e90_lr0.1_default"

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from oodshape import Features
-from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.plan import Options
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
-from oodshape.images.catalog import open_source
-from oodshape.images.image_set import limited
-from oodshape.methods.table import paper_methods
-from oodshape.metrics.separation import auroc
+from oodshape.images.datasets.catalog import open_source
+from oodshape.images.sources.image_set import limited
+from oodshape.methods.registry import paper_methods
+from oodshape.metrics.detection import auroc
 
 SETS = {"train": "train", "test": "test", "SVHN": "svhn", "Texture": "texture32"}
 METHODS = ("msp", "energy", "react", "ash-s", "optfs-v", "optfs-e")

@@ -19,10 +19,10 @@ from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.results import METRICS, Results, Row, convention
 from oodshape.benchmark.run import _merge_seeds
 from oodshape.core.errors import InputError
+from oodshape.methods.base import Identity
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.clipping import Band, Clip
-from oodshape.methods.slots import Identity
-from oodshape.metrics.separation import auroc
+from oodshape.metrics.detection import auroc
 from synthetic import results, row
 
 scores = st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=200)

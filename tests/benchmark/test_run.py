@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from oodshape import METHODS, Classifier, Features, InputError, auroc, fpr_at_tpr
-from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.plan import Options
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark, ModelSpec, OodSpec
-from oodshape.images.catalog import open_source
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.datasets.catalog import open_source
+from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.networks import zoo
 from oodshape.networks.zoo.digits_nets import SmallNet
 from oodshape.report.benchmark_files import FILES, run_benchmark

@@ -14,12 +14,12 @@ import torch
 
 from oodshape import Features
 from oodshape.benchmark.hardest_images import Gallery
-from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.plan import Options
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
-from oodshape.images.image_set import ArraySet
-from oodshape.images.thumbnail import SIDE, thumbnail
+from oodshape.images.decode.thumbnail import SIDE, thumbnail
+from oodshape.images.sources.image_set import ArraySet
 
 
 def opened(uri: str) -> PIL.Image.Image:

@@ -13,7 +13,7 @@ from commands import call
 from oodshape.benchmark.results import Results
 from oodshape.cli.app import app
 from oodshape.cli.options import Costs
-from oodshape.images.limits import Limits
+from oodshape.images.decode.limits import Limits
 
 COMMANDS = typer.main.get_command(app).commands
 SPEC = """name = "own"

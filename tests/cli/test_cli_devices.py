@@ -13,7 +13,7 @@ from torch import nn
 from commands import GUARD, MODEL, call
 from folders_of_digits import write_digits
 from oodshape import Guard
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.networks.zoo import build
 
 HOW = ("--device", "cpu", "--batch-size", "50", "--workers", "1")

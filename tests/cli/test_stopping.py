@@ -20,7 +20,8 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="pr
 GO = "go"
 SLOW = f"""
 import itertools, os, signal, time
-from oodshape.images import folders, listing
+from oodshape.images.sources import folders
+from oodshape.images.sources import listing
 from oodshape.cli import main
 read = folders.open_image
 assert listing.open_image is read

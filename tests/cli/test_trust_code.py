@@ -16,12 +16,12 @@ import typer
 from commands import call
 from folders_of_digits import write_digits
 from oodshape import Guard, InputError
-from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.plan import Options
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.app import app
 from oodshape.core import files
-from oodshape.networks.opening import open_model
+from oodshape.networks.loading import open_model
 from oodshape.networks.torch_export import load_archive
 from oodshape.networks.zoo import build
 

@@ -18,13 +18,13 @@ import pytest
 import torch
 import typer
 
-import oodshape.images.digits
-from oodshape.benchmark.prepared import Options
+import oodshape.images.datasets.digits
+from oodshape.benchmark.plan import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.app import app
 from oodshape.features.features import Features
 from oodshape.methods.describe import DEPARTURES
-from oodshape.methods.table import METHODS, ROWS
+from oodshape.methods.registry import METHODS, ROWS
 from oodshape.studies.network import from_benchmark
 
 ROOT = Path(__file__).parents[2]
@@ -178,11 +178,11 @@ def test_examples_of_the_builder(module: str) -> None:
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The digits and their features once for all pages: every method's snippet begins with them."""
-    monkeypatch.setattr(oodshape.images.digits, "digits_sets", _sets)
+    monkeypatch.setattr(oodshape.images.datasets.digits, "digits_sets", _sets)
     monkeypatch.setattr(Features, "extract", classmethod(_extract))
 
 
-_sets = functools.cache(oodshape.images.digits.digits_sets)
+_sets = functools.cache(oodshape.images.datasets.digits.digits_sets)
 _plain_extract, _features = Features.extract.__func__, {}
 
 

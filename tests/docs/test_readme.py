@@ -10,7 +10,7 @@ import torch
 
 from oodshape import Detector, InputError
 from oodshape.benchmark.spec import Benchmark
-from oodshape.networks.opening import built
+from oodshape.networks.loading import built
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -12,7 +12,7 @@ import pytest
 
 from commands import call
 from oodshape import Guard
-from oodshape.guard.collected import Collected, decided
+from oodshape.guard.fit.parts import Collected, decided
 
 pytest.importorskip("ray", reason="need Ray (make test-ray)")
 pytest.importorskip("pyarrow", reason="shards of scores are Parquet")

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from oodshape import Guard, InputError
-from oodshape.images.digits import digits_sets
-from oodshape.images.image_set import Subset
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.sources.image_set import Subset
 
 pytest.importorskip("ray", reason="need Ray (make test-ray)")
 pytest.importorskip("pyarrow", reason="shards of scores are Parquet")
 from oodshape.engines import actors
 from oodshape.engines.ray import Pool, fit_guard, score
-from oodshape.images.listing import image_set
+from oodshape.images.sources.listing import image_set
 
 MODEL = "zoo:digits-convnet"
 ONE = Pool(actors=1)

@@ -17,12 +17,12 @@ from oodshape.engines.ray import fit_guard
 from oodshape.engines.scorer import GuardScorer
 from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, unpacked
 from oodshape.features.features import Features
-from oodshape.guard.collect import collect_shard
-from oodshape.guard.collected import Collected
-from oodshape.images.image_set import Subset
-from oodshape.images.listing import image_set
-from oodshape.methods.table import named
-from oodshape.networks.opening import open_model, prepared
+from oodshape.guard.fit.collect import collect_shard
+from oodshape.guard.fit.parts import Collected
+from oodshape.images.sources.image_set import Subset
+from oodshape.images.sources.listing import image_set
+from oodshape.methods.registry import named
+from oodshape.networks.loading import open_model, prepared
 
 MODEL = "zoo:digits-convnet"
 

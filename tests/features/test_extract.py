@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from extraction_tools import CHUNK, Counted, digits, entry, extract, same, values, write
 from oodshape.core.errors import InputError
 from oodshape.features import extraction as extraction
-from oodshape.images.folders import ImageFolder
-from oodshape.images.image_set import Subset
-from oodshape.images.preprocessing import DIGITS, IMAGENET
+from oodshape.images.decode.preprocessing import DIGITS, IMAGENET
+from oodshape.images.sources.folders import ImageFolder
+from oodshape.images.sources.image_set import Subset
 
 pytestmark = pytest.mark.usefixtures("small_chunks", "one_thread")
 

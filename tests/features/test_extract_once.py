@@ -20,8 +20,8 @@ from oodshape import Features
 from oodshape.core.errors import InputError
 from oodshape.features import extraction as extraction
 from oodshape.features.extraction import PROBED
-from oodshape.images.image_set import ArraySet
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.decode.preprocessing import DIGITS
+from oodshape.images.sources.image_set import ArraySet
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.zoo.digits_nets import small_net
 

@@ -12,8 +12,8 @@ from torch import nn
 from data import arrays
 from oodshape import METHODS, Features, InputError
 from oodshape.features import features as module
-from oodshape.images.image_set import ArraySet
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.sources.image_set import ArraySet
 from oodshape.networks.classifier import Classifier
 
 pytestmark = pytest.mark.usefixtures("one_thread")

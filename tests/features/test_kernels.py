@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from oodshape.features import kernels
-from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
+from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
 
 
 def run(code: str, *arguments: object, **settings: str) -> str:
@@ -46,7 +46,7 @@ def test_a_value_that_is_not_finite_reaches_the_sum(value: float, place: int) ->
 OTHER = """
 import sys, numpy as np, torch
 from oodshape import Features, FeatureStats
-from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
+from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
 rng = np.random.default_rng(0)
 z = rng.normal(size=(64, 300)).astype(np.float32)
 weight = rng.normal(size=(4, 300)).astype(np.float32)

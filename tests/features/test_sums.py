@@ -9,7 +9,7 @@ import torch
 from data import features
 from oodshape import METHODS, Features, Moments, auroc
 from oodshape.features import sum_kernels
-from oodshape.features.running_sums import TEMPERATURES, Statistic
+from oodshape.features.statistic import TEMPERATURES, Statistic
 from oodshape.features.sum_kernels import Products, exact, noise
 
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from folders_of_digits import write_digits
 from oodshape import METHODS, Classifier, Detector, Features, Guard
-from oodshape.images.digits import digits_sets
-from oodshape.methods.together import fit_all
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.methods.fit_all import fit_all
 from oodshape.networks.zoo import MODELS, build
 
 MODEL = "zoo:digits-convnet"

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from oodshape import METHODS, Classifier, Features, Guard, InputError, panel_features
-from oodshape.images.digits import digits_sets
-from oodshape.images.listing import image_set
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.decode.preprocessing import DIGITS
+from oodshape.images.sources.listing import image_set
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"

@@ -15,9 +15,9 @@ from commands import GUARD, MODEL, call
 from folders_of_digits import write_digits
 from oodshape.cli import options
 from oodshape.guard.guard import Guard
-from oodshape.guard.score_file import identity
-from oodshape.images.limits import Limits
-from oodshape.images.listing import image_set
+from oodshape.guard.scoring.score_file import identity
+from oodshape.images.decode.limits import Limits
+from oodshape.images.sources.listing import image_set
 
 MOST = 300  # MB beyond an ordinary folder
 PEAK = """

@@ -11,8 +11,8 @@ import torch
 
 from oodshape import Classifier, Features, Guard, InputError
 from oodshape.guard.fitted import NO_GUARANTEE
-from oodshape.images.listing import image_set
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.decode.preprocessing import DIGITS
+from oodshape.images.sources.listing import image_set
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"

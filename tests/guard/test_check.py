@@ -9,7 +9,7 @@ import pytest
 
 from oodshape import METHODS, Guard, InputError
 from oodshape.guard.check import exact_share
-from oodshape.report.check_page import verdict, write_check
+from oodshape.report.pages.check_page import verdict, write_check
 
 MODEL = "zoo:digits-convnet"
 

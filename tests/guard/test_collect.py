@@ -12,14 +12,14 @@ import pytest
 from oodshape import Guard, InputError
 from oodshape.features.features import Features
 from oodshape.features.sums import Summed, Sums
-from oodshape.guard import collected as module
-from oodshape.guard.collect import collected, joined_parts
-from oodshape.guard.collected import Collected, decided
-from oodshape.guard.extractor import Extractor
-from oodshape.images.digits import digits_sets
-from oodshape.images.image_set import ArraySet, Shard, Subset, order_shards
-from oodshape.methods.table import named
-from oodshape.networks.opening import open_model
+from oodshape.guard.fit.collect import collected, joined_parts
+from oodshape.guard.fit.extractor import Extractor
+from oodshape.guard.fit.fit import parts as module
+from oodshape.guard.fit.parts import Collected, decided
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.sources.image_set import ArraySet, Shard, Subset, order_shards
+from oodshape.methods.registry import named
+from oodshape.networks.loading import open_model
 from oodshape.networks.zoo import MODELS
 
 MODEL = "zoo:digits-convnet"

@@ -12,7 +12,7 @@ import pytest
 
 from commands import call, call_new
 from oodshape import Guard, InputError, false_discoveries
-from oodshape.guard.decide import Calibration, decide_scores
+from oodshape.guard.scoring.decide import Calibration, decide_scores
 
 COLUMNS = ("path", "class", "score", "p_value", "accepted", "error")
 N = 199  # calibration images

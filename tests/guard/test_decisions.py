@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Method
-from oodshape.images.digits import digits_sets
-from oodshape.images.preprocessing import DIGITS
-from oodshape.methods.odin import Odin
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.decode.preprocessing import DIGITS
+from oodshape.methods.perturb.odin import Odin
 from oodshape.networks.zoo import build
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from folders_of_digits import write_digits
 from oodshape import Guard, GuardedFile
-from oodshape.images.digits import digits_sets
+from oodshape.images.datasets.digits import digits_sets
 
 for library in ("onnx", "onnxscript"):
     pytest.importorskip(library)

@@ -12,8 +12,8 @@ import torch
 
 from oodshape import METHODS, Classifier, Guard, InputError
 from oodshape.guard.explain import Explanation
-from oodshape.guard.samples import Samples
-from oodshape.images.listing import image_set
+from oodshape.guard.fit.samples import Samples
+from oodshape.images.sources.listing import image_set
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"

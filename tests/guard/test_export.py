@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from data import features
 from oodshape import METHODS, Classifier, Detector, Features, Preprocessing
-from oodshape.guard import onnx as export
-from oodshape.guard.onnx import export_onnx
-from oodshape.methods.shapes.pieces import PiecewiseConstant
+from oodshape.guard.export import onnx as export
+from oodshape.guard.export.onnx import export_onnx
+from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.networks.zoo import MODELS
 
 onnx = pytest.importorskip("onnx")

@@ -10,8 +10,8 @@ import pytest
 from torch import Tensor, nn
 
 from oodshape import METHODS, Classifier, Detector, Features, InputError, Method
-from oodshape.guard.onnx import export_onnx
-from oodshape.methods.odin import Odin
+from oodshape.guard.export.onnx import export_onnx
+from oodshape.methods.perturb.odin import Odin
 from oodshape.networks.zoo import build
 
 onnx = pytest.importorskip("onnx")

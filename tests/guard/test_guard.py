@@ -18,8 +18,8 @@ from folders_of_digits import write_odd_files
 from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Preprocessing
 from oodshape.guard.describe import chosen_lines, facts
 from oodshape.guard.fitted import NO_GUARANTEE
-from oodshape.images.listing import image_set
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.decode.preprocessing import DIGITS
+from oodshape.images.sources.listing import image_set
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"

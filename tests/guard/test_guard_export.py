@@ -14,8 +14,8 @@ from PIL import Image
 from commands import GUARD, MODEL, call
 from folders_of_digits import write_digits
 from oodshape import Guard, InputError
-from oodshape.guard.onnx import made_up
-from oodshape.images.preprocessing import CIFAR, IMAGENET
+from oodshape.guard.export.onnx import made_up
+from oodshape.images.decode.preprocessing import CIFAR, IMAGENET
 
 runtime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")

@@ -15,8 +15,8 @@ import pytest
 import oodshape
 from bombs import png
 from oodshape import Guard, GuardedFile, InputError, Preprocessing
-from oodshape.images.decode import read_image
-from oodshape.images.listing import one_by_one
+from oodshape.images.decode.read import read_image
+from oodshape.images.sources.listing import one_by_one
 
 for library in ("onnx", "onnxscript", "onnxruntime"):
     pytest.importorskip(library)

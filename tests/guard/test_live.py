@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from oodshape import METHODS, Classifier, Features, Guard, InputError, Live, Verdict
 from oodshape.guard.fitted import About
-from oodshape.images.digits import digits_sets
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.methods.detector import Method
-from oodshape.methods.odin import Odin
+from oodshape.methods.perturb.odin import Odin
 from oodshape.networks.zoo import build
 
 PICTURES = digits_sets()["test"].images

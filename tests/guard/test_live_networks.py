@@ -11,8 +11,8 @@ from torch import nn
 
 from oodshape import METHODS, Classifier, Features, Guard
 from oodshape.guard.fitted import About
-from oodshape.images.digits import digits_sets
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.networks.zoo import build
 
 PICTURES = digits_sets()["test"].images[:12, :, :, None]

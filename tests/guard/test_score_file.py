@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from oodshape import Guard, InputError
-from oodshape.guard.score_file import score_to_file
-from oodshape.images.listing import image_set, one_by_one
+from oodshape.guard.scoring.score_file import score_to_file
+from oodshape.images.sources.listing import image_set, one_by_one
 
 MODEL = "zoo:digits-convnet"
 

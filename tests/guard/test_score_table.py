@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from oodshape import InputError, Watch
-from oodshape.guard.score_table import parse_scores, read_scores, writer
+from oodshape.guard.scoring.score_table import parse_scores, read_scores, writer
 from oodshape.guard.verdict import Scored
-from oodshape.images.folders import list_pairs
+from oodshape.images.sources.folders import list_pairs
 
 ROWS = [
     Scored("b\udcff.png", "b", 0.1, 0.5, True),

@@ -10,9 +10,9 @@ import pytest
 
 from oodshape import Guard
 from oodshape.guard.check import Check, exact_share
-from oodshape.images.digits import digits_sets
-from oodshape.images.image_set import ArraySet
-from oodshape.report.check_page import right_line
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.sources.image_set import ArraySet
+from oodshape.report.pages.check_page import right_line
 
 MODEL = "zoo:digits-convnet"
 pytestmark = pytest.mark.filterwarnings("ignore:.*are scores of the calibration images")

@@ -29,7 +29,7 @@ from commands import call
 from oodshape import Guard, Watch
 from oodshape.guard.service.body import parse_images
 from oodshape.guard.service.settings import Settings
-from oodshape.images.limits import Limits
+from oodshape.images.decode.limits import Limits
 
 for library in ("onnx", "onnxscript", "onnxruntime", "fastapi", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)

@@ -9,7 +9,7 @@ import pytest
 
 from commands import call
 from oodshape import Guard
-from oodshape.images.listing import image_set, in_column
+from oodshape.images.sources.listing import image_set, in_column
 
 MODEL = "zoo:digits-convnet"
 pa = pytest.importorskip("pyarrow", reason="Parquet is read by pyarrow")

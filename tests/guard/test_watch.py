@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from data import features
 from oodshape import METHODS, InputError, Watch
 from oodshape.cli.app import app
-from oodshape.metrics.rate_test import RateTest
+from oodshape.metrics.sequential_test import RateTest
 
 
 def conformal(rng: np.random.Generator, n: int, count: int, shift: float = 0.0) -> np.ndarray:

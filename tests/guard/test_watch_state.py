@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from oodshape.cli import watch as command
 from oodshape.cli.app import app
 from oodshape.core.errors import InputError
-from oodshape.guard.watch import Watch
-from oodshape.guard.watch_state import ReadPosition, read_blocks
+from oodshape.guard.watch.state import ReadPosition, read_blocks
+from oodshape.guard.watch.watch import Watch
 
 START = ("--alpha", "0.05", "--n-calibration", "99")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from oodshape import InputError
-from oodshape.images.listing import image_set
-from oodshape.images.places import readable
+from oodshape.images.sources.listing import image_set
+from oodshape.images.sources.storage import readable
 
 
 @pytest.mark.parametrize(

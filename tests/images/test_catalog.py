@@ -11,7 +11,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from oodshape import InputError
-from oodshape.images.catalog import CATALOG, Status, status
+from oodshape.images.datasets.catalog import CATALOG, Status, status
 
 PAPER = ("imagenet", "cifar10", "cifar100")
 

@@ -15,7 +15,7 @@ from scipy.io import savemat
 
 from dataset_files import RNG, binary, channel_major, idx, pixels, python2, svhn_file, write
 from oodshape import InputError
-from oodshape.images.small_sets import cifar, mnist, svhn
+from oodshape.images.datasets.cifar_mnist_svhn import cifar, mnist, svhn
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["above", "folder"])

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import PIL.Image
 
-from oodshape.images.copies import copies
-from oodshape.images.listing import image_set
+from oodshape.images.overlap import copies
+from oodshape.images.sources.listing import image_set
 
 
 def write(folder: Path, names: str, seed: int) -> None:

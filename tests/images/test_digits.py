@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from oodshape.core.errors import InputError
-from oodshape.images.digits import CLASSES, ROLES, SIDE, digits_sets
-from oodshape.images.image_set import ArraySet
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.datasets.digits import CLASSES, ROLES, SIDE, digits_sets
+from oodshape.images.decode.preprocessing import DIGITS
+from oodshape.images.sources.image_set import ArraySet
 from oodshape.networks.zoo.digits_nets import SMALL_NETS, small_net
 
 

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from oodshape.core.errors import InputError
-from oodshape.images.decode import in_mode
-from oodshape.images.folders import ImageFolder, ImageList
-from oodshape.images.image_set import ImageSet
+from oodshape.images.decode.read import in_mode
+from oodshape.images.sources.folders import ImageFolder, ImageList
+from oodshape.images.sources.image_set import ImageSet
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (6, 4)) -> Image.Image:

@@ -12,10 +12,9 @@ import PIL.Image
 import pytest
 
 import oodshape
-from oodshape.images import formats
-from oodshape.images.decode import Unreadable, open_image, read_image
-from oodshape.images.formats import EXTENSIONS, open_format
-from oodshape.images.listing import image_set
+from oodshape.images.decode.formats import EXTENSIONS, open_format
+from oodshape.images.decode.read import Unreadable, formats, open_image, read_image
+from oodshape.images.sources.listing import image_set
 
 PICTURE = PIL.Image.linear_gradient("L").resize((16, 16)).convert("RGB")
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 16 16\n%%EndComments\nshowpage\n%%EOF\n"
@@ -95,7 +94,7 @@ def test_pillow_opens_files_in_one_place() -> None:
             imports = isinstance(node, ast.ImportFrom) and node.module == "PIL.Image" and "open" in ast.unparse(node)
             if opens or imports:
                 found.append(path.relative_to(root).as_posix())
-    assert found == ["images/formats.py"]
+    assert found == ["images/decode/formats.py"]
 
 
 def test_folders_list_files_of_every_format(tmp_path: Path) -> None:

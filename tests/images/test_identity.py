@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oodshape.core.errors import InputError
-from oodshape.images.folders import ImageFolder, ImageList
+from oodshape.images.datasets.synthetic import NoiseSet, Scrambled
 from oodshape.images.identity import checked, hashed, held_out, keys, numbered, of_paths, smallest
-from oodshape.images.image_set import ArraySet, Subset, identities_of, limited
-from oodshape.images.listing import image_set
-from oodshape.images.synthetic import NoiseSet, Scrambled
+from oodshape.images.sources.folders import ImageFolder, ImageList
+from oodshape.images.sources.image_set import ArraySet, Subset, identities_of, limited
+from oodshape.images.sources.listing import image_set
 
 
 def draw(root: Path, names: list[str]) -> Path:

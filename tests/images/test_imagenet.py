@@ -11,7 +11,7 @@ from scipy.io import savemat
 
 from dataset_files import write
 from oodshape import InputError
-from oodshape.images.imagenet import imagenet_val
+from oodshape.images.datasets.imagenet import imagenet_val
 
 WNIDS = ["n02119789", "n02100735", "n01440764"]  # by ILSVRC id; sorted, they are 2, 1, 0
 

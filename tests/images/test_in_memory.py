@@ -13,11 +13,11 @@ import torch
 
 from folders_of_digits import write_odd_files
 from oodshape import InputError
-from oodshape.images.folders import ImageFolder
-from oodshape.images.image_set import ArraySet
-from oodshape.images.in_memory import Pictures
-from oodshape.images.listing import Listing, classes_of, image_set, one_by_one
-from oodshape.images.preprocessing import CIFAR
+from oodshape.images.decode.preprocessing import CIFAR
+from oodshape.images.sources.folders import ImageFolder
+from oodshape.images.sources.image_set import ArraySet
+from oodshape.images.sources.listing import Listing, classes_of, image_set, one_by_one
+from oodshape.images.sources.memory import Pictures
 
 N = 4
 COLOUR = np.random.default_rng(0).integers(256, size=(N, 9, 7, 3), dtype=np.uint8)

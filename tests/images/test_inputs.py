@@ -11,9 +11,9 @@ from PIL import Image, ImageOps
 
 from folders_of_digits import write_odd_files
 from oodshape import InputError
-from oodshape.images.decode import read_image
-from oodshape.images.image_set import ImageSource
-from oodshape.images.listing import image_set, one_by_one
+from oodshape.images.decode.read import read_image
+from oodshape.images.sources.image_set import ImageSource
+from oodshape.images.sources.listing import image_set, one_by_one
 
 
 @pytest.fixture

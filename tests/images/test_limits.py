@@ -18,11 +18,11 @@ import pytest
 from bombs import png
 from dataset_files import idx
 from oodshape.core.errors import InputError
-from oodshape.images.catalog import open_source
-from oodshape.images.decode import Unreadable, read_image
-from oodshape.images.limits import BUDGET, Limits, _Turns
-from oodshape.images.preprocessing import CIFAR, IMAGENET
-from oodshape.images.small_sets import read_idx
+from oodshape.images.datasets.catalog import open_source
+from oodshape.images.datasets.cifar_mnist_svhn import read_idx
+from oodshape.images.decode.limits import BUDGET, Limits, _Turns
+from oodshape.images.decode.preprocessing import CIFAR, IMAGENET
+from oodshape.images.decode.read import Unreadable, read_image
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_a_limit_of_zero_is_refused() -> None:
 
 
 def test_the_environment_sets_the_limits_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "from oodshape.images.limits import Limits; print(Limits.now().aspect, Limits.now().pixels)"
+    said = "from oodshape.images.decode.limits import Limits; print(Limits.now().aspect, Limits.now().pixels)"
     environment = {**os.environ, "OODSHAPE_LIMITS": "aspect=7"}
     found = subprocess.run([sys.executable, "-c", said], env=environment, capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["7", str(Limits().pixels)]

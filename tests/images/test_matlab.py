@@ -12,9 +12,9 @@ import pytest
 from scipy.io import loadmat, savemat
 
 from oodshape import InputError
-from oodshape.images.limits import Limits
-from oodshape.images.matlab import Damaged, arrays, table
-from oodshape.images.small_sets import svhn
+from oodshape.images.datasets.cifar_mnist_svhn import svhn
+from oodshape.images.datasets.matlab import Damaged, arrays, table
+from oodshape.images.decode.limits import Limits
 
 WNIDS = ["n02119789", "n02100735", "n01440764"]
 

@@ -12,8 +12,8 @@ from PIL import Image
 
 from oodshape import InputError
 from oodshape.cli.data_sets import data_facts, data_lines
-from oodshape.images.catalog import CATALOG, open_source, status
-from oodshape.images.image_set import limited
+from oodshape.images.datasets.catalog import CATALOG, open_source, status
+from oodshape.images.sources.image_set import limited
 from openood_files import write_openood
 
 NAMES = ["openood-cifar10", "openood-cifar100", "openood-imagenet200", "openood-imagenet"]

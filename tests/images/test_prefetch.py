@@ -15,10 +15,10 @@ import pytest
 from PIL import Image
 
 from oodshape.core.errors import InputError
-from oodshape.images.decode import read_image
-from oodshape.images.image_set import ArraySet
-from oodshape.images.prefetch import decoded, decoded_rows
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.decode.prefetch import decoded, decoded_rows
+from oodshape.images.decode.preprocessing import DIGITS
+from oodshape.images.decode.read import read_image
+from oodshape.images.sources.image_set import ArraySet
 
 WORKERS = (0, 1, 3)
 

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import nn
 
 from oodshape.core.errors import InputError
-from oodshape.images.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing, stacked
+from oodshape.images.decode.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing, stacked
 
 PRESETS = {"IMAGENET": IMAGENET, "CIFAR": CIFAR, "DIGITS": DIGITS}
 

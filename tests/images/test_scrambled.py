@@ -9,9 +9,9 @@ import PIL.Image
 import pytest
 
 from oodshape.core.errors import InputError
-from oodshape.images.image_set import ArraySet, Subset
-from oodshape.images.preprocessing import CIFAR
-from oodshape.images.synthetic import Scrambled, scrambled
+from oodshape.images.datasets.synthetic import Scrambled, scrambled
+from oodshape.images.decode.preprocessing import CIFAR
+from oodshape.images.sources.image_set import ArraySet, Subset
 
 
 def images(shape: tuple[int, ...] = (24, 25, 3), n: int = 4) -> ArraySet:

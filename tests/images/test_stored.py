@@ -12,10 +12,10 @@ import PIL.Image
 import pytest
 
 from oodshape.core.errors import InputError
-from oodshape.images.archives import ParquetImages, TarImages
-from oodshape.images.copies import copies
-from oodshape.images.decode import Unreadable
-from oodshape.images.listing import image_set, in_column, one_by_one
+from oodshape.images.decode.read import Unreadable
+from oodshape.images.overlap import copies
+from oodshape.images.sources.archives import ParquetImages, TarImages
+from oodshape.images.sources.listing import image_set, in_column, one_by_one
 
 pa = pytest.importorskip("pyarrow", reason="Parquet is read by pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="Parquet is read by pyarrow")

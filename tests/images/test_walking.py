@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from oodshape.core.errors import InputError
-from oodshape.images.folders import ImageFolder
-from oodshape.images.listing import Listing, image_set, one_by_one
+from oodshape.images.sources.folders import ImageFolder
+from oodshape.images.sources.listing import Listing, image_set, one_by_one
 
 LAYOUTS = {
     "flat": ("b.png", "a.JPG", "a 1.webp", ".hidden.png", "notes.txt"),

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from oodshape import Classifier, Detector, Features, InputError, Method
-from oodshape.methods.adascale import AdaScale
 from oodshape.methods.describe import describe_method
-from oodshape.methods.table import IMAGE_METHODS
+from oodshape.methods.perturb.adascale import AdaScale
+from oodshape.methods.registry import IMAGE_METHODS
 
 
 class Net(nn.Module):

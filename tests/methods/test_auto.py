@@ -13,12 +13,12 @@ from data import arrays, features, panel
 from oodshape import METHODS, Features, InputError, Method, auroc
 from oodshape.methods import auto
 from oodshape.methods.auto import CANDIDATES, Auto, split
-from oodshape.methods.class_panel import ClassPanel
+from oodshape.methods.base import Identity
 from oodshape.methods.fusion import Fusion, Member
 from oodshape.methods.heads import Linear
+from oodshape.methods.held_out_classes import ClassPanel
 from oodshape.methods.scores.logits import Energy
 from oodshape.methods.shapes.clipping import ReAct
-from oodshape.methods.slots import Identity
 
 AUTO = Method(score=Auto())
 

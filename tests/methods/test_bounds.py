@@ -13,7 +13,7 @@ from data import arrays, features
 from oodshape import METHODS, Features, InputError
 from oodshape.features import kernels
 from oodshape.methods.shapes.optfs import OptFS, within_energy
-from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
+from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
 from oodshape.methods.training import Training
 from oracle.shaping import naive_energies, naive_optfs
 

@@ -9,8 +9,8 @@ import torch
 from data import arrays, features, panel
 from oodshape import METHODS, Features, InputError, Method, auroc
 from oodshape.methods.auto import CANDIDATES, Auto, split
-from oodshape.methods.class_panel import ClassPanel
 from oodshape.methods.fusion import SCRAMBLED
+from oodshape.methods.held_out_classes import ClassPanel
 
 AUTO = Method(score=Auto())
 

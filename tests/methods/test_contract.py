@@ -13,9 +13,9 @@ import oodshape
 from data import arrays, features, panel
 from oodshape import METHODS, Detector, Features, Outputs
 from oodshape.core.values import Value
-from oodshape.methods.shapes.pieces import PiecewiseConstant
-from oodshape.methods.table import ROWS
-from oodshape.methods.together import fit_all
+from oodshape.methods.fit_all import fit_all
+from oodshape.methods.registry import ROWS
+from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oracle.newer_methods import NEWER
 from oracle.paper_methods import naive_scores
 

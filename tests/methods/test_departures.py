@@ -18,7 +18,7 @@ from oodshape.methods.describe import (
     describe_method,
 )
 from oodshape.methods.openood_settings import openood_settings
-from oodshape.methods.table import IMAGE_ROWS, ROWS
+from oodshape.methods.registry import IMAGE_ROWS, ROWS
 
 
 def test_every_method_says_how_it_departs() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from data import features
 from oodshape import METHODS, Detector, InputError, Method, Outputs
 from oodshape.methods.auto import Auto
-from oodshape.methods.odin import Odin
+from oodshape.methods.perturb.odin import Odin
 from oodshape.methods.shapes.clipping import Product, ReAct
 from oodshape.methods.shapes.optfs import OptFS
 

@@ -17,12 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from oodshape import METHODS, Classifier, Features
-from oodshape.features.panel import panel_features
-from oodshape.images.image_set import ArraySet
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.features.proxy import panel_features
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.sources.image_set import ArraySet
+from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import Detector
-from oodshape.methods.odin import Odin
-from oodshape.methods.slots import Batch, Evidence
+from oodshape.methods.perturb.odin import Odin
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 GRAY = Preprocessing(mean=(0.5,), std=(0.5,))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from data import features
 from oodshape import METHODS
-from oodshape.methods.shapes.pieces import PiecewiseConstant
+from oodshape.methods.shapes.piecewise import PiecewiseConstant
 
 ANY_BATCH = ({0: torch.export.Dim("n")},)
 

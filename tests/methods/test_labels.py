@@ -12,7 +12,7 @@ from oodshape.features.moments import Moments
 from oodshape.methods.scores.class_means import She
 from oodshape.methods.scores.logits import Tempered
 from oodshape.methods.scores.mahalanobis import Mds, MdsPlus, Rmds, RmdsPlus, likeliest_share, oas_share
-from oodshape.methods.scores.vim import Neco
+from oodshape.methods.scores.subspace import Neco
 
 HEAD = (np.eye(2), np.zeros(2))  # logits = features
 ROW = np.array([[3.0, 4.0]])  # class 1

@@ -10,15 +10,15 @@ from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method
 from oodshape.features import bank
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.methods.heads import Dice, Lts
-from oodshape.methods.scores.boundaries import Gen, Nci
-from oodshape.methods.scores.neighbours import Knn, NnGuide
-from oodshape.methods.scores.vim import Vim
+from oodshape.methods.registry import NEWER
+from oodshape.methods.scores.decision_boundary import Gen, Nci
+from oodshape.methods.scores.nearest_neighbours import Knn, NnGuide
+from oodshape.methods.scores.subspace import Vim
 from oodshape.methods.shapes.ash import Scale
+from oodshape.methods.shapes.bats_ras import Bats
 from oodshape.methods.shapes.clipping import ReAct
-from oodshape.methods.shapes.per_feature import Bats
-from oodshape.methods.table import NEWER
 
 # two features, two classes, logits = features; classes 0, 0, 1, 1; mean (2, 2)
 TRAIN = np.array([[4.0, 0.0], [2.0, 0.0], [0.0, 6.0], [2.0, 2.0 + 2**-10]])

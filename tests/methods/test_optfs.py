@@ -13,7 +13,7 @@ from oodshape import METHODS, Features, InputError, auroc
 from oodshape.features import kernels
 from oodshape.methods.detector import Method
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
+from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
 from oracle.shaping import naive_optfs, naive_shape
 
 FLOATS = st.floats(-1e4, 1e4, width=32)

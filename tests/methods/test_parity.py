@@ -16,10 +16,10 @@ from torch import nn
 from data import features as made_features
 from oodshape import METHODS, Classifier, Features, InputError, auroc, authors_methods, fpr_at_tpr, paper_methods
 from oodshape.images.identity import smallest
-from oodshape.methods.odin import Odin
 from oodshape.methods.openood_settings import Setting, openood_settings
-from oodshape.methods.scores.boundaries import Gen
-from oodshape.methods.scores.openood import LengthFdbd, ShareKnn, WholeVim
+from oodshape.methods.perturb.odin import Odin
+from oodshape.methods.scores.decision_boundary import Gen
+from oodshape.methods.scores.openood_variants import LengthFdbd, ShareKnn, WholeVim
 from oracle import openood_methods as theirs
 
 

@@ -11,14 +11,14 @@ from hypothesis.extra.numpy import arrays as array_strategy
 
 from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method, auroc, paper_methods
+from oodshape.methods.base import Shape, Shaper
 from oodshape.methods.heads import Dice
-from oodshape.methods.odin import AUTHORS_STD, Odin
+from oodshape.methods.perturb.odin import AUTHORS_STD, Odin
 from oodshape.methods.scores.logits import Energy, LogSoftmax, MaxLogit, MaxSoftmax
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS, uniform
 from oodshape.methods.shapes.clipping import Band, BFAct, Clip, Product, ProductShape, ReAct, SoftClip, VraP
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.methods.shapes.pieces import PiecewiseConstant
-from oodshape.methods.slots import Shape, Shaper
+from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.methods.training import Training
 
 ROW = torch.tensor([[-2.0, -0.5, 0.0, 0.5, 1.0, 4.0]])

@@ -10,12 +10,12 @@ import pytest
 from data import features
 from oodshape import FittedScore, InputError, Method, Moments, ScoreRecipe, Statistic
 from oodshape.methods.heads import Dice, Lts
-from oodshape.methods.odin import Odin
-from oodshape.methods.scores.neighbours import Knn
+from oodshape.methods.perturb.odin import Odin
+from oodshape.methods.registry import METHODS
+from oodshape.methods.scores.nearest_neighbours import Knn
 from oodshape.methods.shapes.ash import AshP
+from oodshape.methods.shapes.bats_ras import Bats, Ras
 from oodshape.methods.shapes.clipping import Product, ReAct
-from oodshape.methods.shapes.per_feature import Bats, Ras
-from oodshape.methods.table import METHODS
 
 
 def test_a_recipe_is_what_its_pieces_are() -> None:

@@ -8,7 +8,7 @@ import torch
 from data import features
 from oodshape import METHODS, Features, InputError
 from oodshape.methods.auto import CANDIDATES
-from oodshape.methods.together import fit_all, fit_each, score_each
+from oodshape.methods.fit_all import fit_all, fit_each, score_each
 
 SINGLE = {name: METHODS[name] for name in CANDIDATES}
 

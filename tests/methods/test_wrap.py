@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from oodshape import METHODS, Classifier, Detector, Features, InputError, Method
 from oodshape.methods.auto import Auto
+from oodshape.methods.fit_all import fit_all
 from oodshape.methods.guarded_net import GuardedNet, wrap
-from oodshape.methods.odin import Odin
-from oodshape.methods.together import fit_all
+from oodshape.methods.perturb.odin import Odin
 
 EXPORTABLE = [name for name, method in METHODS.items() if method.exportable]
 TORCH_WARNS = pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning", "ignore::FutureWarning")

@@ -75,7 +75,7 @@ def test_it_says_the_same_compiled_and_exported(kind: str) -> None:
 )
 def test_it_becomes_an_onnx_file(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    from oodshape.guard.onnx import export_onnx
+    from oodshape.guard.export.onnx import export_onnx
 
     net, images = made(kind), pictures(12, seed=2)
     detector = fitted(net)

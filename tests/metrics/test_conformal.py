@@ -16,8 +16,8 @@ from scipy.stats import beta, betabinom, binom, chisquare, kstest
 
 from data import features
 from oodshape import METHODS, Classifier, Detector, Features, InputError, fit_all
-from oodshape.images.digits import digits_sets
-from oodshape.images.preprocessing import DIGITS
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.metrics.conformal import (
     allowed_rate,
     by_class,

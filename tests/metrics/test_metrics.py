@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import auc, precision_recall_curve, roc_auc_score, roc_curve
 
 from oodshape.core.errors import InputError
-from oodshape.metrics.separation import aupr_in, aupr_out, auroc, bootstrap, detection_error, fpr_at_tpr, summary
+from oodshape.metrics.detection import aupr_in, aupr_out, auroc, bootstrap, detection_error, fpr_at_tpr, summary
 from oracle.metrics import naive_auroc, naive_detection_error, naive_fpr_at_tpr
 
 tied = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=25)

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from oodshape import InputError, auroc, fpr_at_tpr
-from oodshape.metrics.paired import MeanAuroc, Scores, delong, fpr95, holm, mean_fpr95, paired_bootstrap, tied_with_best
+from oodshape.metrics.comparison import (
+    MeanAuroc,
+    Scores,
+    delong,
+    fpr95,
+    holm,
+    mean_fpr95,
+    paired_bootstrap,
+    tied_with_best,
+)
 
 
 def covariance_by_pairs(methods: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from oodshape.metrics.rate_test import ODDS, RateTest
+from oodshape.metrics.sequential_test import ODDS, RateTest
 
 
 def test_one_step_by_hand() -> None:

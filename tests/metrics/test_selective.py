@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodshape import InputError
-from oodshape.metrics.separation import aurc, mcnemar, risk_coverage
+from oodshape.metrics.detection import aurc, mcnemar, risk_coverage
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=6))

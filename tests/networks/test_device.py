@@ -9,7 +9,7 @@ from torch import nn
 from oodshape.core.errors import InputError
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import described, device_named
-from oodshape.networks.opening import open_model
+from oodshape.networks.loading import open_model
 from small_nets import Net, body, explains, images
 
 pytestmark = pytest.mark.usefixtures("one_thread")

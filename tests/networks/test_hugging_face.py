@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from oodshape.core.errors import InputError
-from oodshape.networks.opening import open_model
+from oodshape.networks.loading import open_model
 from small_nets import explains
 
 pytestmark = [

@@ -74,7 +74,7 @@ def test_it_is_read_and_left_as_it_was(trained: Any) -> None:
 
 
 def test_it_is_guarded_and_exported(trained: Any, tmp_path: Path) -> None:
-    from oodshape.guard.onnx import export_onnx
+    from oodshape.guard.export.onnx import export_onnx
 
     detector, batch = fitted(trained), images(20)
     with torch.no_grad():

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from oodshape import Classifier, InputError, Preprocessing
-from oodshape.networks.opening import Source, built, open_model, prepared
+from oodshape.networks.loading import Source, built, open_model, prepared
 from oodshape.networks.zoo import build
 
 IMAGES = torch.rand(3, 1, 16, 16, generator=torch.Generator().manual_seed(0))

@@ -17,9 +17,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
-from oodshape.images.limits import Limits
+from oodshape.images.decode.limits import Limits
 from oodshape.networks.classifier import Classifier
-from oodshape.networks.opening import open_model
+from oodshape.networks.loading import open_model
 from oodshape.networks.weights import load_weights, read_weights
 from oodshape.networks.zoo.registry import build
 from small_nets import same, values

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from oodshape.core.errors import InputError
-from oodshape.images.small_sets import cifar
+from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.zoo import MODELS, build, registry
 

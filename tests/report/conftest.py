@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from browser import CHROMIUM, Opened
-from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.plan import Options
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.report import write_page

@@ -13,7 +13,7 @@ from browser import Opened
 from oodshape import METHODS as EVERY
 from oodshape.benchmark.results import Results
 from oodshape.report import write_page
-from oodshape.report.beside_paper import paper_figures
+from oodshape.report.tables.paper import paper_figures
 from synthetic import results as synthetic_results
 
 HALF = 0.00501  # what printing two decimals may change

@@ -11,8 +11,8 @@ from oodshape import METHODS, InputError
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.spec import Benchmark
 from oodshape.report import tables_of, to_latex, to_markdown, to_text
-from oodshape.report.beside_paper import paper_figures
-from oodshape.report.pivot import Table
+from oodshape.report.tables.paper import paper_figures
+from oodshape.report.tables.table import Table
 from synthetic import row
 
 

@@ -10,7 +10,7 @@ import pytest
 from html_page import Page, written
 from oodshape.benchmark.comparisons import Ties
 from oodshape.benchmark.results import Results
-from oodshape.report.headline import answers
+from oodshape.report.tables.summary import answers
 from synthetic import row
 
 

@@ -18,14 +18,14 @@ from oodshape import Guard
 from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import Results
 from oodshape.guard.check import check_guard
-from oodshape.guard.score import Feed
-from oodshape.images.digits import digits_sets
-from oodshape.images.listing import one_by_one
+from oodshape.guard.scoring.score import Feed
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.sources.listing import one_by_one
 from oodshape.report import write_page
-from oodshape.report.check_page import write_check
-from oodshape.report.html import write_html
-from oodshape.report.scored_page import Origin, ScoredRows, write_scored
-from oodshape.studies.writing import _page
+from oodshape.report.pages.check_page import write_check
+from oodshape.report.pages.html import write_html
+from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
+from oodshape.studies.write import _page
 from synthetic import results
 
 # Each ends what it may stand in (text, an attribute, a script, a comment, a template), then brings something along.

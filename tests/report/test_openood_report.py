@@ -12,7 +12,7 @@ import pytest
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.spec import Benchmark
 from oodshape.methods.openood_settings import openood_settings
-from oodshape.report.openood import (
+from oodshape.report.tables.openood import (
     BOARDS,
     GROUPS,
     LATER,

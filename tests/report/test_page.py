@@ -17,11 +17,11 @@ from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import METRICS, Results
 from oodshape.core.errors import InputError
 from oodshape.methods.describe import cited
-from oodshape.methods.table import ROWS
+from oodshape.methods.registry import ROWS
 from oodshape.report import write_page
-from oodshape.report.beside_paper import paper_figures
-from oodshape.report.page_data import payload
-from oodshape.report.pivot import caveats
+from oodshape.report.pages.benchmark_data import payload
+from oodshape.report.tables.paper import paper_figures
+from oodshape.report.tables.table import caveats
 from synthetic import results
 
 HOSTILE = "</script><img src=x onerror=alert(1)> \"q\" & 'x' -->"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from oodshape import METHODS, Features
-from oodshape.report.scored_page import _verdict
-from oodshape.report.scored_set import ScoredSet, ShownImage
+from oodshape.report.pages.scored_page import _verdict
+from oodshape.report.pages.scored_set import ScoredSet, ShownImage
 
 RNG = np.random.default_rng(0)
 HEAD = (np.eye(3, 4), np.zeros(3))

@@ -17,11 +17,11 @@ from browser import Opened
 from folders_of_digits import write_digits, write_odd_files
 from oodshape import Guard
 from oodshape.guard.check import Check, check_guard
-from oodshape.guard.score import Feed
-from oodshape.images.listing import one_by_one
-from oodshape.metrics.paired import holm
-from oodshape.report.check_page import write_check
-from oodshape.report.scored_page import Origin, ScoredRows, write_scored
+from oodshape.guard.scoring.score import Feed
+from oodshape.images.sources.listing import one_by_one
+from oodshape.metrics.comparison import holm
+from oodshape.report.pages.check_page import write_check
+from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
 
 MODEL = "zoo:digits-convnet"
 

@@ -11,11 +11,12 @@ from PIL import Image
 
 from oodshape import Guard
 from oodshape.guard.check import check_guard
-from oodshape.guard.score import Feed
+from oodshape.guard.scoring.score import Feed
 from oodshape.networks.zoo import MODELS
-from oodshape.report import check_page, scored_page_data
-from oodshape.report.check_page import headline, write_check
-from oodshape.report.scored_set import ScoredSet, ShownImage, common_folder
+from oodshape.report.pages import check_page
+from oodshape.report.pages import scored_data as scored_page_data
+from oodshape.report.pages.check_page import headline, write_check
+from oodshape.report.pages.scored_set import ScoredSet, ShownImage, common_folder
 
 MODEL = "zoo:digits-convnet"
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from oodshape.benchmark.comparisons import Ties
 from oodshape.benchmark.results import Results
-from oodshape.report.headline import summarize
-from oodshape.report.pivot import table
-from oodshape.report.table_kinds import ordered, tables_of
+from oodshape.report.tables.kinds import ordered, tables_of
+from oodshape.report.tables.summary import summarize
+from oodshape.report.tables.table import table
 from synthetic import row
 
 AUROC = {"msp": 0.93, "energy": 0.95, "optfs-e": 0.94, "mds": 0.99, "knn": 0.99, "auto": 0.98}

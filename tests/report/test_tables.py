@@ -12,7 +12,7 @@ from rich.console import Console
 from oodshape.benchmark.results import Results, convention
 from oodshape.core.errors import InputError
 from oodshape.report import show, table, to_latex, to_markdown, to_rich, to_text
-from oodshape.report.pivot import Table
+from oodshape.report.tables.table import Table
 from synthetic import METHODS, results, row
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from oodshape import METHODS, Features, InputError, auroc, fpr_at_tpr
 from oodshape.images.identity import numbered, smallest
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.methods.shapes.pieces import PiecewiseConstant
+from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.studies import (
     changed_ratio,
     impact_vectors,
@@ -21,7 +21,7 @@ from oodshape.studies import (
     variants,
     with_ood,
 )
-from oodshape.studies.solvers import dynamic
+from oodshape.studies.theta import dynamic
 from oracle.metrics import naive_auroc
 from oracle.shaping import naive_shape
 from oracle.studies import naive_impacts, naive_loss

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from commands import call
 from oodshape import InputError, auroc, authors_methods
 from oodshape.benchmark.spec import Benchmark
-from oodshape.images.synthetic import NoiseSet
+from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.studies import dynamic, impact_vectors, measured, tuning, with_ood

@@ -8,8 +8,8 @@ import pytest
 
 from commands import call
 from oodshape import METHODS, InputError
-from oodshape.report.beside_paper import STUDIES as PRINTED
-from oodshape.report.beside_paper import check_studies, model_for, study_beside_paper, study_figures
+from oodshape.report.tables.paper import STUDIES as PRINTED
+from oodshape.report.tables.paper import check_studies, model_for, study_beside_paper, study_figures
 from oodshape.studies.catalog import STUDIES, picked_of
 from oodshape.studies.network import Network
 

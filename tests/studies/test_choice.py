@@ -11,10 +11,10 @@ from scipy.stats import spearmanr
 
 from data import arrays, features, panel
 from oodshape import METHODS, Auto, Classifier, Features, Method, auroc, panel_features
-from oodshape.images.small_sets import cifar
+from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.methods.auto import split
-from oodshape.methods.class_panel import ClassPanel
-from oodshape.methods.table import NEWER
+from oodshape.methods.held_out_classes import ClassPanel
+from oodshape.methods.registry import NEWER
 from oodshape.networks import zoo
 from oodshape.studies import choice, regret
 from oodshape.studies.auto import print_choice

@@ -12,8 +12,8 @@ from oodshape import METHODS, InputError
 from oodshape.benchmark.spec import Benchmark
 from oodshape.studies.catalog import STUDIES, picked_of
 from oodshape.studies.network import Network
-from oodshape.studies.samples import SIZES, print_samples, samples
-from oodshape.studies.writing import write
+from oodshape.studies.sample_size import SIZES, print_samples, samples
+from oodshape.studies.write import write
 from small_study import sets
 
 

@@ -15,12 +15,13 @@ import pytest
 from commands import call_new as call
 from data import arrays
 from oodshape import InputError
-from oodshape.images.limits import Limits
-from oodshape.report.render import frame_latex, frame_markdown
-from oodshape.studies import drawing, every_method
+from oodshape.images.decode.limits import Limits
+from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown
+from oodshape.studies import every_method
+from oodshape.studies import plotting as drawing
 from oodshape.studies.catalog import STUDIES, chosen, possible
 from oodshape.studies.network import Network, folders_in, from_folder, networks
-from oodshape.studies.writing import write, write_all
+from oodshape.studies.write import write, write_all
 
 
 def write_folder(folder: Path, *, seed: int = 0, signed: bool = False) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from data import arrays
 from oodshape import METHODS, Features, InputError, auroc, fpr_at_tpr
-from oodshape.images.synthetic import NoiseSet
+from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.studies import (
@@ -25,7 +25,7 @@ from oodshape.studies import (
     weights_by_value,
     with_ood,
 )
-from oodshape.studies.profiles import per_interval
+from oodshape.studies.shaping_functions import per_interval
 from oracle.metrics import naive_auroc
 from oracle.studies import naive_profile
 from small_study import K, classes_of, naive_v, sets

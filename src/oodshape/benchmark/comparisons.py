@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from oodshape.benchmark.kept_scores import KeptScores
+from oodshape.benchmark.scores import KeptScores
 from oodshape.core.errors import InputError
 from oodshape.core.values import check_fields
-from oodshape.metrics.paired import (
+from oodshape.metrics.comparison import (
     LEVEL,
     Difference,
     MeanAuroc,
@@ -19,7 +19,7 @@ from oodshape.metrics.paired import (
     paired_bootstrap,
     tied_with_best,
 )
-from oodshape.metrics.separation import auroc
+from oodshape.metrics.detection import auroc
 
 FEWEST = 2  # images of a set: one has no variance
 AVERAGE = "average"

@@ -11,7 +11,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import check_fields
 
 if TYPE_CHECKING:
-    from oodshape.methods.slots import Shape
+    from oodshape.methods.base import Shape
 
 BINS, POINTS = 40, 60  # of a histogram, and of a ROC curve at most
 
@@ -47,7 +47,7 @@ class Curve:
         >>> sum(curve.id_counts), sum(curve.ood_counts), curve.fpr, curve.tpr
         (3, 2, (0.0, 0.0, 0.5, 1.0), (0.0, 0.33333, 1.0, 1.0))
         """
-        from oodshape.metrics.separation import as_scores
+        from oodshape.metrics.detection import as_scores
 
         inside, outside = as_scores(id_scores, "id_scores"), as_scores(ood_scores, "ood_scores")
         finite = [part for part in (inside[np.isfinite(inside)], outside[np.isfinite(outside)]) if len(part)]

@@ -11,8 +11,8 @@ import numpy as np
 from oodshape.core.errors import InputError
 from oodshape.core.values import check_fields
 from oodshape.features.features import Features
-from oodshape.images.image_set import ImageSet
-from oodshape.images.thumbnail import thumbnail
+from oodshape.images.decode.thumbnail import thumbnail
+from oodshape.images.sources.image_set import ImageSet
 
 FEATURED = ("optfs-e", "auto")  # kept beside the best method of each network
 INSIDE = ""  # the name of the ID images among the OOD sets

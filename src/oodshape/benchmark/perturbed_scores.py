@@ -21,9 +21,9 @@ from oodshape.core.progress import Report, progress_bar
 from oodshape.core.values import encode
 from oodshape.features.disk_cache import Table, locked
 from oodshape.features.extraction import CHUNK, PROBED, Extraction
-from oodshape.images.image_set import ImageSet, Subset, limited
-from oodshape.images.prefetch import decoded_rows
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.images.decode.prefetch import decoded_rows
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.sources.image_set import ImageSet, Subset, limited
 from oodshape.methods.detector import Detector, Method
 from oodshape.networks.classifier import Classifier
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.plan import Options
 from oodshape.benchmark.results import Results, Row
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError

@@ -21,12 +21,12 @@ from oodshape.core.reading import reading
 from oodshape.core.values import check_fields
 from oodshape.methods.describe import short_recipe
 from oodshape.methods.detector import Method
-from oodshape.metrics.separation import Positive
+from oodshape.metrics.detection import Positive
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from oodshape.metrics.separation import Summary
+    from oodshape.metrics.detection import Summary
 
 FORMAT = 3
 LISTS = ("rows", "curves", "shapes", "averages_of", "ties")

@@ -15,21 +15,21 @@ from torch import Tensor
 from oodshape.benchmark.comparisons import averages, ties
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.hardest_images import Gallery
-from oodshape.benchmark.kept_scores import KeptScores
-from oodshape.benchmark.openood import OOD_VAL, pooled_accuracy
+from oodshape.benchmark.openood_protocol import OOD_VAL, pooled_accuracy
 from oodshape.benchmark.perturbed_scores import learned, perturbed_scores
-from oodshape.benchmark.prepared import Model, Options, Prepared
+from oodshape.benchmark.plan import Model, Options, Prepared
 from oodshape.benchmark.repeat import recipe_of
 from oodshape.benchmark.results import METRICS, Results, Row, flat, provenance
+from oodshape.benchmark.scores import KeptScores
 from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.progress import counting, progress_bar, tracked
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
-from oodshape.features.panel import panel_features
-from oodshape.images.image_set import Subset
+from oodshape.features.proxy import panel_features
+from oodshape.images.sources.image_set import Subset
 from oodshape.methods.detector import Detector, Method
-from oodshape.methods.together import collect
-from oodshape.metrics.separation import summary
+from oodshape.methods.fit_all import collect
+from oodshape.metrics.detection import summary
 
 
 def run(benchmark: Benchmark, options: Options = Options()) -> Results:

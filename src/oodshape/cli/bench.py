@@ -56,7 +56,7 @@ def bench(
     nothing to download. It prints a table and writes results.csv, results.json, table.md, table.tex and
     report.html. `oodshape report` makes other tables from these files.
     """
-    from oodshape.benchmark.prepared import Options
+    from oodshape.benchmark.plan import Options
     from oodshape.benchmark.spec import Benchmark
     from oodshape.report.benchmark_files import run_benchmark, show_report
 

@@ -30,11 +30,11 @@ def check(
 
     from oodshape.guard.check import check_guard
     from oodshape.guard.guard import Guard
-    from oodshape.guard.score import Feed
-    from oodshape.images.listing import one_by_one
-    from oodshape.report.check_page import HEAD, NOTE, check_rows, headline, right_line, verdict, write_check
-    from oodshape.report.columns import show_columns
-    from oodshape.report.scored_page import Origin
+    from oodshape.guard.scoring.score import Feed
+    from oodshape.images.sources.listing import one_by_one
+    from oodshape.report.pages.check_page import HEAD, NOTE, check_rows, headline, right_line, verdict, write_check
+    from oodshape.report.pages.scored_page import Origin
+    from oodshape.report.tables.columns import show_columns
 
     costs.hold()
     check_out(out)

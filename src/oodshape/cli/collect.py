@@ -23,7 +23,7 @@ from oodshape.cli.options import (
     UprightOption,
 )
 from oodshape.cli.terminal import check_out, say, warnings_as_lines
-from oodshape.core.words import counted
+from oodshape.core.text import counted
 
 
 def collect(
@@ -59,10 +59,10 @@ def collect(
     A part's size does not grow with its images. All parts of a fit take the same options but --shard.
     """
     from oodshape.core.errors import InputError
-    from oodshape.guard.collect import collect_shard
-    from oodshape.images.image_set import Shard
-    from oodshape.images.listing import in_column
-    from oodshape.networks.opening import open_model, prepared
+    from oodshape.guard.fit.collect import collect_shard
+    from oodshape.images.sources.image_set import Shard
+    from oodshape.images.sources.listing import in_column
+    from oodshape.networks.loading import open_model, prepared
 
     costs.hold()
     check_out(out)
@@ -112,7 +112,7 @@ def merge(
 ) -> None:
     """Merge the scores of all shards into the file that one machine would have written."""
     from oodshape.core.files import replacing
-    from oodshape.guard.score_table import Counter, merge_shards, writer
+    from oodshape.guard.scoring.score_table import Counter, merge_shards, writer
 
     check_out(out)
     write = writer(out)

@@ -13,7 +13,7 @@ from oodshape.cli.options import words
 from oodshape.cli.terminal import console, say
 
 if TYPE_CHECKING:
-    from oodshape.benchmark.kept_scores import KeptScores
+    from oodshape.benchmark.scores import KeptScores
 
 HEAD = ("network", "OOD set", "metric", "first", "second", "difference", "95 % interval", "p")
 
@@ -39,10 +39,10 @@ def compare(
     the best by mean AUROC; tied are those whose p-value, after Holm's correction over the methods, is at least 0.05.
     """
     from oodshape.benchmark.comparisons import compared
-    from oodshape.benchmark.kept_scores import KeptScores
     from oodshape.benchmark.results import convention
+    from oodshape.benchmark.scores import KeptScores
     from oodshape.core.errors import InputError
-    from oodshape.report.columns import show_columns
+    from oodshape.report.tables.columns import show_columns
 
     scores = KeptScores.load(results)
     chosen = words(methods)
@@ -69,7 +69,7 @@ def compare(
 
 def _show_ties(scores: KeptScores) -> None:
     from oodshape.benchmark.comparisons import compared_with_best
-    from oodshape.report.columns import show_columns
+    from oodshape.report.tables.columns import show_columns
 
     rows = []
     for model, best, name, mean, difference, p_value in compared_with_best(scores):

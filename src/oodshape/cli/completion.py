@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def method_names(incomplete: str) -> list[str]:
     """Methods that begin so; the last one of several with commas between them."""
-    from oodshape.methods.table import METHODS
+    from oodshape.methods.registry import METHODS
 
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in METHODS if name.startswith(last)]

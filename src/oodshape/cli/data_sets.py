@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.core.errors import InputError
-from oodshape.images.catalog import CATALOG, Status, chosen_benchmarks, status
+from oodshape.images.datasets.catalog import CATALOG, Status, chosen_benchmarks, status
 
 
 def data_facts(root: Path | None, benchmark: str | None = None) -> list[dict[str, Any]]:

@@ -41,8 +41,8 @@ def decide(
     rejected ones may still be familiar. This bounds that share: Benjamini-Hochberg on the p-values of all images.
     """
     from oodshape.core.reading import any_names
-    from oodshape.guard.decide import Calibration, decide_scores, write_decisions
-    from oodshape.guard.score_table import write_csv
+    from oodshape.guard.scoring.decide import Calibration, decide_scores, write_decisions
+    from oodshape.guard.scoring.score_table import write_csv
 
     if detector is not None and n_calibration is not None:
         raise InputError("give --detector or --n-calibration, not both")

@@ -75,11 +75,11 @@ def fit(
     With --calibrate the threshold is a promise: on images like these, at most the share --alpha is rejected.
     """
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
-    from oodshape.guard.fit import read_names
+    from oodshape.guard.fit.fit import read_names
     from oodshape.guard.guard import Guard
-    from oodshape.images.listing import in_column
+    from oodshape.images.sources.listing import in_column
     from oodshape.networks.device import AUTO
-    from oodshape.networks.opening import open_model, prepared
+    from oodshape.networks.loading import open_model, prepared
 
     costs.hold()
     check_out(out)

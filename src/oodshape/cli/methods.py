@@ -17,7 +17,7 @@ def methods(
 ) -> None:
     """List the methods, or tell all about one: what it does, what it needs, when it fails, and its settings."""
     from oodshape.methods.describe import describe_method, method_lines
-    from oodshape.report.columns import show_columns, show_facts
+    from oodshape.report.tables.columns import show_columns, show_facts
 
     out = console()
     if name is not None:

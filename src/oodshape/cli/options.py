@@ -16,7 +16,7 @@ from oodshape.core.errors import InputError
 
 if TYPE_CHECKING:
     from oodshape.guard.guard import Guard
-    from oodshape.networks.opening import Source
+    from oodshape.networks.loading import Source
 
 
 LIMITS = "What one file may cost"
@@ -216,7 +216,7 @@ class Costs:
         """Let these limits hold for the command."""
         from PIL.Image import DecompressionBombWarning
 
-        from oodshape.images.limits import Limits
+        from oodshape.images.decode.limits import Limits
 
         Limits(self.max_pixels, self.max_aspect, self.max_inflated).use()
         warnings.filterwarnings("ignore", category=DecompressionBombWarning)  # the limits speak for themselves

@@ -57,10 +57,10 @@ def score(
     from oodshape.core.errors import InputError
     from oodshape.core.reading import any_names
     from oodshape.guard.guard import Guard
-    from oodshape.guard.score_file import score_to_file, score_to_stream
-    from oodshape.images.image_set import Shard
-    from oodshape.images.listing import in_column, one_by_one
-    from oodshape.report.scored_page import Origin, ScoredRows, write_scored
+    from oodshape.guard.scoring.score_file import score_to_file, score_to_stream
+    from oodshape.images.sources.image_set import Shard
+    from oodshape.images.sources.listing import in_column, one_by_one
+    from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
 
     costs.hold()
     check_out(out, page)

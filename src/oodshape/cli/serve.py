@@ -51,7 +51,7 @@ def serve(
     from oodshape.core.reading import reading
     from oodshape.guard.service.run import serve as run
     from oodshape.guard.service.settings import Settings
-    from oodshape.images.limits import Limits
+    from oodshape.images.decode.limits import Limits
 
     check_out(state)
     token = ""

@@ -77,10 +77,10 @@ def study(
     OOD set that `auto` chooses by.
     """
     from oodshape.core.errors import InputError
-    from oodshape.report.beside_paper import check_studies
+    from oodshape.report.tables.paper import check_studies
     from oodshape.studies.catalog import chosen, picked_of, possible
     from oodshape.studies.network import networks
-    from oodshape.studies.writing import write, write_all
+    from oodshape.studies.write import write, write_all
 
     costs.hold()
     names, picked = chosen(name), words(methods)

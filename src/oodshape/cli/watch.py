@@ -43,10 +43,10 @@ def watch(
     probability delta at most, ever. An alarm is exit status 3. With --state each row of a file counts once, in
     however many runs; standard input has no such memory.
     """
-    from oodshape.guard.decide import Calibration
-    from oodshape.guard.watch import Watch
-    from oodshape.guard.watch_state import read_blocks
-    from oodshape.report.watch_page import write_watch
+    from oodshape.guard.scoring.decide import Calibration
+    from oodshape.guard.watch.state import read_blocks
+    from oodshape.guard.watch.watch import Watch
+    from oodshape.report.pages.watch_page import write_watch
 
     check_out(state, page)
     if state is None and (scores is None or reset):

@@ -23,19 +23,19 @@ from oodshape.engines.actors import AGAIN, Pool, mapped, one_line_each, started
 from oodshape.engines.scorer import GuardScorer
 from oodshape.engines.took import Took
 from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, name_of
-from oodshape.guard.collect import recipe_of
+from oodshape.guard.fit.collect import recipe_of
+from oodshape.guard.fit.split import check_enough_to_split, refuse_copies
 from oodshape.guard.guard import Guard
-from oodshape.guard.score_file import identity, plan_shard
-from oodshape.guard.score_table import Counter as Rows
-from oodshape.guard.score_table import Tally, merge_shards, writer
-from oodshape.guard.split import check_enough_to_split, refuse_copies
-from oodshape.images.copies import copies
-from oodshape.images.image_set import Shard, limited
-from oodshape.images.listing import Given, Listing, image_set, one_by_one
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.guard.scoring.score_file import identity, plan_shard
+from oodshape.guard.scoring.score_table import Counter as Rows
+from oodshape.guard.scoring.score_table import Tally, merge_shards, writer
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.overlap import copies
+from oodshape.images.sources.image_set import Shard, limited
+from oodshape.images.sources.listing import Given, Listing, image_set, one_by_one
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed
-from oodshape.networks.opening import Source, open_model, prepared
+from oodshape.networks.loading import Source, open_model, prepared
 
 __all__ = ["GuardScorer", "Pool", "Took", "collect", "fit_guard", "score"]
 FEWEST = 16  # shards that a run is cut into at least: what a worker that dies may lose

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from oodshape.guard.guard import Guard
-from oodshape.guard.score import rows_of, see
-from oodshape.images.in_memory import Pictures
+from oodshape.guard.scoring.score import rows_of, see
+from oodshape.images.sources.memory import Pictures
 
 
 class GuardScorer:

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oodshape.core.spent import spent
-from oodshape.guard.collect import collected
-from oodshape.guard.collected import Collected, together
-from oodshape.guard.extractor import Extractor
+from oodshape.core.timings import spent
+from oodshape.guard.fit.collect import collected
+from oodshape.guard.fit.extractor import Extractor
+from oodshape.guard.fit.parts import Collected, together
 from oodshape.guard.guard import Guard
-from oodshape.guard.score_file import Busy, score_to_file
-from oodshape.guard.score_table import Tally
-from oodshape.images.image_set import ImageSet, Shard
-from oodshape.images.limits import Limits
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.guard.scoring.score_file import Busy, score_to_file
+from oodshape.guard.scoring.score_table import Tally
+from oodshape.images.decode.limits import Limits
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.sources.image_set import ImageSet, Shard
 from oodshape.methods.detector import Method
-from oodshape.networks.opening import Source, open_model
+from oodshape.networks.loading import Source, open_model
 
 PATIENCE = 60.0  # seconds that a shard which another process writes is waited for
 

@@ -22,12 +22,12 @@ import oodshape
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.progress import progress_bar
-from oodshape.core.spent import spending
+from oodshape.core.timings import spending
 from oodshape.features.chunks import check_finite
 from oodshape.features.disk_cache import Entry, locked
-from oodshape.images.image_set import ImageSet, reader
-from oodshape.images.prefetch import decoded_rows, prepared
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.images.decode.prefetch import decoded_rows, prepared
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.sources.image_set import ImageSet, reader
 from oodshape.networks.classifier import Classifier
 
 FORMAT = 1  # raised when the same key would mean other numbers

@@ -15,15 +15,15 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.features.chunks import Picked, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
+from oodshape.features.feature_stats import FeatureStats, RunningStatistics
 from oodshape.features.moments import Moments, RunningMoments
-from oodshape.features.statistics import FeatureStats, RunningStatistics
 from oodshape.features.sum_kernels import add_columns
-from oodshape.features.tensors import SeenTensors, check_unkept, tensors_through
+from oodshape.features.tensor_batches import SeenTensors, check_unkept, tensors_through
 from oodshape.images import identity
+from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
-from oodshape.images.image_set import identities_of
-from oodshape.images.listing import Given, image_set
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.images.sources.image_set import identities_of
+from oodshape.images.sources.listing import Given, image_set
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head
 

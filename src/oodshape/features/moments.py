@@ -20,7 +20,7 @@ from oodshape.core.values import AtLeast, check_fields, freeze
 from oodshape.features.bank import Bank
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import unit
-from oodshape.features.running_sums import RunningSums, Statistic, as_statistics
+from oodshape.features.statistic import RunningSums, Statistic, as_statistics
 from oodshape.images import identity
 
 Array = NDArray[Any]

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.score import Feed, see_given
-from oodshape.images.image_set import ImageSource
-from oodshape.images.in_memory import check_prepared
-from oodshape.images.listing import Given, Listing, classes_of, one_by_one
+from oodshape.guard.scoring.score import Feed, see_given
+from oodshape.images.sources.image_set import ImageSource
+from oodshape.images.sources.listing import Given, Listing, classes_of, one_by_one
+from oodshape.images.sources.memory import check_prepared
 from oodshape.metrics.conformal import rejected_count
-from oodshape.metrics.separation import Estimate, Summary, aurc, summary
-from oodshape.networks.opening import Source
+from oodshape.metrics.detection import Estimate, Summary, aurc, summary
+from oodshape.networks.loading import Source
 
 LEVEL = 0.95  # of every interval but the promise's
 FEED = Feed()

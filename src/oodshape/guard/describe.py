@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from oodshape.core.words import counted
+from oodshape.core.text import counted
+from oodshape.guard.export.guarded_file import EXIF
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.guarded_file import EXIF
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.fusion import SCRAMBLED, Fusion
 
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from oodshape.features.kernels import unit
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.score import Feed, Seen, see, see_given
-from oodshape.images.image_set import ImageSource
-from oodshape.images.listing import Given
+from oodshape.guard.scoring.score import Feed, Seen, see, see_given
+from oodshape.images.sources.image_set import ImageSource
+from oodshape.images.sources.listing import Given
+from oodshape.methods.base import Batch, Evidence, FittedHead, Identity, Shape
 from oodshape.methods.fusion import Fusion
-from oodshape.methods.slots import Batch, Evidence, FittedHead, Identity, Shape
 from oodshape.networks.head import Outputs
-from oodshape.networks.opening import Source
+from oodshape.networks.loading import Source
 
 CLASSES, FEATURES, NEIGHBOURS = 3, 5, 3  # how many of each are told
 

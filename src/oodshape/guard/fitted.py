@@ -8,12 +8,12 @@ from pathlib import Path
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Value
-from oodshape.guard.samples import Samples
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.guard.fit.samples import Samples
+from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_share
 from oodshape.networks.device import Precision
-from oodshape.networks.opening import Model, Source, open_model
+from oodshape.networks.loading import Model, Source, open_model
 
 NO_GUARANTEE = "no guarantee: calibrated on training images"
 

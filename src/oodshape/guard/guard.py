@@ -12,25 +12,25 @@ from oodshape.core.errors import InputError
 from oodshape.core.reading import reading
 from oodshape.core.values import load_values
 from oodshape.guard.check import Check, check_guard
-from oodshape.guard.collect import PartFiles, part_files, parts_for, recipe_of
 from oodshape.guard.explain import Explanation, explain_images
-from oodshape.guard.extractor import Extractor
-from oodshape.guard.fit import class_names, fit_detector, own_model
+from oodshape.guard.export.onnx import ExportReport, export_guard
+from oodshape.guard.fit.collect import PartFiles, part_files, parts_for, recipe_of
+from oodshape.guard.fit.extractor import Extractor
+from oodshape.guard.fit.fit import class_names, fit_detector, own_model
+from oodshape.guard.fit.samples import Samples, check_kept
+from oodshape.guard.fit.split import split_collected, split_images, split_tensors
 from oodshape.guard.fitted import About, Fitted
 from oodshape.guard.live import Live
-from oodshape.guard.onnx import ExportReport, export_guard
-from oodshape.guard.samples import Samples, check_kept
-from oodshape.guard.score import Feed, score_images
-from oodshape.guard.split import split_collected, split_images, split_tensors
+from oodshape.guard.scoring.score import Feed, score_images
 from oodshape.guard.verdict import Scored
-from oodshape.images.in_memory import check_prepared
-from oodshape.images.listing import Given, image_set, one_by_one
-from oodshape.images.preprocessing import Preprocessing
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.sources.listing import Given, image_set, one_by_one
+from oodshape.images.sources.memory import check_prepared
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.device import Precision
-from oodshape.networks.opening import Model, open_model
-from oodshape.networks.opening import prepared as native_preprocessing
+from oodshape.networks.loading import Model, open_model
+from oodshape.networks.loading import prepared as native_preprocessing
 
 
 @dataclass(frozen=True, eq=False, repr=False)

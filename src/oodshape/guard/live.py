@@ -14,9 +14,9 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Verdict
-from oodshape.images.in_memory import Pictures, is_image, prepared_batches
-from oodshape.images.listing import Given, one_by_one
-from oodshape.images.preprocessing import rows_by_size, stacked
+from oodshape.images.decode.preprocessing import rows_by_size, stacked
+from oodshape.images.sources.listing import Given, one_by_one
+from oodshape.images.sources.memory import Pictures, is_image, prepared_batches
 from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
 from oodshape.networks.classifier import Classifier, stamp

@@ -16,18 +16,18 @@ import numpy as np
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.features import Features
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.features.sums import MOST, SELECTION, Summed, Sums
 from oodshape.images import identity
-from oodshape.methods.class_panel import ClassPanel
+from oodshape.methods.base import ScoreRecipe
 from oodshape.methods.detector import Method
+from oodshape.methods.fit_all import fit_each, score_each
 from oodshape.methods.fusion import SCRAMBLED, Fusion, Member
-from oodshape.methods.paper_rows import Row
-from oodshape.methods.slots import ScoreRecipe
-from oodshape.methods.table import METHODS, ROWS, named
-from oodshape.methods.together import fit_each, score_each
+from oodshape.methods.held_out_classes import ClassPanel
+from oodshape.methods.paper_settings import Row
+from oodshape.methods.registry import METHODS, ROWS, named
 from oodshape.methods.training import Training
-from oodshape.metrics.separation import auroc
+from oodshape.metrics.detection import auroc
 
 T = TypeVar("T")
 FALLBACK = "optfs"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from oodshape.core.values import Value
 from oodshape.methods.detector import Method
 from oodshape.methods.openood_settings import openood_settings
-from oodshape.methods.table import IMAGE_ROWS, ROWS, named
+from oodshape.methods.registry import IMAGE_ROWS, ROWS, named
 
 UNKNOWN = "not measured"
 

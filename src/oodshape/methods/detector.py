@@ -19,14 +19,14 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import Ascending, AtLeast, Sizes, encode, frozen_array, load_values, sizes_inside
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
+from oodshape.methods.base import Batch, Evidence, FittedSlots, HeadRecipe, Identity, Recipe, ScoreRecipe, Shaper
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.methods.heads import Linear
-from oodshape.methods.odin import Odin, Step
+from oodshape.methods.perturb.odin import Odin, Step
 from oodshape.methods.scores.logits import Energy
-from oodshape.methods.slots import Batch, Evidence, FittedSlots, HeadRecipe, Identity, Recipe, ScoreRecipe, Shaper
 from oodshape.methods.training import Training, TrainingData
 from oodshape.metrics import conformal
-from oodshape.metrics.separation import as_scores
+from oodshape.metrics.detection import as_scores
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head, Outputs
 

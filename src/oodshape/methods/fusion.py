@@ -13,8 +13,8 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import Ascending, Sizes
 from oodshape.features.kernels import places_torch, taken
+from oodshape.methods.base import Evidence, FittedHead, FittedScore, Shape
 from oodshape.methods.detector import Detector
-from oodshape.methods.slots import Evidence, FittedHead, FittedScore, Shape
 
 TAIL = 0.1  # the lowest share of ID scores, below which p-values fall exponentially
 SCRAMBLED = "scrambled ID images"

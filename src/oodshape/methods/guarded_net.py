@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
-from oodshape.methods.slots import Batch, Evidence, FittedSlots
-from oodshape.methods.taps import LayerTap, MapTap, tapped
+from oodshape.methods.base import Batch, Evidence, FittedSlots
+from oodshape.methods.feature_capture import LayerTap, MapTap, tapped
 from oodshape.networks.classifier import Classifier
-from oodshape.networks.finding import linears
+from oodshape.networks.find_head import linears
 from oodshape.networks.head import Head
 
 # logits [N, C], score [N] float32, accepted [N] bool: a plain tuple, so that an exported program is readable anywhere

@@ -12,11 +12,11 @@ from typing import Literal
 
 from oodshape.methods.detector import Method
 from oodshape.methods.heads import Dice
-from oodshape.methods.odin import Odin
-from oodshape.methods.scores.boundaries import Fdbd, Gen, GradNorm, Nci
+from oodshape.methods.perturb.odin import Odin
 from oodshape.methods.scores.class_means import KlMatching, She
+from oodshape.methods.scores.decision_boundary import Fdbd, Gen, GradNorm, Nci
 from oodshape.methods.scores.logits import Energy, MaxLogit, MaxSoftmax
-from oodshape.methods.scores.openood import (
+from oodshape.methods.scores.openood_variants import (
     EmpiricalMds,
     EmpiricalRmds,
     LengthFdbd,

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
+from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import Statistic, as_statistics
-from oodshape.features.statistics import FeatureStats
+from oodshape.features.statistic import Statistic, as_statistics
 from oodshape.features.sums import Summed, Sums
 from oodshape.networks.head import Head
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.metrics.separation import as_scores
+from oodshape.metrics.detection import as_scores
 
 if TYPE_CHECKING:  # a service counts without it
     from torch import Tensor

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.networks.device import Precision, checked_precision, device_named
-from oodshape.networks.finding import WAY_OUT, find, giving, module_named, why_not
+from oodshape.networks.find_head import WAY_OUT, find, giving, module_named, why_not
 from oodshape.networks.head import Head, Outputs
 from oodshape.networks.linear_maps import Call, candidates, eval_mode, finite_rows, outputs_of, read_layers, read_maps
 

@@ -11,7 +11,7 @@ import PIL.Image
 from torch import nn
 
 from oodshape.core.errors import InputError
-from oodshape.images.preprocessing import FILTERS, Preprocessing
+from oodshape.images.decode.preprocessing import FILTERS, Preprocessing
 from oodshape.networks.weights import load_weights
 from oodshape.networks.zoo import library
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line, reading
-from oodshape.images.limits import Limits
+from oodshape.images.decode.limits import Limits
 
 PICKLED = (".pth", ".pt", ".tar", ".bin", ".ckpt")
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # the first that is there holds the weights

@@ -5,11 +5,11 @@ and `terminal` print it. `page` writes the page of a benchmark, `scored_page` an
 `html`. `benchmark_files` runs a benchmark and writes everything.
 """
 
-from oodshape.report.page import write_page as write_page
-from oodshape.report.pivot import table as table
-from oodshape.report.render import to_latex as to_latex
-from oodshape.report.render import to_markdown as to_markdown
-from oodshape.report.table_kinds import tables_of as tables_of
-from oodshape.report.terminal import show as show
-from oodshape.report.terminal import to_rich as to_rich
-from oodshape.report.terminal import to_text as to_text
+from oodshape.report.pages.benchmark_page import write_page as write_page
+from oodshape.report.tables.kinds import tables_of as tables_of
+from oodshape.report.tables.markdown_latex import to_latex as to_latex
+from oodshape.report.tables.markdown_latex import to_markdown as to_markdown
+from oodshape.report.tables.table import table as table
+from oodshape.report.tables.terminal import show as show
+from oodshape.report.tables.terminal import to_rich as to_rich
+from oodshape.report.tables.terminal import to_text as to_text

@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import oodshape
-from oodshape.benchmark.kept_scores import FILE as SCORES
-from oodshape.benchmark.prepared import Options, Prepared
+from oodshape.benchmark.plan import Options, Prepared
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run_prepared
+from oodshape.benchmark.scores import FILE as SCORES
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
-from oodshape.metrics.separation import Positive
-from oodshape.report.headline import summarize
-from oodshape.report.measures import MAIN, Order
-from oodshape.report.openood import is_openood, openood_tables, show_openood, write_openood
-from oodshape.report.page import write_page
-from oodshape.report.pivot import Table
-from oodshape.report.render import frame_latex, frame_markdown, to_latex, to_markdown
-from oodshape.report.table_kinds import Kind, by_ood, tables_of, with_positive
-from oodshape.report.terminal import show
+from oodshape.metrics.detection import Positive
+from oodshape.report.pages.benchmark_page import write_page
+from oodshape.report.tables.kinds import Kind, by_ood, tables_of, with_positive
+from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown, to_latex, to_markdown
+from oodshape.report.tables.measures import MAIN, Order
+from oodshape.report.tables.openood import is_openood, openood_tables, show_openood, write_openood
+from oodshape.report.tables.summary import summarize
+from oodshape.report.tables.table import Table
+from oodshape.report.tables.terminal import show
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,10 +7,10 @@ from functools import cache
 from typing import Any
 from zlib import crc32
 
+from oodshape.methods.base import Identity, Recipe
 from oodshape.methods.heads import Linear
+from oodshape.methods.registry import METHODS, NEWER
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.methods.slots import Identity, Recipe
-from oodshape.methods.table import METHODS, NEWER
 from oodshape.report.palette import INKS, TEXT
 
 # what summaries and figures compare with the other methods: the paper's method, and the usual baseline

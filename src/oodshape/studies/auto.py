@@ -12,15 +12,15 @@ import numpy as np
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.methods.auto import Auto, split
-from oodshape.methods.class_panel import ClassPanel
 from oodshape.methods.detector import Method
+from oodshape.methods.fit_all import fit_all
 from oodshape.methods.fusion import Fusion
-from oodshape.methods.table import METHODS, NEWER
-from oodshape.methods.together import fit_all
-from oodshape.metrics.separation import auroc
+from oodshape.methods.held_out_classes import ClassPanel
+from oodshape.methods.registry import METHODS, NEWER
+from oodshape.metrics.detection import auroc
 from oodshape.report.palette import PALE, TEXT
-from oodshape.studies.comparison import measured
-from oodshape.studies.drawing import (
+from oodshape.studies.methods import measured
+from oodshape.studies.plotting import (
     TOWARDS,
     Point,
     below,
@@ -32,7 +32,7 @@ from oodshape.studies.drawing import (
     scatter,
     toward_hundred,
 )
-from oodshape.studies.printing import number, percent
+from oodshape.studies.tables import number, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,11 +10,11 @@ import numpy as np
 from oodshape.features.features import Features
 from oodshape.methods.detector import Method
 from oodshape.methods.shapes.optfs import Bound, OptFS
-from oodshape.methods.shapes.pieces import PiecewiseConstant
+from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.report.palette import TEXT, WASH
-from oodshape.studies.comparison import measured
-from oodshape.studies.drawing import below, line_style, panels
-from oodshape.studies.printing import percent
+from oodshape.studies.methods import measured
+from oodshape.studies.plotting import below, line_style, panels
+from oodshape.studies.tables import percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,9 +12,11 @@ from oodshape.studies import figures as draw
 from oodshape.studies import tuning
 from oodshape.studies.auto import draw_choice, draw_regret, print_choice
 from oodshape.studies.bounds import bounds, draw_bounds, print_bounds
-from oodshape.studies.comparison import PAIRS, optfs_of
+from oodshape.studies.methods import PAIRS, optfs_of
 from oodshape.studies.network import Network
-from oodshape.studies.printing import (
+from oodshape.studies.sample_size import draw_samples, of_network, print_samples
+from oodshape.studies.shaping_functions import BY_VALUE, BY_VECTOR, WITH, WITHOUT
+from oodshape.studies.tables import (
     by_network,
     listed,
     print_changed,
@@ -23,9 +25,7 @@ from oodshape.studies.printing import (
     print_tuning,
     print_weights,
 )
-from oodshape.studies.profiles import BY_VALUE, BY_VECTOR, WITH, WITHOUT
-from oodshape.studies.samples import draw_samples, of_network, print_samples
-from oodshape.studies.solvers import Objective
+from oodshape.studies.theta import Objective
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ import numpy as np
 
 from oodshape.report.method_styles import FEATURED
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PALE, TEXT, WASH
-from oodshape.studies.drawing import (
+from oodshape.studies.plotting import (
     TOWARDS,
     Point,
     below,

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.prepared import Model, Options, methods_of, with_settings
+from oodshape.benchmark.plan import Model, Options, methods_of, with_settings
 from oodshape.benchmark.run import extracted
 from oodshape.benchmark.spec import AUTHORS, ID_SETS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.images.limits import npz_within
-from oodshape.images.synthetic import NoiseSet
+from oodshape.images.datasets.synthetic import NoiseSet
+from oodshape.images.decode.limits import npz_within
 from oodshape.methods.detector import Method
-from oodshape.methods.table import named
+from oodshape.methods.registry import named
 from oodshape.networks.zoo import MODELS
 
 SURROGATES = ("gaussian", "uniform")

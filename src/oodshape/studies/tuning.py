@@ -13,13 +13,13 @@ import torch
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.images.identity import smallest
+from oodshape.methods.base import Shaper
 from oodshape.methods.detector import Method
+from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.ash import AshB, AshP, AshS
 from oodshape.methods.shapes.clipping import BFAct, ReAct, VraP
-from oodshape.methods.slots import Shaper
-from oodshape.methods.table import METHODS
-from oodshape.metrics.separation import auroc
-from oodshape.studies.comparison import measured
+from oodshape.metrics.detection import auroc
+from oodshape.studies.methods import measured
 
 if TYPE_CHECKING:
     from pandas import DataFrame

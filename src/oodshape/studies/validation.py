@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oodshape.features.features import Features
-from oodshape.methods.shapes.pieces import PiecewiseConstant
-from oodshape.methods.table import METHODS
-from oodshape.metrics.separation import auroc
-from oodshape.studies.solvers import with_ood
+from oodshape.methods.registry import METHODS
+from oodshape.methods.shapes.piecewise import PiecewiseConstant
+from oodshape.metrics.detection import auroc
+from oodshape.studies.theta import with_ood
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from oodshape.features.features import Features
 from oodshape.methods.detector import Method
-from oodshape.methods.table import METHODS
-from oodshape.studies.comparison import measured, optfs_of
-from oodshape.studies.solvers import OBJECTIVES, Objective, dynamic, with_ood
+from oodshape.methods.registry import METHODS
+from oodshape.studies.methods import measured, optfs_of
+from oodshape.studies.theta import OBJECTIVES, Objective, dynamic, with_ood
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -18,12 +18,12 @@ from filelock import lock_descriptor, unlock_descriptor
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line
-from oodshape.guard.guarded_file import GuardedFile
+from oodshape.guard.export.guarded_file import GuardedFile
 from oodshape.guard.service.body import Refused, parse_images
 from oodshape.guard.service.settings import Settings
 from oodshape.guard.verdict import Verdict
-from oodshape.images.decode import Unreadable
-from oodshape.images.formats import open_format
+from oodshape.images.decode.formats import open_format
+from oodshape.images.decode.read import Unreadable
 
 Json = dict[str, Any]
 SLICE_SECONDS = 0.5  # then another request may have its turn

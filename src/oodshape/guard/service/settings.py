@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from oodshape.core.errors import InputError
-from oodshape.images.limits import Limits
+from oodshape.images.decode.limits import Limits
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from oodshape.core.errors import InputError
 from oodshape.guard.service.logs import log_event
 from oodshape.guard.service.metrics import Metrics
 from oodshape.guard.service.settings import Settings
-from oodshape.guard.watch import Watch
+from oodshape.guard.watch.watch import Watch
 
 LOOK_SECONDS = 1.0  # between two looks at the images that were scored meanwhile
 LOOKS_PER_SAVE = 5

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from oodshape.core.values import Sizes
 from oodshape.features.kernels import TINY
-from oodshape.features.running_sums import Statistic
-from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
+from oodshape.features.statistic import Statistic
+from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, by_label
 
 PREDICTED = frozenset([Statistic.COUNTS, Statistic.CLASS_SUMS])

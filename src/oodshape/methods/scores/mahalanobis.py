@@ -15,9 +15,9 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, freeze, frozen_array
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.features.sum_kernels import exact, torchs_threads
-from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
+from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, by_label
 
 Array = NDArray[Any]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import AtLeast, Fraction, Positive
-from oodshape.methods.slots import Shape, Shaper
+from oodshape.methods.base import Shape, Shaper
 from oodshape.methods.training import Training
 
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Positive
 from oodshape.features import kernels
-from oodshape.features.statistics import between
-from oodshape.methods.shapes.pieces import Grid, PiecewiseConstant
-from oodshape.methods.slots import Shape, Shaper
+from oodshape.features.feature_stats import between
+from oodshape.methods.base import Shape, Shaper
+from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
 from oodshape.methods.training import Training
 
 Array = NDArray[Any]

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from oodshape.core.errors import InputError
-from oodshape.images.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing
+from oodshape.images.decode.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing
 from oodshape.networks.weights import PICKLED, load_weights
 from oodshape.networks.zoo.cifar_nets import DenseNet, MixerNano, SmallResNet18
 from oodshape.networks.zoo.digits_nets import SmallConvNet, SmallMixer, SmallNet, SmallViT, small_net

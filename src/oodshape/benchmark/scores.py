@@ -1,0 +1,106 @@
+"""KeptScores: the score of every image by every method of a run, beside the results, for comparisons image by image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.core.files import replacing
+from oodshape.metrics.comparison import Scores
+
+FILE = "scores.parquet"
+INSIDE = "ID"  # the name of the ID set in the file
+MOST = 5_000_000  # scores: up to these a run keeps them unasked
+WITHOUT = "scores are kept as Parquet, which needs pyarrow: pip install 'oodshape[parquet]'"
+
+
+@dataclass(frozen=True, eq=False)
+class KeptScores:
+    """model -> method -> set -> [n] float32; the ID set is called ID, the others by their names."""
+
+    by_model: dict[str, dict[str, dict[str, NDArray[np.float32]]]] = field(default_factory=dict)
+
+    def add(self, model: str, method: str, inside: Any, ood: Mapping[str, Any]) -> None:
+        """Keep the scores of one method on one network."""
+        sets = {INSIDE: inside, **ood}
+        self.by_model.setdefault(model, {})[method] = {
+            name: np.asarray(each, np.float32) for name, each in sets.items()
+        }
+
+    def of(self, model: str) -> dict[str, Scores]:
+        """method -> (ID scores, {OOD set: scores}) of a network."""
+        return {
+            method: (sets[INSIDE], {name: scores for name, scores in sets.items() if name != INSIDE})
+            for method, sets in self.by_model[model].items()
+        }
+
+    @property
+    def count(self) -> int:
+        """How many scores there are."""
+        return sum(len(s) for methods in self.by_model.values() for sets in methods.values() for s in sets.values())
+
+    def wanted(self, asked: bool | None) -> bool:
+        """Whether they go into a file: as asked, else where they are few and pyarrow is here."""
+        if asked is False:
+            return False
+        here = _has_pyarrow()
+        if asked and not here:
+            raise InputError(WITHOUT)
+        return here and (bool(asked) or self.count <= MOST)
+
+    def save(self, folder: Path) -> None:
+        """Write scores.parquet: model, set, image (its number in the set), and a column per method."""
+        from pandas import concat
+
+        frame = concat(list(self._frames()), ignore_index=True)
+        with replacing(folder / FILE) as temporary:
+            frame.to_parquet(temporary, index=False, write_page_checksum=True)
+
+    def _frames(self) -> Iterator[Any]:
+        from pandas import DataFrame
+
+        for model, methods in self.by_model.items():
+            for name, scores in next(iter(methods.values())).items():
+                columns = {method: sets[name] for method, sets in methods.items()}
+                known = {"model": model, "set": name, "image": np.arange(len(scores), dtype=np.int64)}
+                yield DataFrame({**known, **columns})
+
+    @classmethod
+    def load(cls, path: Path) -> KeptScores:
+        """The scores beside a results.json, or in the folder of a run."""
+        file = (path if path.is_dir() else path.parent) / FILE
+        if not file.is_file():
+            raise InputError(f"there is no {file}: run the benchmark again with --keep-scores")
+        if not _has_pyarrow():
+            raise InputError(WITHOUT)
+        import pandas
+
+        try:
+            frame = pandas.read_parquet(file, page_checksum_verification=True)
+            methods = [str(name) for name in frame.columns.drop(["model", "set", "image"])]
+            values = frame[methods].to_numpy(np.float32)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{file} holds no scores of a benchmark: {str(error).splitlines()[0]}") from None
+        kept = cls()
+        for model, rows in frame.groupby("model", sort=False):
+            places = {str(name): part.index.to_numpy() for name, part in rows.groupby("set", sort=False)}
+            if INSIDE not in places or len(places) < 2:
+                raise InputError(f"{file} lacks ID or OOD scores of {model}")
+            for column, method in enumerate(methods):
+                sets = {name: values[place, column] for name, place in places.items()}
+                if not all(np.isfinite(scores).all() for scores in sets.values()):
+                    continue  # a method that this network did not run
+                kept.by_model.setdefault(str(model), {})[method] = sets
+        return kept
+
+
+def _has_pyarrow() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("pyarrow") is not None

@@ -1,0 +1,1 @@
+"""Export a guard as one ONNX file, and run that file."""

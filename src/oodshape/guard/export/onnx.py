@@ -1,0 +1,302 @@
+"""A network and its detector as one ONNX graph: images -> logits, score, accepted; compared before it is written."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import oodshape
+from oodshape.core.errors import InputError, import_optional
+from oodshape.core.files import replacing
+from oodshape.guard.export.guarded_file import EXIF, OUTPUTS, open_session
+from oodshape.guard.fitted import Fitted
+from oodshape.images.decode.prefetch import prepared
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.sources.listing import Given, one_by_one
+from oodshape.methods.detector import Detector
+from oodshape.methods.guarded_net import GuardedNet, wrap
+from oodshape.networks.classifier import Classifier
+from oodshape.networks.loading import Source
+
+OPSET = 18
+TOLERANCE = 1e-4  # of the largest value, between torch and the ONNX runtime
+Answers = dict[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """How the graph in the ONNX runtime differs from torch, over the images that both were given.
+
+    `score` compares image by image. `same_features` compares the score alone, both from the features that the
+    runtime computed: a network's last bits may differ, but no feature may change sides at an edge.
+    """
+
+    path: Path
+    images: int
+    logits: float  # the largest difference
+    features: float
+    score: float
+    same_features: float
+    decisions: int  # how many images one accepts and the other does not
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.images} images in onnxruntime and torch; largest difference of logits "
+            f"{self.logits:.2g}, score {self.score:.2g} ({self.same_features:.2g} from the same features), "
+            f"{self.decisions} decisions differ{', by rounding at the threshold' if self.decisions else ''}"
+        )
+
+
+def export_onnx(
+    net: nn.Module | Classifier,
+    detector: Detector,
+    path: str | Path,
+    images: Tensor,
+    *,
+    preprocessing: Preprocessing | None = None,
+    upright: bool = False,
+    classes: Sequence[str] | None = None,
+    threshold: Tensor | None = None,
+    head: str | None = None,
+) -> ExportReport:
+    """Write `images` [N, ...] -> `logits`, `score`, `accepted` as one ONNX file, for any N; how it compares.
+
+    The input `threshold` ([1], or one per predicted class) has the detector's as its default. The graph runs in
+    onnxruntime on the images given, and a difference from torch that rounding does not explain is an error: then
+    no file is written. Preprocessing, class names and calibration scores go into the file's metadata, and so does
+    `upright`: whether images are turned as their EXIF orientation says before all else.
+    """
+    onnx, _, _ = (import_optional(name, "onnx", "ONNX export") for name in ("onnx", "onnxruntime", "onnxscript"))
+    if not isinstance(images, Tensor) or images.ndim < 2 or len(images) == 0:
+        raise InputError("export needs a batch of preprocessed images [N, ...] to trace the network and to compare")
+    limits = detector.limits if threshold is None else threshold
+    guarded = wrap(net, detector, limits, head, images)
+    _check(net.net if isinstance(net, Classifier) else net, guarded, images[:2])
+    model = _traced(guarded, images)
+    (batch, *_) = next(value for value in model.graph.input if value.name == "images").type.tensor_type.shape.dim
+    if batch.dim_value:
+        raise InputError(
+            f"{path} was not written: the network's forward fixes the number of images, here {batch.dim_value}; "
+            "write x.shape[0] where it has len(x) or a number"
+        )
+    names = None if classes is None else list(map(str, classes))
+    if names is not None and len(names) != guarded.tap.out_features:
+        raise InputError(f"{len(names)} class names were given, the network has {guarded.tap.out_features} classes")
+    said = _metadata(detector, preprocessing, upright, names)
+    said["threshold"] = base64.b64encode(guarded.threshold.cpu().numpy().astype("<f4").tobytes()).decode()
+    model.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in said.items())
+    model.graph.initializer.append(onnx.numpy_helper.from_array(guarded.threshold.cpu().numpy(), "threshold"))
+    answers = _run(model, images, [*OUTPUTS, "features"])
+    report = _compared(guarded, images, answers, Path(path))
+    features = next(output for output in model.graph.output if output.name == "features")
+    model.graph.output.remove(features)
+    onnx.checker.check_model(model)
+    with replacing(path) as temporary:
+        temporary.write_bytes(model.SerializeToString())
+        (alone,) = open_session(temporary).run(["score"], {"images": _array(images[:1])})
+        apart = float(np.abs(alone - answers["score"][:1]).max())
+        if not apart <= TOLERANCE * float(np.abs(answers["score"]).max()):
+            raise InputError(f"{path} was not written: an image's score alone and in a batch differ by {apart:.2g}")
+    return report
+
+
+def _check(net: nn.Module, guarded: GuardedNet, images: Tensor) -> None:
+    """Refuse a network whose logits are not what its head gives, or not what the guarded network gives."""
+    wanted = Classifier(net, guarded.head_name)(images).logits
+    with torch.no_grad():
+        logits = guarded(images)[0].float()
+    apart, size = float((logits - wanted).abs().max()), float(wanted.abs().max())
+    if not apart <= max(TOLERANCE, 8 * torch.finfo(guarded.tap.weight.dtype).eps) * size:
+        raise InputError(
+            f"the guarded network and the network itself differ by {apart:.2g} in the logits, whose largest value is "
+            f"{size:.2g}; wrap the network so that it returns the output of {guarded.head_name!r} as it is"
+        )
+
+
+class _WithFeatures(nn.Module):
+    """The guarded network, its threshold an input and its features an output, for the comparison."""
+
+    def __init__(self, guarded: GuardedNet) -> None:
+        super().__init__()
+        self.guarded = guarded
+
+    def forward(self, images: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        features = self.guarded.features(images)
+        return *self.guarded.judged(features, threshold), features
+
+
+def _traced(guarded: GuardedNet, images: Tensor) -> Any:
+    two = images[:2] if len(images) > 1 else images.repeat(2, *(1 for _ in images.shape[1:]))  # 1 would be fixed
+    with torch.no_grad(), _silence():
+        program = torch.onnx.export(
+            _WithFeatures(guarded).eval(),
+            (two, guarded.threshold),
+            dynamo=True,
+            verbose=False,
+            opset_version=OPSET,
+            input_names=["images", "threshold"],
+            output_names=[*OUTPUTS, "features"],
+            dynamic_shapes={"images": {0: torch.export.Dim("batch")}, "threshold": None},
+            custom_translation_table={torch.ops.aten.sort.stable: _stable_sort},
+        )
+    assert program is not None
+    return _without_traces(program.model_proto)
+
+
+def _without_traces(model: Any) -> Any:
+    """The model without the tracer's notes: where each node stands in whose source files is nobody else's business."""
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    graph = model.graph
+    for noted in (graph, *nodes, *graph.input, *graph.output, *graph.value_info, *graph.initializer, *model.functions):
+        del noted.metadata_props[:]
+        noted.doc_string = ""
+    return model
+
+
+def _stable_sort(self: Any, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+    """Values and places: TopK over all values puts equal ones in the order of their places (ONNX standard)."""
+    op: Any = import_module("onnxscript").opset18
+    size = op.Reshape(op.Gather(op.Shape(self), op.Constant(value_int=dim), axis=0), op.Constant(value_ints=[1]))
+    return op.TopK(self, size, axis=dim, largest=descending, sorted=True)
+
+
+def _metadata(
+    detector: Detector, preprocessing: Preprocessing | None, upright: bool, names: list[str] | None
+) -> dict[str, str]:
+    """What a server needs beside the graph; scores are little-endian float32 in base64, predicted classes int32."""
+    said = {
+        "oodshape": oodshape.__version__,
+        "method": repr(detector.method),
+        "head": detector.fingerprint,
+        "n_train": str(detector.n_train),
+        "exif": EXIF[upright],
+    }
+    if detector.calibration is not None:
+        said["alpha"] = str(detector.alpha)
+        said["calibration"] = base64.b64encode(detector.calibration.astype("<f4").tobytes()).decode()
+        if detector.groups is not None:
+            said["groups"] = base64.b64encode(np.asarray(detector.groups).astype("<i4").tobytes()).decode()
+    if preprocessing is not None:
+        said["preprocessing"] = json.dumps(asdict(preprocessing))
+    if names is not None:
+        said["classes"] = json.dumps(names)
+    return said
+
+
+def _compared(guarded: GuardedNet, images: Tensor, answers: Answers, path: Path) -> ExportReport:
+    """The differences, each inside its limit."""
+    with torch.no_grad():
+        features = guarded.features(images)
+        logits, score, accepted = guarded.judged(features)
+        theirs = [torch.from_numpy(answers[name]).to(images.device) for name in ("features", "logits")]
+        same, limit = guarded.score(*theirs), guarded.limit(theirs[1])
+    eps = torch.finfo(features.dtype).eps if features.is_floating_point() else 0.0
+    tolerance = max(TOLERANCE, 8 * eps)
+    got = torch.from_numpy(answers["score"]).to(images.device)
+    alike = "score of the same features"
+    pairs = {"features": (features, theirs[0]), "logits": (logits, theirs[1]), alike: (same, got)}
+    found = {}
+    for name, (ours, other) in pairs.items():
+        ours, other = ours.float(), other.float()
+        found[name], size = float((ours - other).abs().max()), float(ours.abs().max())
+        if not found[name] <= tolerance * size:
+            raise InputError(
+                f"{path} was not written: torch and onnxruntime differ by {found[name]:.2g} in the {name}, whose "
+                f"largest value is {size:.2g}; try a network in float32"
+            )
+    taken = torch.from_numpy(answers["accepted"]).to(images.device)
+    clear = (same - limit).abs() > tolerance * same.abs().max()
+    if not torch.equal(taken[clear], (same >= limit)[clear]):
+        raise InputError(f"{path} was not written: torch and onnxruntime accept different images by the same scores")
+    return ExportReport(
+        path=path,
+        images=len(images),
+        logits=found["logits"],
+        features=found["features"],
+        score=float((score - got).abs().max()),
+        same_features=found[alike],
+        decisions=int((taken != accepted).sum()),
+    )
+
+
+def _run(model: Any, images: Tensor, names: list[str]) -> Answers:
+    session = open_session(model.SerializeToString())
+    parts = [session.run(names, {"images": _array(part)}) for part in torch.split(images, 32)]
+    return {name: np.concatenate([part[i] for part in parts]) for i, name in enumerate(names)}
+
+
+def _array(images: Tensor) -> np.ndarray[Any, Any]:
+    return images.detach().cpu().contiguous().numpy()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Nothing of the exporter's own notes: what matters is compared afterwards."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)
+
+
+COMPARED = 64  # images at the most
+
+
+def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given | None = None) -> ExportReport:
+    """Write the ONNX file, compared on the first images given, or on made-up ones; how it compares."""
+    about = guard.about
+    batch = made_up(guard.preparation) if images is None else _given(guard, images)
+    return export_onnx(
+        source.classifier,
+        guard.detector,
+        path,
+        batch,
+        preprocessing=about.preprocessing,
+        upright=about.upright,
+        classes=about.names or None,
+    )
+
+
+def _given(guard: Fitted, images: Given) -> Tensor:
+    listing = one_by_one(images)
+    read = partial(listing.read, upright=guard.about.upright)
+    every = (prepared(read, guard.preparation, pair) for pair in listing.pairs())
+    found = list(islice((pixels for pixels in every if not isinstance(pixels, InputError)), COMPARED))
+    if not found:
+        raise InputError(f"no image of {listing.name} can be read; give other images to compare on")
+    one_size = [pixels for pixels in found if pixels.shape == found[0].shape]
+    return guard.preparation.normalize(np.stack(one_size))
+
+
+def made_up(preprocessing: Preprocessing, count: int = 16) -> Tensor:
+    """[count, C, H, W]: smooth random images, seeded, prepared as the network wants them.
+
+    >>> from oodshape.images.decode.preprocessing import IMAGENET
+    >>> made_up(IMAGENET, 2).shape
+    torch.Size([2, 3, 224, 224])
+    """
+    size = preprocessing.size
+    if size is None:
+        raise InputError("the preprocessing leaves images in their own size; give --images to compare on")
+    chance = torch.Generator().manual_seed(0)
+    coarse = torch.rand(count, preprocessing.channels, 8, 8, generator=chance)
+    smooth = torch.nn.functional.interpolate(coarse, size, mode="bilinear")
+    pixels = (255 * smooth).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous()
+    return preprocessing.normalize(pixels.numpy())

@@ -1,0 +1,1 @@
+"""Fit a guard: extract features, split images, collect parts."""

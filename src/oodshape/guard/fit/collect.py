@@ -1,0 +1,184 @@
+"""collect: some images through the network, and all that a fit needs of them: a part, of bounded size."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import oodshape
+from oodshape.core.errors import InputError
+from oodshape.core.fingerprint import fingerprint_of
+from oodshape.features.extraction import Extraction, NoneReadable
+from oodshape.features.features import Features
+from oodshape.features.proxy import panel_features
+from oodshape.guard.fit.extractor import Extractor, Seen, warn_of_lost
+from oodshape.guard.fit.parts import Collected, Made, made_of, together
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.identity import Keys
+from oodshape.images.sources.image_set import ImageSet, Shard, Subset, identities_of, limited, order_shards
+from oodshape.images.sources.listing import Given, classes_of, image_set
+from oodshape.methods.auto import Auto
+from oodshape.methods.detector import Method
+from oodshape.methods.registry import METHODS, named
+from oodshape.networks.loading import Source, prepared
+
+WHOLE = Shard()
+PartFiles = str | Path | Iterable[str | Path]  # a glob, a path, or several of them
+
+
+def collected(
+    extractor: Extractor, images: ImageSet, recipe: Method, *, shard: Shard = WHOLE, hold_out: bool = False
+) -> Collected:
+    """All that fitting the recipe needs of one shard of the images; their features stay at hand."""
+
+    def make() -> Made:
+        return Made(
+            network=extractor.classifier.fingerprint,
+            head=extractor.classifier.head_name or "",
+            preprocessing=extractor.preprocessing,
+            upright=extractor.upright,
+            precision=extractor.classifier.precision,
+            needs=tuple(sorted(recipe.collects)),
+            share=recipe.keeps,
+            panel=recipe.wants_panel,
+            held_out=hold_out,
+            images=fingerprint_of(identities_of(images)),
+            total=len(images),
+            batch_size=extractor.batch_size,
+            classes=classes_of(images),
+            shard=shard.number,
+            shards=shard.shards,
+            version=oodshape.__version__,
+        )
+
+    if shard == WHOLE:
+        return _of_seen(extractor, extractor.read(images), make)
+    rows = shard.rows(len(images), extractor.batch_size)
+    try:
+        if len(rows):
+            return _of_seen(extractor, extractor.read(Subset(images, rows)), make)
+        lost: tuple[str, ...] = ()
+    except NoneReadable as error:
+        lost = (str(error),)
+    # what a part says of the network needs an image, of another part
+    Extraction(extractor.classifier, images, extractor.preprocessing, skip=True).find_head()
+    return Collected(make, lost=len(rows), reasons=lost)
+
+
+def _of_seen(extractor: Extractor, seen: Seen, make: Callable[[], Made]) -> Collected:
+    def panel(fitting: Keys, size: int) -> Features:
+        """Scrambled images, by the identities of those they are made from."""
+        whole = seen.images
+        among = np.flatnonzero(np.isin(identities_of(whole), fitting))
+        base = limited(whole if len(among) == len(whole) else Subset(whole, among.tolist()), size)
+        [made] = panel_features(
+            extractor.classifier, base, extractor.preprocessing, cache=extractor.cache, size=size, **extractor.how
+        )
+        values = np.concatenate([raw.numpy() for _, raw in made.chunks()])
+        return Features.from_arrays(values, made.head, None, made.predictions.numpy(), identities_of(base))
+
+    return Collected(make, seen.features, make_panel=panel, lost=seen.lost, reasons=seen.reasons)
+
+
+def part_files(given: PartFiles) -> list[Path]:
+    """The files that a user named: a glob, a path, or several of them."""
+    named = [given] if isinstance(given, (str, Path)) else list(given)
+    found = [Path(path) for each in named for path in (sorted(glob.glob(str(each))) or [str(each)])]
+    return list(dict.fromkeys(found))
+
+
+def joined_parts(paths: Sequence[Path]) -> Collected:
+    """The parts in these files as one; those that overlap, are missing or do not belong together are named."""
+    if not paths:
+        raise InputError("there is no part: give the files that `oodshape collect` wrote")
+    said = {path: made_of(path) for path in paths}
+    first = paths[0]
+    for path, made in said.items():
+        different = said[first].difference(made)
+        if different:
+            raise InputError(f"{path} does not belong to {first}: it has {different}")
+    ordered = order_shards({path: Shard(made.shard, made.shards) for path, made in said.items()}, "collect it too")
+    # one after the other: each may take much memory
+    parts = map(Collected.load, ordered)
+    found = reduce(lambda sums, part: together([sums, part]), parts, together([next(parts)]))
+    if found.rows is None and found.summed is None:
+        raise InputError(f"the parts hold no image that could be read; {'; '.join(found.reasons[:3])}")
+    return found
+
+
+def parts_for(source: Source, paths: Sequence[Path], recipe: Method, preprocessing: Preprocessing | None) -> Collected:
+    """The parts in these files as one, where they are of this network and hold what the recipe needs."""
+    found = joined_parts(paths)
+    made, network = found.made, source.classifier.fingerprint
+    if made.network != network:
+        raise InputError(f"{paths[0]} is of the network {made.network}, but got {source.spec or 'one'} ({network})")
+    if preprocessing not in (None, made.preprocessing):
+        raise InputError(f"{paths[0]} was collected with the preprocessing {made.preprocessing}, not {preprocessing}")
+    if made.precision != source.classifier.precision:
+        raise InputError(f"{paths[0]} was collected in {made.precision}, not {source.classifier.precision}")
+    missing = sorted(recipe.collects - set(made.needs)) + ["panel"] * (recipe.wants_panel and not made.panel)
+    if missing or recipe.keeps not in (0.0, made.share):
+        raise InputError(
+            f"{', '.join(missing) or 'images to select by'} of the training images were not collected: collect for "
+            "this method, with the same --method"
+        )
+    return found
+
+
+class Done(NamedTuple):
+    """What became of one shard."""
+
+    images: int
+    lost: int
+    total: int  # of all shards
+    shard: int
+    shards: int
+
+
+def collect_shard(
+    source: Source,
+    images: Given,
+    out: Path,
+    *,
+    shard: Shard = WHOLE,
+    method: str | Method = "auto",
+    hold_out: bool = False,
+    exportable: bool = False,
+    preprocessing: Preprocessing | None = None,
+    upright: bool = False,
+    limit: int | None = None,
+    cache: Path | None = None,
+    progress: bool | None = None,
+    batch_size: int = 64,
+    workers: int | None = None,
+) -> Done:
+    """Write the part of one shard of the images, for `Guard.fit(parts=...)` with the same method."""
+    extractor = Extractor(
+        source.classifier, preprocessing or prepared(source.native), upright, cache, progress, batch_size, workers
+    )
+    given = limited(image_set(images, upright=upright), limit)
+    part = collected(extractor, given, recipe_of(method, exportable), shard=shard, hold_out=hold_out)
+    part.save(out, source.classifier.head)
+    mine = len(shard.rows(len(given), batch_size))
+    warn_of_lost(f"shard {shard}", mine, part.lost, part.reasons)
+    return Done(mine, part.lost, len(given), *shard)
+
+
+def recipe_of(method: str | Method, exportable: bool) -> Method:
+    """The recipe; where it must be `exportable`, with such candidates alone."""
+    recipe = named(method) if isinstance(method, str) else method
+    if not exportable:
+        return recipe
+    if isinstance(recipe.score, Auto):
+        names = tuple(name for name, candidate in recipe.score.methods().items() if candidate.exportable)
+        recipe = replace(recipe, score=replace(recipe.score, candidates=names))
+    if not recipe.exportable:
+        those = ", ".join(name for name, each in METHODS.items() if each.exportable)
+        raise InputError(f"{method} cannot be exported; these can: {those}")
+    return recipe

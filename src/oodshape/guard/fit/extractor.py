@@ -1,0 +1,80 @@
+"""Extractor: turns images into features, and reports those that cannot be read."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oodshape.core.errors import InputError
+from oodshape.features.extraction import Extraction
+from oodshape.features.features import Features
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.sources.image_set import ImageSet, Subset
+from oodshape.networks.classifier import Classifier
+
+SHOWN = 3  # unreadable files named in a warning
+
+
+class Seen(NamedTuple):
+    """Images that could be read, their features, and what is known of the others."""
+
+    images: ImageSet
+    features: Features
+    total: int  # with those that could not be read
+    lost: int = 0
+    reasons: tuple[str, ...] = ()  # of the first of them
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """A network with its preprocessing and the options of the extraction."""
+
+    classifier: Classifier
+    preprocessing: Preprocessing
+    upright: bool
+    cache: Path | None
+    progress: bool | None
+    batch_size: int = 64
+    workers: int | None = None
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """What extraction is told beside the network, the images and the preprocessing."""
+        return {"batch_size": self.batch_size, "workers": self.workers, "progress": self.progress}
+
+    def read(self, images: ImageSet) -> Seen:
+        """What can be read of images."""
+        extraction = Extraction(self.classifier, images, self.preprocessing, skip=True, **self.how)
+        features, read = Features.extracted(extraction, self.cache)
+        if read.all():
+            return Seen(images, features, len(read))
+        lost = np.flatnonzero(~read)
+        reasons = tuple(_reason(images, int(row)) for row in lost[:SHOWN])
+        return Seen(Subset(images, np.flatnonzero(read).tolist()), features, len(read), len(lost), reasons)
+
+    def extracted(self, images: ImageSet) -> Features:
+        """The features of the readable images; a warning names those that cannot be read."""
+        seen = self.read(images)
+        warn_of_lost(images.name, seen.total, seen.lost, seen.reasons)
+        return seen.features
+
+
+def warn_of_lost(name: str, total: int, lost: int, reasons: tuple[str, ...]) -> None:
+    """A warning where images could not be read."""
+    if lost:
+        shown = [*reasons[:SHOWN], *([f"and {lost - SHOWN} more"] if lost > SHOWN else [])]
+        warnings.warn(
+            f"{lost} of {total} images of {name} cannot be read and are left out: {'; '.join(shown)}", stacklevel=5
+        )
+
+
+def _reason(images: ImageSet, row: int) -> str:
+    try:
+        images[row]
+    except InputError as error:
+        return str(error).partition(";")[0]
+    return f"image {row} (now readable)"

@@ -1,0 +1,220 @@
+"""Collected: all that a fit needs of some training images, in a file of bounded size; files of parts add up.
+
+Few images are kept as rows of features, since what becomes of them (to fit on, to select by, to hold out) may depend on
+how many there are in all. Of many each decides for itself, by its identity, and sums are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import add
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+import oodshape
+from oodshape.core import files
+from oodshape.core.errors import InputError
+from oodshape.core.reading import reading
+from oodshape.core.values import AtLeast, Value, decode, encode
+from oodshape.features.features import Features
+from oodshape.features.proxy import SIZE
+from oodshape.features.sums import LeftOut, Summed, joined, pack_rows, pack_summed, smallest, unpack_rows, unpack_summed
+from oodshape.images import identity
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.identity import Keys
+from oodshape.methods.held_out_classes import FEWEST_CLASSES, classes_left_out
+from oodshape.networks.head import Head
+
+HELD_OUT = 0.2  # the share of the training images that sets the threshold where there are no others
+FEW = 512  # images that a file keeps as rows: among more, more than enough decide each way for themselves
+# Rows of many small parts, above which they are summed too: below it sums over rows are float64 in any case
+# (`sum_kernels.exact`), so that they are those of fewer and larger parts.
+MANY = 5_000
+KIND = "part"
+Count = Annotated[int, AtLeast(0)]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Made(Value):
+    """What a part is a part of, and how it was made: parts that add up differ in their shard alone."""
+
+    network: str  # fingerprint of all weights
+    head: str  # the layer's name
+    preprocessing: Preprocessing
+    upright: bool
+    precision: str
+    needs: tuple[str, ...]  # the moments that were collected
+    share: float  # of the images, kept to select methods by
+    panel: bool  # whether scrambled images went through the network too
+    held_out: bool  # whether a share of the images was kept to set the threshold
+    images: str  # a hash of all images' identities in their order
+    total: Annotated[int, AtLeast(1)]  # images in all, before any was read
+    batch_size: Annotated[int, AtLeast(1)]
+    classes: tuple[str, ...] = ()  # the names behind the labels
+    shard: Annotated[int, AtLeast(1)] = 1
+    shards: Annotated[int, AtLeast(1)] = 1
+    version: str = ""  # of oodshape
+
+    def __post_init__(self) -> None:
+        if self.shard > self.shards:
+            raise InputError(f"there is no shard {self.shard} of {self.shards}")
+
+    def difference(self, other: Made) -> str:
+        """The first thing that keeps two parts from adding up, in words; empty where nothing does."""
+        mine, theirs = (dict(replace(each, shard=1, shards=other.shards)._items()) for each in (self, other))
+        for name, what in DIFFERENCES.items():
+            if mine[name] != theirs[name]:
+                return f"{what} {theirs[name] or 'none'}, not {mine[name] or 'none'}"
+        return ""
+
+
+DIFFERENCES = {
+    "network": "another network",
+    "images": "another list of images",
+    "total": "another number of images,",
+    "batch_size": "another batch size,",
+    "preprocessing": "another preprocessing,",
+    "upright": "images turned otherwise,",
+    "precision": "another precision,",
+    "needs": "what other methods need,",
+    "share": "another share to select by,",
+    "panel": "another method's panel,",
+    "held_out": "images held out,",
+    "head": "another head,",
+    "classes": "other names of classes,",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Collected:
+    """A part: rows or sums, what is held out for the threshold, and the panel."""
+
+    make: Callable[[], Made]  # says what it is a part of
+    rows: Features | None = None  # as they are; what becomes of them is decided when all parts are known
+    summed: Summed | None = None
+    held_out: Features | None = None  # of those that were summed
+    panel: Features | None = None  # scrambled images, each with the identity of the image that it was made from
+    make_panel: Callable[[Keys, int], Features] | None = None  # in place of it, where the images are at hand
+    lost: int = 0  # images that could not be read
+    reasons: tuple[str, ...] = ()  # of the first of them
+    head: Head | None = None  # where it comes from a file
+
+    @cached_property
+    def made(self) -> Made:
+        """What it is a part of: hashes of the network and of all names, made when they are first asked for."""
+        return self.make()
+
+    def panel_of(self, fitting: Keys | None, size: int = SIZE) -> Features | None:
+        """At most `size` scrambled images, made from those to fit on (None: all there are)."""
+        if self.make_panel is not None:
+            assert fitting is not None
+            return self.make_panel(fitting, size)
+        if self.panel is None or fitting is None:
+            return smallest(self.panel, size, "subset")
+        chosen = np.flatnonzero(np.isin(self.panel.identities, fitting))
+        return smallest(self.panel[chosen], size, "subset") if len(chosen) else None
+
+    def bounded(self) -> Collected:
+        """The same part as a file holds it: many images as sums, and the panel as features."""
+        if self.rows is None:
+            return self
+        if len(self.rows) <= FEW:
+            every = self.panel_of(self.rows.identities, FEW) if self.made.panel else None
+            return replace(self, panel=every, make_panel=None)
+        summed, held_out = decided(self.rows, self.made)
+        fitting = ~_held(self.rows.identities, self.made)
+        panel = self.panel_of(self.rows.identities[fitting]) if self.made.panel else None
+        return replace(self, rows=None, summed=summed, held_out=held_out, panel=panel, make_panel=None)
+
+    def save(self, path: str | Path, head: Head) -> None:
+        """Write the part to one safetensors file."""
+        part, arrays = self.bounded(), dict[str, Any]()
+        arrays |= {"head.weight": head.weight.cpu().numpy(), "head.bias": head.bias.cpu().numpy()}
+        for name in ("rows", "held_out", "panel"):
+            pack_rows(getattr(part, name), name, arrays)
+        said = {"summed": pack_summed(part.summed, arrays), "lost": part.lost, "reasons": part.reasons}
+        header = {"made": json.dumps(encode(part.made, arrays)), "part": json.dumps(said)}
+        files.save(path, KIND, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Collected:
+        """The part that `save` wrote."""
+        header, arrays = files.load(path, KIND)
+        with reading(path, files.WAY_OUT[KIND]):
+            made, said = _decode_made(header), json.loads(header["part"])
+            head = Head.of((arrays["head.weight"], arrays["head.bias"]))
+            summed = unpack_summed(said["summed"], arrays, head, left_out(head, made))
+            if summed is not None and summed.share != made.share:
+                raise InputError(f"a share of {summed.share} is kept to select by, not {made.share}")
+            each = (unpack_rows(name, arrays, head) for name in ("rows", "held_out", "panel"))
+            rows, held_out, panel = each
+            lost, reasons = int(said["lost"]), tuple(map(str, said["reasons"]))
+            return cls(lambda: made, rows, summed, held_out, panel, None, lost, reasons, head)
+
+
+def made_of(path: str | Path) -> Made:
+    """What a part's file says that it is, without its sums."""
+    header = files.header(path, KIND)
+    with reading(path, files.WAY_OUT[KIND]):
+        return _decode_made(header)
+
+
+def _decode_made(header: dict[str, Any]) -> Made:
+    made = decode(json.loads(header["made"]), {})
+    if not isinstance(made, Made):
+        raise InputError(f"it says nothing of its images, but {type(made).__name__}")
+    return made
+
+
+def left_out(head: Head, made: Made) -> LeftOut | None:
+    """The classes that a panel leaves out, where one is made and enough stay."""
+    found = classes_left_out(head)
+    return found if made.share > 0 and int((~found).sum()) >= FEWEST_CLASSES else None
+
+
+def decided(rows: Features, made: Made) -> tuple[Summed | None, Features | None]:
+    """(The sums over rows, those held out for the threshold): each row decides for itself."""
+    last = _held(rows.identities, made)
+    held_out = rows[np.flatnonzero(last)] if last.any() else None
+    if last.all():
+        return None, held_out
+    fitting = rows[np.flatnonzero(~last)]
+    return Summed.of(fitting, frozenset(made.needs), made.share, left_out(rows.head, made)), held_out
+
+
+def _held(identities: Keys, made: Made) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    share = HELD_OUT if made.held_out else 0.0
+    return identity.below(identities, share, purpose="calibration")
+
+
+def together(parts: list[Collected]) -> Collected:
+    """All parts as one; their order does not matter."""
+    parts = sorted(parts, key=lambda part: part.made.shard)
+    rows = joined([part.rows for part in parts if part.rows is not None])
+    summed = [part.summed for part in parts if part.summed is not None]
+    held_out = [part.held_out for part in parts if part.held_out is not None]
+    if rows is not None and (summed or len(rows) > MANY):
+        more, held = decided(rows, parts[0].made)
+        summed += [] if more is None else [more]
+        held_out, rows = [*held_out, *([] if held is None else [held])], None
+    panel = joined([part.panel for part in parts if part.panel is not None])
+    if panel is not None and summed:  # small parts keep those of images that turn out to be held out
+        fitting = np.flatnonzero(~_held(panel.identities, parts[0].made))
+        panel = panel[fitting] if len(fitting) else None
+    made = replace(parts[0].made, shard=1, shards=1, version=oodshape.__version__)
+    return Collected(
+        lambda: made,
+        rows,
+        reduce(add, summed) if summed else None,
+        joined(held_out),
+        panel,
+        None,
+        sum(part.lost for part in parts),
+        tuple(reason for part in parts for reason in part.reasons),
+        parts[0].head,
+    )

@@ -1,0 +1,193 @@
+"""What a guard is fitted on and what it is calibrated on, from images of any kind: two parts with none in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oodshape.core.errors import InputError
+from oodshape.features.features import Features
+from oodshape.features.proxy import SIZE, tensor_panel
+from oodshape.features.sums import Summed
+from oodshape.features.tensor_batches import check_unkept, tensors_through
+from oodshape.guard.fit.collect import collected
+from oodshape.guard.fit.extractor import Extractor, warn_of_lost
+from oodshape.guard.fit.parts import HELD_OUT, Collected
+from oodshape.images import identity
+from oodshape.images.overlap import copies
+from oodshape.images.sources.image_set import ImageSet, limited
+from oodshape.images.sources.listing import Given, classes_of, image_set
+from oodshape.images.sources.memory import check_prepared
+from oodshape.methods.auto import BY_HEART
+from oodshape.methods.detector import Method
+from oodshape.metrics.conformal import check_enough, images_needed
+from oodshape.networks.classifier import Classifier
+
+
+@dataclass(frozen=True)
+class Split:
+    """Two parts, the panel made from the first, and the names of the classes where images bring them."""
+
+    train: Features | Summed
+    held_out: Features
+    panel: Callable[[], list[Features]]
+    classes: tuple[str, ...] = ()
+
+
+def split_images(
+    extractor: Extractor, images: Given, calibrate: Given | None, recipe: Method, alpha: float, limit: int | None
+) -> Split:
+    """The parts of images that have to be prepared: those of a part that is the whole."""
+    given = image_set(images, upright=extractor.upright)
+    held = None if calibrate is None else image_set(calibrate, upright=extractor.upright)
+    total = len(given)
+    total = min(total, limit or total)
+    if held is None:
+        check_enough_to_split(total, alpha)
+    else:
+        many = len(held)
+        refuse_copies(copies(held, given), many)
+        check_enough(many, alpha)
+    found = collected(extractor, given if limit is None else limited(given, limit), recipe, hold_out=held is None)
+    warn_of_lost(given.name, total, found.lost, found.reasons)
+    return _divided(extractor, found, held, alpha, limit, classes_of(given))
+
+
+def split_collected(extractor: Extractor, found: Collected, calibrate: Given | None, alpha: float) -> Split:
+    """The parts of images that were collected before."""
+    warn_of_lost("the parts", found.made.total, found.lost, found.reasons)
+    if calibrate is not None and found.made.held_out:
+        raise InputError(
+            "these parts keep a share of the training images to set the threshold: leave the calibration images out, "
+            "or collect without --hold-out"
+        )
+    if calibrate is None and not found.made.held_out:
+        raise InputError(
+            "nothing would set the threshold: give images that the network was not trained on (--calibrate), or "
+            "collect with --hold-out"
+        )
+    held = None if calibrate is None else image_set(calibrate, upright=extractor.upright)
+    if held is not None:
+        check_enough(len(held), alpha)
+    return _divided(extractor, found, held, alpha, None, found.made.classes)
+
+
+def _divided(
+    extractor: Extractor,
+    found: Collected,
+    held: ImageSet | None,
+    alpha: float,
+    limit: int | None,
+    classes: tuple[str, ...],
+) -> Split:
+    """What is fitted on and what sets the threshold: other images, or those held out of the collected ones."""
+    train: Features | Summed | None = found.rows if found.summed is None else found.summed
+    assert train is not None
+    if held is not None:
+        held_out = extractor.extracted(held if limit is None else limited(held, max(limit, images_needed(alpha))))
+    elif isinstance(train, Features):
+        check_enough_to_split(len(train), alpha)
+        last = identity.held_out(train.identities, HELD_OUT, purpose="calibration", fewest=images_needed(alpha))
+        train, held_out = train[np.flatnonzero(~last)], train[np.flatnonzero(last)]
+    else:
+        check_enough(0 if found.held_out is None else len(found.held_out), alpha)
+        assert found.held_out is not None
+        held_out = found.held_out
+
+    def panel() -> list[Features]:
+        made = found.panel_of(train.identities if isinstance(train, Features) else None)
+        return [] if made is None else [made]
+
+    return Split(train, held_out, panel, classes)
+
+
+def split_tensors(
+    classifier: Classifier,
+    images: Any,
+    calibrate: Any | None,
+    alpha: float,
+    limit: int | None,
+    panel: bool,
+    cache: Path | None,
+    progress: bool | None,
+) -> Split:
+    """The parts of tensors that the network takes as they are."""
+    check_unkept(cache)
+    if limit is not None:
+        raise InputError("limit chooses among images; of prepared tensors give fewer batches")
+    for each in (images, calibrate):
+        if each is not None:
+            check_prepared(each)
+    # of those kept for the panel, some may turn out to be held out
+    keep = math.ceil(SIZE / (1 - HELD_OUT)) if panel else 0
+    seen = tensors_through(classifier, images, keep=keep, progress=progress)
+    every = Features.from_tensors(seen, classifier.head)
+    if calibrate is None:
+        check_enough_to_split(len(every), alpha)
+        last = identity.held_out(seen.identities, HELD_OUT, purpose="calibration", fewest=images_needed(alpha))
+        train, held_out = every[np.flatnonzero(~last)], every[np.flatnonzero(last)]
+    else:
+        last = np.zeros(len(every), bool)
+        train, held_out = every, Features.extract(classifier, calibrate, prepared=True, progress=progress)
+        refuse_copies(
+            [f"image {row}" for row in np.flatnonzero(np.isin(held_out.identities, seen.identities))], len(held_out)
+        )
+    fitted = np.flatnonzero(~last[seen.kept_rows])[:SIZE]
+    base, which = seen.kept[fitted], seen.identities[seen.kept_rows[fitted]]
+    return Split(train, held_out, partial(tensor_panel, classifier, base, which, progress=progress))
+
+
+def refuse_copies(names: list[str], of: int) -> None:
+    """An error where calibration images, so many in all, are training images too."""
+    if names:
+        raise InputError(
+            f"{len(names)} of the {of} calibration images are training images too, such as {min(names)}; calibrate "
+            "on images that the network was not trained on, or leave them out"
+        )
+
+
+def check_enough_to_split(n: int, alpha: float) -> None:
+    """Refuse fewer training images than are needed where a share of them sets the threshold."""
+    needed = images_needed(alpha)
+    fewest = math.ceil(needed / HELD_OUT)
+    if n < fewest:
+        raise InputError(
+            f"without calibration images, {100 * HELD_OUT:g} % of the training images set the threshold: alpha = "
+            f"{alpha:g} needs {needed} there, so {fewest} in all, got {n}; "
+            "give more images, calibration images, or a larger alpha"
+        )
+
+
+SHARE = 0.5  # of the held-out images, to choose by
+FEWEST = 40  # images to choose by: a panel of classes left out needs some on either side
+
+
+def split_held_out(
+    train: Features | Summed, held_out: Features, alpha: float, *, per_class: bool = False
+) -> tuple[Features | None, Features]:
+    """(held-out images to choose methods by, those that set the threshold); the first is None where none are needed.
+
+    They are needed where the network knows its training images by heart: then every method tells those from anything.
+    None are taken either where too few would remain for the threshold, or for that of a class which had enough.
+    """
+    accuracy = train.accuracy
+    if accuracy is None or accuracy < BY_HEART or len(held_out) < 2 * FEWEST:
+        return None, held_out
+    chosen = identity.held_out(held_out.identities, SHARE, purpose="choice of methods", fewest=FEWEST)
+    rest = held_out[np.flatnonzero(~chosen)]
+    needed = images_needed(alpha)
+    if len(rest) < needed or (per_class and _own(rest, needed) != _own(held_out, needed)):
+        return None, held_out
+    return held_out[np.flatnonzero(chosen)], rest
+
+
+def _own(held_out: Features, needed: int) -> set[int]:
+    """The predicted classes with enough images for a threshold of their own."""
+    classes, counts = np.unique(held_out.predictions.cpu().numpy(), return_counts=True)
+    return set(classes[counts >= needed].tolist())

@@ -1,0 +1,1 @@
+"""Score images with a guard, and read and write score files."""

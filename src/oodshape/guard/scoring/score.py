@@ -1,0 +1,193 @@
+"""Images through a network and its guard: in the order given, decoded ahead, in constant memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sized
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from oodshape.core.errors import HeadError, InputError, NotTaken
+from oodshape.core.progress import progress_bar
+from oodshape.core.timings import spending
+from oodshape.guard.fitted import Fitted
+from oodshape.guard.verdict import Scored
+from oodshape.images.decode.prefetch import Pixels, decoded
+from oodshape.images.decode.preprocessing import rows_by_size, stacked
+from oodshape.images.decode.read import Unreadable
+from oodshape.images.sources.image_set import ImageSource
+from oodshape.images.sources.listing import Given, chunks, one_by_one
+from oodshape.images.sources.memory import prepared_batches
+from oodshape.methods.detector import Decision
+from oodshape.networks.head import Outputs
+from oodshape.networks.loading import Source
+
+Pairs = list[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One batch: what was listed, the rows that could be read, what was decided on them, and the other rows' errors."""
+
+    pairs: Pairs
+    rows: list[int]
+    decision: Decision
+    errors: dict[int, str]
+    outputs: Outputs | None  # features and logits of the rows that could be read; None where there are none
+
+
+@dataclass(frozen=True)
+class Feed:
+    """How images are fed to the network."""
+
+    batch_size: int = 32
+    workers: int | None = None  # threads that decode images
+    progress: bool | None = None
+    prepared: bool = False  # whether the images are batches of tensors that the network takes as they are
+
+
+def score_images(guard: Fitted, source: Source, images: Given, feed: Feed) -> Iterator[Scored]:
+    """The rows of images of any kind, one by one."""
+    for batch in see_given(guard, source, images, feed):
+        yield from rows_of(guard, batch)
+
+
+def see_given(guard: Fitted, source: Source, images: Given, feed: Feed, *, name: str = "") -> Iterator[Seen]:
+    """Every batch of what a user gave, with a bar that shows how far it is."""
+    if feed.prepared:
+        total, done = len(images) if isinstance(images, Sized) else None, 0
+        with progress_bar(name or "prepared batches", total, feed.progress) as report:
+            for done, batch in enumerate(see_tensors(guard, source, images), 1):
+                yield batch
+                report(done)
+        return
+    listing, done = one_by_one(images), 0
+    total = listing.count() if feed.progress is not False else None
+    with progress_bar(name or listing.name, total, feed.progress) as report:
+        for batch in see(guard, source, listing, listing.pairs(), feed.batch_size, workers=feed.workers):
+            yield batch
+            done += len(batch.pairs)
+            report(done)
+
+
+def rows_of(guard: Fitted, seen: Seen) -> list[Scored]:
+    """The rows of one batch, in its order."""
+    rows = [Scored(path, error=seen.errors.get(place, "")) for place, (path, _) in enumerate(seen.pairs)]
+    classes, scores, p_values, accepted = (values.tolist() for values in seen.decision)
+    for at, place in enumerate(seen.rows):
+        label = guard.label(classes[at])
+        rows[place] = Scored(seen.pairs[place][0], label, scores[at], p_values[at], accepted[at])
+    return rows
+
+
+def see(
+    guard: Fitted,
+    source: Source,
+    listing: ImageSource,
+    pairs: Iterator[tuple[str, int]],
+    batch_size: int,
+    *,
+    workers: int | None = None,
+) -> Iterator[Seen]:
+    """Every batch of the listed images, decoded by threads while the network works on the batches before."""
+    if batch_size < 1:
+        raise InputError(f"batch_size must be at least 1, got {batch_size}")
+
+    read = partial(listing.read, upright=guard.about.upright)
+    with closing(decoded(read, guard.preparation, chunks(pairs, batch_size), workers)) as decoding:
+        for part, pixels in decoding:
+            yield _seen(guard, source, list(part), pixels)
+
+
+def see_tensors(guard: Fitted, source: Source, images: Any) -> Iterator[Seen]:
+    """Every batch of tensors that the network takes as they are."""
+    first = 0
+    for batch, _ in prepared_batches(images):
+        pairs, errors = [(f"image {first + row}", first + row) for row in range(len(batch))], dict[int, str]()
+        work = _Work(guard, source, batch.__getitem__, errors, one_size=True)
+        yield _together(pairs, work.decided(list(range(len(batch)))), errors)
+        first += len(batch)
+
+
+def _seen(guard: Fitted, source: Source, pairs: Pairs, pixels: list[Pixels | InputError]) -> Seen:
+    def normalized(rows: list[int]) -> Tensor:
+        return guard.preparation.normalize(stacked([pixels[row] for row in rows]))  # type: ignore[misc]
+
+    errors = {row: _why(each) for row, each in enumerate(pixels) if isinstance(each, InputError)}
+    work = _Work(guard, source, normalized, errors, one_size=guard.preparation.size is not None)
+    return _together(pairs, [part for rows in rows_by_size(pixels) for part in work.decided(rows)], errors)
+
+
+def _together(pairs: Pairs, parts: list[Part], errors: dict[int, str]) -> Seen:
+    rows, outputs = [row for part in parts for row in part.rows], [part.outputs for part in parts]
+    return Seen(pairs, rows, _joined([part.decision for part in parts]), errors, _outputs_together(outputs))
+
+
+class Part(NamedTuple):
+    """Rows of a batch that went through the network together."""
+
+    rows: list[int]
+    decision: Decision
+    outputs: Outputs
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The rows of one batch on their way through network and guard."""
+
+    guard: Fitted
+    source: Source
+    images: Callable[[list[int]], Tensor]  # some rows as the network takes them
+    errors: dict[int, str]
+    one_size: bool  # whether all images have the same
+
+    def decided(self, rows: list[int]) -> list[Part]:
+        """The decisions on some rows; where the network refuses them together, on each alone."""
+        detector = self.guard.detector
+        try:
+            images = self.images(rows)
+            with spending("network"):
+                outputs = self.source.classifier(images)
+            perturbs = detector.method.perturb.eps > 0
+            with spending("score"):
+                decision = detector.decide(self.source.classifier, images) if perturbs else detector.decide(outputs)
+            return [Part(rows, decision, outputs)]
+        except HeadError:
+            raise  # no fault of the image: none can be scored
+        except NotTaken as error:
+            if self.one_size:
+                raise  # no fault of the image: all have one size
+            reason = f"the network does not take its size: {error.__cause__}"
+        except InputError as error:  # such as logits that are not finite
+            reason = str(error)
+        if len(rows) == 1:
+            self.errors[rows[0]] = _line(reason)
+            return []
+        return [part for row in rows for part in self.decided([row])]
+
+
+def _why(error: InputError) -> str:
+    """Why an image could not be read; its row names the file already."""
+    return _line(error.reason if isinstance(error, Unreadable) else str(error))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _outputs_together(parts: list[Outputs]) -> Outputs | None:
+    """The outputs of one network for several runs of images as one."""
+    if len(parts) <= 1:
+        return parts[0] if parts else None
+    return Outputs(torch.cat([p.features for p in parts]), torch.cat([p.logits for p in parts]), parts[0].head)
+
+
+def _joined(decisions: list[Decision]) -> Decision:
+    if not decisions:
+        none = torch.empty(0)
+        return Decision(none.long(), none, none.double(), none.bool())
+    return Decision(*(torch.cat(parts) for parts in zip(*decisions, strict=True)))

@@ -1,0 +1,222 @@
+"""Scores on disk: a .part file that a killed run goes on with, then one CSV, JSON lines or Parquet file.
+
+The .part file holds a line on what made it, then for each batch one JSON line per image in the order given and a line
+with a checksum over all so far, on the disk before the next batch begins. A run that finds one checks it against its
+own images, keeps the whole batches in it, and so ends with the same bytes as a run that was never killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TextIO
+
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.core.files import replacing, writing
+from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.machine import lock_file
+from oodshape.core.progress import progress_bar
+from oodshape.core.values import encode
+from oodshape.guard.fitted import Fitted
+from oodshape.guard.scoring.score import Feed, rows_of, score_images, see
+from oodshape.guard.scoring.score_table import (
+    COLUMNS,
+    Counter,
+    Note,
+    OnRow,
+    Tally,
+    as_dict,
+    write_csv,
+    write_json_lines,
+    writer,
+)
+from oodshape.guard.verdict import Scored
+from oodshape.images.decode.limits import Limits
+from oodshape.images.sources.image_set import ImageSource, Shard
+from oodshape.images.sources.listing import Listing
+from oodshape.networks.loading import Source
+
+
+def score_to_file(
+    guard: Fitted,
+    source: Source,
+    listing: ImageSource,
+    out: Path,
+    *,
+    batch_size: int = 32,
+    workers: int | None = None,
+    progress: bool | None = None,
+    on_row: OnRow | None = None,
+    shard: Shard | None = None,
+) -> Tally:
+    """Write the scores of the listed images; a run that was killed before goes on where it was.
+
+    `on_row` is called with every row in the end. A `shard` of the images goes into a Parquet file that says so.
+    """
+    write = writer(out)
+    who = identity(guard, batch_size, source.classifier.precision)
+    mine = ShardPlan(slice(None)) if shard is None else plan_shard(listing, shard, batch_size, who, out)
+    part = out.with_name(f"{out.name}.part")
+    if not out.parent.is_dir():
+        raise InputError(f"cannot write {out}: the folder {out.parent} does not exist")
+    with part.open("a+b") as file:
+        lock_file(file.fileno(), lambda: _refuse(part))
+        pairs = islice(listing.pairs(), mine.rows.start, mine.rows.stop)
+        kept, mark = _resume(file, part, who, batch_size, pairs)
+        total = mine.total if shard is not None else listing.count() if progress is not False else None
+        with progress_bar(listing.name, total, progress) as report:
+            done = kept
+            report(done)
+            for batch in see(guard, source, listing, pairs, batch_size, workers=workers):
+                lines = [json.dumps(row) + "\n" for row in rows_of(guard, batch)]
+                rows = "".join(lines).encode()
+                mark = fingerprint_of(mark, rows)
+                with writing(part):
+                    file.write(rows + _sealed(mark))
+                    file.flush()
+                    os.fsync(file.fileno())
+                done += len(lines)
+                report(done)
+        with replacing(out) as temporary:
+            counter = Counter(read_part(file), on_row)
+            write(temporary, counter, bool(guard.about.names), mine.note)
+        part.unlink()
+    return replace(counter.tally, resumed=kept)
+
+
+def score_to_stream(
+    guard: Fitted,
+    source: Source,
+    listing: ImageSource,
+    file: TextIO,
+    *,
+    json_lines: bool = False,
+    batch_size: int = 32,
+    workers: int | None = None,
+    on_row: OnRow | None = None,
+) -> Tally:
+    """Write the scores of the listed images as CSV or JSON lines, each batch as soon as it is known."""
+    rows = score_images(guard, source, listing, Feed(batch_size, workers, progress=False))
+    counter = Counter(rows, on_row)
+
+    def cells() -> Iterator[dict[str, Any]]:
+        for row in counter:
+            yield as_dict(row)
+            if counter.tally.images % batch_size == 0:
+                file.flush()
+
+    if json_lines:
+        write_json_lines(cells(), file)
+    else:
+        write_csv(cells(), file, COLUMNS)
+    return counter.tally
+
+
+def read_part(file: IO[bytes]) -> Iterator[Scored]:
+    """The rows in a .part file, whose checksums were looked at before."""
+    file.seek(0)
+    file.readline()
+    return (Scored(*json.loads(line)) for line in file if not line.startswith(SEAL))
+
+
+def identity(guard: Fitted, batch_size: int, precision: str = "float32") -> str:
+    """What decides the rows beside the images: the guard, how many go through the network together, own limits."""
+    tensors: dict[str, NDArray[Any]] = {}
+    value = encode((guard.detector, guard.about), tensors)
+    value[1].pop("precision")  # that of the fit; the one in which the network runs now counts
+    arrays = (tensors[name] for name in sorted(tensors))
+    return fingerprint_of(f"{batch_size} {precision}", json.dumps(value), *arrays, *Limits.now().words)
+
+
+SEAL = b'{"checksum": '  # how the line after a batch begins; those of images are lists
+
+
+def _sealed(mark: str) -> bytes:
+    return SEAL + json.dumps(mark).encode() + b"}\n"
+
+
+def _resume(
+    file: IO[bytes], part: Path, who: str, batch_size: int, pairs: Iterator[tuple[str, int]]
+) -> tuple[int, str]:
+    """(The number of rows that are kept, the last checksum); the file ends there, and `pairs` goes on after it."""
+    file.seek(0)
+    first = file.readline()
+    if not first.endswith(b"\n"):  # new, or killed in its first line
+        file.truncate(0)
+        file.write(json.dumps({"oodshape": who}).encode() + b"\n")
+        return 0, who
+    if first != json.dumps({"oodshape": who}).encode() + b"\n":
+        raise InputError(
+            f"{part} was begun with another guard, batch size or release of oodshape; remove it to start anew"
+        )
+    end, keep, mark = file.tell(), 0, who
+    for block, seal in _blocks(file, part, batch_size):
+        mark_now = fingerprint_of(mark, b"".join(block))
+        if seal != _sealed(mark_now):
+            raise InputError(f"{part} is damaged after image {keep}: a checksum is wrong; remove it to start anew")
+        # Whole batches only: a network may give other last bits in a batch of another size.
+        if len(block) != batch_size:
+            break
+        for line in block:
+            keep += 1
+            path, now = Scored(*json.loads(line)).path, next(pairs, None)
+            if now is None or now[0] != path:
+                raise InputError(
+                    f"{part} has {path} as image {keep}, but the images given have "
+                    f"{now[0] if now else 'no such number'}; give the same images in the same order, or remove it"
+                )
+        end, mark = file.tell(), mark_now
+    file.truncate(end)
+    file.seek(end)
+    return keep, mark
+
+
+def _blocks(file: IO[bytes], part: Path, batch_size: int) -> Iterator[tuple[list[bytes], bytes]]:
+    """The lines of each batch with the line that seals it; what was not sealed before a kill is left out."""
+    block: list[bytes] = []
+    while (line := file.readline()).endswith(b"\n"):
+        if line.startswith(SEAL):
+            yield block, line
+            block = []
+        elif len(block) == batch_size:
+            raise InputError(f"{part} is damaged: a checksum is missing; remove it to start anew")
+        else:
+            block.append(line)
+
+
+class Busy(InputError):
+    """Another process writes these scores."""
+
+
+def _refuse(part: Path) -> None:
+    raise Busy(f"another process writes {part}; wait for it, or choose another file")
+
+
+class ShardPlan(NamedTuple):
+    """The images that one process scores, and the note that its file has on them."""
+
+    rows: slice | range
+    total: int | None = None
+    note: str = ""
+
+
+def plan_shard(listing: ImageSource, shard: Shard, batch_size: int, guard: str, out: Path) -> ShardPlan:
+    """Plan one shard of the listed images: a run of whole batches."""
+    if out.suffix.lower() != ".parquet":
+        raise InputError(f"the scores of a shard are a Parquet file, which says which one it is; {out} is none")
+    if isinstance(listing, Listing) and listing.given == "-":
+        raise InputError("standard input cannot be read twice, so it has no shards; write the paths to a list")
+    names, total = blake2b(digest_size=8), 0
+    for path, _ in listing.pairs():
+        names.update(path.encode(errors="surrogateescape") + b"\0")
+        total += 1
+    rows = shard.rows(total, batch_size)
+    note = Note(shard.number, shard.shards, names.hexdigest(), guard)
+    return ShardPlan(rows, len(rows), json.dumps(note._asdict()))

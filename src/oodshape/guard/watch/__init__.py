@@ -1,0 +1,1 @@
+"""Monitor a stream of p-values for a shift."""

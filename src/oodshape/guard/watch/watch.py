@@ -1,0 +1,228 @@
+"""Watch: does the rejection rate of a stream still agree with the guarantee? An anytime-valid test on p-values.
+
+A threshold calibrated on n images rejects new images like them at a rate that is itself random: it has the law
+Beta(k, n + 1 - k), k = floor(alpha (n + 1)), and the mean alpha or less. The alarm must not be about the sampling
+error of the calibration set, so the test asks whether the rate lies above a high quantile of that law.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core import files
+from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.text import counted
+from oodshape.core.values import AtLeast, Value, encode, load_values
+from oodshape.guard.verdict import Judged
+from oodshape.guard.watch.history import Event, History
+from oodshape.guard.watch.state import ReadPosition
+from oodshape.metrics.conformal import allowed_rate, rank
+from oodshape.metrics.sequential_test import RateTest
+
+MIDDLE = 0.5  # half of the images like the calibration's have a p-value up to this
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Watch(Value):
+    """The state of watching one stream: `watch = watch.after(p_values)`, then `str(watch)`.
+
+    Two tests share delta: one of the rejection rate, and one of the share of p-values up to 1/2, which moves when
+    scores sink though few images are rejected yet. The chance that a stream of images like those of the
+    calibration ever raises an alarm is at most delta, the calibration's own luck included.
+
+    >>> watch = Watch.begin(alpha=0.05, n_calibration=999).after([0.5, 0.8, 0.3, 0.9])
+    >>> watch.alarm, round(watch.rejection.allowed, 3)
+    (False, 0.071)
+    """
+
+    alpha: float
+    n_calibration: int
+    delta: float
+    rejection: RateTest
+    middle: RateTest
+    unreadable: Annotated[int, AtLeast(0)] = 0  # images that could not be read; no test counts them
+    read: tuple[ReadPosition, ...] = ()  # how far each file was
+    history: History = History()  # since before any reset
+
+    def __post_init__(self) -> None:
+        begun = _tests(self.alpha, self.n_calibration, self.delta)
+        for test, wanted in zip((self.rejection, self.middle), begun, strict=True):
+            if not np.allclose((test.allowed, test.delta), (wanted.allowed, wanted.delta), rtol=1e-6, atol=0):
+                raise InputError(f"a test of the rate {test.allowed:g} where {wanted.allowed:g} is allowed")
+        if self.rejection.seen != self.middle.seen:
+            raise InputError(f"its two tests have seen {self.rejection.seen} and {self.middle.seen} images")
+
+    @classmethod
+    def begin(cls, *, alpha: float, n_calibration: int, delta: float = 0.01) -> Watch:
+        """A watch that has seen nothing: of a threshold for alpha, calibrated on n_calibration images."""
+        return cls(alpha, n_calibration, delta, *_tests(alpha, n_calibration, delta))
+
+    def add(self, verdicts: Judged | Iterable[Judged]) -> Watch:
+        """The watch after some more images, given by what a guard said: verdicts, or rows of scores.
+
+        >>> from oodshape import Verdict
+        >>> Watch.begin(alpha=0.05, n_calibration=99).add(Verdict("cat", 0, 9.1, 0.62, True, 7.9)).history.names
+        ('cat',)
+        """
+        rows: list[Judged] = [verdicts] if hasattr(verdicts, "p_value") else list(verdicts)  # type: ignore[list-item]
+        return self.after([row.p_value for row in rows], labels=["" if x.label is None else str(x.label) for x in rows])
+
+    def after(
+        self,
+        p_values: Iterable[float] | Any,
+        position: ReadPosition | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+    ) -> Watch:
+        """The watch after some more images, given by their p-values; None or NaN: the image could not be read.
+
+        `position` is how far the file that they came from was read with them; `labels` are their classes.
+        """
+        p = np.asarray(list(p_values), np.float64)
+        lost = np.isnan(p)
+        given, p = p, p[~lost]
+        wrong = ~((p > 0) & (p <= 1))
+        if wrong.any():
+            raise InputError(f"p-values lie in (0, 1], got {p[wrong][0]:g} at place {int(wrong.argmax()) + 1}")
+        names = np.array([""] * len(lost) if labels is None else list(labels), object)
+        now, start = self, 0
+        while start < len(lost):  # by blocks of the history, which keeps the evidence at the end of each
+            read = np.flatnonzero(~lost[start:])
+            end = start + int(read[now.history.room]) if len(read) > now.history.room else len(lost)
+            part = slice(start, end)
+            now, start = now._after(given[part], lost[part], names[part]), end
+        if position is None:
+            return now
+        return replace(now, read=(*(each for each in self.read if each.file != position.file), position))
+
+    def _after(self, p: NDArray[np.float64], lost: NDArray[np.bool_], names: NDArray[Any]) -> Watch:
+        """After at most as many images as the history's block still takes."""
+        known = p[~lost]
+        # as whole numbers of calibration images: a rounded p-value in a file keeps its side
+        below = np.rint(known * (self.n_calibration + 1))
+        rejected = below <= rank(self.n_calibration, self.alpha)
+        low = below <= rank(self.n_calibration, MIDDLE)
+        rejection, middle = self.rejection.after(rejected), self.middle.after(low)
+        unreadable = self.unreadable + int(lost.sum())
+        logs = rejection.highest, middle.highest
+        history = self.history.after(known, rejected, int(lost.sum()), names[~lost].tolist(), logs)
+        now = replace(self, rejection=rejection, middle=middle, unreadable=unreadable, history=history)
+        if not now.alarm or self.alarm:
+            return now
+        first = now.first
+        before = history.seen - now.seen  # the tests count anew after a reset, the history does not
+        began = None if first.since is None else before + first.since
+        return replace(now, history=history.with_event(Event("alarm", before + (first.alarm or 0), began)))
+
+    def reset(self, *, alpha: float | None = None, n_calibration: int | None = None) -> Watch:
+        """A new watch of the same stream, after a change was confirmed: the tests begin anew, the history goes on.
+
+        Give the new promise where the guard was calibrated again. Each reset begins a new test, and each has a chance
+        of delta to raise a false alarm.
+        """
+        begun = Watch.begin(
+            alpha=self.alpha if alpha is None else alpha,
+            n_calibration=self.n_calibration if n_calibration is None else n_calibration,
+            delta=self.delta,
+        )
+        return replace(begun, read=self.read, history=self.history.with_event(Event("reset", self.history.seen)))
+
+    def position_in(self, scores: str) -> ReadPosition:
+        """Return how far a score file was read."""
+        start = ReadPosition.start_of(scores)
+        return next((each for each in self.read if each.file == start.file), start)
+
+    @property
+    def seen(self) -> int:
+        """How many images, without those that could not be read."""
+        return self.rejection.seen
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the stream disagrees with the promise."""
+        return self.rejection.alarm is not None or self.middle.alarm is not None
+
+    @property
+    def first(self) -> RateTest:
+        """The test that raised the alarm."""
+        return self.rejection if self.rejection.alarm is not None else self.middle
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to one safetensors file."""
+        tensors: dict[str, NDArray[Any]] = {}
+        value = encode(self, tensors, "watch")
+        files.save(path, "watch", {"value": json.dumps(value)}, tensors)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Watch:
+        """The state that `save` wrote."""
+        [value] = load_values(path, "watch", "value")
+        if not isinstance(value, cls):
+            raise InputError(f"{path} holds {type(value).__name__}, not one watch; {files.WAY_OUT['watch']}")
+        return value
+
+    def __str__(self) -> str:
+        test = self.rejection
+        if not self.seen:
+            return "\n".join(["no images yet", *self._unreadable_lines()])
+        low, high = test.interval()
+        lines = [
+            f"{counted(self.seen, 'image')}, {test.hits:,} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); "
+            f"guaranteed {self.alpha:.2%}, up to {test.allowed:.2%} is within sampling error for "
+            f"{self.n_calibration:,} calibration images",
+            f"p-values up to {MIDDLE:g}: {self.middle.rate:.2%}, up to {self.middle.allowed:.2%} expected",
+            f"evidence against the guarantee: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
+            f"alarm at {1 / test.delta:.0f}",
+        ]
+        return "\n".join([*lines, *self._unreadable_lines(), *self._advice()])
+
+    def _unreadable_lines(self) -> list[str]:
+        total = self.seen + self.unreadable
+        return [f"{self.unreadable} of {counted(total, 'image')} could not be read"] if self.unreadable else []
+
+    def _advice(self) -> list[str]:
+        if not self.alarm:
+            return [self._calm()]
+        first = self.first
+        since = "" if first.since is None else f"; it began near image {first.since}"
+        return [
+            f"ALARM at image {first.alarm}{since}",
+            "look at the rejected images since then. If they are OOD, the guard is working as intended: find their "
+            "source. If they are valid inputs, recalibrate on recent images.",
+        ]
+
+    def _calm(self) -> str:
+        """Without an alarm: how close it is, and why it waits where more is rejected than guaranteed."""
+        test = self.rejection
+        if test.interval()[0] <= self.alpha:
+            most = max(self.rejection, self.middle, key=lambda each: each.highest)
+            return f"no alarm; evidence {_power(most)} of {1 / test.delta:.0f}"
+        return (
+            f"no alarm yet: more is rejected than guaranteed, but up to {test.allowed:.2%} is within sampling error of "
+            f"the calibration set; the alarm comes at an evidence of {1 / test.delta:.0f} = 4 / delta"
+        )
+
+
+def _tests(alpha: float, n_calibration: int, delta: float) -> tuple[RateTest, RateTest]:
+    """The tests of the rejection rate and of the rate of p-values up to 1/2, before the first image."""
+    check_fraction("alpha", alpha)
+    check_fraction("delta", delta)
+    if alpha > MIDDLE:
+        raise InputError(f"alpha must be at most {MIDDLE:g}, got {alpha:g}")
+    if rank(n_calibration, alpha) < 1:
+        raise InputError(f"alpha = {alpha:g} cannot be kept with {n_calibration} images: no p-value is so small")
+    share = delta / 4  # two tests, each with the sampling error of the calibration set
+    rejection, middle = (RateTest(allowed_rate(level, n_calibration, share), share) for level in (alpha, MIDDLE))
+    return rejection, middle
+
+
+def _power(test: RateTest) -> str:
+    return f"{math.exp(min(test.highest, 700)):.3g}"

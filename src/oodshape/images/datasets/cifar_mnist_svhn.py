@@ -1,0 +1,252 @@
+"""CIFAR-10 and CIFAR-100, MNIST and SVHN from the files that they are published as.
+
+Damaged and forged files end in one clear error; the pickles of CIFAR's python archive run nothing.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import pickle
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.core.reading import reading
+from oodshape.images.datasets.matlab import Damaged, arrays
+from oodshape.images.decode.limits import Limits
+from oodshape.images.sources.image_set import ArraySet
+
+Records = tuple[NDArray[np.uint8], NDArray[np.int64]]  # [N, 3072] pixels, channel-major, and [N] labels
+
+CIFAR_HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
+PIXELS = 3 * 32 * 32
+LAYOUTS: dict[int, tuple[str, str]] = {
+    10: ("cifar-10-batches-bin", "cifar-10-batches-py"),
+    100: ("cifar-100-binary", "cifar-100-python"),
+}
+
+
+def cifar(root: str | Path, kind: Literal[10, 100] = 10, *, train: bool, name: str | None = None) -> ArraySet:
+    """CIFAR-10 or CIFAR-100: [N, 32, 32, 3] images with their (fine) labels.
+
+    `root` holds an unpacked archive's folder, or is that folder. Every batch that is there is read, in
+    order, with as many records as it has.
+    """
+    if kind not in LAYOUTS:
+        raise InputError(f"kind must be 10 or 100, got {kind}")
+    root, (binary, python) = Path(root), LAYOUTS[kind]
+    batches = _batches(kind, train)
+    for folder in (root / binary, root / python, root):
+        for suffix in (".bin", ""):
+            files = [file for batch in batches if (file := folder / (batch + suffix)).is_file()]
+            if files:
+                pixels, labels = map(np.concatenate, zip(*(_read_batch(file, kind) for file in files), strict=True))
+                images = np.ascontiguousarray(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+                return ArraySet(name or f"cifar{kind}", images, labels)
+    raise InputError(
+        f"no CIFAR-{kind} below {root}: looked for {binary}/{batches[0]}.bin and {python}/{batches[0]}; "
+        f"unpack cifar-{kind}-binary.tar.gz or cifar-{kind}-python.tar.gz from {CIFAR_HOME} there"
+    )
+
+
+def _batches(kind: int, train: bool) -> list[str]:
+    """The batches of one part, without the suffix of the binary layout."""
+    if kind == 100:
+        return ["train" if train else "test"]
+    return [f"data_batch_{number}" for number in range(1, 6)] if train else ["test_batch"]
+
+
+def _read_batch(path: Path, kind: int) -> Records:
+    """The records of one file, all labels in range."""
+    with reading(path, f"download it again from {CIFAR_HOME}"):
+        pixels, labels = (_from_binary if path.suffix else _from_pickle)(path.read_bytes(), kind)
+        if pixels.shape != (len(labels), PIXELS) or len(labels) == 0:
+            raise InputError(f"{len(labels)} labels need data [{len(labels)}, {PIXELS}], got {list(pixels.shape)}")
+        if labels.min() < 0 or labels.max() >= kind:
+            wrong = int(labels[(labels < 0) | (labels >= kind)][0])
+            raise InputError(f"it is damaged or no CIFAR-{kind} file: label {wrong} lies outside 0..{kind - 1}")
+        return pixels, labels
+
+
+def _from_binary(content: bytes, kind: int) -> Records:
+    """The records of a .bin file: the label (CIFAR-100: coarse, then fine), then the pixels."""
+    heads = 1 if kind == 10 else 2
+    size = heads + PIXELS
+    if not content or len(content) % size:
+        raise InputError(
+            f"it is truncated: {len(content)} bytes are no whole number of CIFAR-{kind} records "
+            f"of {size} bytes; download it again from {CIFAR_HOME}"
+        )
+    records = np.frombuffer(content, np.uint8).reshape(-1, size)
+    return records[:, heads:], records[:, heads - 1].astype(np.int64)
+
+
+def _from_pickle(content: bytes, kind: int) -> Records:
+    """The records of a pickled batch: a dict with `data` and `labels` (CIFAR-100: `fine_labels`)."""
+    wanted = "labels" if kind == 10 else "fine_labels"
+    try:
+        batch = _ArraysOnly(BytesIO(content), encoding="bytes").load()
+        fields = {key.decode() if isinstance(key, bytes) else key: value for key, value in batch.items()}
+        return fields["data"].values, np.array(fields[wanted], np.int64)
+    except InputError:
+        raise
+    except Exception as error:  # a damaged pickle fails in whatever way its bytes lead to
+        raise InputError(
+            f"its {len(content)} bytes are damaged or no CIFAR-{kind} batch: no dict with `data` and "
+            f"`{wanted}` can be read ({type(error).__name__}); download it again from {CIFAR_HOME}"
+        ) from None
+
+
+class _Array:
+    """Stands for numpy.ndarray in a pickle: takes its state and keeps plain bytes as uint8."""
+
+    values: NDArray[np.uint8]
+
+    def __setstate__(self, state: tuple[int, tuple[int, ...], Any, bool, bytes]) -> None:
+        _, shape, dtype, fortran, raw = state
+        if not isinstance(dtype, _Dtype) or dtype.code not in (b"u1", "u1"):
+            raise InputError("the array in it does not hold uint8")
+        self.values = np.frombuffer(raw, np.uint8).reshape(shape, order="F" if fortran else "C")
+
+
+class _Dtype:
+    """Stands for numpy.dtype in a pickle: keeps the type's code."""
+
+    def __init__(self, code: bytes | str, *_: object) -> None:
+        self.code = code
+
+    def __setstate__(self, state: object) -> None:
+        """Byte order and alignment: without meaning for uint8."""
+
+
+def _reconstruct(*_: object) -> _Array:
+    """Stands for numpy's function that makes an empty array."""
+    return _Array()
+
+
+def _encode(text: str, codec: str) -> bytes:
+    """Stands for _codecs.encode, by which Python 3 writes bytes into old pickles."""
+    if codec not in ("latin1", b"latin1"):
+        raise InputError(f"it asks for the codec {codec!r}")
+    return text.encode("latin1")
+
+
+class _ArraysOnly(pickle._Unpickler):  # the one in Python: in C, a forged memo index can ask for all memory
+    """An unpickler that knows dicts, lists, numbers, strings and uint8 arrays, and imports nothing."""
+
+    KNOWN: dict[tuple[str, str], Any] = {  # noqa: RUF012
+        ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+        ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+        ("numpy", "ndarray"): _Array,
+        ("numpy", "dtype"): _Dtype,
+        ("_codecs", "encode"): _encode,
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The stand-in for a name that arrays need; every other name is refused."""
+        try:
+            return self.KNOWN[module, name]
+        except KeyError:
+            raise InputError(
+                f"refused: this pickle asks for {module}.{name}, which no CIFAR batch needs: it is damaged or "
+                f"forged. Nothing of it was run; get the original from {CIFAR_HOME}"
+            ) from None
+
+
+MNIST_HOME = "http://yann.lecun.com/exdb/mnist/"
+
+
+def mnist(root: str | Path, *, name: str = "mnist") -> ArraySet:
+    """MNIST's test images: [N, 28, 28] with the digits as labels.
+
+    The files lie in `root`, `root/raw` or `root/MNIST/raw`, as `t10k-images-idx3-ubyte` or
+    `t10k-images.idx3-ubyte`, with or without `.gz`.
+    """
+    images = read_idx(_find_idx(Path(root), "images", 3), 3)
+    path = _find_idx(Path(root), "labels", 1)
+    labels = read_idx(path, 1)
+    if len(labels) != len(images) or len(images) == 0:
+        raise InputError(f"{path} holds {len(labels)} labels, its image file {len(images)} images")
+    return ArraySet(name, images, labels.astype(np.int64))
+
+
+def read_idx(path: Path, dims: int) -> NDArray[np.uint8]:
+    """A uint8 array of `dims` dimensions from an IDX file: magic number, sizes (big-endian), values."""
+    with reading(path, f"download it again from {MNIST_HOME}"):
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = _inflated(path, data, dims)
+    magic, header = _magic(dims), 4 + 4 * dims
+    if data[:4] != magic[: len(data)]:
+        raise InputError(
+            f"{path} is no IDX file of {dims}-dimensional bytes: it begins with {data[:4].hex()}, not {magic.hex()}"
+        )
+    shape = _sizes(data[:header])
+    size = header + math.prod(shape)
+    if len(data) < header or len(data) != size:
+        wanted = f"{size} bytes for {shape}" if len(data) >= header else f"a header of {header} bytes"
+        raise InputError(
+            f"{path} is damaged: {len(data)} bytes, but needs {wanted}; download it again from {MNIST_HOME}"
+        )
+    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+
+
+def _inflated(path: Path, data: bytes, dims: int) -> bytes:
+    """The content of a gzipped file: as much as its header announces, where that is within the limits."""
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        header = file.read(4 + 4 * dims)
+        if header[:4] != _magic(dims):
+            return header
+        announced = math.prod(_sizes(header))
+        Limits.now().check_inflated(path, announced, len(data))
+        return header + file.read(announced + 1)  # one more tells a file that is too long
+
+
+def _magic(dims: int) -> bytes:
+    return bytes([0, 0, 8, dims])
+
+
+def _sizes(header: bytes) -> list[int]:
+    return [int.from_bytes(header[at : at + 4], "big") for at in range(4, len(header), 4)]
+
+
+def _find_idx(root: Path, what: str, dims: int) -> Path:
+    """The first spelling of a file's name that is there."""
+    names = [f"t10k-{what}{mark}idx{dims}-ubyte{suffix}" for mark in "-." for suffix in ("", ".gz")]
+    for folder in (root, root / "raw", root / "MNIST" / "raw"):
+        for name in names:
+            if (folder / name).is_file():
+                return folder / name
+    raise InputError(f"no MNIST below {root}: looked for {', '.join(names)}; download {names[1]} from {MNIST_HOME}")
+
+
+SVHN_HOME = "http://ufldl.stanford.edu/housenumbers/"
+
+
+def svhn(root: str | Path, *, name: str = "svhn") -> ArraySet:
+    """SVHN's cropped test images (format 2): [N, 32, 32, 3] with the digits as labels (the file's label 10 means 0)."""
+    path = Path(root) / "test_32x32.mat"
+    if not path.is_file():
+        raise InputError(f"no SVHN at {path}: download {path.name} (format 2, cropped digits) from {SVHN_HOME}")
+    with reading(path, f"download it again from {SVHN_HOME}"):
+        try:
+            content = arrays(path, ["X", "y"])
+        except Damaged as error:
+            raise InputError(
+                f"{path} is damaged or no SVHN file: X and y cannot be read ({error}); "
+                f"download it again from {SVHN_HOME}"
+            ) from None
+        images, labels = content["X"], content["y"].ravel()
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3):
+            raise InputError(f"{path}: X must be uint8 [32, 32, 3, N], got {images.dtype}{list(images.shape)}")
+        if len(labels) != images.shape[3] or len(labels) == 0:
+            raise InputError(f"{path}: X holds {images.shape[3]} images, y {len(labels)} labels")
+        if not np.isin(labels, np.arange(11)).all():
+            raise InputError(f"{path}: y must hold the labels 1..10, got {labels.min()}..{labels.max()}")
+        return ArraySet(name, np.ascontiguousarray(images.transpose(3, 0, 1, 2)), labels.astype(np.int64) % 10)

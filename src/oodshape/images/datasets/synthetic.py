@@ -1,0 +1,159 @@
+"""Images that are drawn or made from others: noise, the paper's surrogate for OOD data, and scrambled ID images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import PIL.Image
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.core.fingerprint import fingerprint_of
+from oodshape.images.decode.read import in_mode
+from oodshape.images.identity import Keys, keys, numbered
+from oodshape.images.sources.image_set import ImageSet, identities_of
+
+KINDS = ("gaussian", "uniform")
+
+
+@dataclass(frozen=True)
+class NoiseSet:
+    """n images of 32 x 32 pixels drawn on their own: Gaussian (mean 127.5, std 255) or uniform on [0, 255].
+
+    Values are rounded and clipped to 0..255; with `truncated` they are cut to whole numbers, and uniform ones stop at
+    254, as the authors' code of OptFS draws them (`astype("uint8")`, `randint(0, 255)`). Image i depends on the seed
+    and i alone, so nothing is stored.
+
+    >>> NoiseSet("uniform", 2)[1].shape
+    (32, 32, 3)
+    """
+
+    name: str
+    n: int = 50_000
+    seed: int = 0
+    side: int = 32
+    truncated: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse unknown noise and empty sets."""
+        if self.name not in KINDS:
+            raise InputError(f"noise must be one of {', '.join(KINDS)}, got {self.name!r}")
+        if self.n < 1:
+            raise InputError(f"the number of noise images must be at least 1, got {self.n}")
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """No image has a class."""
+        return np.full(self.n, -1)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what the images are drawn from."""
+        return fingerprint_of(repr(self))
+
+    @property
+    def identities(self) -> Keys:
+        """[N]: which image each is: what it is drawn from, and its number."""
+        return numbered(self.n, f"{self.name} {self.seed} {self.side}{' truncated' if self.truncated else ''}")
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return self.n
+
+    def __getitem__(self, index: int) -> NDArray[np.uint8]:
+        """[32, 32, 3] uint8."""
+        if not 0 <= index < self.n:
+            raise IndexError(index)
+        shape = (self.side, self.side, 3)
+        return drawn(self.name, np.random.default_rng([self.seed, index]), shape, truncated=self.truncated)
+
+
+def drawn(
+    kind: str, rng: np.random.Generator | np.random.RandomState, shape: tuple[int, ...], *, truncated: bool = False
+) -> NDArray[np.uint8]:
+    """Pixels drawn on their own: "gaussian" (mean 127.5, std 255) or uniform on [0, 255], clipped.
+
+    They are rounded, or with `truncated` cut to whole numbers: a uniform one is then 0..254, each as likely.
+    """
+    values = rng.normal(127.5, 255, shape) if kind == "gaussian" else rng.uniform(0, 255, shape)
+    whole = np.floor if truncated else np.rint
+    return np.asarray(whole(values.clip(0, 255)), np.uint8)
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scrambled:
+    """The Fourier amplitudes of the ID image, its phases plus those of one white-noise image.
+
+    All channels get the same noise, so that colours stay; the mean is kept. Such an image has the whole spectrum
+    of a natural one and no content.
+    """
+
+    base: ImageSet
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a seed that is none."""
+        if not 0 <= self.seed < 2**32:
+            raise InputError(f"seed must lie in 0..2^32 - 1, got {self.seed}")
+
+    @property
+    def name(self) -> str:
+        """The kind, for tables and messages."""
+        return type(self).__name__.lower()
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """[N]: -1, for these images belong to no class."""
+        return np.full(len(self), -1, np.int64)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the kind, its settings and the ID set's fingerprint."""
+        settings = {name: value for name, value in vars(self).items() if name not in ("base", "labels")}
+        return fingerprint_of(type(self).__name__, repr(sorted(settings.items())), self.base.fingerprint)
+
+    @property
+    def identities(self) -> Keys:
+        """[N]: which image each is: the kind and the seed, and the ID image it is made from."""
+        return keys(identities_of(self.base), self.seed, self.name)
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.base)
+
+    def __getitem__(self, index: int) -> NDArray[np.uint8]:
+        """An image as an array, rounded and clipped to 0..255."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"{self.name} has {len(self)} images, there is no number {index}")
+        made = scrambled(_pixels(self.base[index]), noise_of(int(identities_of(self.base)[index]), self.seed))
+        image: NDArray[np.uint8] = np.clip(np.rint(made), 0, 255).astype(np.uint8)
+        return image
+
+
+def noise_of(which: int, seed: int) -> np.random.RandomState:
+    """The random numbers that belong to an image."""
+    # RandomState, because numpy promises that its numbers never change
+    return np.random.RandomState([seed, which >> 32, which & 0xFFFFFFFF])
+
+
+def scrambled(image: Floats, rng: np.random.RandomState) -> Floats:
+    """[H, W(, channels)]: the image with other phases, before rounding and clipping."""
+    size = image.shape[:2]
+    noise = np.fft.rfft2(rng.standard_normal(size))
+    turn = noise / np.abs(noise)
+    turn[0, 0] = 1.0  # the mean
+    spectrum = np.fft.rfft2(image, axes=(0, 1)) * (turn if image.ndim == 2 else turn[..., None])
+    return np.asarray(np.fft.irfft2(spectrum, s=size, axes=(0, 1)))
+
+
+def _pixels(image: Any) -> Floats:
+    """[H, W] or [H, W, channels] numbers of an image of any kind."""
+    if isinstance(image, PIL.Image.Image):
+        image = in_mode(image, "L" if image.mode in ("L", "1") else "RGB")
+    return np.asarray(image, np.float64)

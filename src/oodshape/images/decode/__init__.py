@@ -1,0 +1,1 @@
+"""From image files to arrays: formats, limits, preprocessing, decoding ahead of the network."""

@@ -1,0 +1,222 @@
+"""Preprocessing: from an image to the numbers that a network was trained on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import PIL.Image
+import PIL.ImageOps
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.core.values import Value
+from oodshape.images.decode.limits import Limits
+from oodshape.images.decode.read import Large, Mode, in_mode
+from oodshape.images.sources.image_set import Image
+
+if TYPE_CHECKING:  # a service prepares images without it
+    from torch import Tensor
+
+Interpolation = Literal["bilinear", "bicubic", "nearest"]
+Resize = int | tuple[int, int]  # the shorter side, or (height, width)
+FILTERS = {
+    "bilinear": PIL.Image.Resampling.BILINEAR,
+    "bicubic": PIL.Image.Resampling.BICUBIC,
+    "nearest": PIL.Image.Resampling.NEAREST,
+}
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and value >= 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Preprocessing(Value):
+    """Resize, crop the centre, scale to 0..1, then (x - mean) / std: the same as torchvision.
+
+    One mean and one std per channel, as fractions of 255; one channel means gray. `resize=256` makes the shorter
+    side 256, `resize=(64, 48)` makes every image exactly 64 high and 48 wide. Without a resize or a crop the images
+    keep their size.
+
+    >>> Preprocessing(mean=(0.5,), std=(0.25,))(np.full((16, 16), 255, np.uint8))[0, 0, :3]
+    tensor([2., 2., 2.])
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    resize: Resize | None = None
+    crop: int | None = None
+    interpolation: Interpolation = "bilinear"
+
+    def __post_init__(self) -> None:
+        """Refuse what no image can be brought to."""
+        for name in ("mean", "std"):
+            object.__setattr__(self, name, tuple(float(value) for value in getattr(self, name)))
+        if self.channels not in (1, 3) or len(self.std) != self.channels:
+            raise InputError(f"mean and std need 1 or 3 values each, got {len(self.mean)} and {len(self.std)}")
+        if not all(map(math.isfinite, self.mean + self.std)) or min(self.std) <= 0:
+            raise InputError(f"mean must be finite and std positive, got {self.mean} and {self.std}")
+        if max(self.mean) > 1.5:
+            fractions = tuple(round(value / 255, 4) for value in self.mean)
+            raise InputError(f"mean is in fractions of 255, got {self.mean}; did you mean {fractions}?")
+        if isinstance(self.resize, list):
+            object.__setattr__(self, "resize", tuple(self.resize))
+        pair = isinstance(self.resize, tuple) and len(self.resize) == 2 and all(map(_is_size, self.resize))
+        if not (self.resize is None or pair or _is_size(self.resize)):
+            raise InputError(
+                "resize must be a whole number of pixels (the shorter side), a pair (height, width) or None, "
+                f"got {self.resize!r}"
+            )
+        if not (self.crop is None or _is_size(self.crop)):
+            raise InputError(f"crop must be a whole number of pixels or None, got {self.crop!r}")
+        if self.interpolation not in FILTERS:
+            raise InputError(f"interpolation must be one of {', '.join(FILTERS)}, got {self.interpolation!r}")
+
+    @property
+    def channels(self) -> int:
+        """1 for gray, 3 for colour."""
+        return len(self.mean)
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """(height, width) of every prepared image; None where it depends on the image."""
+        if self.crop is not None:
+            return self.crop, self.crop
+        return self.resize if isinstance(self.resize, tuple) else None
+
+    def __call__(self, image: Image) -> Tensor:
+        """An image (PIL, or uint8 [H, W] or [H, W, 3]) -> float32 [C, H, W]."""
+        return self.normalize(self.pixels(image)[None])[0]
+
+    def batch(self, images: Iterable[Image]) -> Tensor:
+        """Images that come out in one size -> float32 [N, C, H, W]."""
+        return self.normalize(stacked([self.pixels(image) for image in images]))
+
+    def pixels(self, image: Image) -> NDArray[np.uint8]:
+        """The image resized and cropped: uint8 [H, W, C], a quarter of what the normalised one takes."""
+        mode: Mode = "L" if self.channels == 1 else "RGB"
+        if isinstance(image, Large) and self.resize is not None:
+            seen = image.resized(mode, _target(image.size, self.resize), FILTERS[self.interpolation])
+        else:
+            seen = in_mode(picture(image), mode)
+            if self.resize is not None:
+                target = _target(seen.size, self.resize)
+                seen = seen if target == seen.size else seen.resize(target, FILTERS[self.interpolation])
+        if self.crop is not None:
+            seen = _cropped(seen, self.crop)
+        return np.array(seen).reshape(seen.height, seen.width, self.channels)
+
+    def normalize(self, pixels: NDArray[np.uint8]) -> Tensor:
+        """uint8 [N, H, W, C] -> float32 [N, C, H, W], normalised."""
+        import torch
+
+        mean, std = (torch.tensor(values, dtype=torch.float32)[:, None, None] for values in (self.mean, self.std))
+        values = torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous().to(torch.float32)
+        return values.div_(255).sub_(mean).div_(std)
+
+    def normalized(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """The same as an array, by the same steps and without torch: what an exported network takes."""
+        mean, std = (np.array(values, np.float32)[:, None, None] for values in (self.mean, self.std))
+        values = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), np.float32)
+        values /= np.float32(255)
+        values -= mean
+        values /= std
+        return values
+
+    @classmethod
+    def from_timm(cls, net: Any) -> Preprocessing:
+        """What a timm network was evaluated with: read from its `pretrained_cfg` (or such a mapping)."""
+        config = net if isinstance(net, Mapping) else getattr(net, "pretrained_cfg", None)
+        config = config or getattr(net, "default_cfg", None)
+        if not isinstance(config, Mapping) or not {"input_size", "mean", "std"} <= set(config):
+            raise InputError(f"{type(net).__name__} has no pretrained_cfg with input_size, mean and std; give these")
+        channels, height, width = config["input_size"]
+        mode = config.get("crop_mode") or "center"
+        if height != width or mode != "center":
+            raise InputError(
+                f"only square centre crops can be made, the network's are {height} x {width}, {mode!r}; "
+                "prepare the images yourself"
+            )
+        mean, std = (tuple(config[name]) * (channels if len(config[name]) == 1 else 1) for name in ("mean", "std"))
+        resize = math.floor(height / (config.get("crop_pct") or 0.875))
+        return cls(mean, std, resize, height, config.get("interpolation") or "bicubic")  # timm's defaults
+
+
+IMAGENET = Preprocessing(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), resize=256, crop=224)
+CIFAR = Preprocessing(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
+DIGITS = Preprocessing(mean=(0.303,), std=(0.320,))  # of the training split
+
+
+def stacked(pixels: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """[N, H, W, C]: images of one size as one array."""
+    for row, image in enumerate(pixels):
+        if image.shape != pixels[0].shape:
+            sizes = " and ".join(f"{width} x {height}" for height, width, _ in (pixels[0].shape, image.shape))
+            raise InputError(
+                f"images 0 and {row} of a batch have the sizes {sizes}; "
+                "give the preprocessing a resize and a crop, or use batch_size=1"
+            )
+    return np.stack(pixels)
+
+
+def rows_by_size(pixels: Iterable[Any]) -> list[list[int]]:
+    """Group the rows of prepared images by their size; a preprocessing may leave several. Errors are left out."""
+    sizes: dict[tuple[int, ...], list[int]] = {}
+    for row, each in enumerate(pixels):
+        if isinstance(each, np.ndarray):
+            sizes.setdefault(each.shape, []).append(row)
+    return list(sizes.values())
+
+
+def picture(image: Image) -> PIL.Image.Image:
+    """The image as PIL has it, whatever it came as; arrays that are no image are refused."""
+    if isinstance(image, Large):
+        return image.whole()
+    if isinstance(image, PIL.Image.Image):
+        return image
+    array = np.asarray(image)
+    if array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    if (
+        array.dtype != np.uint8
+        or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3))
+        or 0 in array.shape
+    ):
+        raise InputError(
+            f"an image must be a PIL image, or uint8 [H, W] or [H, W, 3], got {array.dtype}{list(array.shape)}"
+        )
+    return PIL.Image.fromarray(array)
+
+
+def _target(size: tuple[int, int], resize: Resize) -> tuple[int, int]:
+    """(width, height): the shorter side as given, the longer one its share, rounded down as torchvision does; or both.
+
+    What a thin picture would take is held to the limit.
+    """
+    if isinstance(resize, tuple):
+        return resize[1], resize[0]
+    width, height = size
+    short = min(width, height)
+    # int(resize * long / short), with the product first: the other order rounds elsewhere
+    target = int(resize * width / short), int(resize * height / short)
+    most = Limits.now().pixels
+    if target[0] * target[1] > max(most, width * height):
+        raise InputError(
+            f"{width} x {height} pixels with the shorter side made {resize} are {target[0]} x {target[1]}, more than "
+            f"{most:,} (the limit of pixels)"
+        )
+    return target
+
+
+def _cropped(picture: PIL.Image.Image, size: int) -> PIL.Image.Image:
+    """The centre, size x size; what lies outside the picture is black. Odd margins as torchvision splits them."""
+    before = [max(size - side, 0) // 2 for side in picture.size]
+    after = [(max(size - side, 0) + 1) // 2 for side in picture.size]
+    if any(after):
+        picture = PIL.ImageOps.expand(picture, (*before, *after))
+    left, top = (round((side - size) / 2) for side in picture.size)
+    return picture.crop((left, top, left + size, top + size))

@@ -1,0 +1,39 @@
+"""An image small enough to stand inside a page."""
+
+from __future__ import annotations
+
+import io
+from base64 import b64encode
+
+from oodshape.images.decode.preprocessing import picture
+from oodshape.images.decode.read import in_mode
+from oodshape.images.sources.image_set import Image
+
+SIDE = 64  # pixels of a thumbnail's longer side, at most
+
+
+def thumbnail(image: Image, side: int = SIDE) -> str:
+    """The image as a data URI, at most `side` pixels wide and high: gray as PNG, colour as WebP.
+
+    >>> import numpy as np
+    >>> thumbnail(np.zeros((2, 2), np.uint8))[:22]
+    'data:image/png;base64,'
+    """
+    return data_uri(encoded(image, side))
+
+
+def encoded(image: Image, side: int = SIDE) -> bytes:
+    """The small image as a file."""
+    shown = picture(image)
+    shown = in_mode(shown, "L" if shown.mode in ("1", "L", "LA") or shown.mode.startswith("I;16") else "RGB").copy()
+    shown.thumbnail((side, side))
+    kind, options = ("png", {"optimize": True}) if shown.mode == "L" else ("webp", {"quality": 80, "method": 6})
+    data = io.BytesIO()
+    shown.save(data, format=kind, **options)
+    return data.getvalue()
+
+
+def data_uri(file: bytes) -> str:
+    """A small image's file as an address that a page can hold."""
+    kind = "png" if file.startswith(b"\x89PNG") else "webp"
+    return f"data:image/{kind};base64,{b64encode(file).decode()}"

@@ -1,0 +1,272 @@
+"""Image files as data sets: a folder with or without class folders, a list of files, or the files of a glob."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.core.reading import one_line
+from oodshape.images import identity
+from oodshape.images.decode.formats import EXTENSIONS
+from oodshape.images.decode.read import open_image
+from oodshape.images.sources.image_set import Image, IndexedImages
+from oodshape.images.sources.storage import is_remote, no_image, stamp
+
+Place = tuple[int, int]  # device and number: which folder it is, whatever its name
+
+
+class ImageFiles(IndexedImages):
+    """Files with a label each (-1: none), decoded one by one when asked for; one that has gone is then an error.
+
+    `names` are paths below `root`, by which images are identified, or addresses. In rows and messages an image has
+    its whole path, or with `by_name` its name alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        root: str | Path,
+        names: Sequence[str],
+        labels: NDArray[np.int64],
+        *,
+        classes: tuple[str, ...] = (),
+        upright: bool = True,
+        by_name: bool = False,
+    ) -> None:
+        self.name, self.root, self.names, self.classes = name, str(root), names, classes
+        self.labels, self.upright, self.by_name = labels, upright, by_name
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path(self, index: int) -> str:
+        """Where an image lies."""
+        name = self.names[index]
+        return name if is_remote(name) else os.path.join(self.root, name)
+
+    @property
+    def files(self) -> list[str]:
+        """Where the images lie."""
+        return list(map(self.path, range(len(self))))
+
+    def called(self, index: int) -> str:
+        """The path of an image, or its name alone."""
+        return self.names[index] if self.by_name else self.path(index)
+
+    def encoded(self, name: str) -> Any:
+        """The path of an image."""
+        return name if is_remote(name) or not self.by_name else os.path.join(self.root, name)
+
+    def _open(self, index: int, upright: bool) -> Image:
+        return open_image(self.path(index), upright=upright)
+
+    def _stamps(self) -> tuple[Any, ...]:
+        return ("\n".join(map(stamp, self.files)),)
+
+    @cached_property
+    def identities(self) -> identity.Keys:
+        """[N]: which image each is, by its path below the folder."""
+        return identity.of_paths(self.names)
+
+
+class ImageFolder(ImageFiles):
+    """All images below a folder, subfolders included, in the order of their names.
+
+    Each folder directly below `root` is a class, labelled by its place among the sorted names; empty ones count.
+    Where images lie in `root` itself, its subfolders are no classes, and every label is -1. Hidden files and
+    folders (a leading dot) are left out.
+    """
+
+    def __init__(self, root: str | Path, *, name: str | None = None, upright: bool = True) -> None:
+        """Look for the images below `root`; the set takes the folder's name unless it is given one."""
+        root = Path(root)
+        if not root.is_dir():
+            raise InputError(f"there is no folder {root}")
+        names, labels, classes = labelled(root)
+        super().__init__(name or root.resolve().name, root, names, labels, classes=classes, upright=upright)
+
+
+class ImageList(ImageFiles):
+    """The images that a text file lists: one path per line, then a label if there is one (`cats/a 1.png 3`).
+
+    A CSV file needs the header `path` or `path,label`. Paths are relative to `root`, or to the list's folder.
+    """
+
+    def __init__(
+        self, path: str | Path, root: str | Path | None = None, *, name: str | None = None, upright: bool = True
+    ) -> None:
+        """Read the list; the set takes its file name unless it is given one."""
+        path = Path(path)
+        root = path.parent if root is None else Path(root)
+        pairs = list(list_pairs(path))
+        files = [file for file, _ in pairs]
+        missing = [file for file in files if not os.path.isfile(os.path.join(root, file))]
+        if missing:
+            some = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
+            raise InputError(
+                f"{len(missing)} of the {len(files)} files in {path} do not lie in {root}: {some}; "
+                "root=... says where they are"
+            )
+        labels = np.array([label for _, label in pairs], np.int64)
+        super().__init__(name or path.stem, root, files, labels, upright=upright)
+
+
+def class_folders(names: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """[N] labels by the first folder of each path, and the folders' names; without names where a path has none."""
+    tops = [name.partition("/")[0] if "/" in name else "" for name in names]
+    classes = () if "" in tops else tuple(sorted(set(tops)))
+    number = {top: label for label, top in enumerate(classes)}
+    return np.array([number.get(top, -1) for top in tops], np.int64), classes
+
+
+def list_pairs(path: Path) -> Iterator[tuple[str, int]]:
+    """The paths in a text or CSV list with their labels, -1 where there is none; read line by line."""
+    is_csv, empty = path.suffix.lower() == ".csv", True
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="" if is_csv else "\n") as file:
+            for pair in _csv_pairs(path, file) if is_csv else _text_pairs(file):
+                empty = False
+                yield pair
+    except OSError as error:
+        raise InputError(f"cannot read the image list {path}: {error.strerror}") from None
+    except (csv.Error, ValueError, LookupError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"the image list {path} is damaged ({type(error).__name__}: {one_line(error)})") from None
+    if empty:
+        raise InputError(f"the image list {path} is empty; it needs one path per line, and a label where known")
+
+
+def _text_pairs(file: TextIO) -> Iterator[tuple[str, int]]:
+    """A line's path, which may hold spaces, and its label."""
+    for line in map(str.strip, file):
+        if match := re.fullmatch(r"(.*\S)\s+([+-]?\d+)", line):
+            yield match[1], _label(match[2])
+        elif line:
+            yield line, -1
+
+
+def _csv_pairs(path: Path, file: TextIO) -> Iterator[tuple[str, int]]:
+    rows = csv.DictReader(file, skipinitialspace=True)
+    if rows.fieldnames and "path" not in rows.fieldnames:
+        raise InputError(f"{path} needs the header path,label (or path), but starts {','.join(rows.fieldnames)!r}")
+    for row in rows:
+        label = (row.get("label") or "").strip()
+        if label and not re.fullmatch(r"[+-]?\d+", label):
+            raise InputError(f"{path}, line {rows.line_num}: the label must be a whole number, got {label!r}")
+        yield row["path"] or "", _label(label or "-1")
+
+
+def _label(digits: str) -> int:
+    return max(int(digits), -1)
+
+
+def walked(root: str | Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """(folder, its subfolders, its images) for a folder and all below; folders as paths from `root`, which is "".
+
+    Hidden files and folders (a leading dot) are left out, folders that may not be read are empty, links are followed,
+    but not back to a folder that they lie in. Only the names of one folder are held at a time.
+    """
+    waiting: list[tuple[str, tuple[Place, ...]]] = [("", ())]
+    while waiting:
+        folder, above = waiting.pop()
+        path = os.path.join(root, folder)
+        try:
+            with os.scandir(path) as scan:
+                entries = sorted((entry for entry in scan if entry.name[0] != "."), key=lambda entry: entry.name)
+            above = (*above, _place(path))
+        except OSError:
+            continue
+        folders = [entry.name for entry in entries if _is_folder(entry, above)]
+        files = [entry.name for entry in entries if entry.name.lower().endswith(EXTENSIONS) and not entry.is_dir()]
+        yield folder, folders, files
+        waiting += [(os.path.join(folder, name), above) for name in reversed(folders)]
+
+
+class Found(NamedTuple):
+    """The images below a folder, as paths from it, with their labels and the names behind these."""
+
+    files: list[str]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+
+def labelled(root: str | Path) -> Found:
+    """All images below a folder, labelled by the folder directly below `root` that they lie in.
+
+    That is its place among the sorted names; empty ones count. Where images lie in `root` itself, its subfolders are
+    no classes, and every label is -1.
+    """
+    files, labels = list[str](), list[int]()
+    number: dict[str, int] = {}
+    for folder, folders, found in walked(root):
+        if not folder and not found:
+            number = {name: label for label, name in enumerate(folders)}
+        files += [os.path.join(folder, file) for file in found]
+        labels += [number.get(folder.partition(os.sep)[0], -1)] * len(found)
+    if not files:
+        raise no_image(root)
+    return Found(files, np.array(labels, np.int64), tuple(number))
+
+
+def _is_folder(entry: os.DirEntry[str], above: tuple[Place, ...]) -> bool:
+    """Whether it is a folder to go into: no link to one that it lies in."""
+    try:
+        return entry.is_dir() and not (entry.is_symlink() and _place(entry.path) in above)
+    except OSError:  # gone by now
+        return False
+
+
+def _place(path: str) -> Place:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def list_folder(folder: str) -> Iterator[tuple[str, int]]:
+    """The images below a folder, one by one."""
+    found = False
+    for place, _, files in walked(folder):
+        for file in files:
+            found = True
+            yield os.path.join(folder, place, file), -1
+    if not found:
+        raise no_image(folder)
+
+
+def match_glob(pattern: str) -> Iterator[tuple[str, int]]:
+    """The files that a glob matches, sorted, each once."""
+    matches = sorted({path for path in _globbed(pattern) if os.path.isfile(path)})
+    if not matches:
+        raise InputError(f"no file matches {pattern}")
+    return ((path, -1) for path in matches)
+
+
+def _globbed(pattern: str) -> Iterator[str]:
+    """The paths that a glob matches. `**` goes below folders as a walk does: links back are not followed for ever."""
+    before, stars, after = _at_stars(pattern)
+    if not stars:
+        yield from glob.iglob(pattern)
+        return
+    for root in glob.iglob(before) if before else [""]:
+        if os.path.isdir(root or os.curdir):
+            for folder, _, _ in walked(root or os.curdir):
+                yield from _globbed(os.path.join(glob.escape(os.path.join(root, folder)), after or "*"))
+
+
+def _at_stars(pattern: str) -> tuple[str, str, str]:
+    """What stands before and after the first `**` that is a part of a path by itself."""
+    parts = pattern.split(os.sep)
+    if "**" not in parts:
+        return pattern, "", ""
+    at = parts.index("**")
+    return os.sep.join([*parts[:at], ""]) if at else "", "**", os.sep.join(parts[at + 1 :])

@@ -1,0 +1,231 @@
+"""Images as users have them, in order, read when needed.
+
+Folders, lists, globs, standard input, files and addresses are a `Listing`; tar files and Parquet columns are `Stored`;
+pictures, arrays, tensors, encoded bytes and data sets of them are `Pictures`. `image_set` gives any as a data set,
+`one_by_one` for a single pass.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from inspect import getattr_static
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from oodshape.core.errors import InputError
+from oodshape.core.reading import any_names
+from oodshape.core.text import counted
+from oodshape.images.decode.read import open_image
+from oodshape.images.sources.archives import PACKED, ParquetImages, Stored, TarImages
+from oodshape.images.sources.folders import ImageFiles, ImageFolder, class_folders, list_folder, list_pairs, match_glob
+from oodshape.images.sources.image_set import Image, ImageSet, ImageSource, IndexedImages, Pair
+from oodshape.images.sources.memory import Pictures, as_bytes, as_image, is_image, split_sample
+from oodshape.images.sources.storage import is_remote, readable, remote_images, root_of
+
+LISTS = (".txt", ".lst", ".list", ".csv")
+PARQUET = (".parquet", ".pq")
+Given = Any  # whatever ACCEPTED says
+ACCEPTED = (
+    "images are a folder, a list, a glob, - for standard input, tar files, Parquet files, an address such as "
+    "s3://bucket/folder; a path, a PIL image, encoded bytes, or a list of them; "
+    "uint8 arrays [H, W], [H, W, C] or [N, H, W, C]; tensors [N, C, H, W], uint8 or float in 0..1; a data set that "
+    'gives an image, (image, label) or a dictionary with "image" or "pixel_values"; with prepared=True a DataLoader, '
+    "or any batches of tensors that the network takes as they are"
+)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Image files in their order, each with a label (-1: none), listed while they are read.
+
+    `given` is a folder, a text or CSV list, a glob, an address such as s3://bucket/folder, `-` for standard input (one
+    path a line), an image file, or several paths. The paths of a list are relative to the list's folder.
+    """
+
+    given: str | tuple[str, ...]
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a text or CSV file that lists images."""
+        given = self.given
+        return isinstance(given, str) and given.lower().endswith(LISTS) and os.path.isfile(given)
+
+    def pairs(self) -> Iterator[Pair]:
+        """(path, label) one by one."""
+        given = self.given
+        if isinstance(given, tuple):
+            return ((path, -1) for path in given)
+        if given == "-":
+            return ((line.rstrip("\r\n"), -1) for line in any_names(sys.stdin) if line.strip())
+        if is_remote(given):
+            root, names = remote_images(given)
+            return ((f"{root}/{name}", -1) for name in names)
+        if os.path.isdir(given):
+            return list_folder(given)
+        if os.path.isfile(given):
+            return list_pairs(Path(given)) if self.is_list else iter([(given, -1)])
+        if glob.has_magic(given):
+            return match_glob(given)
+        raise InputError(f"there is no file or folder {given}, and it is no glob such as 'photos/**/*.jpg'")
+
+    @property
+    def name(self) -> str:
+        """A short name for messages: the folder's or the file's."""
+        if isinstance(self.given, tuple):
+            return counted(len(self.given), "image")
+        if is_remote(self.given):
+            return self.given.rstrip("/").rpartition("/")[2]
+        return "standard input" if self.given == "-" else Path(self.given).resolve().name
+
+    def count(self) -> int | None:
+        """The number of images; None for standard input, which cannot be read twice."""
+        return None if self.given == "-" else sum(1 for _ in self.pairs())
+
+    def _file(self, path: str) -> str:
+        """Where a listed path lies."""
+        return os.path.join(os.path.dirname(str(self.given)), path) if self.is_list and not is_remote(path) else path
+
+    def encoded(self, name: str) -> Any:
+        """What a decoder can open of a listed path."""
+        return readable(self._file(name))
+
+    def read(self, pair: Pair, *, upright: bool) -> Image:
+        """The image of a listed path as a preprocessing takes it."""
+        return open_image(self._file(pair[0]), upright=upright)
+
+    def files(self, *, upright: bool) -> ImageFiles:
+        """The images as a data set, listed once; class folders give labels, and their names are its `classes`."""
+        given = self.given
+        if isinstance(given, str) and os.path.isdir(given):
+            return ImageFolder(given, name=self.name, upright=upright)
+        if isinstance(given, str) and is_remote(given):
+            root, names = remote_images(given)
+            labels, classes = class_folders(names)
+            return ImageFiles(self.name, root, names, labels, classes=classes, upright=upright)
+        pairs = list(self.pairs())
+        if not pairs:
+            raise InputError(f"{self.name} lists no image")
+        paths, labels = [path for path, _ in pairs], np.array([label for _, label in pairs], np.int64)
+        root = os.path.dirname(given) if isinstance(given, str) and self.is_list else ""
+        if isinstance(given, str) and not os.path.isfile(given) and glob.has_magic(given):
+            root = root_of(given)  # a glob's images are known by their paths from its folder
+            paths = [os.path.relpath(path, root) for path in paths] if root else paths
+        return ImageFiles(self.name, root, paths, labels, upright=upright, by_name=self.is_list)
+
+
+def one_by_one(images: Given) -> ImageSource:
+    """What a user gave, for a single pass; what cannot be images is refused now."""
+    found = _decided(images)
+    return found if isinstance(found, (Listing, IndexedImages)) else Pictures(found, found.name)
+
+
+def image_set(images: Given, *, upright: bool | None = None) -> ImageSet:
+    """What a user gave, as a data set, its images turned as their EXIF orientation says or not.
+
+    None: not, but sets that say it themselves (`ImageFolder`, `ImageList`) stay as they are.
+    """
+    found = _decided(images, upright=bool(upright))
+    if isinstance(found, Listing):
+        return found.files(upright=bool(upright))
+    if isinstance(found, (ImageFiles, Stored)) and upright not in (None, found.upright):
+        return found.turned(bool(upright))
+    return found
+
+
+def in_column(images: str | None, column: str | None) -> Given:
+    """What a user named, with the column of a Parquet file that holds the images."""
+    if images is None or column is None:
+        return images
+    if not images.lower().endswith(PARQUET):
+        raise InputError(f"a column is for Parquet files (.parquet), got the images {images}")
+    return ParquetImages(images, column)
+
+
+def classes_of(images: ImageSet) -> tuple[str, ...]:
+    """The names behind the labels, where the images come with them."""
+    names: tuple[str, ...] = getattr(images, "classes", ())
+    return names
+
+
+def _decided(images: Given, *, upright: bool = False) -> Listing | ImageSet:
+    if isinstance(images, (Listing, IndexedImages)):
+        return images
+    if isinstance(images, (str, os.PathLike)):
+        return _of_path(os.fspath(images), upright)
+    if is_image(images):
+        return Pictures(*_stacked(images), upright=upright)
+    if all(_has(images, name) for name in ("name", "labels", "fingerprint", "__len__", "__getitem__")):
+        made: ImageSet = images
+        return made
+    if hasattr(images, "__getitem__") and hasattr(images, "__len__") and not isinstance(images, (Mapping, list, tuple)):
+        as_image(_first(images), upright=False)  # the wrong kind of data set is refused before any work
+        return Pictures(images, type(images).__name__, upright=upright, threads=False)
+    if not isinstance(images, Iterable) or isinstance(images, Mapping):
+        raise InputError(f"{ACCEPTED}; got {type(images).__name__}")
+    return _of_items(images, upright)
+
+
+def _has(images: Any, name: str) -> bool:
+    """Whether it has an attribute, without a look at its value where that can be told: a fingerprint reads files."""
+    return getattr_static(images, name, None) is not None or hasattr(images, name)
+
+
+def _of_path(given: str, upright: bool) -> Listing | Stored:
+    """By the ending: archives and tables, wherever they lie; else files or an address."""
+    if not os.path.isdir(given) and given.lower().endswith((".tar", *PACKED)):
+        return TarImages(given, upright=upright)
+    if not os.path.isdir(given) and given.lower().endswith(PARQUET):
+        return ParquetImages(given, upright=upright)
+    return Listing(given)
+
+
+def _of_items(images: Iterable[Any], upright: bool) -> Listing | Pictures:
+    """A list of paths, or of images of any kind."""
+    items: list[Any] = []
+    for place, item in enumerate(images):
+        image = split_sample(item)[0]
+        if not isinstance(image, (str, os.PathLike)) and not is_image(image):
+            what = f"{type(images).__name__} with {type(item).__name__} at place {place}"
+            raise InputError(f"{ACCEPTED}; got {what}")
+        if isinstance(image, (np.ndarray, Tensor)):
+            as_image(image, upright=False)
+        items.append(item)
+    if all(isinstance(item, (str, os.PathLike)) for item in items):
+        return Listing(tuple(map(os.fspath, items)))
+    return Pictures(items, counted(len(items), "image"), upright=upright)
+
+
+def _stacked(images: Any) -> tuple[Any, str]:
+    """One image in memory, or a batch of them, as a sequence, and its name."""
+    if isinstance(images, np.ndarray) and images.ndim == 4:
+        as_image(images[0] if len(images) else images, upright=False)
+        return images, counted(len(images), "image")
+    if isinstance(images, Tensor) and images.ndim == 4:
+        images = as_bytes(images)
+        as_image(images[0] if len(images) else images, upright=False)
+        return images, counted(len(images), "image")
+    if isinstance(images, (np.ndarray, Tensor)):
+        as_image(images, upright=False)
+    return [images], "1 image"
+
+
+def _first(images: Any) -> Any:
+    try:
+        sample = images[0]
+    except Exception as error:  # the user's own code
+        raise InputError(f"{type(images).__name__} gives no first image: {error!r}; {ACCEPTED}") from error
+    return split_sample(sample)[0]
+
+
+def chunks(pairs: Iterator[Pair], size: int) -> Iterator[list[Pair]]:
+    """Consecutive runs of at most `size` images."""
+    while part := list(islice(pairs, size)):
+        yield part

@@ -1,0 +1,141 @@
+"""Files wherever they lie: on this machine, or behind an address such as s3://bucket/folder (fsspec)."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable
+from io import BytesIO
+from typing import Any
+
+from oodshape.core.errors import InputError
+from oodshape.core.reading import one_line
+from oodshape.core.timings import spending
+from oodshape.images.decode.formats import EXTENSIONS
+
+SIGNS = r"[*?[]"  # what makes a glob of a path
+# The stores that may be addressed. A list from elsewhere may hold any address, and some of fsspec's file systems read
+# more than bytes: `reference://` renders templates of the file that it is chained to, which can run code.
+STORES = ("file", "memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "http", "https")
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is an address: s3://, gs://, file://, memory:// ..."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path) is not None
+
+
+def root_of(given: str) -> str:
+    """The folder that the files of a path or a glob are called from: the last one before its first sign."""
+    if is_remote(given):
+        store, path = _store(given)
+        given = store.unstrip_protocol(path)  # as the store spells it: memory://a is memory:///a
+    return re.split(SIGNS, given, maxsplit=1)[0].rpartition("/")[0]
+
+
+def matched(given: str) -> list[str]:
+    """The files that a path or a glob stands for, sorted."""
+    if not is_remote(given):
+        plain = os.path.isfile(given) or not glob.has_magic(given)
+        found = [given] if plain else sorted(filter(os.path.isfile, glob.iglob(given, recursive=True)))
+        found = [path for path in found if os.path.isfile(path)]
+    else:
+        store, path = _store(given)
+        plain = not re.search(SIGNS, path)
+        found = _asked(given, lambda: filter(store.isfile, [path] if plain else store.glob(path)))
+        found = sorted(map(store.unstrip_protocol, found))
+    if not found:
+        raise InputError(f"there is no file {given}" if plain else f"no file matches {given}")
+    return found
+
+
+def remote_images(given: str) -> tuple[str, list[str]]:
+    """(root, image files from there) of an address: a folder with all below it, in the order of `walked`, or a glob."""
+    store, path = _store(given)
+    if re.search(SIGNS, path):
+        found, root = matched(given), root_of(given)
+    else:
+        found = [store.unstrip_protocol(each) for each in _asked(given, lambda: store.find(path))]
+        single = len(found) == 1 and found[0].rstrip("/") == store.unstrip_protocol(path).rstrip("/")
+        root = found[0].rpartition("/")[0] if single else store.unstrip_protocol(path).rstrip("/")
+        found = [each for each in found if single or each.lower().endswith(EXTENSIONS)]
+    names = [each[len(root) + 1 :] if each.startswith(f"{root}/") else each for each in found]
+    names = [name for name in names if not any(word.startswith(".") for word in name.split("/"))]
+    if not names:
+        raise no_image(given)
+    return root, sorted(names, key=_walked_place)
+
+
+def no_image(root: object) -> InputError:
+    """The error for a folder or an archive without images."""
+    return InputError(f"no image lies in {root} or its subfolders; looked for {' '.join(EXTENSIONS)}")
+
+
+def read_bytes(path: str, first: int | None = None, last: int | None = None) -> bytes:
+    """The bytes of a file, or those from `first` up to `last`."""
+    if is_remote(path):
+        store, inside = _store(path)
+        return bytes(store.cat_file(inside, start=first, end=last))
+    with open(path, "rb") as file:
+        file.seek(first or 0)
+        return file.read(-1 if last is None else last - (first or 0))
+
+
+def opened(path: str) -> Any:
+    """The file, open for reading."""
+    if not is_remote(path):
+        return open(path, "rb")
+    store, inside = _store(path)
+    return store.open(inside, "rb")
+
+
+def readable(path: str) -> str | BytesIO:
+    """What a decoder can open: the path itself, or the bytes behind an address."""
+    if not is_remote(path):
+        return path
+    with spending("read"):
+        return BytesIO(read_bytes(path))
+
+
+def stamp(path: str) -> str:
+    """What changes when the file does; nothing of a file that is not there."""
+    try:
+        if is_remote(path):
+            store, inside = _store(path)
+            return str(store.ukey(inside))
+        status = os.stat(path)
+    except OSError:
+        return ""
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def _store(address: str) -> tuple[Any, str]:
+    """The file system of an address, and the path in it."""
+    protocol = address.partition("://")[0]
+    if protocol.lower() not in STORES or "::" in address:
+        raise InputError(f"{address} cannot be opened: addresses begin with {'://, '.join(STORES)}:// and have no '::'")
+    try:
+        from fsspec.core import url_to_fs
+
+        store, path = url_to_fs(address)
+    except ImportError as error:
+        raise InputError(
+            f"{protocol}:// needs another package ({one_line(error)}): pip install 'oodshape[remote]'"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{address} cannot be opened: {one_line(error)}") from None
+    return store, str(path)
+
+
+def _asked(address: str, ask: Callable[[], Iterable[str]]) -> list[str]:
+    """What a store lists; whatever goes wrong there, in one line."""
+    try:
+        return list(ask())
+    except Exception as error:  # each store has errors of its own: credentials, buckets, the network
+        raise InputError(f"{address} cannot be listed ({type(error).__name__}: {one_line(error)})") from None
+
+
+def _walked_place(name: str) -> list[tuple[bool, str]]:
+    """Where a path stands in the order of `walked`: a folder's own images before those of its subfolders."""
+    *folders, file = name.split("/")
+    return [*((True, folder) for folder in folders), (False, file)]

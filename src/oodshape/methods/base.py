@@ -1,0 +1,290 @@
+"""The four slots, perturb -> shape -> head -> score: what fills them, and what each is given to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from oodshape.core.values import ArrayValue, Value
+from oodshape.features.chunks import check_finite
+from oodshape.features.kernels import unit
+from oodshape.features.statistic import Statistic
+from oodshape.methods.training import Training
+from oodshape.networks.head import Head
+
+R = TypeVar("R", bound="Recipe")
+T = TypeVar("T")
+
+
+class Recipe(Value):
+    """What fills a slot before it is fitted, or several of these together; a recipe speaks for those inside it."""
+
+    def inside(self) -> Iterator[Recipe]:
+        """The recipes that this one is made of: fields that are recipes, or tuples of them."""
+        for value in vars(self).values():
+            yield from (item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Recipe))
+
+    @property
+    def needs(self) -> frozenset[Statistic]:
+        """The parts of `Moments` that fitting looks at, beside `FeatureStats`."""
+        return frozenset[Statistic]().union(*(recipe.needs for recipe in self.inside()))
+
+    @property
+    def collects(self) -> frozenset[Statistic]:
+        """All parts of `Moments` that fitting may look at, those of candidates to choose from included."""
+        return self.needs.union(*(recipe.collects for recipe in self.inside()))
+
+    @property
+    def keeps(self) -> float:
+        """The share of the training images that it keeps from fitting, to choose by."""
+        return max((recipe.keeps for recipe in self.inside()), default=0.0)
+
+    @property
+    def for_nonnegative(self) -> bool:
+        """Whether it is made for features that are never negative, such as those after a ReLU."""
+        return any(recipe.for_nonnegative for recipe in self.inside())
+
+    @property
+    def wants_panel(self) -> bool:
+        """Whether it chooses by a panel of images that no classifier should trust (`panel_features`)."""
+        return any(recipe.wants_panel for recipe in self.inside())
+
+    @property
+    def exportable(self) -> bool:
+        """Whether what fitting gives can be traced into a graph (`Detector.wrap`, ONNX)."""
+        return all(recipe.exportable for recipe in self.inside())
+
+    def unlabelled(self: R) -> R:
+        """The same recipe with classes that the network predicts, whether the images have labels or not."""
+        return self
+
+
+class LearnsNothing:
+    """A recipe that is what fitting makes of it; the first base of its class."""
+
+    def fit(self: T, train: Training) -> T:
+        return self
+
+
+class once(Generic[T]):  # used as a decorator
+    """functools.cached_property without its lock, which no tracer can enter (Python 3.11 still has it).
+
+    >>> class Sum:
+    ...     @once
+    ...     def total(self) -> int:
+    ...         print("adding")
+    ...         return 1 + 2
+    >>> one = Sum()
+    >>> one.total + one.total
+    adding
+    6
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self.make = make
+        self.name = make.__name__
+        self.__doc__ = make.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        """The value, which the instance keeps in the property's place."""
+        value = self.make(instance)
+        setattr(instance, self.name, value)
+        return value
+
+
+@dataclass(eq=False)
+class Batch:
+    """Some rows of features on their way to a score; logits and classes are computed only when asked for."""
+
+    raw: Tensor  # [n, M] as stored
+    head: Head
+    first: int = 0  # the number of the first row, for messages
+    given_logits: Tensor | None = None
+    given_classes: Tensor | None = None
+    buffer: Tensor | None = None  # [n, M] float32 that may be overwritten
+    bank_products: dict[int, Tensor] = field(default_factory=dict)  # [n, B] by the id of a bank [B, M]
+    checked: bool = True  # whether NaN and infinite features are still to be refused: a graph cannot look
+    dtype: torch.dtype = torch.float32  # what is computed in; float64 goes with a float64 head and `traced` parts
+
+    @once
+    def values(self) -> Tensor:
+        """[n, M] in `dtype`, not checked."""
+        return self.raw.to(self.dtype)
+
+    @once
+    def features(self) -> Tensor:
+        """[n, M] in `dtype`, finite."""
+        if self.checked:
+            check_finite(self.raw, self.first)
+        return self.values
+
+    @once
+    def logits(self) -> Tensor:
+        """[n, C]: the logits of the network itself, of finite features."""
+        if self.given_logits is not None:
+            return self.given_logits
+        logits = self.head.logits(self.values)
+        # a NaN or infinite feature reaches every logit of its row, even through a weight of 0: one tells of all
+        if self.checked and not bool(torch.isfinite(logits[:, 0]).all()):
+            check_finite(self.raw, self.first)
+        self.checked = False
+        return logits
+
+    @once
+    def classes(self) -> Tensor:
+        """[n]: the class that the network itself predicts."""
+        return self.logits.argmax(dim=1) if self.given_classes is None else self.given_classes
+
+    @once
+    def directions(self) -> Tensor:
+        """[n, M]: features of length 1; zeros stay zeros."""
+        return unit(self.features)
+
+
+class Shape(Value):
+    """A fitted shaping function: features [N, M] -> shaped features [N, M].
+
+    theta(z) = f(z) / z is its reparameterisation; two shapes combine by multiplying their thetas at the raw value.
+    """
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether it may be asked about single values; not where each feature has limits of its own."""
+        return True
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """[N, M] features -> [N, M] shaped features, into `out` where it helps; the input is left alone."""
+        raise NotImplementedError
+
+    def scale(self, z: Tensor, values: Tensor) -> Tensor:
+        """[N, M]: theta(z) times `values`, with theta(0) = 1."""
+        return torch.where(z == 0, values, self(z) / torch.where(z == 0, 1.0, z) * values)
+
+
+class Shaper(Recipe):
+    """A recipe for a shape."""
+
+    def fit(self, train: Training) -> Shape:
+        """The shape that this recipe gives on a training set."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Identity(LearnsNothing, Shape, Shaper):
+    """Features as they are."""
+
+    def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        return z
+
+
+class FittedHead(Value):
+    """What turns shaped features into logits."""
+
+    def fuses(self, shape: Shape) -> bool:
+        """Whether shaping and head are one loop over the raw features that needs no room of its own."""
+        return False
+
+    def bind(self, head: Head) -> Head:
+        """The linear layer that is used in place of the classifier's own."""
+        return head
+
+    def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
+        """[n, C] logits of the shaped features; `layer` comes from `bind`."""
+        if isinstance(shape, Identity) and layer is batch.head:
+            return batch.logits
+        return layer.logits(shape(batch.features, batch.buffer))
+
+
+class HeadRecipe(Recipe):
+    """A recipe for a head."""
+
+    def fit(self, train: Training) -> FittedHead:
+        """The head that this recipe gives on a training set."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class Evidence:
+    """What a score may look at: logits after shape and head, features and classes of the network.
+
+    All is computed only when it is asked for.
+    """
+
+    batch: Batch
+    shape: Shape
+    fitted: FittedHead
+    layer: Head  # the fitted head's own linear layer
+
+    @once
+    def logits(self) -> Tensor:
+        """[n, C] logits of the shaped features."""
+        return self.fitted.logits(self.batch, self.shape, self.layer)
+
+    @property
+    def features(self) -> Tensor:
+        """[n, M]: the features as the network gives them, finite."""
+        return self.batch.features
+
+    @property
+    def classes(self) -> Tensor:
+        """[n]: the class that the network predicts."""
+        return self.batch.classes
+
+    @property
+    def head(self) -> Head:
+        return self.batch.head
+
+    @property
+    def directions(self) -> Tensor:
+        """[n, M]: features of length 1; zeros stay zeros."""
+        return self.batch.directions
+
+
+class FittedScore(ArrayValue):
+    """One number per image from what is seen of it, higher = more in-distribution."""
+
+    def of(self, seen: Evidence) -> Tensor:
+        """[N] scores."""
+        raise NotImplementedError
+
+    def said(self, score: float) -> str:
+        return f"{score:.6g}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FittedSlots(Value):
+    """A recipe, what fitting made of its slots, and the fingerprint of the head that it was fitted for."""
+
+    method: Recipe
+    shape: Shape
+    head: FittedHead
+    scorer: FittedScore
+    fingerprint: str
+
+
+class ScoreRecipe(Recipe):
+    """A recipe for a score."""
+
+    reads_features = True  # whether it looks at the features themselves: no shape or other head may stand before it
+
+    def fit(self, train: Training) -> FittedScore:
+        """The score that this recipe gives on a training set."""
+        raise NotImplementedError
+
+
+class Score(LearnsNothing, FittedScore, ScoreRecipe):
+    """One number per image from its logits alone; nothing is learned."""
+
+    reads_features = False
+
+    def of(self, seen: Evidence) -> Tensor:
+        """[N] scores of the logits."""
+        return self(seen.logits)
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """[N, C] logits -> [N] scores."""
+        raise NotImplementedError

@@ -1,0 +1,96 @@
+"""The second panel of `auto`: some classes are left out of the head, and their images are near OOD images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from oodshape.core.errors import InputError
+from oodshape.features.features import Features
+from oodshape.features.sums import LeftOut, Sums, without
+from oodshape.images import identity
+from oodshape.methods.detector import Detector, Method
+from oodshape.methods.fit_all import fit_each, score_each
+from oodshape.metrics.detection import auroc
+from oodshape.networks.head import Head
+
+SHARE = 0.25  # of the classes
+SEED = 0
+FEWEST_CLASSES = 2  # with one class, every score of the probabilities is constant
+FEWEST_IMAGES = 10  # of the selection part, inside and outside
+MOST_IMAGES = 5_000  # of the selection part: of so many an AUROC is known to half a point
+REFUSED = 0.5  # the AUROC of a method that cannot be fitted: it tells nothing apart
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPanel:
+    """Images of the classes that stay, to fit on and to select by, and those of the classes left out.
+
+    All have the head without the classes left out. An image belongs to the class that the *whole* head predicts.
+    """
+
+    left_out: int  # classes
+    classes: int  # of the whole head
+    fitting: Features | Sums
+    inside: Features
+    outside: Features
+
+    @classmethod
+    def of(cls, fitting: Features | Sums, selection: Features, seed: int = SEED) -> ClassPanel:
+        """The panel of a seeded quarter of the classes; refused where too little would remain.
+
+        >>> head = (np.eye(8), None)
+        >>> panel = ClassPanel.of(*(Features.from_arrays(np.eye(8)[np.arange(n) % 8], head) for n in (80, 48)))
+        >>> panel.left_out, len(panel.fitting), len(panel.inside), len(panel.outside), panel.inside.head.classes
+        (2, 60, 36, 12, 6)
+        """
+        head = fitting.head
+        left_out = classes_left_out(head, seed)
+        count = int(left_out.sum())
+        if head.classes - count < FEWEST_CLASSES:
+            raise InputError(f"the network has {head.classes} classes, and {FEWEST_CLASSES} must stay")
+        stay, gone = _staying(fitting, left_out)
+        if 2 * gone > len(fitting):
+            raise InputError(f"{gone} of {len(fitting)} images belong to the classes left out, more than half")
+        selection = selection[identity.smallest(selection.identities, MOST_IMAGES, seed, "class panel")]
+        held_gone = left_out[selection.predictions.cpu().numpy()]
+        fewer = min(int(held_gone.sum()), int((~held_gone).sum()))
+        if fewer < FEWEST_IMAGES:
+            raise InputError(f"{fewer} images to select by lie on one side, and {FEWEST_IMAGES} are needed")
+        smaller = without(head, left_out)
+        sides = (selection[np.flatnonzero(rows)].with_head(smaller) for rows in (~held_gone, held_gone))
+        return cls(count, head.classes, stay, *sides)
+
+    def __str__(self) -> str:
+        return f"{len(self.outside)} images of {self.left_out} of {self.classes} classes, left out"
+
+    def aurocs(self, methods: Mapping[str, Method]) -> dict[str, float]:
+        """How well each method, fitted without the classes left out, tells their images from the others."""
+        fitted = {name: found for name, found in fit_each(methods, self.fitting) if isinstance(found, Detector)}
+        inside, outside = score_each(fitted, self.inside), score_each(fitted, self.outside)
+        values = dict.fromkeys(methods, REFUSED)
+        for name in fitted:
+            sides = inside[name], outside[name]
+            if not any(isinstance(side, InputError) for side in sides):
+                values[name] = auroc(*sides)
+        return values
+
+
+def classes_left_out(head: Head, seed: int = SEED) -> LeftOut:
+    """[C]: whether a class is left out: a seeded quarter of them, and one at least."""
+    left_out = np.zeros(head.classes, bool)
+    count = max(1, int(SHARE * head.classes))
+    left_out[identity.smallest(identity.numbered(head.classes), count, seed, "classes left out")] = True
+    return left_out
+
+
+def _staying(fitting: Features | Sums, left_out: LeftOut) -> tuple[Features | Sums, int]:
+    """(The images whose class stays, behind the smaller head; the number of the others.)"""
+    if isinstance(fitting, Features):
+        gone = left_out[fitting.predictions.cpu().numpy()]
+        stay = np.flatnonzero(~gone)
+        return fitting[stay].with_head(without(fitting.head, left_out)) if len(stay) else fitting, int(gone.sum())
+    near = fitting.near
+    return (fitting, len(fitting)) if near is None else (near, len(fitting) - len(near))

@@ -1,0 +1,1 @@
+"""Methods that perturb the network's input or features before they score."""

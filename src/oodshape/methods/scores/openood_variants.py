@@ -1,0 +1,197 @@
+"""Scores fitted as OpenOOD v1.5 fits them: banks of a share of all training images, means over all of them.
+
+The fitted scores are those of the other files; only what they are fitted on differs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core.errors import InputError
+from oodshape.core.values import AtLeast, Fraction
+from oodshape.features.kernels import unit
+from oodshape.features.statistic import Statistic
+from oodshape.images.identity import smallest
+from oodshape.methods.scores.decision_boundary import BoundaryDistance, Fdbd
+from oodshape.methods.scores.logits import TemperatureScaling, Tempered
+from oodshape.methods.scores.mahalanobis import Clusters, Mds, RelativeClusters
+from oodshape.methods.scores.nearest_neighbours import Guide, NeighbourDistance, Neighbours
+from oodshape.methods.scores.subspace import Vim, VirtualLogit
+from oodshape.methods.training import CHECKED, Classes, Training, by_label
+
+LOG_TEMPERATURES = -5.0, 5.0  # that are looked at
+Share = Annotated[float, Fraction(one=True)]  # of the training images
+
+
+def bank_of(train: Training, share: float) -> Tensor:
+    """[B, M] float32: a share of the training images, chosen by which images they are; at least one."""
+    features = train.features
+    if share < 1:
+        features = features[smallest(features.identities, max(round(share * len(features)), 1), 0, "bank")]
+    bank = torch.empty(len(features), features.width)
+    for first, raw in features.chunks():
+        bank[first : first + len(raw)] = raw.float()
+    return bank
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _OfShare(Neighbours):
+    needs = frozenset[Statistic]()  # it goes over the features
+
+    share: Share = 1.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShareKnn(_OfShare):
+    """Minus the distance to the k-th nearest of a share of all training images, however many these are."""
+
+    k: Annotated[int, AtLeast(1)] = 50
+
+    def fit(self, train: Training) -> NeighbourDistance:
+        return NeighbourDistance(unit(bank_of(train, self.share)).numpy(), self.k)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShareNnGuide(_OfShare):
+    """NNGuide with a bank of a share of all training images, however many these are."""
+
+    k: Annotated[int, AtLeast(1)] = 100
+    share: Share = 0.01
+
+    def fit(self, train: Training) -> Guide:
+        bank = bank_of(train, self.share)
+        energies = torch.logsumexp(train.head.to("cpu").logits(bank), dim=1)
+        return Guide(unit(bank).numpy(), self.k, energies.numpy())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WholeVim(Vim):
+    """ViM with alpha over all training images, and exactly the dimensions that are asked for."""
+
+    dimensions: Annotated[int, AtLeast(1)] | None = 256
+
+    def fit(self, train: Training) -> VirtualLogit:
+        wanted, width = self.dimensions, train.head.width
+        if wanted is not None and wanted >= width:
+            raise InputError(f"{wanted} dimensions leave no residual of {width} features; ask for fewer")
+        fitted = replace(super().fit(train), alpha=1.0)
+        head = train.head.to("cpu")
+        largest, residual = 0.0, 0.0
+        for _, raw in train.features.chunks():
+            z = raw.float()
+            largest += float(head.logits(z).amax(dim=1).double().sum())
+            residual += float(fitted.residual(z).double().sum())
+        return replace(fitted, alpha=largest / residual if residual > 0 else 0.0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LikeliestTemperature(TemperatureScaling):
+    """Temperature scaling at the maximum of the likelihood itself, for sets of which all logits fit into memory."""
+
+    needs = CHECKED
+
+    def fit(self, train: Training) -> Tempered:
+        """The temperature at which the mean logit passes that of the labels."""
+        from scipy.optimize import brentq
+
+        by_label(train.moments(CHECKED), "labels")
+        features, head = train.features, train.head.to("cpu")
+        assert features.labels is not None
+        logits = torch.cat([head.logits(raw.float()).double() for _, raw in features.chunks()])
+        own = float(logits.gather(1, features.labels[:, None]).mean())
+
+        def above(log_temperature: float) -> float:
+            mean = ((logits / math.exp(log_temperature)).softmax(dim=1) * logits).sum(dim=1).mean()
+            return float(mean) - own
+
+        low, high = LOG_TEMPERATURES
+        if above(low) <= 0 or above(high) >= 0:  # right even of the surest, or worse than chance
+            return Tempered(math.exp(low if above(low) <= 0 else high))
+        return Tempered(math.exp(brentq(above, low, high)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LengthFdbd(Fdbd):
+    """fDBD over the length of the features instead of their distance to the mean feature."""
+
+    def fit(self, train: Training) -> BoundaryDistance:
+        zeros: NDArray[Any] = np.zeros(train.head.width, np.float32)
+        return BoundaryDistance(zeros)
+
+
+Array = NDArray[Any]
+
+
+class _Spread(NamedTuple):
+    """Where the classes lie, and how images lie around them and around the mean of all."""
+
+    center: Array  # [M]
+    means: Array  # [K, M]: of the classes that have images
+    within: Array  # [M, M]: whitening of images around the means of their classes
+    around: Array  # [M, M]: whitening of images around the mean of all
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EmpiricalMds(Mds):
+    """-min_c (z - mu_c)' S^-1 (z - mu_c) with S the covariance itself, over n images, pseudo-inverted.
+
+    Two passes over the features in float64: differences are taken before they are squared, so that small variances,
+    which the inverse makes large, are not lost.
+    """
+
+    classes: Classes = "labels"
+
+    @property
+    def needs(self) -> frozenset[Statistic]:
+        """What says whether labels are in the network's order."""
+        return frozenset() if self.classes == "predicted" else CHECKED
+
+    def fit(self, train: Training) -> Clusters:
+        found = _spread(train, self.classes)
+        return Clusters(found.center, found.within, (found.means - found.center) @ found.within, unit=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EmpiricalRmds(EmpiricalMds):
+    """EmpiricalMds minus the same with one Gaussian over all images."""
+
+    def fit(self, train: Training) -> RelativeClusters:
+        found = _spread(train, self.classes)
+        means = (found.means - found.center) @ found.within
+        return RelativeClusters(found.center, found.within, means, found.around, unit=False)
+
+
+def _spread(train: Training, classes: Classes) -> _Spread:
+    features = train.features
+    labelled = classes != "predicted" and by_label(train.moments(CHECKED), classes)
+    which = features.labels if labelled and features.labels is not None else features.predictions
+    which = which.cpu()
+    n, width = len(features), features.width
+    sums = torch.zeros(train.head.classes, width, dtype=torch.float64)
+    counts = torch.bincount(which, minlength=len(sums)).double()
+    for first, raw in features.chunks():
+        sums.index_add_(0, which[first : first + len(raw)], raw.double())
+    means, center = sums / counts.clamp_min(1)[:, None], sums.sum(dim=0) / n
+    within, around = (torch.zeros(width, width, dtype=torch.float64) for _ in range(2))
+    for first, raw in features.chunks():
+        z = raw.double()
+        apart = z - means[which[first : first + len(raw)]]
+        within.addmm_(apart.T, apart)
+        apart = z - center
+        around.addmm_(apart.T, apart)
+    return _Spread(center.numpy(), means[counts > 0].numpy(), _whitening(within / n), _whitening(around / n))
+
+
+def _whitening(covariance: Tensor) -> Array:
+    """[M, M] A with A A' = the pseudo-inverse of the covariance; directions without variance become 0."""
+    values, vectors = torch.linalg.eigh(covariance)
+    least = len(values) * torch.finfo(values.dtype).eps * values.abs().max()  # as scipy.linalg.pinvh cuts
+    scale = torch.where(values > least, values.clamp_min(least).rsqrt(), 0.0)
+    return np.asarray((vectors * scale).numpy())

@@ -1,0 +1,129 @@
+"""ViM: energy minus what lies outside the principal subspace (Wang et al., 2022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from torch import Tensor
+
+from oodshape.core.values import AtLeast, Fraction, Sizes
+from oodshape.features.kernels import TINY
+from oodshape.features.statistic import Statistic
+from oodshape.features.sum_kernels import noise, torchs_threads
+from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
+from oodshape.methods.training import Training
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VirtualLogit(FittedScore):
+    """Energy - alpha ||(z - origin) R||, R the complement of the principal subspace."""
+
+    origin: Annotated[NDArray[np.float32], Sizes("M")]
+    complement: Annotated[NDArray[np.float32], Sizes("M R")]  # R = M less the dimensions of the subspace
+    alpha: float
+
+    def of(self, seen: Evidence) -> Tensor:
+        return torch.logsumexp(seen.logits, dim=1) - self.alpha * self.residual(seen.features)
+
+    def residual(self, z: Tensor) -> Tensor:
+        """[n]: the length of what lies outside the principal subspace."""
+        outside = (z - self.tensor("origin", z)) @ self.tensor("complement", z)
+        length: Tensor = torch.linalg.vector_norm(outside, dim=1)
+        return length
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Vim(ScoreRecipe):
+    """Energy minus a virtual logit, the length of the residual times alpha = mean max logit / mean residual.
+
+    The principal subspace has `dimensions`, by default the paper's: 1000 of 2048 or more features, 512 of 768 or
+    more, else half of them; where the training features do not fill that many, half of those they fill. It is
+    read off the second moment around the origin -pinv(W) b; alpha comes from the bank of at most 5,000 images.
+    """
+
+    needs = frozenset([Statistic.SECOND, Statistic.BANK])  # the bank is for alpha
+
+    dimensions: Annotated[int, AtLeast(1)] | None = None
+
+    def fit(self, train: Training) -> VirtualLogit:
+        moments, head, n = train.moments(self.needs), train.head.to("cpu"), train.n
+        # gelsy: the shortest solution, pinv(W) b, without singular values
+        solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
+        origin = -solved.solution.numpy()
+        center, sums = torch.from_numpy(origin), torch.from_numpy(train.sums)
+        scatter = torch.from_numpy(moments.parts[Statistic.SECOND].copy())
+        scatter.addr_(center, sums, alpha=-1).addr_(sums, center, alpha=-1).addr_(center, center, alpha=n)
+        with torchs_threads():
+            # by divide and conquer in the scatter's own memory: all vectors take less time than the half that is needed
+            values, vectors = eigh(scatter.numpy().T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
+        filled = int((values > noise(n, len(values)) * values[-1]).sum())
+        wanted = self.dimensions or paper_dimensions(len(values))
+        kept = wanted if wanted < filled else filled // 2
+        plain = VirtualLogit(origin, vectors[:, : len(values) - kept], 1.0)
+        residual, largest = 0.0, 0.0
+        for rows in moments.bank():
+            residual += float(plain.residual(rows).double().sum())
+            largest += float(head.logits(rows).amax(dim=1).double().sum())
+        return VirtualLogit(plain.origin, plain.complement, largest / residual if residual > 0 else 0.0)
+
+
+def paper_dimensions(width: int) -> int:
+    """The paper's size of the principal subspace for a number of features.
+
+    >>> [paper_dimensions(width) for width in (2048, 768, 192)]
+    [1000, 512, 96]
+    """
+    return 1000 if width >= 2048 else 512 if width >= 768 else max(width // 2, 1)
+
+
+ROUNDING = 1e-9  # of a share of variance
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Subspace(FittedScore):
+    """||P t|| / ||t||, times the largest logit where `logit`, with t = (z - mean) / scale."""
+
+    mean: Annotated[NDArray[np.float32], Sizes("M")]
+    scale: Annotated[NDArray[np.float32], Sizes("M")]
+    axes: Annotated[NDArray[np.float32], Sizes("M K")]
+    logit: bool
+
+    def of(self, seen: Evidence) -> Tensor:
+        t = (seen.features - self.tensor("mean", seen.features)) / self.tensor("scale", seen.features)
+        inside: Tensor = torch.linalg.vector_norm(t @ self.tensor("axes", t), dim=1)
+        share: Tensor = inside / torch.linalg.vector_norm(t, dim=1).clamp_min(TINY)
+        return share * seen.logits.amax(dim=1) if self.logit else share
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Neco(ScoreRecipe):
+    """The share of the standardised features' length in their principal subspace, times the largest logit.
+
+    The subspace holds a share `variance` of the training features' variance. The authors leave the logit out on
+    ResNets: `logit=False`.
+    """
+
+    needs = frozenset([Statistic.SECOND])
+
+    variance: Annotated[float, Fraction(one=True)] = 0.9
+    logit: bool = True
+
+    def fit(self, train: Training) -> Subspace:
+        second, mean = train.moments(self.needs).parts[Statistic.SECOND], train.mean()
+        covariance = second / train.n
+        center = torch.from_numpy(mean)
+        torch.from_numpy(covariance).addr_(center, center, alpha=-1)
+        variance, rounding = np.diagonal(covariance), noise(train.n, len(mean)) * np.diagonal(second) / train.n
+        scale = np.sqrt(np.where(variance > rounding, variance, 1.0))  # one that never changes is not scaled
+        covariance /= scale
+        covariance /= scale[:, None]
+        with torchs_threads():  # in the covariance's own memory
+            values, axes = eigh(covariance.T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
+        shares = np.cumsum(np.maximum(values[::-1], 0.0))
+        kept = 1 + int(np.searchsorted(shares, (self.variance - ROUNDING) * shares[-1]))
+        return Subspace(mean, scale, axes[:, ::-1][:, :kept], self.logit)

@@ -1,0 +1,259 @@
+"""Is a difference real? Two methods on the same images: DeLong for AUROC, a paired bootstrap for the rest.
+
+Images that both methods scored are resampled together, so what makes an image hard for both cancels out. ID images
+that several OOD sets share are drawn once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError, check_fraction
+from oodshape.metrics.detection import Estimate, as_scores, auroc, kept_at
+
+Floats = NDArray[np.float64]
+Metric = Callable[[Floats, Floats], float]
+Scores = tuple[Any, Mapping[str, Any]]  # of the ID images, and of the images of each OOD set
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much higher a metric is for the first method, its confidence interval, and the p-value of no difference."""
+
+    value: float
+    low: float
+    high: float
+    p_value: float
+
+
+def delong(first: tuple[Any, Any], second: tuple[Any, Any], *, level: float = 0.95) -> Difference:
+    """The difference of two AUROCs on the same images (DeLong et al., 1988, by mid-ranks: Sun & Xu, 2014).
+
+    `first` and `second` are (id_scores, ood_scores) of two methods, image by image in the same order.
+
+    >>> delong(([3.0, 2.0, 4.0], [1.0, 2.5]), ([3.0, 2.0, 4.0], [1.0, 2.5])).p_value
+    1.0
+    """
+    one, other = (MeanAuroc.of((inside, {"ood_scores": outside})) for inside, outside in (first, second))
+    return one.minus(other, level)
+
+
+def placements(id_scores: Floats, ood_scores: Floats) -> tuple[Floats, Floats]:
+    """([n_id], [n_ood]): for each image the share of the other side that it is ranked against correctly."""
+    from scipy.stats import rankdata  # takes a second
+
+    n_id, n_ood = len(id_scores), len(ood_scores)
+    ranks = rankdata(np.concatenate([id_scores, ood_scores]))
+    inside = (ranks[:n_id] - rankdata(id_scores)) / n_ood
+    outside = 1 - (ranks[n_id:] - rankdata(ood_scores)) / n_id
+    return inside, outside
+
+
+def normal_difference(value: float, spread: float, level: float) -> Difference:
+    """A difference that has a normal distribution with this standard deviation."""
+    check_fraction("level", level)
+    if spread == 0:  # both rank every pair alike
+        return Difference(value, value, value, 1.0 if value == 0 else 0.0)
+    reach = NormalDist().inv_cdf((1 + level) / 2) * spread
+    return Difference(value, value - reach, value + reach, 2 * NormalDist().cdf(-abs(value) / spread))
+
+
+def paired_bootstrap(
+    metric: Metric,
+    first: Scores,
+    second: Scores,
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Difference:
+    """The difference of a metric's mean over OOD sets between two methods on the same images.
+
+    `first` and `second` are (id_scores, {set: ood_scores}). The interval is the percentile one; the p-value is twice
+    the smaller share of resamples on either side of 0, counted with the observed one, so that it is never 0.
+
+    >>> same = ([3.0, 2.0, 4.0], {"textures": [1.0, 2.5]})
+    >>> paired_bootstrap(auroc, same, same, resamples=20)
+    Difference(value=0.0, low=0.0, high=0.0, p_value=1.0)
+    """
+    check_fraction("level", level)
+    if resamples < 1:
+        raise InputError(f"resamples must be at least 1, got {resamples}")
+    (id_a, sets_a), (id_b, sets_b) = _sets(first), _sets(second)
+    sizes = {name: len(scores) for name, scores in sets_a.items()}
+    if len(id_a) != len(id_b) or sizes != {name: len(scores) for name, scores in sets_b.items()}:
+        raise InputError("both methods must score the same ID images and the same OOD sets, image by image")
+
+    def difference(rows: Any, picked: Mapping[str, Any]) -> float:
+        each = [metric(id_a[rows], a[picked[n]]) - metric(id_b[rows], sets_b[n][picked[n]]) for n, a in sets_a.items()]
+        return float(np.mean(each))
+
+    whole = difference(slice(None), dict.fromkeys(sizes, slice(None)))
+    id_stream, ood_stream = np.random.default_rng(seed).spawn(2)
+    drawn = np.array(
+        [
+            difference(
+                id_stream.integers(len(id_a), size=len(id_a)),
+                {name: ood_stream.integers(size, size=size) for name, size in sizes.items()},
+            )
+            for _ in range(resamples)
+        ]
+    )
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    below, above = int((drawn <= 0).sum()), int((drawn >= 0).sum())
+    p_value = min(1.0, 2 * (1 + min(below, above)) / (resamples + 1))
+    return Difference(whole, low, high, p_value)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values after Holm's correction: at most the level of them is wrong, however many are compared.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    values = np.asarray(p_values, np.float64)
+    order = np.argsort(values, kind="stable")
+    scaled = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(scaled, 1.0)
+    return [float(value) for value in adjusted]
+
+
+def _sets(scores: Scores) -> tuple[Floats, dict[str, Floats]]:
+    if not scores[1]:
+        raise InputError("there is no OOD set to compare on")
+    return as_scores(scores[0], "id_scores"), {name: as_scores(ood, name) for name, ood in scores[1].items()}
+
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class MeanAuroc:
+    """The mean AUROC of a method over OOD sets, and what each image contributes to it."""
+
+    value: float
+    inside: Floats  # [n_id]: mean over sets
+    outside: tuple[Floats, ...]  # [n_ood] for each set, divided by the number of sets
+
+    @classmethod
+    def of(cls, scores: Scores) -> MeanAuroc:
+        """From (id_scores, {set: ood_scores}).
+
+        >>> MeanAuroc.of(([3.0, 2.0, 4.0], {"a": [1.0, 2.5], "b": [0.0, 1.0]})).value
+        0.9166666666666667
+        """
+        inner = as_scores(scores[0], "id_scores")
+        return cls.over([_one(inner, as_scores(ood, name)) for name, ood in scores[1].items()])
+
+    @classmethod
+    def over(cls, sets: Sequence[MeanAuroc]) -> MeanAuroc:
+        """The mean over OOD sets that share their ID images."""
+        if not sets:
+            raise InputError("there is no OOD set to average over")
+        inside = np.mean([each.inside for each in sets], axis=0)
+        outside = tuple(part / len(sets) for each in sets for part in each.outside)
+        return cls(float(np.mean([each.value for each in sets])), inside, outside)
+
+    def mixed(self, other: MeanAuroc, share: float) -> MeanAuroc:
+        """The mean with another over the same images, which counts `share`: a further network, say."""
+        self._check(other)
+        mine = 1 - share
+        outside = tuple(mine * a + share * b for a, b in zip(self.outside, other.outside, strict=True))
+        return MeanAuroc(mine * self.value + share * other.value, mine * self.inside + share * other.inside, outside)
+
+    def estimate(self) -> Estimate:
+        """The mean with its confidence interval, which ends at 0 and 1."""
+        reach = NormalDist().inv_cdf((1 + LEVEL) / 2) * _spread(self.inside, self.outside)
+        return Estimate(self.value, max(0.0, self.value - reach), min(1.0, self.value + reach))
+
+    def minus(self, other: MeanAuroc, level: float = LEVEL) -> Difference:
+        """The difference of two methods on the same images."""
+        self._check(other)
+        outside = tuple(a - b for a, b in zip(self.outside, other.outside, strict=True))
+        return normal_difference(self.value - other.value, _spread(self.inside - other.inside, outside), level)
+
+    def _check(self, other: MeanAuroc) -> None:
+        mine, theirs = ([len(self.inside), *map(len, self.outside)], [len(other.inside), *map(len, other.outside)])
+        if mine != theirs:
+            raise InputError(f"both must be of the same images, got {mine} and {theirs} ID and OOD images")
+
+
+def _one(inner: Floats, outer: Floats) -> MeanAuroc:
+    if min(len(inner), len(outer)) < 2:
+        raise InputError("a variance needs at least two ID and two OOD images")
+    inside, outside = placements(inner, outer)
+    return MeanAuroc(auroc(inner, outer), inside, (outside,))
+
+
+def _spread(inside: Floats, outside: tuple[Floats, ...]) -> float:
+    variances = (part.var(ddof=1) / len(part) for part in (inside, *outside))
+    return float(np.sqrt(sum(variances)))
+
+
+def tied_with_best(means: Mapping[str, MeanAuroc]) -> tuple[str, dict[str, float]]:
+    """The method with the highest mean AUROC, and for every other the p-value of no difference, after Holm.
+
+    Those with p >= 1 - LEVEL are tied with the best: on these images nobody can say that they are worse.
+
+    >>> one = MeanAuroc.of(([3.0, 2.0, 4.0], {"a": [1.0, 2.5]}))
+    >>> tied_with_best({"one": one, "same": one})
+    ('one', {'same': 1.0})
+    """
+    if not means:
+        raise InputError("there is no method to compare")
+    best = max(means, key=lambda name: means[name].value)
+    others = [name for name in means if name != best]
+    adjusted = holm([means[best].minus(means[name]).p_value for name in others])
+    return best, dict(zip(others, adjusted, strict=True))
+
+
+def mean_fpr95(scores: Scores, *, resamples: int = 1000, seed: int = 0) -> Estimate:
+    """The mean FPR95 over OOD sets with its percentile bootstrap interval; ID images are resampled once for all sets.
+
+    Resamples are not made but drawn from: the threshold of a resample is one of the sorted scores, at a place that
+    has a beta distribution, and the number of images that it accepts a binomial one.
+
+    >>> mean_fpr95(([1.0, 2.0, 3.0, 4.0], {"a": [0.0, 0.5], "b": [0.0, 0.0]}), resamples=50)
+    Estimate(value=0.0, low=0.0, high=0.0)
+    """
+    if resamples < 1:
+        raise InputError(f"resamples must be at least 1, got {resamples}")
+    inner = np.sort(as_scores(scores[0], "id_scores"))
+    outer = {name: np.sort(as_scores(ood, name)) for name, ood in scores[1].items()}
+    if not outer:
+        raise InputError("there is no OOD set to average over")
+    stream = np.random.default_rng(seed)
+    places = _places(len(inner), resamples, stream)
+    drawn = [_drawn(inner, places, ood, stream) for ood in outer.values()]
+    value = float(np.mean([fpr95(inner, ood) for ood in outer.values()]))
+    low, high = np.quantile(np.mean(drawn, axis=0), [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    return Estimate(value, low, high)
+
+
+def fpr95(id_scores: Any, ood_scores: Any) -> float:
+    """FPR95, ID positive, as `fpr_at_tpr`: without sorting, for many resamples.
+
+    >>> fpr95(np.array([4.0, 3.0, 2.0, 1.0]), np.array([2.5, 0.0]))
+    0.5
+    """
+    place = len(id_scores) - kept_at(0.95, len(id_scores))
+    return float(np.mean(ood_scores >= np.partition(id_scores, place)[place]))
+
+
+def _places(n: int, resamples: int, stream: np.random.Generator) -> NDArray[np.int64]:
+    """[resamples]: where among n sorted scores the threshold of a resample lies."""
+    kept = kept_at(0.95, n)
+    return np.minimum((stream.beta(n - kept + 1, kept, resamples) * n).astype(np.int64), n - 1)
+
+
+def _drawn(keeper: Floats, places: NDArray[np.int64], other: Floats, stream: np.random.Generator) -> Floats:
+    """[resamples]: the share of `other`, resampled, that reaches the threshold; both sorted."""
+    accepted = len(other) - np.searchsorted(other, keeper[places], side="left")
+    return np.asarray(stream.binomial(len(other), accepted / len(other)) / len(other))

@@ -1,0 +1,281 @@
+"""Networks from where users have them: a spec -> a classifier and its own preprocessing."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from traceback import extract_tb
+from types import CodeType
+from typing import Any
+
+from torch import nn
+
+from oodshape.core.errors import InputError
+from oodshape.core.reading import one_line
+from oodshape.images.decode.preprocessing import Interpolation, Preprocessing, Resize
+from oodshape.networks import zoo
+from oodshape.networks.classifier import Classifier
+from oodshape.networks.device import Precision, device_named
+from oodshape.networks.hugging_face import from_hugging_face
+from oodshape.networks.torch_export import load_archive
+from oodshape.networks.weights import classes_in, is_torchscript, load_weights
+
+FORMS = (
+    "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function (returns a network, or "
+    "(network, Preprocessing)), or a torch.export archive FILE.pt2 that you trust"
+)
+
+WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")  # how files of weights end
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A network that is ready to use, and what its makers say about it."""
+
+    classifier: Classifier
+    native: Preprocessing | None = None  # the model's own; None where it says none
+    names: tuple[str, ...] = ()  # of its classes, where they are known
+    spec: str = ""  # as it was given
+    weights: str = ""
+
+
+Model = str | Path | nn.Module | Classifier | Source
+
+
+def open_model(
+    model: Model,
+    *,
+    weights: str | Path | None = None,
+    head: str | None = None,
+    num_classes: int | None = None,
+    device: str | None = None,
+    precision: Precision | None = None,
+    trust_code: bool = False,
+) -> Source:
+    """The network that a spec names, with the weights of a file: `FORMS` lists the specs.
+
+    The number of classes is taken from the weights where a library can build the network for any. A torch network
+    or a Classifier is taken as it is, with another `head` where one is named. `device` (auto, cpu, cuda, cuda:N, mps,
+    xpu) moves the network there, None leaves it where it is; a `precision` other than float32 runs it under autocast.
+    A .pt2 archive can run code when it is loaded: it needs `trust_code`.
+
+    >>> open_model("zoo:digits-vit").native
+    Preprocessing(mean=(0.303,), std=(0.32,), resize=None, crop=None, interpolation='bilinear')
+    """
+    if device is not None:
+        device_named(device)  # refused before anything is loaded
+    source = _source(model, weights, head, num_classes, trust_code)
+    found = source.classifier
+    wanted = precision or found.precision
+    if (head is not None and head != found.head_name) or wanted != found.precision:
+        source = replace(source, classifier=Classifier(found.net, head or found.head_name, precision=wanted))
+    if device is not None:
+        source.classifier.to(device)
+    return source
+
+
+def _source(
+    model: Model, weights: str | Path | None, head: str | None, num_classes: int | None, trust_code: bool
+) -> Source:
+    if isinstance(model, (str, Path)):
+        return _opened(str(model), None if weights is None else Path(weights), head, num_classes, trust_code)
+    if weights is not None or num_classes is not None:
+        raise InputError("a network that is made takes no weights and no num_classes: load them into it")
+    if isinstance(model, Source):
+        return model
+    if not isinstance(model, (nn.Module, Classifier)):
+        raise InputError(f"a model is {FORMS}; or a torch network; got {type(model).__name__}")
+    classifier = model if isinstance(model, Classifier) else Classifier(model, head)
+    return Source(classifier, spec=type(classifier.net).__name__)
+
+
+def prepared(
+    native: Preprocessing | None,
+    *,
+    mean: tuple[float, ...] = (),
+    std: tuple[float, ...] = (),
+    resize: Resize | None = None,
+    crop: int | None = None,
+    interpolation: Interpolation | None = None,
+) -> Preprocessing:
+    """A model's own preprocessing with what a user says instead; without one, mean and std are needed.
+
+    An exact resize leaves nothing to crop, so it takes the place of the model's own crop too.
+    """
+    said: dict[str, Any] = {"mean": mean, "std": std, "resize": resize, "crop": crop, "interpolation": interpolation}
+    said = {name: value for name, value in said.items() if value}
+    if native is None and not (mean and std):
+        raise InputError(
+            "the model does not say how its images are prepared: say how they were in training. In Python: "
+            "preprocessing=Preprocessing(mean=..., std=..., resize=..., crop=...); on the command line: "
+            "--mean 0.485,0.456,0.406 --std ... --resize 256 --crop 224; or return (network, Preprocessing) from the "
+            "function. Give mean and std as fractions of 255, one per channel; resize and crop where there are any"
+        )
+    if native is None:
+        return Preprocessing(**said)
+    if isinstance(resize, tuple):
+        native = replace(native, crop=None)
+    return replace(native, **said) if said else native
+
+
+def built(spec: str) -> tuple[nn.Module, Preprocessing | None]:
+    """What a user's own function gives: a network, and its preprocessing where it returns a pair.
+
+    The working directory can be imported from, as with `python -m`.
+    """
+    module, _, function = spec.partition(":")
+    with _working_directory():
+        try:
+            make = getattr(import_module(module), function)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise InputError(f"cannot import {spec!r}: {error}; a model is {FORMS}") from None
+        except Exception as error:  # the user's own code, while it is imported
+            raise InputError(f"{module} failed: {_failure(error)}") from error
+        try:
+            made = make()
+        except Exception as error:
+            raise InputError(f"{spec} failed: {_failure(error, getattr(make, '__code__', None))}") from error
+    net, preprocessing = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not isinstance(net, nn.Module) or not (preprocessing is None or isinstance(preprocessing, Preprocessing)):
+        raise InputError(f"{spec}() must return a network, or (network, Preprocessing), got {type(made).__name__}")
+    return net, preprocessing
+
+
+def _failure(error: Exception, code: CodeType | None = None) -> str:
+    """What went wrong in a user's code, and where: in the function's own file, or else as deep as it goes."""
+    frames = [each for each in extract_tb(error.__traceback__)[1:] if not each.filename.startswith("<frozen ")]
+    own = [each for each in frames if code is not None and each.filename == code.co_filename]
+    place = "".join(f" ({Path(each.filename).name}:{each.lineno})" for each in (own or frames)[-1:])
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
+
+
+def _opened(spec: str, weights: Path | None, head: str | None, num_classes: int | None, trust_code: bool) -> Source:
+    kind, _, name = spec.partition(":")
+    names: tuple[str, ...] = ()
+    native: Preprocessing | None = None
+    if spec.lower().endswith(".pt2"):
+        if weights is not None or num_classes is not None:
+            raise InputError(f"{spec} holds its weights: leave weights and num_classes out")
+        net = load_archive(spec, trust_code=trust_code)
+    elif kind in _LIBRARIES and name:
+        net, native, names = _LIBRARIES[kind](name, weights, num_classes)
+    elif name:
+        if num_classes is not None:
+            raise InputError(f"{spec} decides the number of classes itself: leave num_classes out")
+        net, native = built(spec)
+        if weights is not None:
+            load_weights(net, weights)
+    else:
+        if is_torchscript(Path(spec)):
+            raise InputError(
+                f"{spec} is a TorchScript archive (torch.jit.save): the layers in it cannot be read from Python; give "
+                "the network that it was made from (package.module:function), or a torch.export archive of it (.pt2)"
+            )
+        if Path(spec).suffix.lower() in WEIGHTS:
+            raise InputError(
+                f"{spec} is a file of weights: give it with --weights (weights=...); --model names the network that "
+                f"they belong to: {FORMS}"
+            )
+        hint = f"did you mean zoo:{spec}?" if spec in zoo.MODELS else f"a model is {FORMS}"
+        raise InputError(f"{spec!r} names no model; {hint}")
+    return Source(Classifier(net, head), native, names, spec, "" if weights is None else str(weights))
+
+
+Opened = tuple[nn.Module, Preprocessing | None, tuple[str, ...]]
+
+
+def _from_zoo(name: str, weights: Path | None, num_classes: int | None) -> Opened:
+    entry = zoo.model_entry(name)
+    if weights is None and entry.id_set != "digits":
+        raise InputError(f"zoo:{name} needs weights ({entry.weights}); give the file (--weights)")
+    if weights is not None and num_classes is None:
+        num_classes = classes_in(entry.make(entry.classes), weights)
+    return zoo.build(name, weights, num_classes), entry.native, ()
+
+
+def _from_timm(name: str, weights: Path | None, num_classes: int | None) -> Opened:
+    timm = zoo.library("timm")
+
+    try:
+        make = partial(timm.create_model, name)
+        net = _filled(f"timm:{name}", make, {"pretrained": True}, {}, weights, num_classes)
+    except RuntimeError as error:
+        like = ", ".join(difflib.get_close_matches(name, timm.list_models(), n=4))
+        raise InputError(f"timm:{name}: {one_line(error)}{f'; did you mean {like}?' if like else ''}") from None
+    return net, Preprocessing.from_timm(net), ()
+
+
+def _from_torchvision(name: str, weights: Path | None, num_classes: int | None) -> Opened:
+    models = zoo.library("torchvision.models")
+    try:
+        published = list(models.get_model_weights(name))
+    except ValueError:
+        raise InputError(f"torchvision has no model {name!r}; see torchvision.models.list_models()") from None
+    # A file under its published name comes with its own preprocessing; other weights with the usual one, the first.
+    chosen = published[0] if weights is not None else models.get_model_weights(name).DEFAULT
+    if weights is not None:
+        chosen = next((entry for entry in published if entry.url.endswith(f"/{weights.name}")), chosen)
+
+    make = partial(models.get_model, name)
+    net = _filled(f"torchvision:{name}", make, {"weights": chosen}, {"weights": None}, weights, num_classes)
+    way = chosen.transforms()
+    native = Preprocessing(
+        tuple(way.mean),
+        tuple(way.std),
+        way.resize_size[0],
+        way.crop_size[0],
+        str(way.interpolation.value),  # type: ignore[arg-type]
+    )
+    same = weights is None or chosen.url.endswith(f"/{weights.name}")
+    return net, native, tuple(chosen.meta["categories"]) if same else ()
+
+
+_LIBRARIES: dict[str, Callable[[str, Path | None, int | None], Opened]] = {
+    "zoo": _from_zoo,
+    "timm": _from_timm,
+    "torchvision": _from_torchvision,
+    "hf": from_hugging_face,
+}
+
+
+def _filled(
+    spec: str,
+    make: Callable[..., nn.Module],
+    trained: dict[str, Any],
+    plain: dict[str, Any],
+    weights: Path | None,
+    num_classes: int | None,
+) -> nn.Module:
+    """A library's network with its published weights, or with those of a file and as many classes as these have."""
+    if weights is None:
+        if num_classes is not None:
+            raise InputError(f"{spec} with num_classes={num_classes} has no trained head: give its weights")
+        try:
+            return make(**trained)
+        except OSError as error:  # no connection, no such file at the publisher's
+            raise InputError(
+                f"cannot get the published weights of {spec} ({error}); give a file with weights"
+            ) from None
+    if num_classes is None:
+        num_classes = classes_in(make(**plain), weights)
+    net = make(**plain) if num_classes is None else make(**plain, num_classes=num_classes)
+    load_weights(net, weights)
+    return net
+
+
+@contextmanager
+def _working_directory() -> Iterator[None]:
+    """Modules of the working directory can be imported, before any others."""
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)

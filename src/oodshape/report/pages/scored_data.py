@@ -1,0 +1,185 @@
+"""The JSON that the page of scored images draws from: numbers of all images, explanations of those shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core.errors import InputError
+from oodshape.guard.check import Check, SetCheck
+from oodshape.guard.explain import Explanation, Impact, explain_listed
+from oodshape.guard.fitted import Fitted
+from oodshape.images.decode.thumbnail import data_uri, thumbnail
+from oodshape.images.sources.image_set import ImageSource
+from oodshape.metrics import conformal
+from oodshape.metrics.detection import risk_coverage
+from oodshape.networks.loading import Source
+from oodshape.report.pages.scored_set import Role, ScoredSet, ShownImage, group_data
+
+SHOWN = 500  # images on a page
+LARGE, BIG, SMALL = 60, 224, 72  # so many are shown large; pixels of the longer side of these and of the others
+MOST = 0.5  # the largest alpha that the slider goes to
+STEPS = 1000  # of the slider, to a share of 1
+BINS = 60
+POINTS = 200  # of a risk-coverage curve
+
+Images = ImageSource
+Numbered = tuple[int, ShownImage]  # the number of its set, and the image
+
+
+def collect_set(guard: Fitted, images: SetCheck, role: Role, keep: int) -> ScoredSet:
+    """A set of a check as its page needs it."""
+    scored = ScoredSet(images.name, role, keep, alpha=guard.detector.alpha or 0.0)
+    softmax = [None] * len(images.pairs) if images.softmax is None else images.softmax.p_values.tolist()
+    labels = [-1] * len(images.pairs) if images.labels is None else images.labels.tolist()
+    rows = zip(images.guard.p_values.tolist(), images.guard.values.tolist(), images.pairs, strict=True)
+    for row, own, label, other in zip(rows, images.classes.tolist(), labels, softmax, strict=True):
+        truth = str(guard.label(label)) if label >= 0 else ""
+        scored.add(ShownImage(*row, str(guard.label(own)), truth), other)
+    return scored
+
+
+def payload(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Everything that the page draws; `items` come from `describe_images`."""
+    detector = guard.detector
+    alpha = detector.alpha or 0.0
+    ticks = np.unique([*np.arange(1, int(MOST * STEPS) + 1) / STEPS, alpha])
+    held_out = np.asarray(detector.calibration, np.float64)
+    values = [np.asarray(scored.scores, np.float64) for scored in sets]
+    edges = _edges([held_out, *values], detector.threshold)
+    softmax = guard.about.baseline is not None and all(len(scored.softmax_p) for scored in sets)
+    sides = {"guard": False} | ({"softmax": True} if softmax else {})
+    kept = guard.about.samples
+    near = {at for item in items for at, _ in item["near"]}
+    return {
+        "alpha": alpha,
+        "ticks": ticks.tolist(),
+        "thresholds": None if detector.groups is not None else [_limit(held_out, tick) for tick in ticks.tolist()],
+        "calibration": len(held_out),
+        "axis": [_short(edges[0]), _short(edges[-1])],
+        "heldOut": _counts(held_out, edges),
+        "sets": [
+            {
+                "name": scored.name,
+                "role": scored.role,
+                "images": len(scored),
+                "counts": _counts(own, edges),
+                "rejected": {name: scored.rejected(ticks, softmax=of_softmax) for name, of_softmax in sides.items()},
+            }
+            for scored, own in zip(sets, values, strict=True)
+        ],
+        "groups": group_data(sets, ticks),
+        "items": items,
+        "samples": {}
+        if kept is None
+        else {
+            str(at): [kept.names[at], str(guard.label(int(kept.classes[at]))), data_uri(kept.file(at))]
+            for at in sorted(near)
+        },
+    }
+
+
+def describe_images(guard: Fitted, source: Source, sets: Sequence[tuple[ScoredSet, Images]]) -> list[dict[str, Any]]:
+    """What the page says about every image that it shows, those that say most first: these are drawn large."""
+    order = sorted(
+        ((place, item) for place, (scored, _) in enumerate(sets) for item in scored.items),
+        key=lambda each: _interest(sets[each[0]][0], each[1]),
+    )
+    large = {id(item) for _, item in _in_turn(order, sets)[:LARGE]}
+    found = []
+    for place, (_, images) in enumerate(sets):
+        items = [item for at, item in order if at == place]
+        explained = explain_listed(guard, source, images, [item.pair for item in items])
+        for item, why in zip(items, explained, strict=True):
+            side = BIG if id(item) in large else SMALL
+            told = _describe(item, why) | {"set": place, "picture": _picture(images, item, side, guard.about.upright)}
+            found.append(told)
+    return found
+
+
+def risk_curves(check: Check) -> dict[str, Any] | None:
+    """The risk-coverage curves of a labelled ID set by detector, as [coverage, risk], and the areas under them."""
+    measured, inside = check.selective, check.inside
+    if measured is None or inside.labels is None:
+        return None
+    known = inside.labels >= 0
+    right = (inside.classes == inside.labels)[known]
+    curves = {}
+    for name, scores in inside.judged.items():
+        coverage, risk = risk_coverage(scores.values[known], right)
+        some = np.unique(np.linspace(0, len(risk) - 1, min(POINTS, len(risk))).astype(int))
+        curves[name] = [[_short(value) for value in part[some]] for part in (coverage, risk)]
+    kept = {name: float(np.mean(scores.passed[known])) for name, scores in inside.judged.items()}
+    return {"curves": curves, "areas": measured.aurc, "kept": kept}
+
+
+def _interest(scored: ScoredSet, item: ShownImage) -> tuple[bool, float]:
+    """Mistakes first, the clearest first; then the rest by p-value."""
+    passes = item.p_value > scored.alpha
+    is_wrong = passes if scored.role == "ood" else not passes
+    return not is_wrong, -item.p_value if scored.role == "ood" and is_wrong else item.p_value
+
+
+def _in_turn(order: list[Numbered], sets: Sequence[tuple[ScoredSet, Images]]) -> list[Numbered]:
+    """The same with one of each kind in turn: no kind takes all the room."""
+    kinds: dict[tuple[str, bool], list[Numbered]] = {}
+    for place, item in order:
+        scored = sets[place][0]
+        kinds.setdefault((scored.role, item.p_value > scored.alpha), []).append((place, item))
+    longest = max((len(kind) for kind in kinds.values()), default=0)
+    return [kind[turn] for turn in range(longest) for kind in kinds.values() if turn < len(kind)]
+
+
+def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
+    return {
+        "path": item.pair[0],
+        "p": item.p_value,
+        "score": _short(item.score),
+        "label": item.label,
+        "truth": item.truth,
+        "guesses": [[str(guess.label), _short(guess.probability)] for guess in why.guesses],
+        "members": [[opinion.method, _short(opinion.p_value)] for opinion in why.members],
+        "shaped": why.shaped_by,
+        "for": [_impact(each) for each in why.supporting],
+        "against": [_impact(each) for each in why.opposing],
+        "near": [[near.sample, _short(near.cosine)] for near in why.nearest],
+    }
+
+
+def _impact(impact: Impact) -> list[float | None]:
+    after = None if impact.after is None else _short(impact.after)
+    return [impact.feature, _short(impact.value), _short(impact.before), after]
+
+
+def _picture(images: Images, item: ShownImage, side: int, upright: bool) -> str:
+    """The image as a data address; empty where it has gone since."""
+    try:
+        return thumbnail(images.read(item.pair, upright=upright), side)
+    except InputError:
+        return ""
+
+
+def _edges(parts: Sequence[NDArray[np.float64]], limit: float) -> NDArray[np.float64]:
+    """One axis for every panel: all but the outermost hundredth of any set lies on it."""
+    low = min(limit, *(float(np.quantile(part, 0.01)) for part in parts if len(part)))
+    high = max(limit, *(float(np.quantile(part, 0.99)) for part in parts if len(part)))
+    room = 0.02 * (high - low) or 0.5
+    return np.linspace(low - room, high + room, BINS + 1)
+
+
+def _counts(values: NDArray[np.float64], edges: NDArray[np.float64]) -> list[int]:
+    found: list[int] = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0].tolist()
+    return found
+
+
+def _limit(held_out: NDArray[np.float64], alpha: float) -> float | None:
+    """The threshold of that alpha; None where nothing is rejected."""
+    place = conformal.rank(len(held_out), alpha)
+    return _short(float(held_out[place - 1])) if place else None
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")

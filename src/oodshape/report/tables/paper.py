@@ -1,0 +1,264 @@
+"""The paper's figures next to ours, in tables of methods and of studies: ours, the paper's, the difference."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from statistics import mean
+from typing import TYPE_CHECKING
+
+from oodshape.benchmark.results import Results
+from oodshape.core.errors import InputError
+from oodshape.core.reading import reading
+from oodshape.report.tables.measures import MEASURES, SHOWN, Measure
+from oodshape.report.tables.table import Cell, Entry, Line, Table, families
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Figures = dict[str, float]  # in percent, by the measure's name
+Place = tuple[str, str, str, str]  # table, ID set, model, OOD set
+
+
+@cache
+def paper_figures() -> dict[Place, dict[str, Figures]]:
+    """The paper's figures by place and method; the OOD set is `Average` where a model's mean is printed."""
+    return figures_in(files(__package__) / "paper.csv")
+
+
+def figures_in(path: Traversable) -> dict[Place, dict[str, Figures]]:
+    """The figures of a CSV file with the columns table, id_set, model, ood, method and a measure each."""
+    found: dict[Place, dict[str, Figures]] = {}
+    with reading(str(path)):
+        for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+            place = (line["table"], line["id_set"], line["model"], line["ood"])
+            figures = {measure.name: float(line[measure.name]) for measure in MEASURES if measure.name in line}
+            found.setdefault(place, {})[line["method"]] = figures
+    return found
+
+
+def beside_paper(table: Table, results: Results, kind: str, model: str | None = None) -> Table:
+    """The table with two more groups of columns after each: the paper's figures, and ours minus the paper's.
+
+    `kind` is what the columns are: model, ood (of `model`), standard4 or groups. The paper's average is that of
+    the columns that are here, so that both averages are over the same models or sets.
+    """
+    several = len(table.groups) > 1
+    names = table.groups[:-1] if several else table.groups
+    columns = _columns(results, kind, model, names)
+    if several:
+        columns.append(_averaged(columns) if kind != "groups" else _averaged(_models(results, "model")))
+    if not any(columns):
+        raise InputError(f"the paper has no figures for {', '.join(names)}; leave --compare-paper out")
+    lines = []
+    for line in table.lines:
+        entries: list[Entry] = []
+        for entry, figures in zip(line.entries, columns, strict=True):
+            entries += [entry, *_beside(entry, table.measures, figures.get(line.method, {}))]
+        lines.append(Line(line.method, tuple(entries), line.rule))
+    heads = [part for name in table.groups for part in (name, f"{name} (paper)", f"{name} (difference)")]
+    return replace(table, groups=tuple(heads), lines=tuple(lines), notes=(*table.notes, *_notes(kind)))
+
+
+def _columns(results: Results, kind: str, model: str | None, names: Iterable[str]) -> list[dict[str, Figures]]:
+    """The paper's figures of each column, empty where it has none."""
+    id_set = comparable(results)
+    if kind == "ood":
+        return [paper_figures().get(("ood", id_set, str(model), name), {}) for name in names]
+    if kind == "groups":
+        return [_averaged(_models(results, "model", group)) for group in families(results).values()]
+    return _models(results, kind)
+
+
+def _models(results: Results, table: str, names: list[str] | None = None) -> list[dict[str, Figures]]:
+    """The figures of the models, by default of all that are in the results."""
+    wanted = results.names("model") if names is None else names
+    return [paper_figures().get((table, comparable(results), name, "Average"), {}) for name in wanted]
+
+
+def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
+    """The mean over the columns of each method that the paper has in all of them."""
+    methods = set.intersection(*(set(column) for column in columns))
+    return {
+        method: {name: mean(column[method][name] for column in columns) for name in columns[0][method]}
+        for method in methods
+    }
+
+
+def comparable(results: Results) -> str:
+    """The ID set whose figures to compare with: that of the paper's settings, or of those of its authors' code."""
+    if results.provenance.get("positive", "id") != "id":
+        raise InputError("the paper's FPR95 takes ID as positive; leave out --positive ood or --compare-paper")
+    said = results.provenance.get("settings", {})
+    id_set = str(said.get("id_set", said.get("settings", "general")))
+    known = sorted({place[1] for place in paper_figures()})
+    if id_set not in known:
+        raise InputError(f"--compare-paper needs the paper's settings for {', '.join(known)}, got {id_set!r}")
+    return id_set
+
+
+def _beside(entry: Entry, measures: Iterable[Measure], paper: Figures) -> tuple[Entry, Entry]:
+    """The paper's figures and the differences, both as printed, neither ranked."""
+    theirs, gaps = [], []
+    for cell, measure in zip(entry.cells, measures, strict=True):
+        text, gap = _difference(cell.text, paper.get(measure.name), 2)
+        theirs.append(Cell(text))
+        gaps.append(Cell(gap))
+    return Entry(tuple(theirs)), Entry(tuple(gaps))
+
+
+def _difference(ours: str, paper: float | None, decimals: int) -> tuple[str, str]:
+    """The paper's figure and ours minus it, as printed; - where one of them is missing."""
+    if paper is None:
+        return "-", "-"
+    text = f"{paper:.{decimals}f}"
+    return text, "-" if ours == "-" else f"{float(ours) - float(text):+.{decimals}f}"
+
+
+def _notes(kind: str) -> Iterable[str]:
+    yield "(paper): as the paper prints it (Zhao et al., ICLR 2024). (difference): ours minus the paper's."
+    if kind != "ood":
+        sets = "four" if kind == "standard4" else "eight"
+        yield f"The paper's figures are means over all {sets} OOD sets and full data sets, whatever was used here."
+
+
+StudyFigures = dict[str, dict[str, dict[str, float]]]  # by network of the paper, row and measure, as printed
+EVERY = "Average"  # over the paper's eight networks
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """A table of the paper: what names its rows, our rows in its units, and how each measure is headed and printed."""
+
+    where: str
+    row: str
+    ours: Callable[[DataFrame], DataFrame]  # columns network, row and a measure each
+    measures: dict[str, tuple[str, int]]  # heading, decimals
+
+
+def _means(frame: DataFrame, row: str) -> DataFrame:
+    means = frame.groupby(["network", row], sort=False)[[measure.name for measure in SHOWN]].mean() * 100
+    return means.rename_axis(["network", "row"]).reset_index()
+
+
+def _validation(frame: DataFrame) -> DataFrame:
+    percent = {name: 100 * frame[name] for name in ("auroc_with", "auroc_without")}
+    return frame.assign(row=frame["ood"], **percent)
+
+
+def _changed(frame: DataFrame) -> DataFrame:
+    first = frame.drop_duplicates("network")
+    return first.assign(row="r", r=100 * first["without_bias"])
+
+
+def _limits(frame: DataFrame) -> DataFrame:
+    vanilla = frame[frame["method"] == "optfs-v"]  # of which the paper's table is
+    if vanilla.empty:
+        raise InputError("the paper's table of limits is of optfs-v; leave --compare-paper out, or pick it")
+    limits = vanilla.groupby(["network", "tail"], sort=False)[["lower", "upper"]].first().reset_index()
+    rows = _means(vanilla, "tail").assign(lower=limits["lower"], upper=limits["upper"])
+    return rows.assign(row=rows["row"].map(lambda tail: f"{100 * tail:g}"))
+
+
+_SEPARATION = {measure.name: (measure.title, 2) for measure in SHOWN}
+STUDIES: dict[str, StudyTable] = {
+    "validation": StudyTable(
+        "Table 3",
+        "OOD set",
+        _validation,
+        {
+            "norm_ratio": ("length b / a", 2),
+            "cosine": ("cos(a, b)", 2),
+            "auroc_with": ("AUROC with OOD data", 2),
+            "auroc_without": ("AUROC ID only", 2),
+        },
+    ),
+    "variants": StudyTable("Table 5", "variant", lambda frame: _means(frame, "variant"), _SEPARATION),
+    "dynamic": StudyTable("Table 6", "ratio", _changed, {"r": ("r without bias", 1)}),
+    "limits": StudyTable(
+        "Table 7", "percentile", _limits, {"lower": ("lower", 2), "upper": ("upper", 2), **_SEPARATION}
+    ),
+}
+_VARIANTS = {name: name.lower() for name in ("Real", "Gaussian", "Uniform", "Dynamic")}
+_VARIANTS |= {"optfs-v": "ours (V)", "optfs-e": "ours (E)"}
+
+
+@cache
+def study_figures(study: str) -> StudyFigures:
+    """What the paper prints in the table of a study."""
+    found: StudyFigures = {}
+    if study == "variants":  # printed with the rivals, and kept with their table
+        for (table, _, model, _), methods in paper_figures().items():
+            if table == study:
+                found[model] = {_VARIANTS[name]: values for name, values in methods.items() if name in _VARIANTS}
+        return found
+    text = (files(__package__) / "paper_studies.csv").read_text(encoding="utf-8")
+    for line in csv.DictReader(text.splitlines()):
+        if line["study"] == study:
+            row = found.setdefault(line["model"], {}).setdefault(line["row"], {})
+            row[line["measure"]] = float(line["value"])
+    return found
+
+
+def check_studies(names: Sequence[str], id_sets: Mapping[str, str]) -> None:
+    """Refuse a comparison where the paper has nothing to compare with, before anything is computed."""
+    if not set(names) & set(STUDIES):
+        raise InputError(
+            f"the paper prints figures of {', '.join(STUDIES)}, not of {names[0]}; leave --compare-paper out"
+        )
+    if "imagenet" not in id_sets.values():
+        raise InputError(f"the paper's studies are of ImageNet, {', '.join(id_sets)} is not; leave --compare-paper out")
+
+
+def model_for(study: str, network: str) -> str:
+    """The network of the paper to compare with: the same, else the mean over all, else the only one of the table.
+
+    >>> model_for("variants", "imagenet_resnet50"), model_for("variants", "imagenet_deit_tiny")
+    ('ResNet50', 'Average')
+    """
+    models = study_figures(study)
+    ours = _plain(network)
+    same = [model for model in models if ours.endswith(_plain(model))]
+    return same[0] if same else EVERY if EVERY in models else next(iter(models))
+
+
+def study_beside_paper(study: str, frame: DataFrame, id_sets: Mapping[str, str]) -> tuple[DataFrame, list[str]]:
+    """A row for each network and row of the study, and notes; - where the paper has no figure.
+
+    `id_sets` names the ID set of each network.
+    """
+    from pandas import DataFrame
+
+    table, lines = STUDIES[study], []
+    known = {name: model_for(study, name) for name, id_set in id_sets.items() if id_set == "imagenet"}
+    for _, ours in table.ours(frame).iterrows():
+        model = known.get(str(ours["network"]), "")
+        rows = {_plain(name): row for name, row in study_figures(study).get(model, {}).items()}
+        paper = rows.get(_plain(str(ours["row"])), {})
+        line = {"network": str(ours["network"]), "the paper's": model or "-", table.row: str(ours["row"])}
+        for name, (head, decimals) in table.measures.items():
+            line[head] = f"{ours[name]:.{decimals}f}"
+            line[f"{head} (paper)"], line[f"{head} (difference)"] = _difference(line[head], paper.get(name), decimals)
+        lines.append(line)
+    return DataFrame(lines), list(_study_notes(table, known))
+
+
+def _plain(name: str) -> str:
+    """A name without case, hyphens and underscores: folders and the paper do not agree on them."""
+    return re.sub(r"[\s_-]", "", name).casefold()
+
+
+def _study_notes(table: StudyTable, known: dict[str, str]) -> Iterator[str]:
+    yield (
+        f"(paper): {table.where} of the paper (Zhao et al., ICLR 2024), on full data sets, whatever was used here. "
+        "(difference): ours minus the paper's."
+    )
+    for network, model in known.items():
+        if not _plain(network).endswith(_plain(model)):
+            whose = "the mean over its eight networks" if model == EVERY else f"{model}, its only network there"
+            yield f"{network} is not among the paper's networks: the paper's figures are those of {whose}."
