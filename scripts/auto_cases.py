@@ -17,11 +17,11 @@ from oodshape.methods.auto import BY_HEART, CANDIDATES, Auto, split
 from oodshape.methods.fit_all import fit_all
 from oodshape.methods.fusion import Member
 from oodshape.methods.held_out_classes import ClassPanel
-from oodshape.methods.registry import NEWER
+from oodshape.methods.registry import RECORDS
 from oodshape.studies.network import Network
 
 SINGLE = [name for name, method in METHODS.items() if not method.wants_panel]
-PAPER = [name for name in SINGLE if name not in NEWER]
+PAPER = [name for name in SINGLE if RECORDS[name].block != "later"]
 NEAR = ("leftout", "digits01", "digits89", "letters", "places", "places32", "tinyimagenet")  # the other sets are far
 # what belongs together when a family is left out
 FAMILIES = {

@@ -21,7 +21,7 @@ from oodshape.guard.fit.collect import collect_shard
 from oodshape.guard.fit.parts import Collected
 from oodshape.images.sources.image_set import Subset
 from oodshape.images.sources.listing import image_set
-from oodshape.methods.registry import named
+from oodshape.methods.registry import find_method
 from oodshape.networks.loading import open_model, prepared
 
 MODEL = "zoo:digits-convnet"
@@ -35,7 +35,7 @@ def test_parts_of_workers_add_up_to_that_of_one_process(
     collect_shard(source, digits / "train", tmp_path / "whole", method="vim", batch_size=16, progress=False)
     whole = Collected.load(tmp_path / "whole")
     job = Job(MODEL, shards, batch_size=16)
-    worker = Collector(job, images, named("vim"), prepared(source.native), upright=False, hold_out=False)
+    worker = Collector(job, images, find_method("vim"), prepared(source.native), upright=False, hold_out=False)
     numbers = [*range(2, shards + 1, 2), *range(1, shards + 1, 2)][::-1]
     rows = worker({"shard": numbers})
     assert rows["lost"] == [0] * shards

@@ -18,7 +18,7 @@ from oodshape.guard.fit.fit import parts as module
 from oodshape.guard.fit.parts import Collected, decided
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.sources.image_set import ArraySet, Shard, Subset, order_shards
-from oodshape.methods.registry import named
+from oodshape.methods.registry import find_method
 from oodshape.networks.loading import open_model
 from oodshape.networks.zoo import MODELS
 
@@ -41,7 +41,7 @@ def write(folder: Path, source: Any, shards: int, images: Any = None, method: st
     """The parts of the training digits, in files."""
     paths = []
     for number in range(1, shards + 1):
-        found = collected(extractor(source), images or TRAIN, named(method), shard=Shard(number, shards), **how)
+        found = collected(extractor(source), images or TRAIN, find_method(method), shard=Shard(number, shards), **how)
         paths.append(folder / f"part-{number:02}-of-{shards}.safetensors")
         found.save(paths[-1], source.classifier.head)
     return paths
@@ -80,7 +80,7 @@ def test_parts_add_up_to_the_whole(
     source: Any, tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch, one_thread: None
 ) -> None:
     monkeypatch.setattr(module, "FEW", few)
-    whole = collected(extractor(source), TRAIN, named("auto"))
+    whole = collected(extractor(source), TRAIN, find_method("auto"))
     assert whole.rows is not None
     wanted, _ = decided(whole.rows, whole.made)
     assert wanted is not None
@@ -148,7 +148,7 @@ def test_parts_that_do_not_belong_together_are_named(source: Any, tmp_path: Path
     ):
         joined_parts([three[0], other])
     net = open_model("zoo:digits-vit")
-    found = collected(Extractor(net.classifier, DIGITS, False, None, False, BATCH), TRAIN, named("msp"))
+    found = collected(Extractor(net.classifier, DIGITS, False, None, False, BATCH), TRAIN, find_method("msp"))
     found.save(tmp_path / "vit.safetensors", net.classifier.head)
     with pytest.raises(InputError, match=r"vit.safetensors does not belong to .*: it has another network"):
         joined_parts([three[0], tmp_path / "vit.safetensors"])

@@ -220,7 +220,7 @@ def _scores(detector: Detector, name: str, *, model: Model, options: Options) ->
 def _scored(detector: Detector, model: Model, name: str, options: Options) -> tuple[Tensor, float]:
     """The scores of a set, and the seconds they took; a perturbation goes back to the images."""
     start = time.perf_counter()
-    if detector.method.perturb.eps == 0:
+    if not detector.method.perturbs:
         return detector.score(model.features[name]), time.perf_counter() - start
     scores = perturbed_scores(
         detector,

@@ -28,13 +28,13 @@ def check(
     """Check a guard on images of your own: how many of each set it accepts, beside a threshold on the softmax."""
     from rich.console import Console
 
+    from oodshape.core.columns import show_columns
     from oodshape.guard.check import check_guard
     from oodshape.guard.guard import Guard
     from oodshape.guard.scoring.score import Feed
     from oodshape.images.sources.listing import one_by_one
     from oodshape.report.pages.check_page import HEAD, NOTE, check_rows, headline, right_line, verdict, write_check
     from oodshape.report.pages.scored_page import Origin
-    from oodshape.report.tables.columns import show_columns
 
     costs.hold()
     check_out(out)

@@ -246,6 +246,7 @@ class Value:
     """
 
     known: ClassVar[dict[str, type[Value]]] = {}  # by `type_name`
+    later: ClassVar[list[Callable[[], None]]] = []  # imports of further types, for a file that names an unknown one
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Make the subclass known by its name; a cell or module that runs again replaces its own classes only."""
@@ -313,6 +314,9 @@ def type_name(kind: type[Value]) -> str:
 
 def type_named(name: str) -> type[Value]:
     """The known type that a file calls by this name."""
+    if name not in Value.known:
+        for import_more in Value.later:
+            import_more()
     if name in Value.known:
         return Value.known[name]
     module, mark, inner = name.rpartition(":")

@@ -16,7 +16,7 @@ from oodshape.methods.detector import Method
 from oodshape.methods.fit_all import fit_all
 from oodshape.methods.fusion import Fusion
 from oodshape.methods.held_out_classes import ClassPanel
-from oodshape.methods.registry import METHODS, NEWER
+from oodshape.methods.registry import METHODS, RECORDS
 from oodshape.metrics.detection import auroc
 from oodshape.report.palette import PALE, TEXT
 from oodshape.studies.methods import measured
@@ -65,7 +65,7 @@ def choice(
     """
     from pandas import DataFrame
 
-    single = {name: method for name, method in methods.items() if method.perturb.eps == 0 and not method.wants_panel}
+    single = {name: method for name, method in methods.items() if not method.perturbs and not method.wants_panel}
     fitting, selection = split(train, auto.share)
     seen: dict[str, dict[str, float]] = {}
     tried = {name: method.unlabelled() for name, method in single.items()}
@@ -84,7 +84,7 @@ def choice(
     chosen = {member.name for member in fused.scorer.members}
     rows: list[dict[str, Any]] = []
     for name, detector in fit_all(single, train).items():
-        group = LATER if name in NEWER else PAPER
+        group = LATER if name in RECORDS and RECORDS[name].block == "later" else PAPER
         said = {"method": name, "group": group, **seen[name], "chosen": name in chosen}
         rows += measured(detector, inside, ood, **said)
     for name, detector in ((AUTO, fused), (ONE, best)):

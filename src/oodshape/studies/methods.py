@@ -70,7 +70,7 @@ def every_method(
 
     rows: list[dict[str, Any]] = []
     for name, method in methods.items():
-        if method.perturb.eps == 0 and (panel or not method.wants_panel):
+        if not method.perturbs and (panel or not method.wants_panel):
             rows += measured(method.fit(train, panel=panel), inside, ood, method=name)
     return DataFrame(rows)
 

@@ -15,7 +15,7 @@ from oodshape.features.features import Features
 from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.images.decode.limits import npz_within
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import named
+from oodshape.methods.registry import find_method
 from oodshape.networks.zoo import MODELS
 
 SURROGATES = ("gaussian", "uniform")
@@ -58,7 +58,7 @@ class Network:
     @property
     def compared(self) -> dict[str, Method]:
         """The methods that a study compares."""
-        return {name: named(name, self.methods) for name in self.picked} if self.picked else self.methods
+        return {name: find_method(name, self.methods) for name in self.picked} if self.picked else self.methods
 
     def telling(self, real: str = "", methods: tuple[str, ...] = (), seed: int = 0) -> Network:
         """The same network with what a study is told: the set that is real OOD data, the methods, what is drawn."""

@@ -25,7 +25,7 @@ from oodshape.images.sources.image_set import ImageSet, Shard, Subset, identitie
 from oodshape.images.sources.listing import Given, classes_of, image_set
 from oodshape.methods.auto import Auto
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import METHODS, named
+from oodshape.methods.registry import METHODS, find_method
 from oodshape.networks.loading import Source, prepared
 
 WHOLE = Shard()
@@ -172,7 +172,7 @@ def collect_shard(
 
 def recipe_of(method: str | Method, exportable: bool) -> Method:
     """The recipe; where it must be `exportable`, with such candidates alone."""
-    recipe = named(method) if isinstance(method, str) else method
+    recipe = find_method(method) if isinstance(method, str) else method
     if not exportable:
         return recipe
     if isinstance(recipe.score, Auto):

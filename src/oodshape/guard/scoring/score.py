@@ -152,7 +152,7 @@ class _Work:
             images = self.images(rows)
             with spending("network"):
                 outputs = self.source.classifier(images)
-            perturbs = detector.method.perturb.eps > 0
+            perturbs = detector.method.perturbs
             with spending("score"):
                 decision = detector.decide(self.source.classifier, images) if perturbs else detector.decide(outputs)
             return [Part(rows, decision, outputs)]

@@ -14,6 +14,7 @@ from oodshape.benchmark.results import Axis, Results, convention
 from oodshape.benchmark.spec import AUTHORS
 from oodshape.core.errors import InputError
 from oodshape.core.text import counted
+from oodshape.methods.registry import OWN
 from oodshape.report.method_styles import block
 from oodshape.report.tables.measures import SHOWN, Measure
 
@@ -247,6 +248,9 @@ def caveats(results: Results, incomplete: bool) -> Iterator[str]:
         yield f"Full spectrum ({said['spectrum']}): images of {', '.join(said['shifted'])} count as ID."
     if said.get("lists"):
         yield f"Lists of images: {said['lists']}."
+    custom = [name for name in results.names("method") if block(name) == OWN]
+    if custom:
+        yield f"Custom methods, which are not part of oodshape: {', '.join(custom)}."
     if incomplete:
         yield "(n/m): the mean over n of m results, not ranked. -: no result."
     yield from skipped_notes(results)
