@@ -40,9 +40,19 @@ def write(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def draw_methods(network: Network, folder: Path) -> None:
-    """NAME-scores.svg for every method, and NAME-theta.svg where it shapes."""
-    for name, detector in fit_all(METHODS, network.train, network.panel).items():
+def draw_missing(docs: Path) -> None:
+    """Draw the figures of methods that have none yet, as the build of the site does."""
+    folder = docs / "img" / "methods"
+    names = [name for name in METHODS if not (folder / f"{page_name(name)}-scores.svg").is_file()]
+    if names:
+        options = Options(models=(NETWORK,), cache=None, progress=False)
+        (network,) = from_benchmark(Benchmark.load("digits"), options)
+        draw_methods(network, folder, names)
+
+
+def draw_methods(network: Network, folder: Path, names: Iterable[str] = METHODS) -> None:
+    """NAME-scores.svg for every method that scores features, and NAME-theta.svg where it shapes."""
+    for name, detector in fit_all({name: METHODS[name] for name in names}, network.train, network.panel).items():
         write(folder / f"{page_name(name)}-scores.svg", pictures.histogram(name, pictures.scores(detector, network)))
         if not isinstance(detector.shape, Identity):
             theta = pictures.theta_of(name, detector.shape, network)

@@ -77,13 +77,14 @@ def study(
     OOD set that `auto` chooses by.
     """
     from oodshape.core.errors import InputError
+    from oodshape.methods.registry import find_record
     from oodshape.report.tables.paper import check_studies
     from oodshape.studies.catalog import chosen, picked_of, possible
     from oodshape.studies.network import networks
     from oodshape.studies.write import write, write_all
 
     costs.hold()
-    names, picked = chosen(name), words(methods)
+    names, picked = chosen(name), tuple(find_record(each).id for each in words(methods))
     taken, skipped = {}, {}
     for each in names:
         try:
