@@ -24,7 +24,6 @@ from oodshape.images.readers.cifar import cifar
 from oodshape.images.readers.imagenet import imagenet_val
 from oodshape.images.readers.mnist import mnist
 from oodshape.images.readers.svhn import svhn
-from oodshape.networks.torch_export import load_archive
 from oodshape.networks.weights import load_weights
 from oodshape.report.beside_paper import figures_in
 from own_files import written
@@ -163,19 +162,6 @@ def weights() -> Kind:
     return Kind("weights", seeds, read)
 
 
-def archives() -> Kind:
-    """Exported networks."""
-    file = io.BytesIO()
-    batch = torch.export.Dim("batch")
-    torch.export.save(torch.export.export(Net().eval(), (torch.zeros(2, 1, 6, 6),), dynamic_shapes=({0: batch},)), file)
-
-    def read(folder: Path) -> bytes:
-        load_archive(folder / "net.pt2")
-        return b""
-
-    return Kind("pt2", ({"net.pt2": file.getvalue()},), read)
-
-
 def index() -> Kind:
     """The classes of ImageNet as JSON."""
     files = {"val/ILSVRC2012_val_00000001.JPEG": b"", "truth.txt": b"2\n"}
@@ -188,4 +174,4 @@ def every() -> dict[str, Callable[[], Kind]]:
     """How each kind is made, by its name."""
     sets = {"cifar": cifars, "mnist": mnists, "svhn": svhns, "imagenet": imagenets, "imagenet-json": index}
     texts = {"lists": lists, "toml": specs, "paper": paper}
-    return {**sets, **texts, "npz": npz, "weights": weights, "pt2": archives}
+    return {**sets, **texts, "npz": npz, "weights": weights}

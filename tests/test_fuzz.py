@@ -27,7 +27,6 @@ KINDS = (
         "paper",
         "npz",
         "weights",
-        "pt2",
     ),
 )
 

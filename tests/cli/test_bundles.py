@@ -104,7 +104,7 @@ def test_the_front_page_shows_no_type_for_flags() -> None:
     assert "bool" not in said.lower()
 
 
-FEW = ("--limit", "20", "--no-cache", "--device", "cpu", "--out", "here")
+FEW = ("--trust-code", "--limit", "20", "--no-cache", "--device", "cpu", "--out", "here")
 
 
 @pytest.mark.parametrize(

@@ -173,8 +173,10 @@ def test_colour_images_of_any_size_and_an_archive(digits: Path, tmp_path: Path) 
         warnings.filterwarnings("ignore", message="No complete tensor found")
         torch.export.save(program, tmp_path / "net.pt2")
     way = Preprocessing(mean=(0.5,) * 3, std=(0.5,) * 3, resize=8, crop=8)
-    fitted = Guard.fit(tmp_path / "net.pt2", images=digits / "train", method="msp", preprocessing=way, limit=100)
-    assert len(list(fitted.score(digits / "letters", model=tmp_path / "net.pt2"))) == 60
+    fitted = Guard.fit(
+        tmp_path / "net.pt2", images=digits / "train", method="msp", preprocessing=way, limit=100, trust_code=True
+    )
+    assert len(list(fitted.score(digits / "letters", model=tmp_path / "net.pt2", trust_code=True))) == 60
     free = Guard.fit(net, images=digits / "train", method="msp", preprocessing=replace(way, resize=None, crop=None))
     for side in (9, 2, 30, 9):
         Image.new("RGB", (side, 9), "green").save(tmp_path / f"{side}.png")

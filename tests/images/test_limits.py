@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import struct
 import threading
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from oodshape.images.decode import Unreadable, read_image
 from oodshape.images.limits import BUDGET, Limits, _Turns
 from oodshape.images.preprocessing import CIFAR, IMAGENET
 from oodshape.images.readers.mnist import read_idx
-from oodshape.networks.torch_export import load_archive
 
 
 @pytest.fixture(autouse=True)
@@ -120,14 +118,6 @@ def test_a_gzip_bomb_is_not_inflated(tmp_path: Path) -> None:
         read_idx(tmp_path / "ours.gz", 3)
     Limits(inflated=2560).use()
     assert read_idx(tmp_path / "ours.gz", 3).shape == images.shape
-
-
-def test_an_archive_bomb_is_not_inflated(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "net.pt2", "w", zipfile.ZIP_DEFLATED) as archive:
-        for number in range(30):
-            archive.writestr(f"net/data/weights/w{number}", bytes(10 << 20))
-    with pytest.raises(InputError, match=r"net\.pt2 has .* inflates to 314,572,800 or more"):
-        load_archive(tmp_path / "net.pt2")
 
 
 def test_an_array_bomb_is_not_inflated(tmp_path: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
-import pickle
 import warnings
 import zipfile
 from pathlib import Path
@@ -15,7 +12,6 @@ from torch import nn
 
 from oodshape import Classifier, InputError, Preprocessing
 from oodshape.networks.opening import Source, built, open_model, prepared
-from oodshape.networks.torch_export import _is_arithmetic
 from oodshape.networks.zoo import build
 
 IMAGES = torch.rand(3, 1, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -157,7 +153,7 @@ def test_preprocessing_from_flags() -> None:
 
 def test_an_archive_gives_what_the_network_gives(tmp_path: Path) -> None:
     path = export(tmp_path / "net.pt2")
-    source = open_model(path)
+    source = open_model(path, trust_code=True)
     assert isinstance(source, Source)
     ours, theirs = source.classifier(IMAGES), Classifier(build("digits-convnet"))(IMAGES)
     torch.testing.assert_close(ours.logits, theirs.logits)
@@ -165,66 +161,23 @@ def test_an_archive_gives_what_the_network_gives(tmp_path: Path) -> None:
     assert ours.head.fingerprint == theirs.head.fingerprint
     assert len(source.classifier(IMAGES[:1])) == 1
     with pytest.raises(InputError, match="leave weights"):
-        open_model(path, weights="w.safetensors")
+        open_model(path, weights="w.safetensors", trust_code=True)
 
 
 def test_an_archive_for_one_batch_size_says_how_to_export(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="batches of exactly 3; export it for any number"):
-        open_model(export(tmp_path / "net.pt2", batch=None))
+        open_model(export(tmp_path / "net.pt2", batch=None), trust_code=True)
 
 
-def changed(path: Path, change: dict[str, object]) -> Path:
-    """The archive with some files replaced: each is found by the end of its name."""
-    out = path.with_name("changed.pt2")
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(out, "w") as new:
-        for name in old.namelist():
-            data = old.read(name)
-            for end, edit in change.items():
-                data = edit(data) if name.endswith(end) else data
-            new.writestr(name, data)
-    return out
-
-
-class Evil:
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return (exec, ("raise SystemExit('code was run')",))
-
-
-def test_an_archive_that_could_run_code_is_refused(tmp_path: Path) -> None:
+def test_an_archive_that_cannot_be_loaded_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = export(tmp_path / "net.pt2")
-    pickled = changed(path, {"weights_config.json": lambda d: d.replace(b'"use_pickle": false', b'"use_pickle": true')})
-    with pytest.raises(InputError, match="pickled objects"):
-        open_model(pickled)
-    buffer = io.BytesIO()
-    torch.save(Evil(), buffer)
-    with pytest.raises(InputError, match="sample inputs"):
-        open_model(changed(path, {"sample_inputs/model.pt": lambda _: buffer.getvalue()}))
-    call = b"__import__('os').system('x')"
-    with pytest.raises(InputError, match="more than arithmetic"):
-        open_model(changed(path, {"models/model.json": lambda d: shape_of(d, call.decode())}))
     (tmp_path / "cut.pt2").write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(InputError, match="no torch.export archive, or a damaged one"):
-        open_model(tmp_path / "cut.pt2")
     with zipfile.ZipFile(tmp_path / "old.pt2", "w") as old:
-        old.writestr("serialized_state_dict.pt", pickle.dumps(Evil()))
-    with pytest.raises(InputError, match="torch 2.8 or newer"):
-        open_model(tmp_path / "old.pt2")
-
-
-def shape_of(data: bytes, text: str) -> bytes:
-    said = json.loads(data)
-    sizes = said["graph_module"]["graph"]["tensor_values"]["images"]["sizes"]
-    sizes[0]["as_expr"]["expr_str"] = text
-    return json.dumps(said).encode()
-
-
-@pytest.mark.parametrize("text", ["s0", "2*s0 + 1", "Max(1, u0)", "Symbol('s34', positive=True, integer=True)"])
-def test_plain_shapes_are_arithmetic(text: str) -> None:
-    assert _is_arithmetic(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["open('x')", "S('__import__(1)')", "Symbol.mro()", "[x for x in y]", "lambda: 0", "("]
-)
-def test_anything_else_is_not(text: str) -> None:
-    assert not _is_arithmetic(text)
+        old.writestr("serialized_state_dict.pt", b"")
+    for name in ("cut.pt2", "old.pt2"):
+        with pytest.raises(
+            InputError, match=rf"{name} cannot be loaded by torch .*; export the network again"
+        ) as caught:
+            open_model(tmp_path / name, trust_code=True)
+        assert "\n" not in str(caught.value)
+    assert capfd.readouterr().err == ""

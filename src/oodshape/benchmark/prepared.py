@@ -13,7 +13,7 @@ from torch import nn
 
 from oodshape.benchmark import openood
 from oodshape.benchmark.spec import AUTHORS, UNCROPPED, Benchmark, ModelSpec
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, check_trust
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
 from oodshape.images.by_name import Missing, open_source
@@ -54,6 +54,7 @@ class Options:
     workers: int | None = None  # threads that decode
     tuned: bool = False  # whether settings are chosen on OOD validation images
     any_list: bool = False  # whether lists of images need not be the published ones
+    trust_code: bool = False  # whether functions that the benchmark names are imported and called
 
     def extraction(self) -> dict[str, Any]:
         """What it says about how features are extracted."""
@@ -122,6 +123,9 @@ class Prepared:
         """Look at what is here; nothing is opened yet."""
         methods = {name: reseeded(each, options.seed) for name, each in methods_of(benchmark, options.methods).items()}
         protocol = openood.Protocol.of(benchmark, tuned=options.tuned)
+        for spec in benchmark.chosen(list(options.models)):
+            if ":" in spec.name:
+                check_trust(f"the benchmark {benchmark.name!r} names code to run: {spec.name!r}", options.trust_code)
         specs = {spec: _training_runs(spec, options.weights) for spec in benchmark.chosen(list(options.models))}
         runs = {run.title: spec.title for spec, found in specs.items() for run in found if run is not spec}
         networks, gone = _networks(benchmark, options, [run for found in specs.values() for run in found])

@@ -12,7 +12,7 @@ import typer
 from oodshape.cli.comparing import CHANCE, Compared, Drawing
 from oodshape.cli.completion import benchmark_names, method_names
 from oodshape.cli.openood import OpenOod
-from oodshape.cli.options import Costs, Keeping, Running, words
+from oodshape.cli.options import Costs, Keeping, Running, TrustOption, words
 from oodshape.cli.terminal import console, say
 
 
@@ -93,6 +93,7 @@ def bench(
     samples: Annotated[
         int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
     ] = 6,
+    trust_code: TrustOption = False,
     running: Running,
     costs: Costs,
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
@@ -123,6 +124,7 @@ def bench(
         samples=samples,
         tuned=openood.tuned,
         any_list=openood.other_lists,
+        trust_code=trust_code,
         progress=False if json or quiet else None,
         **running.place("float32"),
         **running.feeding(),

@@ -53,6 +53,13 @@ UprightOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="At most N images of each set, drawn with a fixed seed.")]
 DataOption = Annotated[Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")]
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust-code",
+        help="Run code that a file holds or names: a .pt2 archive, a function in a TOML or results file.",
+    ),
+]
 HeadOption = Annotated[
     str | None, typer.Option(metavar="LAYER", help="The layer that gives the logits, where it is not found.")
 ]
@@ -69,10 +76,16 @@ class Weights:
         int | None, typer.Option("--num-classes", min=1, help="Where the weights do not tell it.")
     ] = None
     head: HeadOption = None
+    trust_code: TrustOption = False
 
     def said(self) -> dict[str, Any]:
         """What opens the network beside its name."""
-        return {"weights": self.weights, "num_classes": self.num_classes, "head": self.head}
+        return {
+            "weights": self.weights,
+            "num_classes": self.num_classes,
+            "head": self.head,
+            "trust_code": self.trust_code,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +96,15 @@ class Network(Weights):
         str,
         typer.Option(
             help="timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function, or a torch.export "
-            "archive (.pt2)."
+            "archive (.pt2, with --trust-code)."
         ),
     ]
 
     def words(self) -> list[str]:
         """The same options for another command."""
         given = {"--model": self.model, "--weights": self.weights, "--num-classes": self.num_classes}
-        return [word for name, value in given.items() if value is not None for word in (name, str(value))]
+        words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+        return [*words, "--trust-code"] if self.trust_code else words
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import DataOption, HeadOption, Running
+from oodshape.cli.options import DataOption, HeadOption, Running, TrustOption
 from oodshape.cli.terminal import say
 
 
@@ -24,6 +24,7 @@ def repeat(
     ] = None,
     head: HeadOption = None,
     cache: Annotated[Path | None, typer.Option(help="Use the features that are kept here \\[default: none].")] = None,
+    trust_code: TrustOption = False,
     running: Running,
 ) -> None:
     """Run a benchmark again from what its results say, and tell whether the figures agree.
@@ -37,7 +38,7 @@ def repeat(
 
     before = Results.load(results)
     where = {"data": data, "weights": weights, "head": head, "cache": cache, "device": running.place()["device"]}
-    benchmark, options = again(before, **where, **running.feeding(), samples=0)
+    benchmark, options = again(before, **where, **running.feeding(), samples=0, trust_code=trust_code)
     now = run(benchmark, options)
     if out is not None:
         now.save(out)

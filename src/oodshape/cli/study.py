@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from oodshape.cli.comparing import Compared, SeedOption
 from oodshape.cli.completion import benchmark_names, method_names, study_names
 from oodshape.cli.openood import Settings
-from oodshape.cli.options import Costs, Keeping, Running, words
+from oodshape.cli.options import Costs, Keeping, Running, TrustOption, words
 from oodshape.cli.terminal import say
 
 
@@ -69,6 +69,7 @@ def study(
     ] = 50_000,
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("oodshape-results/studies"),
     keeping: Keeping,
+    trust_code: TrustOption = False,
     running: Running,
     costs: Costs,
 ) -> None:
@@ -96,7 +97,8 @@ def study(
                 raise
             skipped[each] = str(error)
     whose = "" if settings is None else settings.value
-    how = {"settings": whose} | compared.said() | running.place("float32") | running.feeding() | {"seed": seed}
+    how: dict[str, Any] = {"settings": whose, "seed": seed, "trust_code": trust_code}
+    how |= compared.said() | running.place("float32") | running.feeding()
     opened = networks(benchmark, features or [], surrogates=surrogates, panel=panel, cache=keeping.folder, **how)
     found = [network.telling(real, picked, seed, resamples) for network in opened]
     for network in found:

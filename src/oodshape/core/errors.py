@@ -46,3 +46,9 @@ def no_such(what: str, name: str, known: Iterable[str], listed: str = "") -> Inp
     hint = [f"did you mean {lower[near[0]]}?"] if near else []
     rest = [listed] if listed else [] if near else [f"there are {', '.join(every)}"]
     return InputError(f"no {what} is called {name!r}; {' '.join([*hint, *rest])}")
+
+
+def check_trust(reason: str, trust_code: bool) -> None:
+    """Raise InputError unless the user trusts code that a file holds or names; `reason` says which code would run."""
+    if not trust_code:
+        raise InputError(f"{reason}; if you trust its author, allow it with --trust-code (Python: trust_code=True)")

@@ -64,6 +64,7 @@ class Fitted(Value):
         head: str | None = None,
         device: str | None = None,
         precision: Precision | None = None,
+        trust_code: bool = False,
     ) -> Source:
         """The network of this guard, or an error that says how what was given differs from what it was fitted for."""
         about = self.about
@@ -74,6 +75,7 @@ class Fitted(Value):
             num_classes=num_classes,
             device=device,
             precision=precision or about.precision,
+            trust_code=trust_code,
         )
         if source.classifier.precision != about.precision:
             warnings.warn(

@@ -62,6 +62,7 @@ class Guard(Fitted):
         head: str | None = None,
         device: str | None = None,
         precision: Precision | None = None,
+        trust_code: bool = False,
         batch_size: int = 64,
         workers: int | None = None,
         keep_samples: int = 0,
@@ -77,10 +78,11 @@ class Guard(Fitted):
         ONNX graph. Images that cannot be read are left out, with a warning. `head` names the layer that gives the
         logits where it is not found; `device` (auto, cpu, cuda, cuda:N, mps, xpu) moves the network there; `precision`
         runs it under autocast; `workers` threads decode images. `keep_samples` of the fitting images are kept in the
-        guard as thumbnails, to be shown beside an image that is explained: whoever has the guard can see them.
+        guard as thumbnails, to be shown beside an image that is explained: whoever has the guard can see them. A .pt2
+        archive can run code when it is loaded: it needs `trust_code`.
         """
         detector, about = fit_guard(
-            open_model(model, weights=weights, head=head, device=device, precision=precision),
+            open_model(model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code),
             images,
             calibrate,
             parts=parts,
@@ -115,6 +117,7 @@ class Guard(Fitted):
         head: str | None = None,
         device: str | None = None,
         precision: Precision | None = None,
+        trust_code: bool = False,
         batch_size: int = 64,
         workers: int | None = None,
     ) -> Guard:
@@ -131,7 +134,7 @@ class Guard(Fitted):
         if model is None:
             model, own = own_model(self)
             weights = own if weights is None else weights
-        how: dict[str, Any] = {"head": head, "device": device, "precision": precision}
+        how: dict[str, Any] = {"head": head, "device": device, "precision": precision, "trust_code": trust_code}
         source = self.opened(model, weights=weights, num_classes=num_classes, **how)
         detector, about = calibrate_guard(
             self,
@@ -158,6 +161,7 @@ class Guard(Fitted):
         head: str | None = None,
         device: str | None = None,
         precision: Precision | None = None,
+        trust_code: bool = False,
         workers: int | None = None,
     ) -> Iterator[Scored]:
         """A row for each image in the order given: path, label, score, p_value, accepted, error; read as it goes."""
@@ -167,7 +171,9 @@ class Guard(Fitted):
         else:
             images = one_by_one(images)
             _ = self.preparation
-        source = self.opened(model, weights=weights, head=head, device=device, precision=precision)
+        source = self.opened(
+            model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
+        )
         how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
         return score_images(self, source, images, **how)
 
@@ -183,6 +189,7 @@ class Guard(Fitted):
         head: str | None = None,
         device: str | None = None,
         precision: Precision | None = None,
+        trust_code: bool = False,
         workers: int | None = None,
     ) -> list[Explanation]:
         """Why each image is accepted or not.
@@ -190,7 +197,9 @@ class Guard(Fitted):
         Guesses, score and p-value, what each member says, which features speak
         for the class and against it, and the nearest of the samples that the guard keeps (`keep_samples`).
         """
-        source = self.opened(model, weights=weights, head=head, device=device, precision=precision)
+        source = self.opened(
+            model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
+        )
         how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
         return list(explain_images(self, source, images, **how))
 
@@ -202,12 +211,15 @@ class Guard(Fitted):
         head: str | None = None,
         device: str | None = None,
         precision: Precision | None = None,
+        trust_code: bool = False,
     ) -> Live:
         """The guard on its network, for one call per image or batch: `live(image).accepted`; see `Live`.
 
         Fingerprint and head are checked now, and not again.
         """
-        source = self.opened(model, weights=weights, head=head, device=device, precision=precision)
+        source = self.opened(
+            model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
+        )
         return Live(self, source.classifier)
 
     def check(
@@ -222,11 +234,14 @@ class Guard(Fitted):
         head: str | None = None,
         device: str | None = None,
         precision: Precision | None = None,
+        trust_code: bool = False,
         batch_size: int = 32,
         workers: int | None = None,
     ) -> Check:
         """How well the guard tells a user's own ID images from OOD ones, beside a threshold on the softmax."""
-        source = self.opened(model, weights=weights, head=head, device=device, precision=precision)
+        source = self.opened(
+            model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
+        )
         how: dict[str, Any] = {"prepared": prepared, "batch_size": batch_size, "workers": workers, "progress": progress}
         return check_guard(self, source, id, ood, **how)
 
@@ -239,12 +254,13 @@ class Guard(Fitted):
         num_classes: int | None = None,
         images: Given | None = None,
         head: str | None = None,
+        trust_code: bool = False,
     ) -> ExportReport:
         """Write network and guard as one ONNX file, images -> logits, score, accepted; how it compares with torch.
 
         The comparison takes the first of the `images`, or made-up ones; a difference is an error, and no file.
         """
-        source = self.opened(model, weights=weights, num_classes=num_classes, head=head)
+        source = self.opened(model, weights=weights, num_classes=num_classes, head=head, trust_code=trust_code)
         return export_guard(self, source, path, images)
 
     def save(self, path: str | Path) -> None:

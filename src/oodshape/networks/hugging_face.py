@@ -23,7 +23,7 @@ def from_hugging_face(
 ) -> tuple[nn.Module, Preprocessing | None, tuple[str, ...]]:
     """The network of a name or a folder, its processor's preprocessing, and the names of its classes.
 
-    Code that comes with a model is not run.
+    Code that comes with a model is not run, and transformers does not ask whether to run it.
     """
     if num_classes is not None:
         raise InputError(f"hf:{name} decides the number of classes itself: leave num_classes out")
@@ -31,8 +31,8 @@ def from_hugging_face(
         library("torchvision")  # transformers would fail with it, and say less
     transformers = library("transformers", "hf")
     try:
-        net: nn.Module = transformers.AutoModelForImageClassification.from_pretrained(name)
-        processor = transformers.AutoImageProcessor.from_pretrained(name)
+        net: nn.Module = transformers.AutoModelForImageClassification.from_pretrained(name, trust_remote_code=False)
+        processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError, ImportError) as error:
         first = " ".join(str(error).split())
         raise InputError(f"transformers cannot open hf:{name}: {first}") from None

@@ -27,7 +27,7 @@ from oodshape.networks.weights import classes_in, is_torchscript, load_weights
 
 FORMS = (
     "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function (returns a network, or "
-    "(network, Preprocessing)), or a torch.export archive FILE.pt2"
+    "(network, Preprocessing)), or a torch.export archive FILE.pt2 that you trust"
 )
 
 WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")  # how files of weights end
@@ -55,19 +55,21 @@ def open_model(
     num_classes: int | None = None,
     device: str | None = None,
     precision: Precision | None = None,
+    trust_code: bool = False,
 ) -> Source:
     """The network that a spec names, with the weights of a file: `FORMS` lists the specs.
 
     The number of classes is taken from the weights where a library can build the network for any. A torch network
     or a Classifier is taken as it is, with another `head` where one is named. `device` (auto, cpu, cuda, cuda:N, mps,
     xpu) moves the network there, None leaves it where it is; a `precision` other than float32 runs it under autocast.
+    A .pt2 archive can run code when it is loaded: it needs `trust_code`.
 
     >>> open_model("zoo:digits-vit").native
     Preprocessing(mean=(0.303,), std=(0.32,), resize=None, crop=None, interpolation='bilinear')
     """
     if device is not None:
         device_named(device)  # refused before anything is loaded
-    source = _source(model, weights, head, num_classes)
+    source = _source(model, weights, head, num_classes, trust_code)
     found = source.classifier
     wanted = precision or found.precision
     if (head is not None and head != found.head_name) or wanted != found.precision:
@@ -77,9 +79,11 @@ def open_model(
     return source
 
 
-def _source(model: Model, weights: str | Path | None, head: str | None, num_classes: int | None) -> Source:
+def _source(
+    model: Model, weights: str | Path | None, head: str | None, num_classes: int | None, trust_code: bool
+) -> Source:
     if isinstance(model, (str, Path)):
-        return _opened(str(model), None if weights is None else Path(weights), head, num_classes)
+        return _opened(str(model), None if weights is None else Path(weights), head, num_classes, trust_code)
     if weights is not None or num_classes is not None:
         raise InputError("a network that is made takes no weights and no num_classes: load them into it")
     if isinstance(model, Source):
@@ -150,14 +154,14 @@ def _failure(error: Exception, code: CodeType | None = None) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
 
 
-def _opened(spec: str, weights: Path | None, head: str | None, num_classes: int | None) -> Source:
+def _opened(spec: str, weights: Path | None, head: str | None, num_classes: int | None, trust_code: bool) -> Source:
     kind, _, name = spec.partition(":")
     names: tuple[str, ...] = ()
     native: Preprocessing | None = None
     if spec.lower().endswith(".pt2"):
         if weights is not None or num_classes is not None:
             raise InputError(f"{spec} holds its weights: leave weights and num_classes out")
-        net = load_archive(spec)
+        net = load_archive(spec, trust_code=trust_code)
     elif kind in _LIBRARIES and name:
         net, native, names = _LIBRARIES[kind](name, weights, num_classes)
     elif name:

@@ -1,0 +1,165 @@
+"""Code that a file holds or names runs only with --trust-code."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import warnings
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+
+from commands import call
+from folders_of_digits import write_digits
+from oodshape import Guard, InputError
+from oodshape.benchmark.prepared import Options
+from oodshape.benchmark.run import run
+from oodshape.benchmark.spec import Benchmark
+from oodshape.cli.app import app
+from oodshape.core import files
+from oodshape.networks.opening import open_model
+from oodshape.networks.torch_export import load_archive
+from oodshape.networks.zoo import build
+
+COMMANDS = typer.main.get_command(app).commands
+CODE = """from pathlib import Path
+Path("CODE_RAN").touch()
+from oodshape.networks.zoo import build, model_entry
+def make():
+    return build("digits-convnet"), model_entry("digits-convnet").native
+"""
+FEW = ("--limit", "20", "--device", "cpu")
+
+
+class Touch:
+    """A pickled object that makes a file when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (os.mkdir, (str(self.path),))
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """An archive whose weights are a pickled object, hidden behind a second entry whose name is cut at a NUL."""
+    path = tmp_path / "hostile.pt2"
+    program = torch.export.export(
+        build("digits-convnet"), (torch.zeros(2, 1, 16, 16),), dynamic_shapes=({0: torch.export.Dim("batch")},)
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="No complete tensor found")
+        torch.export.save(program, path)
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    config = next(name for name in entries if name.endswith("weights_config.json"))
+    plain = entries.pop(config)
+    changed = json.loads(plain)
+    next(iter(changed["config"].values())).update(use_pickle=True, path_name="hostile")
+    pickled = io.BytesIO()
+    torch.save({"a": Touch(tmp_path / "CODE_RAN")}, pickled)
+    entries[f"{config.rpartition('/')[0]}/hostile"] = pickled.getvalue()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in [*entries.items(), (config, json.dumps(changed).encode()), (f"{config}X", plain)]:
+            archive.writestr(zipfile.ZipInfo(name), data)
+    path.write_bytes(path.read_bytes().replace(f"{config}X".encode(), f"{config}\0".encode()))
+    return path
+
+
+def test_a_hostile_archive_runs_nothing(hostile: Path, tmp_path: Path) -> None:
+    marker = tmp_path / "CODE_RAN"
+    guard = Guard.fit("zoo:digits-convnet", images=write_digits(tmp_path / "digits") / "train", method="msp", limit=200)
+    guard.save(tmp_path / "guard.safetensors")
+    images = str(tmp_path / "digits" / "test")
+    opened = ("--model", hostile.name)
+    saved = ("--detector", "guard.safetensors", *opened)
+    for words in (
+        ("fit", *opened, "--images", images, "--out", "x.safetensors"),
+        ("collect", *opened, "--images", images, "--out", "x.safetensors"),
+        ("calibrate", "guard.safetensors", *opened, "--images", images),
+        ("score", *saved, "--images", images),
+        ("check", *saved, "--id", images, "--ood", images),
+        ("export", *saved, "--out", "x.onnx"),
+    ):
+        done = call(*words, cwd=tmp_path)
+        assert done.returncode == 2, words
+        assert done.stderr.startswith("error: hostile.pt2 is a torch.export archive, which can run any code"), words
+        assert "--trust-code" in done.stderr
+        assert done.stderr.count("\n") == 1
+    for verb in (
+        lambda: load_archive(hostile),
+        lambda: open_model(hostile),
+        lambda: Guard.fit(hostile, images=images),
+        lambda: guard.calibrate(images, hostile),
+        lambda: list(guard.score(images, hostile)),
+        lambda: guard.explain(images, hostile),
+        lambda: guard.attach(hostile),
+        lambda: guard.check(images, images, hostile),
+        lambda: guard.export(tmp_path / "x.onnx", hostile),
+    ):
+        with pytest.raises(InputError, match="trust_code=True"):
+            verb()
+    assert not marker.exists()
+    assert not list(tmp_path.glob("x.*"))
+    with pytest.raises(InputError, match="cannot be loaded by torch"):
+        open_model(hostile, trust_code=True)
+    assert marker.exists()  # it was a file that runs code
+
+
+def test_every_command_that_opens_a_network_takes_the_flag() -> None:
+    for name, command in COMMANDS.items():
+        flags = {flag for option in command.params for flag in option.opts}
+        opens = bool(flags & {"--model", "--models"}) or name == "repeat"
+        assert ("--trust-code" in flags) == opens, name
+
+
+def test_code_that_a_benchmark_names_needs_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code_in_toml.py").write_text(CODE)
+    (tmp_path / "own.toml").write_text(
+        'name = "own"\n[id]\ntrain = "digits:train"\ntest = "digits:test"\n'
+        '[[ood]]\nname = "letters"\ngroup = "near"\nimages = "digits:letters"\n'
+        '[[models]]\nname = "code_in_toml:make"\n'
+    )
+    marker = tmp_path / "CODE_RAN"
+    bench = ("bench", "own.toml", "--methods", "msp", "--samples", "0", "--quiet", "--no-cache", "--out", "out", *FEW)
+    for words in (bench, ("study", "shaping", "--benchmark", "own.toml", "--no-cache", *FEW)):
+        done = call(*words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: the benchmark 'own' names code to run: 'code_in_toml:make'; if you trust")
+        assert done.stderr.count("\n") == 1
+    with pytest.raises(InputError, match="trust_code=True"):
+        run(Benchmark.load(tmp_path / "own.toml"), Options(limit=20, progress=False))
+    assert not marker.exists()
+    assert call(*bench, "--trust-code", cwd=tmp_path).returncode == 0
+    assert marker.exists()
+
+
+def test_code_that_results_name_needs_trust(tmp_path: Path) -> None:
+    (tmp_path / "code_in_results.py").write_text(CODE)
+    marker = tmp_path / "CODE_RAN"
+    few = ("--models", "ConvNet", "--methods", "msp", "--samples", "0", "--quiet", "--no-cache", *FEW)
+    assert call("bench", "digits", "--out", "out", *few, cwd=tmp_path).returncode == 0
+    file = tmp_path / "out" / "results.json"
+    results = json.loads(file.read_text())
+    made = results["provenance"]["run"]
+    made["text"] = made["text"].replace('name = "digits-convnet"', 'name = "code_in_results:make"')
+    results["checksum"] = files.checksum(results)
+    file.write_text(json.dumps(results))
+    done = call("repeat", "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "names code to run: 'code_in_results:make'" in done.stderr
+    assert not marker.exists()
+    done = call("repeat", "out", "--trust-code", cwd=tmp_path)
+    assert marker.exists()
+    assert "the figures agree" in done.stdout, done.stderr
+
+
+def test_code_named_on_the_command_line_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code_of_the_user.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    assert open_model("code_of_the_user:make").native is not None
