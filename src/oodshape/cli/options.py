@@ -1,4 +1,7 @@
-"""Options that commands share, in bundles, and how these become values: a new shared option is added here, once."""
+"""Options of the command line that several commands share, and the values made from them.
+
+Options that Python has too are declared in `core.options`.
+"""
 
 from __future__ import annotations
 
@@ -8,51 +11,141 @@ import warnings
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from oodshape.core.errors import InputError
-
-if TYPE_CHECKING:
-    from oodshape.guard.guard import Guard
-    from oodshape.networks.opening import Source
-
-
-LIMITS = "What one file may cost"
-
-
-class Interpolation(Enum):
-    """How images are resized."""
-
-    bilinear = "bilinear"
-    bicubic = "bicubic"
-    nearest = "nearest"
-
-
-class Precision(Enum):
-    """The arithmetic of a network; all but float32 under autocast."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-
+from oodshape.core.options import Help, ModelOptions
 
 IMAGES = (
     "a folder, a text or CSV list, a quoted glob, an image, tar or Parquet files, an address such as "
     "s3://bucket/folder, or - for paths on standard input"
 )
-ColumnOption = Annotated[
-    str | None, typer.Option(help="The column of a Parquet file that holds the images \\[default: image].")
+METHOD = "Method and threshold"
+SCALING = "Scaling"
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        help="timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function, or a torch.export "
+        "archive (.pt2, with --trust-code).",
+        rich_help_panel=ModelOptions.panel,
+    ),
 ]
-DetectorOption = Annotated[Path, typer.Option(help="The file that fit wrote.")]
-ExportableOption = Annotated[bool, typer.Option("--exportable", help="Only methods that can go into an ONNX graph.")]
+GuardOption = Annotated[Path, typer.Option(help="The guard: a file that fit wrote.")]
+ExportableOption = Annotated[
+    bool,
+    typer.Option("--exportable", help="Only methods that can be part of an ONNX graph.", rich_help_panel=METHOD),
+]
 UprightOption = Annotated[
-    bool, typer.Option("--upright", help="Turn images as EXIF says; torchvision's and timm's loaders do not.")
+    bool, typer.Option("--upright", help="Rotate images as EXIF says; torchvision's and timm's loaders do not.")
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="At most N images of each set, drawn with a fixed seed.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 DataOption = Annotated[Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")]
+ShardOption = Annotated[
+    str, typer.Option(metavar="I/N", help="Only shard I of N (I from 1 to N).", rich_help_panel=SCALING)
+]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        metavar="ENGINE",
+        help="local (this process), ray, or ray:N for N actors on this machine or on the cluster of RAY_ADDRESS "
+        "\\[default actors: one per GPU, or one per two cores].",
+        rich_help_panel=SCALING,
+    ),
+]
+ON_ANY_DEVICE = ModelOptions(device="auto")
+NO_CACHE = Path("none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreprocessingOptions:
+    """How images are preprocessed, in place of the model's own preprocessing."""
+
+    panel: ClassVar[str] = "Preprocessing (default: the model's own)"
+
+    resize: Annotated[
+        str,
+        Help("256 (the shorter side), or 64x64 (exactly HEIGHTxWIDTH; then no crop unless --crop).", metavar="SIZE"),
+    ] = ""
+    crop: Annotated[int | None, Help("The side of the centre crop.", min=1)] = None
+    mean: Annotated[str, Help("One number per channel, as fractions of 255: 0.485,0.456,0.406.")] = ""
+    std: Annotated[str, Help("One number per channel, as fractions of 255.")] = ""
+    interpolation: Annotated[str, Help("bilinear, bicubic or nearest.", metavar="KIND")] = ""
+
+    def as_kwargs(self) -> dict[str, Any]:
+        """The settings that were given, by name."""
+        given = {
+            "resize": _size("--resize", self.resize),
+            "crop": self.crop,
+            "mean": _numbers("--mean", self.mean),
+            "std": _numbers("--std", self.std),
+            "interpolation": self.interpolation,
+        }
+        return {name: value for name, value in given.items() if value}
+
+
+def resolve_device(opening: ModelOptions) -> ModelOptions:
+    """The same options with the device that `auto` stands for, which is printed unless it is the CPU."""
+    from oodshape.networks.device import AUTO, described, device_named
+
+    device = device_named(opening.device or AUTO)
+    if opening.device == AUTO and device.type != "cpu":
+        sys.stderr.write(f"device: {described(device)}\n")
+    return replace(opening, device=str(device))
+
+
+def model_words(model: str, opening: ModelOptions) -> list[str]:
+    """The options that name the same model to another command."""
+    given = {"--model": model, "--weights": opening.weights}
+    words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+    return [*words, "--trust-code"] if opening.trust_code else words
+
+
+def cache_folder(cache: Path | None) -> Path | None:
+    """The folder that keeps features: the one that was named, the user's own by default, or none."""
+    from oodshape.core.machine import default_cache
+
+    return None if cache == NO_CACHE else cache or default_cache()
+
+
+def ray_pool(engine: str) -> Any:
+    """The pool of Ray actors that `--engine ray:N` names; None for the local engine."""
+    found = re.fullmatch(r"local|ray(?::([1-9][0-9]*))?", engine)
+    if found is None:
+        raise InputError(f"--engine takes local, ray or ray:N, got {engine!r}")
+    if engine == "local":
+        return None
+    from oodshape.engines.ray import Pool
+
+    return Pool(None if found[1] is None else int(found[1]))
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The parts of a list separated by commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _size(flag: str, text: str) -> int | tuple[int, int] | None:
+    """256 -> 256, 64x48 -> (64, 48), nothing -> None."""
+    if not text:
+        return None
+    found = re.fullmatch(r"([1-9][0-9]*)(?:[x*]([1-9][0-9]*))?", text.replace(" ", "").lower())
+    if found is None:
+        raise InputError(f"{flag} takes a number of pixels (the shorter side) or HEIGHTxWIDTH, got {text!r}")
+    height, width = found.groups()
+    return int(height) if width is None else (int(height), int(width))
+
+
+def _numbers(flag: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(word) for word in text.replace(",", " ").split())
+    except ValueError:
+        raise InputError(f"{flag} takes numbers separated by commas, got {text!r}") from None
+
+
+LIMITS = "What one file may cost"
+LimitOption = Annotated[int | None, typer.Option(min=1, help="At most N images of each set, drawn with a fixed seed.")]
 TrustOption = Annotated[
     bool,
     typer.Option(
@@ -65,46 +158,12 @@ HeadOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Weights:
-    """What may have to be said about a network that is known by name."""
+class PrecisionName(Enum):
+    """The arithmetic of a network; all but float32 under autocast."""
 
-    weights: Annotated[
-        Path | None, typer.Option(help="The network's weights: .safetensors, or a torch file that holds tensors only.")
-    ] = None
-    num_classes: Annotated[
-        int | None, typer.Option("--num-classes", min=1, help="Where the weights do not tell it.")
-    ] = None
-    head: HeadOption = None
-    trust_code: TrustOption = False
-
-    def said(self) -> dict[str, Any]:
-        """What opens the network beside its name."""
-        return {
-            "weights": self.weights,
-            "num_classes": self.num_classes,
-            "head": self.head,
-            "trust_code": self.trust_code,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Network(Weights):
-    """A network, as a user names it."""
-
-    model: Annotated[
-        str,
-        typer.Option(
-            help="timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function, or a torch.export "
-            "archive (.pt2, with --trust-code)."
-        ),
-    ]
-
-    def words(self) -> list[str]:
-        """The same options for another command."""
-        given = {"--model": self.model, "--weights": self.weights, "--num-classes": self.num_classes}
-        words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
-        return [*words, "--trust-code"] if self.trust_code else words
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +174,7 @@ class Running:
         str, typer.Option(metavar="DEVICE", help="auto (the GPU that is here), cpu, cuda, cuda:N, mps or xpu.")
     ] = "auto"
     precision: Annotated[
-        Precision | None,
+        PrecisionName | None,
         typer.Option(
             metavar="KIND",
             help="The network's arithmetic: float32, bfloat16 or float16 \\[default: float32, or as the "
@@ -142,47 +201,6 @@ class Running:
     def feeding(self) -> dict[str, Any]:
         """How images come to it."""
         return {"batch_size": self.batch_size, "workers": self.workers}
-
-
-SCORING = Running(batch_size=32)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Preparing:
-    """How images are prepared, in place of the model's own way."""
-
-    resize: Annotated[
-        str,
-        typer.Option(
-            metavar="SIZE",
-            help="Instead of the model's own: 256 (the shorter side), or 64x64 (exactly, HEIGHTxWIDTH; then there is "
-            "no crop but --crop).",
-        ),
-    ] = ""
-    crop: Annotated[int | None, typer.Option(min=1, help="The side of the centre crop.")] = None
-    mean: Annotated[str, typer.Option(help="One number per channel, fractions of 255: 0.485,0.456,0.406.")] = ""
-    std: Annotated[str, typer.Option(help="One number per channel, fractions of 255.")] = ""
-    interpolation: Annotated[
-        Interpolation | None, typer.Option(metavar="KIND", help="How images are resized: bilinear, bicubic or nearest.")
-    ] = None
-
-    def said(self) -> dict[str, Any]:
-        """The parts that were given, by name."""
-        given = {
-            "resize": _size("--resize", self.resize),
-            "crop": self.crop,
-            "mean": _numbers("--mean", self.mean),
-            "std": _numbers("--std", self.std),
-            "interpolation": None if self.interpolation is None else self.interpolation.value,
-        }
-        return {name: value for name, value in given.items() if value}
-
-
-def opened(guard: Guard, network: Network, running: Running, preparing: Preparing | None = None) -> Source:
-    """The guard's network; what is said about images must be what the guard says."""
-    flags = {} if preparing is None else preparing.said()
-    said = replace(guard.preparation, **flags) if flags else None
-    return guard.opened(network.model, preprocessing=said, **network.said(), **running.place())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,37 +240,6 @@ class Costs:
         warnings.filterwarnings("ignore", category=DecompressionBombWarning)  # the limits speak for themselves
 
 
-class EngineName(Enum):
-    """What runs the work."""
-
-    local = "local"
-    ray = "ray"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Engine:
-    """What runs the work: this process, or actors of Ray on this machine or on the cluster of RAY_ADDRESS."""
-
-    engine: Annotated[EngineName, typer.Option(help="This process, or actors of Ray (RAY_ADDRESS: a cluster).")] = (
-        EngineName.local
-    )
-    actors: Annotated[
-        int | None, typer.Option(min=1, help="Actors of Ray \\[default: one per GPU, or per two cores].")
-    ] = None
-    num_gpus: Annotated[float, typer.Option("--num-gpus", min=0, help="GPUs that each actor of Ray takes.")] = 0.0
-
-    @property
-    def is_ray(self) -> bool:
-        """Whether Ray does it."""
-        return self.engine is EngineName.ray
-
-    def pool(self) -> Any:
-        """The actors."""
-        from oodshape.engines.ray import Pool
-
-        return Pool(self.actors, self.num_gpus)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Keeping:
     """What is kept between runs."""
@@ -268,26 +255,3 @@ class Keeping:
         from oodshape.core.machine import default_cache
 
         return None if self.no_cache else (self.cache or default_cache())
-
-
-def words(text: str) -> tuple[str, ...]:
-    """The parts of a list separated by commas."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def _size(flag: str, text: str) -> int | tuple[int, int] | None:
-    """256 -> 256, 64x48 -> (64, 48), nothing -> None."""
-    if not text:
-        return None
-    found = re.fullmatch(r"([1-9][0-9]*)(?:[x*]([1-9][0-9]*))?", text.replace(" ", "").lower())
-    if found is None:
-        raise InputError(f"{flag} takes a number of pixels (the shorter side) or HEIGHTxWIDTH, got {text!r}")
-    height, width = found.groups()
-    return int(height) if width is None else (int(height), int(width))
-
-
-def _numbers(flag: str, text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(word) for word in text.replace(",", " ").split())
-    except ValueError:
-        raise InputError(f"{flag} takes numbers separated by commas, got {text!r}") from None

@@ -34,10 +34,9 @@ class ModelOptions:
 
     Args:
         weights: File with the network's weights, for a model that is named by a spec.
-        num_classes: Number of classes, where the weights do not tell it.
-        head: Name of the linear layer that gives the logits, where it is not found.
         device: `auto`, `cpu`, `cuda`, `cuda:N`, `mps` or `xpu`; None leaves the network where it is.
-        precision: Precision of the network; all but `float32` run under autocast.
+        precision: Precision of the network; all but `float32` run under autocast. None: `float32`, or as the guard
+            was fitted.
         trust_code: Run code that a file contains or names, such as a .pt2 archive.
     """
 
@@ -46,8 +45,6 @@ class ModelOptions:
     weights: Annotated[
         Path | None, Help("The network's weights: .safetensors, or a torch file that holds tensors only.")
     ] = None
-    num_classes: Annotated[int | None, Help("Number of classes, where the weights do not tell it.", min=1)] = None
-    head: Annotated[str | None, Help("The layer that gives the logits, where it is not found.", metavar="LAYER")] = None
     device: Annotated[
         str | None, Help("auto (a GPU where there is one), cpu, cuda, cuda:N, mps or xpu.", metavar="DEVICE")
     ] = None
@@ -67,11 +64,31 @@ class ModelKeywords(TypedDict, total=False):
     """The fields of `ModelOptions` as keywords."""
 
     weights: str | Path | None
-    num_classes: int | None
-    head: str | None
     device: str | None
     precision: Precision | None
     trust_code: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadOptions:
+    """Which layer of a model is its head; a guard knows it.
+
+    Args:
+        head: Name of the linear layer that gives the logits, where it is not found.
+        num_classes: Number of classes, where the weights do not tell it.
+    """
+
+    panel: ClassVar[str] = "Model"
+
+    head: Annotated[str | None, Help("The layer that gives the logits, where it is not found.", metavar="LAYER")] = None
+    num_classes: Annotated[int | None, Help("Number of classes, where the weights do not tell it.", min=1)] = None
+
+
+class HeadKeywords(TypedDict, total=False):
+    """The fields of `HeadOptions` as keywords."""
+
+    head: str | None
+    num_classes: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,11 +168,15 @@ class CallKeywords(ModelKeywords, ImageKeywords, RunKeywords, total=False):
     """Keywords of verbs that run a network over images."""
 
 
-class FitKeywords(CallKeywords, SubsetKeywords, total=False):
+class SubsetCallKeywords(CallKeywords, SubsetKeywords, total=False):
     """Keywords of verbs that may use a part of the images and keep their features."""
 
 
-Group = TypeVar("Group", ModelOptions, ImageOptions, SubsetOptions, RunOptions)
+class FitKeywords(SubsetCallKeywords, HeadKeywords, total=False):
+    """Keywords of verbs that open a model for the first time."""
+
+
+Group = TypeVar("Group", ModelOptions, HeadOptions, ImageOptions, SubsetOptions, RunOptions)
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
