@@ -47,7 +47,7 @@ def test_scores_are_those_of_the_folder(guard: Guard, digits: Path, stores: Path
     }
     rows = {}
     for out, images in given.items():
-        words = ("score", "--detector", "guard.safetensors", "--model", MODEL, "--out", out, "--images", *images)
+        words = ("score", "--guard", "guard.safetensors", "--model", MODEL, "--out", out, "--images", *images)
         run = call(*words, cwd=tmp_path)
         assert (run.returncode, run.stderr) == (0, "")
         rows[out] = [line.partition(",") for line in (tmp_path / out).read_text().splitlines()]
@@ -58,7 +58,7 @@ def test_scores_are_those_of_the_folder(guard: Guard, digits: Path, stores: Path
 
 
 def test_calibration_images_that_were_trained_on_are_refused_in_any_store(digits: Path, stores: Path) -> None:
-    words = ("fit", "--model", MODEL, "--images", str(digits / "train"), "--out", "g.safetensors", "--no-cache")
+    words = ("fit", "--model", MODEL, "--images", str(digits / "train"), "--out", "g.safetensors", "--cache", "none")
     run = call(*words, "--calibrate", f"{stores}/train-0.tar", cwd=stores)
     assert run.returncode == 2
     assert "200 of the 200 calibration images are training images too" in run.stderr
