@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from commands import call
-from oodshape import InputError, Method, find_method
+from folders_of_digits import write_digits
+from oodshape import Guard, InputError, Method, find_method
 from oodshape.benchmark.results import Results
 from oodshape.core.values import Value
 from oodshape.methods.registry import find_record
@@ -80,8 +81,8 @@ def test_an_installed_package_names_its_methods(place: Path, monkeypatch: pytest
 
 
 def test_it_runs_wherever_a_method_does(place: Path) -> None:
-    """Bench names and marks it, repeat needs trust, study compares it, and fit makes a guard of it."""
-    few = ("--models", "ConvNet", "--samples", "0", "--no-cache", *FEW)
+    """Bench names and marks it; repeat needs trust, or says what is missing."""
+    few = ("--models", "ConvNet", "--samples", "0", "--cache", "none", *FEW)
     done = call("bench", "digits", "--methods", "own_idea:Squared,Energy", "--out", "out", *few, cwd=place)
     assert done.returncode == 0, done.stderr
     found = Results.load(place / "out")
@@ -97,3 +98,24 @@ def test_it_runs_wherever_a_method_does(place: Path) -> None:
     del sys.modules["own_idea"]
     done = call("repeat", "out", "--trust-code", cwd=place)
     assert (done.returncode, "cannot import 'own_idea:Squared': No module named" in done.stderr) == (2, True)
+
+
+def test_a_guard_of_it_is_opened_with_trust(place: Path) -> None:
+    write_digits(place)
+    model = ("--model", "zoo:digits-convnet", "--device", "cpu", "--images")
+    fit = ("--calibrate", "val", "--method", "own_idea:Squared", "--cache", "none", "--out", "guard.safetensors")
+    done = call("fit", *model, "train", *fit, cwd=place)
+    assert done.returncode == 0, done.stderr
+    score = ("score", "--guard", "guard.safetensors", *model, "test", "--out", "scores.csv")
+    assert call(*score, cwd=place).returncode == 0  # in this process the module is imported
+
+    del sys.modules["own_idea"]
+    for name in [name for name in Value.known if name.startswith("own_idea:")]:
+        del Value.known[name]
+    done = call(*score, cwd=place)
+    assert done.returncode == 2
+    assert "unknown type 'own_idea:Squared'; import own_idea" in done.stderr
+    assert "--trust-code" in done.stderr
+    assert "own_idea" not in sys.modules
+    assert call(*score, "--trust-code", cwd=place).returncode == 0
+    assert Guard.load(place / "guard.safetensors", trust_code=True).detector.method == find_method("own_idea:Squared")

@@ -44,7 +44,7 @@ def check(
     from oodshape.report.pages.scored_page import Origin
 
     check_out(out)
-    fitted = Guard.load(guard)
+    fitted = Guard.load(guard, trust_code=opening.trust_code)
     names = [one_by_one(each).name for each in ood]
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
     with warnings_as_lines():

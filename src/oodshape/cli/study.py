@@ -40,7 +40,10 @@ def study(
     ] = None,
     compared: Compared,
     methods: Annotated[
-        str, typer.Option(autocompletion=method_names, help="Only these methods, of those that a study is of.")
+        str,
+        typer.Option(
+            autocompletion=method_names, help="Only these methods, of those that a study is of, or package.module:Name."
+        ),
     ] = "",
     compare_paper: Annotated[
         bool,

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from traceback import extract_tb
 from types import CodeType
@@ -20,7 +21,7 @@ def import_object(spec: str, forms: str) -> Any:
     module, _, name = spec.partition(":")
     with working_directory():
         try:
-            return getattr(import_module(module), name)
+            return attrgetter(name)(import_module(module))
         except (ImportError, AttributeError, ValueError) as error:
             raise InputError(f"cannot import {spec!r}: {error}; {forms}") from None
         except Exception as error:  # the user's own code, while it is imported
