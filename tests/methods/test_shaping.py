@@ -166,7 +166,7 @@ def test_a_row_that_cancels_stays_finite() -> None:
         (lambda: AshS(p=90), r"p must lie in \[0, 1\), got 90; did you mean 0.9\?"),
         (lambda: Dice(p=70), "did you mean 0.7"),
         (lambda: MaxSoftmax(temperature=0), "temperature must be positive, got 0"),
-        (lambda: Odin(eps=4), r"eps must lie in \[0, 1\), got 4"),
+        (lambda: Odin(eps=4), r"eps must lie in \(0, 1\), got 4"),
         (lambda: Product(()), "at least one"),
         (lambda: BFAct(q=0.1).fit(Training.of(features(signed=True))), "0.1-quantile of the features is -"),
     ],
