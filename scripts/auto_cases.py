@@ -17,7 +17,7 @@ from oodshape.methods.auto import BY_HEART, CANDIDATES, Auto, split
 from oodshape.methods.fit_all import fit_all
 from oodshape.methods.fusion import Member
 from oodshape.methods.held_out_classes import ClassPanel
-from oodshape.methods.registry import RECORDS
+from oodshape.methods.records import RECORDS
 from oodshape.studies.network import Network
 
 SINGLE = [name for name, method in METHODS.items() if not method.wants_panel]

@@ -17,7 +17,7 @@ from mkdocs.structure.files import File
 
 import pages
 from api import api_rooms
-from oodshape.methods.registry import RECORDS
+from oodshape.methods.records import RECORDS
 from oodshape.report.palette import inline, site_css
 from oodshape.studies.catalog import STUDIES
 

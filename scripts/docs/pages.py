@@ -15,7 +15,8 @@ from oodshape.features.statistic import Statistic
 from oodshape.methods.base import FittedHead, FittedScore, Shape
 from oodshape.methods.describe import describe_deviations
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import RECORDS, Deviation, Record
+from oodshape.methods.records import RECORDS, Deviation, Record
+from oodshape.methods.registry import make_method
 from oodshape.studies.catalog import STUDIES
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -113,8 +114,8 @@ def _shown(value: Any) -> str:
 def settings_table(name: str) -> str:
     """The settings of a method: the general ones, and the paper's where they differ."""
     record = RECORDS[name]
-    changed = {title: record.changed(record.paper.get(key, {})) for key, title in ID_SETS.items()}
-    rows = {title: _used(method) for title, method in {"general": record.method, **changed}.items()}
+    changed = {title: make_method(record, record.paper.get(key, {})) for key, title in ID_SETS.items()}
+    rows = {title: _used(method) for title, method in {"general": make_method(record), **changed}.items()}
     if not rows["general"]:
         return "Nothing to set."
     if all(row == rows["general"] for row in rows.values()):
@@ -157,7 +158,7 @@ def measured_table(name: str, docs: Path = DOCS) -> str:
 
 def snippet(name: str) -> str:
     """A program that fits the method on the embedded digits and measures it."""
-    method, panel = RECORDS[name].method, ""
+    method, panel = make_method(RECORDS[name]), ""
     lines = [
         "from oodshape import Classifier, Features, auroc, find_method",
         "from oodshape.images.datasets.digits import digits_sets",
@@ -202,7 +203,7 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
     """The whole page: what follows from the code, around hand-written words or the pieces' own."""
     record, file = RECORDS[name], page_name(name)
     title, _, words = (written or f"# {record.name}\n").partition("\n")
-    method = record.method
+    method = make_method(record)
     filled = ", ".join(f"{slot} `{piece}`" for slot, piece in slots(method).items())
     drawn = [f"![ID and OOD scores of {name}](../img/methods/{file}-scores.svg)"]
     drawn_words = "Scores of ID and OOD images of the embedded digits (ConvNet, all six OOD sets)."
@@ -265,10 +266,11 @@ def methods_table(docs: Path = DOCS) -> str:
     rows, kept = [], kept_results(docs)
     groups = [[row for row in kept if row["real"]], [row for row in kept if not row["real"]]]
     for name, record in RECORDS.items():
-        filled = ", ".join(f"{slot}: {piece}" for slot, piece in slots(record.method).items())
+        method = make_method(record)
+        filled = ", ".join(f"{slot}: {piece}" for slot, piece in slots(method).items())
         reached = [performance(name, group) for group in groups]
         link = f"[{record.name}]({page_name(name)}.md)"
-        rows.append([link, f"`{name}`", record.summary, *reached, needs(record.method), filled])
+        rows.append([link, f"`{name}`", record.summary, *reached, needs(method), filled])
     heads = [f"{len(groups[0])} real networks", f"{len(groups[1])} of the digits"]
     return table(["method", "id", "summary", *heads, "fitting needs", "slots"], rows)
 

@@ -13,7 +13,7 @@ import pytest
 import oodshape
 from commands import call_new as call
 from oodshape.benchmark.results import Results
-from oodshape.methods.registry import RECORDS
+from oodshape.methods.records import RECORDS
 from oodshape.report import write_page
 from synthetic import results
 

@@ -11,7 +11,7 @@ import pytest
 from data import features
 from oodshape import METHODS, Detector, InputError, Method
 from oodshape.core.values import Value, decode, encode
-from oodshape.methods.registry import import_types
+from oodshape.methods.records import import_types
 from oodshape.methods.shapes.clipping import Clip
 
 HALVED = """

@@ -25,7 +25,8 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.app import app
 from oodshape.core.values import Value
 from oodshape.features.features import Features
-from oodshape.methods.registry import METHODS, RECORDS
+from oodshape.methods.records import RECORDS
+from oodshape.methods.registry import METHODS, find_method
 from oodshape.studies.network import from_benchmark
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +116,7 @@ def test_a_page_per_method(page: str) -> None:
     assert f'`find_method("{name}")` fills' in shown
     for figure in re.findall(r"\]\((\.\./img/[^)]+)\)", shown):
         assert (DOCS / "methods" / figure).is_file()
-    assert (f"{pages.page_name(name)}-theta.svg" in shown) == ("shape" in pages.slots(record.method))
+    assert (f"{pages.page_name(name)}-theta.svg" in shown) == ("shape" in pages.slots(find_method(name)))
 
 
 def test_every_method_is_listed_and_measured() -> None:

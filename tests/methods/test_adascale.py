@@ -13,7 +13,8 @@ from torch import nn
 from oodshape import Classifier, Detector, Features, InputError, Method
 from oodshape.methods.describe import describe_method
 from oodshape.methods.perturb.adascale import AdaScale
-from oodshape.methods.registry import RECORDS, find_method
+from oodshape.methods.records import RECORDS
+from oodshape.methods.registry import find_method
 
 
 class Net(nn.Module):

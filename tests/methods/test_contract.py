@@ -14,7 +14,7 @@ from data import arrays, features, panel
 from oodshape import METHODS, Detector, Features, Outputs
 from oodshape.core.values import Value
 from oodshape.methods.fit_all import fit_all
-from oodshape.methods.registry import RECORDS, import_types
+from oodshape.methods.records import RECORDS, import_types
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oracle.newer_methods import NEWER
 from oracle.paper_methods import naive_scores

@@ -12,7 +12,7 @@ from oodshape.features import bank
 from oodshape.features.moments import Moments
 from oodshape.features.statistic import Statistic
 from oodshape.methods.heads import Dice, Lts
-from oodshape.methods.registry import RECORDS
+from oodshape.methods.records import RECORDS
 from oodshape.methods.scores.decision_boundary import Gen, Nci
 from oodshape.methods.scores.nearest_neighbours import Knn, NnGuide
 from oodshape.methods.scores.subspace import Vim

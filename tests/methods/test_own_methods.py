@@ -56,7 +56,7 @@ def test_a_class_or_a_method_is_found_by_its_module(place: Path) -> None:
     record = find_record("own_idea:Squared")
     assert (record.id, record.name, record.block) == ("own_idea:Squared", "Squared", "own")
     assert record.summary == "Energy of squared features"
-    assert record.method == Method(shape=sys.modules["own_idea"].Squared())
+    assert record.recipe == Method(shape=sys.modules["own_idea"].Squared())
     assert find_method("own_idea:whole") is sys.modules["own_idea"].whole
     for name, message in {
         "own_idea:Other": "cannot import 'own_idea:Other'.*a method is package.module:Name",
@@ -77,7 +77,7 @@ def test_an_installed_package_names_its_methods(place: Path, monkeypatch: pytest
     assert "own_idea" not in sys.modules
     assert find_record("msp").name == "MSP"  # a name of the package is its own
     assert "own_idea" not in sys.modules
-    assert find_record("squared").method == Method(shape=sys.modules["own_idea"].Squared())
+    assert find_method("squared") == Method(shape=sys.modules["own_idea"].Squared())
 
 
 def test_it_runs_wherever_a_method_does(place: Path) -> None:

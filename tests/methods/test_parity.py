@@ -18,7 +18,7 @@ from oodshape import METHODS, Classifier, Features, InputError, auroc, authors_m
 from oodshape.images.identity import smallest
 from oodshape.methods.openood_settings import Setting, openood_settings
 from oodshape.methods.perturb.none import NoPerturbation
-from oodshape.methods.registry import RECORDS
+from oodshape.methods.records import RECORDS
 from oodshape.methods.scores.decision_boundary import Gen
 from oodshape.methods.scores.openood_variants import LengthFdbd, ShareKnn, WholeVim
 from oracle import openood_methods as theirs

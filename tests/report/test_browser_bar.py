@@ -10,7 +10,7 @@ from typing import Any
 from axe import violations
 from browser import Opened
 from oodshape.methods.describe import cited
-from oodshape.methods.registry import RECORDS
+from oodshape.methods.records import RECORDS
 
 
 def board(shown: Opened) -> list[list[str]]:

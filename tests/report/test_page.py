@@ -17,7 +17,7 @@ from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import METRICS, Results
 from oodshape.core.errors import InputError
 from oodshape.methods.describe import cited
-from oodshape.methods.registry import RECORDS
+from oodshape.methods.records import RECORDS
 from oodshape.report import write_page
 from oodshape.report.pages.benchmark_data import payload
 from oodshape.report.tables.paper import paper_figures

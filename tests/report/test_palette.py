@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oodshape.methods.registry import RECORDS
+from oodshape.methods.records import RECORDS
 from oodshape.report import palette
 from oodshape.report.method_styles import FAMILIES, family, style
 

@@ -14,7 +14,7 @@ from oodshape import METHODS, Auto, Classifier, Features, Method, auroc, panel_f
 from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.methods.auto import split
 from oodshape.methods.held_out_classes import ClassPanel
-from oodshape.methods.registry import RECORDS
+from oodshape.methods.records import RECORDS
 from oodshape.networks import zoo
 from oodshape.studies import choice, regret
 from oodshape.studies.auto import print_choice

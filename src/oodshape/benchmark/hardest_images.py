@@ -13,7 +13,7 @@ from oodshape.core.values import check_fields
 from oodshape.features.features import Features
 from oodshape.images.decode.thumbnail import thumbnail
 from oodshape.images.sources.image_set import ImageSet
-from oodshape.methods.registry import FEATURED, RECORDS
+from oodshape.methods.records import FEATURED, RECORDS
 
 SHOWN = (FEATURED, *(record.id for record in RECORDS.values() if record.block == "choice"))  # beside the best method
 INSIDE = ""  # the name of the ID images among the OOD sets

@@ -20,7 +20,7 @@ from oodshape.images.datasets.catalog import Missing, open_source
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, limited
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import METHODS, authors_methods, find_record, paper_methods
+from oodshape.methods.registry import METHODS, authors_methods, find_record, make_method, paper_methods
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.loading import built
@@ -75,7 +75,7 @@ def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, M
         table = with_settings(benchmark.settings, benchmark.of_paper, benchmark.name)
     if not names:
         return table
-    chosen = {record.id: table.get(record.id, record.method) for record in map(find_record, names)}
+    chosen = {record.id: table.get(record.id) or make_method(record) for record in map(find_record, names)}
     return {name: chosen.pop(name) for name in table if name in chosen} | chosen
 
 

@@ -11,7 +11,7 @@ from oodshape.benchmark.plan import Options
 from oodshape.benchmark.results import Results, Row
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError, check_trust
-from oodshape.methods.registry import registered
+from oodshape.methods.records import registered
 
 # the options that decide the figures
 CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "precision", "tuned", "any_list")

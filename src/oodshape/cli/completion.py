@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def method_names(incomplete: str) -> list[str]:
     """Methods that begin so; the last one of several with commas between them."""
-    from oodshape.methods.registry import RECORDS
+    from oodshape.methods.records import RECORDS
 
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in RECORDS if name.startswith(last)]

@@ -24,7 +24,8 @@ from oodshape.methods.detector import Method
 from oodshape.methods.fit_all import fit_each, score_each
 from oodshape.methods.fusion import SCRAMBLED, Fusion, Member
 from oodshape.methods.held_out_classes import ClassPanel
-from oodshape.methods.registry import RECORDS, find_method
+from oodshape.methods.records import RECORDS
+from oodshape.methods.registry import find_method
 from oodshape.methods.training import Training
 from oodshape.metrics.detection import auroc
 

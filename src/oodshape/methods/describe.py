@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from oodshape.methods.registry import RECORDS, REFERENCES, Record, find_record
+from oodshape.methods.records import RECORDS, REFERENCES, Record, registered
 
 if TYPE_CHECKING:
     from oodshape.methods.detector import Method
@@ -41,7 +41,11 @@ def method_lines() -> list[tuple[str, ...]]:
 
 def describe_method(name: str) -> list[tuple[str, str]]:
     """Everything about one method, in lines of (what, text)."""
-    record = find_record(name)
+    record = registered(name)
+    if record is None:  # a custom method, which is imported
+        from oodshape.methods.registry import find_record
+
+        record = find_record(name)
     papers = [address for _, address in cited(record.citation)]
     settings = [f"{id_set}: {_show(changes)}" for id_set, changes in record.paper.items()]
     openood = record.openood.get("settings", {}) if record.openood.get("name") else None

@@ -23,7 +23,7 @@ from oodshape.methods.base import Batch, Evidence, FittedSlots, HeadRecipe, Iden
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.methods.heads import Linear
 from oodshape.methods.perturb.none import NoPerturbation, Step
-from oodshape.methods.registry import import_types
+from oodshape.methods.records import import_types
 from oodshape.methods.scores.logits import Energy
 from oodshape.methods.training import Training, TrainingData
 from oodshape.metrics import conformal

@@ -11,7 +11,8 @@ from itertools import product
 from typing import Any
 
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import RECORDS, Record, merge
+from oodshape.methods.records import RECORDS, Record, merge
+from oodshape.methods.registry import make_method
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def _setting(record: Record, std: tuple[float, ...]) -> Setting:
     said = record.openood
 
     def made(changes: dict[str, Any]) -> Method:
-        method = record.changed(said.get("settings", {}), changes)
+        method = make_method(record, said.get("settings", {}), changes)
         return replace(method, perturb=method.perturb.with_std(std))
 
     grid = said.get("grid", {})

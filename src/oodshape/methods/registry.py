@@ -1,98 +1,38 @@
-"""The records of the methods (records.toml), the tables made from them, and the resolver of method names.
-
-This module is light: it is imported without torch, and a recipe's classes are imported when the recipe is used.
-"""
+"""Methods from their records, and the resolver of method names."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from importlib import import_module, resources
+from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oodshape.core.errors import InputError, no_such
 from oodshape.core.own_code import import_object
+from oodshape.methods.base import HeadRecipe, ScoreRecipe, Shaper
+from oodshape.methods.detector import Method
+from oodshape.methods.perturb.none import Step
+from oodshape.methods.records import PACKAGE, RECORDS, Record, Spec, merge, registered
 
-if TYPE_CHECKING:
-    from oodshape.methods.detector import Method
-
-Spec = Mapping[str, Any]  # slots of a Method, each {"use": "module:Class", **settings}, or changes of these
-PACKAGE = "oodshape.methods"
 GROUP = "oodshape.methods"  # entry points of other packages
-OWN = "own"  # family and block of a method that has no record in the package
-# the code that tests compare methods with
-REFERENCES = {
-    "optfs": "the code of OptFS's authors, with the paper's settings: AUROC within 0.05 points on three networks",
-    "pytorch-ood": "pytorch-ood 0.4, on the same features",
-    "openood": "the formulas of OpenOOD v1.5, with `--settings openood`, on DenseNet-101",
-    "steps": "the steps of OpenOOD's implementation, on a small network",
-}
 
 
-@dataclass(frozen=True)
-class Deviation:
-    """A difference between the reference code and this package, and what it changes."""
+def make_method(record: Record, *changes: Spec) -> Method:
+    """Make the method of a record, with changed settings or another class in a slot.
 
-    what: str
-    theirs: str
-    here: str
-    difference: str = "not measured"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """Everything that is known about a method; the header of records.toml explains the fields."""
-
-    id: str
-    name: str
-    recipe: Spec | Method
-    summary: str = ""
-    needs: str = ""
-    fails: str = ""
-    family: str = OWN
-    block: str = OWN
-    citation: str = ""
-    code: str = ""
-    paper: Mapping[str, Spec] = field(default_factory=dict)
-    authors: Mapping[str, Spec] = field(default_factory=dict)
-    openood: Mapping[str, Any] = field(default_factory=dict)
-    deviations: tuple[Deviation, ...] = ()
-    checked_against: tuple[str, ...] = ()
-    role: str = ""  # baseline or featured: reports and guards compare other methods with it
-    candidate: bool = False  # whether `auto` chooses among it and others
-    images_only: bool = False  # whether it cannot score features; a benchmark runs it where it is named
-
-    @cached_property
-    def method(self) -> Method:
-        """The recipe with its general settings."""
-        return self.changed({})
-
-    def changed(self, *changes: Spec) -> Method:
-        """Return the recipe with changed settings, or with another class in a slot."""
-        if not isinstance(self.recipe, Mapping):
-            return self.recipe
-        from oodshape.methods.detector import Method
-
-        spec: Spec = self.recipe
-        for change in changes:
-            spec = merge(spec, change)
-        return Method(**{slot: _build(piece) for slot, piece in spec.items()})
-
-
-def merge(spec: Spec, changes: Spec) -> Spec:
-    """Return a recipe with changes; a piece with another class replaces the whole piece.
-
-    >>> merge({"head": {"use": "heads:Dice", "p": 0.7}}, {"head": {"p": 0.9}})
-    {'head': {'use': 'heads:Dice', 'p': 0.9}}
+    >>> make_method(RECORDS["dice"], {"head": {"p": 0.9}}).head
+    Dice(p=0.9)
     """
-    made = dict(spec)
-    for key, value in changes.items():
-        inner = isinstance(value, Mapping) and "use" not in value
-        made[key] = merge(made.get(key, {}), value) if inner else value
-    return made
+    spec = record.recipe
+    if isinstance(spec, Method):
+        return spec
+    for change in changes:
+        spec = merge(spec, change)
+    return Method(**{slot: _build(piece) for slot, piece in spec.items()})
+
+
+_general = cache(make_method)  # records are compared by identity
 
 
 def _build(spec: Any) -> Any:
@@ -105,31 +45,13 @@ def _build(spec: Any) -> Any:
     return getattr(import_module(f"{PACKAGE}.{module}"), name)(**settings)
 
 
-def _read_records() -> dict[str, Record]:
-    tables = tomllib.loads(resources.files(PACKAGE).joinpath("records.toml").read_text(encoding="utf-8"))
-    found = {}
-    for name, own in tables.items():
-        fields = {**tables.get(own.get("like"), {}), **own}
-        fields.pop("like", None)
-        deviations = tuple(Deviation(**each) for each in fields.pop("deviations", ()))
-        against = tuple(fields.pop("checked_against", ()))
-        found[name] = Record(id=name, deviations=deviations, checked_against=against, **fields)
-    return found
-
-
-RECORDS = _read_records()
-BASELINE, FEATURED = (
-    next(record.id for record in RECORDS.values() if record.role == role) for role in ("baseline", "featured")
-)
-
-
-class Methods(Mapping[str, "Method"]):
+class Methods(Mapping[str, Method]):
     """The methods that score features, by id, with general settings; each is imported when it is looked up."""
 
     def __getitem__(self, name: str) -> Method:
         if RECORDS[name].images_only:
             raise KeyError(name)
-        return RECORDS[name].method
+        return _general(RECORDS[name])
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, record in RECORDS.items() if not record.images_only)
@@ -141,21 +63,6 @@ class Methods(Mapping[str, "Method"]):
 METHODS: Mapping[str, Method] = Methods()
 
 
-def import_types() -> None:
-    """Import every class that a record names: files name types, and only known types are made."""
-
-    def modules(spec: Any) -> Iterator[str]:
-        if isinstance(spec, Mapping):
-            yield from (spec["use"].partition(":")[0],) if isinstance(spec.get("use"), str) else ()
-        for inner in spec.values() if isinstance(spec, Mapping) else spec if isinstance(spec, list) else ():
-            yield from modules(inner)
-
-    for record in RECORDS.values():
-        for spec in (record.recipe, record.paper, record.openood):
-            for module in modules(spec):
-                import_module(f"{PACKAGE}.{module}")
-
-
 def paper_methods(id_set: str) -> dict[str, Method]:
     """The methods with the paper's hyperparameters for `imagenet`, `cifar10` or `cifar100`.
 
@@ -165,7 +72,7 @@ def paper_methods(id_set: str) -> dict[str, Method]:
     AshS(p=0.95)
     """
     _check_id_set(id_set)
-    return {name: RECORDS[name].changed(RECORDS[name].paper.get(id_set, {})) for name in METHODS}
+    return {name: make_method(RECORDS[name], RECORDS[name].paper.get(id_set, {})) for name in METHODS}
 
 
 def authors_methods(id_set: str) -> dict[str, Method]:
@@ -177,22 +84,15 @@ def authors_methods(id_set: str) -> dict[str, Method]:
     VraP(low=0.6, high=0.95, absolute=True)
     """
     _check_id_set(id_set)
-    records = {name: RECORDS[name] for name in METHODS}
-    return {
-        name: each.changed(each.paper.get(id_set, {}), each.authors.get(id_set, {})) for name, each in records.items()
-    }
+    records = [RECORDS[name] for name in METHODS]
+    changes = {each: (each.paper.get(id_set, {}), each.authors.get(id_set, {})) for each in records}
+    return {each.id: make_method(each, *changes[each]) for each in records}
 
 
 def _check_id_set(id_set: str) -> None:
     known = dict.fromkeys(each for record in RECORDS.values() for each in record.paper)
     if id_set not in known:
         raise InputError(f"the paper has no settings for {id_set!r}; choose one of {', '.join(known)}")
-
-
-def registered(name: str) -> Record | None:
-    """The record of the package with this id or display name."""
-    shown = (each for each in RECORDS.values() if name.casefold() in (each.id, each.name.casefold()))
-    return RECORDS.get(name) or next(shown, None)
 
 
 def find_record(name: str) -> Record:
@@ -223,7 +123,7 @@ def find_method(name: str, table: Mapping[str, Method] = METHODS) -> Method:
     >>> find_method("react").shape
     ReAct(q=0.9)
     """
-    return table[name] if name in table else find_record(name).method
+    return table[name] if name in table else _general(find_record(name))
 
 
 def _own_record(name: str, found: Any) -> Record:
@@ -240,9 +140,6 @@ def as_method(value: Any, name: str = "") -> Method:
     >>> as_method(ReAct(q=0.9)) == as_method(ReAct) == METHODS["react"]
     True
     """
-    from oodshape.methods.base import HeadRecipe, ScoreRecipe, Shaper
-    from oodshape.methods.detector import Method
-    from oodshape.methods.perturb.none import Step
 
     try:
         made = value() if isinstance(value, type) else value

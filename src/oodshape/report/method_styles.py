@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from oodshape.methods.registry import OWN, RECORDS
+from oodshape.methods.records import OWN, RECORDS
 from oodshape.report.palette import INKS, TEXT
 
 CHOICE = "choice"

@@ -16,7 +16,8 @@ from oodshape.methods.detector import Method
 from oodshape.methods.fit_all import fit_all
 from oodshape.methods.fusion import Fusion
 from oodshape.methods.held_out_classes import ClassPanel
-from oodshape.methods.registry import METHODS, RECORDS
+from oodshape.methods.records import RECORDS
+from oodshape.methods.registry import METHODS
 from oodshape.metrics.detection import auroc
 from oodshape.report.palette import PALE, TEXT
 from oodshape.studies.methods import measured

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oodshape.methods.registry import FEATURED
+from oodshape.methods.records import FEATURED
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PALE, TEXT, WASH
 from oodshape.studies.plotting import (
     TOWARDS,

@@ -14,7 +14,8 @@ from oodshape.guard.fit.split import Split, split_held_out
 from oodshape.guard.fitted import Fitted
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fusion import Fusion
-from oodshape.methods.registry import BASELINE, METHODS
+from oodshape.methods.records import BASELINE
+from oodshape.methods.registry import METHODS
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.loading import Source
 

@@ -8,7 +8,7 @@ from typing import Any
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
 from oodshape.methods.describe import cited
-from oodshape.methods.registry import FEATURED, RECORDS
+from oodshape.methods.records import FEATURED, RECORDS
 from oodshape.report.method_styles import BLOCKS, block, style
 from oodshape.report.tables.kinds import STANDARD4
 from oodshape.report.tables.measures import MAIN, MEASURES, SHOWN

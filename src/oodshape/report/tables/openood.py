@@ -16,7 +16,7 @@ from oodshape.benchmark.results import Results, Row
 from oodshape.core.columns import show_columns
 from oodshape.core.files import replacing
 from oodshape.core.reading import reading
-from oodshape.methods.registry import RECORDS
+from oodshape.methods.records import RECORDS
 from oodshape.report.tables.markdown_latex import cells_of
 from oodshape.report.tables.table import departures, skipped_notes
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from oodshape.benchmark.results import Results, Row
 from oodshape.core.text import joined
-from oodshape.methods.registry import BASELINE, FEATURED
+from oodshape.methods.records import BASELINE, FEATURED
 from oodshape.report.method_styles import CHOICE, family
 from oodshape.report.tables.measures import ERROR, MAIN, SHOWN
 from oodshape.report.tables.table import Line, table

@@ -14,7 +14,7 @@ from oodshape.benchmark.results import Axis, Results, convention
 from oodshape.benchmark.spec import AUTHORS
 from oodshape.core.errors import InputError
 from oodshape.core.text import counted
-from oodshape.methods.registry import OWN
+from oodshape.methods.records import OWN
 from oodshape.report.method_styles import block
 from oodshape.report.tables.measures import SHOWN, Measure
 
