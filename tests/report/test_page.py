@@ -83,7 +83,7 @@ def test_the_page_holds_every_figure_and_says_what_they_mean(html: str) -> None:
     assert not rows
     react = next(method for method in data["methods"] if method["name"] == "react")
     assert react["recipe"] == "Method(shape=ReAct(q=0.9), score=Energy())"
-    assert "cutting large features" in react["sentence"]
+    assert "clipping large features" in react["sentence"]
     curve, points = made.curves[0], page.curves[0]["0,0"]
     assert [len(each) for each in page.curves] == [8, 8]  # four methods on two sets
     assert points[2] == list(curve.id_counts)
