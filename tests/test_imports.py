@@ -109,7 +109,9 @@ def test_engines_are_imported_inside_commands_only() -> None:
     """They need Ray, which few have."""
     users = {package(module) for module, other, _ in edges(inside_functions=True) if package(other) == "engines"}
     assert users == {"cli", "engines"}
-    assert not [edge for edge in edges(inside_functions=False) if package(edge[0]) == "cli" and package(edge[1]) == "engines"]
+    assert not [
+        edge for edge in edges(inside_functions=False) if package(edge[0]) == "cli" and package(edge[1]) == "engines"
+    ]
 
 
 def test_imports_have_no_cycle() -> None:

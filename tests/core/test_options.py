@@ -45,9 +45,7 @@ def test_a_keyword_that_no_verb_has_is_named_with_the_nearest() -> None:
         return make_options(RunOptions, keywords)
 
     assert verb("x", batch_size=8, device="cpu") == RunOptions(batch_size=8)
-    with pytest.raises(
-        TypeError, match="unexpected keyword argument 'batchsize'; did you mean batch_size"
-    ):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'batchsize'; did you mean batch_size"):
         verb("x", batchsize=8)
     with pytest.raises(InputError, match="batch_size must be at least 1, got 0"):
         verb("x", batch_size=0)
