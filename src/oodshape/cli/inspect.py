@@ -16,14 +16,12 @@ def inspect(
     json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Show what a guard is: method, threshold, promise, preprocessing, network, classes."""
-    from oodshape.core.files import is_verified
     from oodshape.guard.describe import facts, lines
     from oodshape.guard.guard import Guard
 
-    guard, verified = Guard.load(detector), is_verified(detector)
+    guard = Guard.load(detector)
     if json:
-        typer.echo(encoder.dumps(facts(guard) | {"verified": verified}))
+        typer.echo(encoder.dumps(facts(guard)))
         return
-    checked = "verified: its checksum is right" if verified else "unverified (written by 0.1.0)"
-    for what, value in [*lines(guard), ("file", checked)]:
+    for what, value in lines(guard):
         say(f"{what:<14} {value}", indent=15)

@@ -9,7 +9,7 @@ from oodshape.studies.auto import regret as regret
 from oodshape.studies.methods import compatibility as compatibility
 from oodshape.studies.methods import every_method as every_method
 from oodshape.studies.methods import generalisation as generalisation
-from oodshape.studies.methods import measured as measured
+from oodshape.studies.methods import measure as measure
 from oodshape.studies.network import Network as Network
 from oodshape.studies.shaping_functions import shaping_profiles as shaping_profiles
 from oodshape.studies.shaping_functions import weights_by_value as weights_by_value

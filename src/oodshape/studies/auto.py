@@ -19,20 +19,20 @@ from oodshape.methods.held_out_classes import ClassPanel
 from oodshape.methods.registry import METHODS, NEWER
 from oodshape.metrics.detection import auroc
 from oodshape.report.palette import PALE, TEXT
-from oodshape.studies.methods import measured
+from oodshape.studies.methods import measure
 from oodshape.studies.plotting import (
     TOWARDS,
     Point,
-    below,
-    families,
+    add_family_legend,
+    add_legend,
+    draw_scatter,
     line_style,
-    missing,
+    missing_percent,
     name_points,
     panels,
-    scatter,
-    toward_hundred,
+    scale_toward_hundred,
 )
-from oodshape.studies.tables import number, percent
+from oodshape.studies.tables import format_percent, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,9 +86,9 @@ def choice(
     for name, detector in fit_all(single, train).items():
         group = LATER if name in NEWER else PAPER
         said = {"method": name, "group": group, **seen[name], "chosen": name in chosen}
-        rows += measured(detector, inside, ood, **said)
+        rows += measure(detector, inside, ood, **said)
     for name, detector in ((AUTO, fused), (ONE, best)):
-        rows += measured(detector, inside, ood, method=name, group=name, panel_auroc=np.nan, chosen=False)
+        rows += measure(detector, inside, ood, method=name, group=name, panel_auroc=np.nan, chosen=False)
     return DataFrame(rows)
 
 
@@ -131,13 +131,13 @@ def print_choice(frame: DataFrame, digits: int = 1) -> DataFrame:
     shown = table[["network", "ood"]].copy()
     shown["rank corr. paper"] = table["rank_paper"].map(number)
     shown["rank corr. all"] = table["rank_all"].map(number)
-    shown["auto AUROC"] = [percent(value, digits) for value in table["auroc_auto"]]
-    shown["auto FPR95"] = [percent(value, digits) for value in table["fpr95_auto"]]
+    shown["auto AUROC"] = [format_percent(value, digits) for value in table["auroc_auto"]]
+    shown["auto FPR95"] = [format_percent(value, digits) for value in table["fpr95_auto"]]
     for against, best, gap in (("paper", "best of the paper", "regret"), ("all", "best of all", "regret to all")):
-        values = [percent(value, digits) for value in table[f"auroc_best_{against}"]]
+        values = [format_percent(value, digits) for value in table[f"auroc_best_{against}"]]
         shown[best] = [f"{name} {value}".strip() for name, value in zip(table[f"best_{against}"], values, strict=True)]
-        shown[gap] = [percent(value, digits) for value in table[f"regret_auto_{against}"]]
-    shown["regret of one"] = [percent(value, digits) for value in table["regret_one_paper"]]
+        shown[gap] = [format_percent(value, digits) for value in table[f"regret_auto_{against}"]]
+    shown["regret of one"] = [format_percent(value, digits) for value in table["regret_one_paper"]]
     return shown.rename(columns={"ood": "OOD set"})
 
 
@@ -148,12 +148,14 @@ def draw_choice(frame: DataFrame) -> Figure:
     figure, (axes,) = panels(4.4)
     # the best lie near 100: a logarithm of what is missing keeps them apart
     points = [
-        Point(str(row["method"]), missing(row["panel_auroc"]), missing(row["auroc"]), bool(row["chosen"]))
+        Point(
+            str(row["method"]), missing_percent(row["panel_auroc"]), missing_percent(row["auroc"]), bool(row["chosen"])
+        )
         for row in means[means["group"].isin([PAPER, LATER])].to_dict("records")
     ]
-    toward_hundred(axes, "x", "y")
-    scatter(axes, points)
-    fused = missing(float(means.loc[means["method"] == AUTO, "auroc"].iloc[0]))
+    scale_toward_hundred(axes, "x", "y")
+    draw_scatter(axes, points)
+    fused = missing_percent(float(means.loc[means["method"] == AUTO, "auroc"].iloc[0]))
     axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")
     axes.set_ylabel(f"real OOD sets: mean AUROC (%),\n{TOWARDS}")
     axes.set_xlabel(
@@ -161,7 +163,7 @@ def draw_choice(frame: DataFrame) -> Figure:
         f"{TOWARDS}\n"
         "rings: fused in auto; dashed: auto; dotted: x = y"
     )
-    families(figure, [point.name for point in points])
+    add_family_legend(figure, [point.name for point in points])
     name_points(axes, points)
     return figure
 
@@ -183,5 +185,5 @@ def draw_regret(frame: DataFrame) -> Figure:
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set(xlabel="mean AUROC (%) less that of\nthe best paper method there", ylabel="network")
-    below(figure, 3)
+    add_legend(figure, 3)
     return figure

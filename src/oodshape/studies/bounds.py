@@ -12,9 +12,9 @@ from oodshape.methods.detector import Method
 from oodshape.methods.shapes.optfs import Bound, OptFS
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.report.palette import TEXT, WASH
-from oodshape.studies.methods import measured
-from oodshape.studies.plotting import below, line_style, panels
-from oodshape.studies.tables import percent
+from oodshape.studies.methods import measure
+from oodshape.studies.plotting import add_legend, line_style, panels
+from oodshape.studies.tables import format_percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,10 +35,10 @@ def bounds(
     """
     from pandas import DataFrame
 
-    rows: list[dict[str, Any]] = measured(Method().fit(train), inside, ood, bound="none", k=0)
+    rows: list[dict[str, Any]] = measure(Method().fit(train), inside, ood, bound="none", k=0)
     for bound in get_args(Bound):
         for k in numbers:
-            rows += measured(Method(shape=OptFS(k=k, bound=bound)).fit(train), inside, ood, bound=bound, k=k)
+            rows += measure(Method(shape=OptFS(k=k, bound=bound)).fit(train), inside, ood, bound=bound, k=k)
         shape = Method(shape=OptFS(k=SHOWN, bound=bound)).fit(train).shape
         assert isinstance(shape, PiecewiseConstant)
         rows += _profile(train, shape, bound)
@@ -71,7 +71,7 @@ def print_bounds(frame: DataFrame, digits: int = 1) -> DataFrame:
         for bound in ("none", *ROWS):
             means = tested[tested["bound"] == bound].groupby("k", sort=False)[["auroc", "fpr95"]].mean().reset_index()
             for k, auroc, fpr95 in means.itertuples(index=False, name=None):
-                said[bound, int(k)] = (percent(auroc, digits), percent(fpr95, digits))
+                said[bound, int(k)] = (format_percent(auroc, digits), format_percent(fpr95, digits))
         row = {"network": str(network), "features": "signed" if part["signed"].iloc[0] else "not negative"}
         row["energy"] = " / ".join(said["none", 0])
         here = {bound: name for bound, name in ROWS.items() if (bound, SHOWN) in said}
@@ -109,5 +109,5 @@ def draw_bounds(frame: DataFrame) -> Figure:
     theta.set_ylim(min(low, 0) - 0.15 * (high - low), high + 0.15 * (high - low))
     f.set(ylabel="f(z) = θ(z) z", xlabel="feature value z")
     swept.set(xlabel="number of intervals K; not to scale", ylabel="mean AUROC (%)")
-    below(figure, 2)
+    add_legend(figure, 2)
     return figure

@@ -17,10 +17,10 @@ from oodshape.studies.network import Network
 from oodshape.studies.sample_size import draw_samples, of_network, print_samples
 from oodshape.studies.shaping_functions import BY_VALUE, BY_VECTOR, WITH, WITHOUT
 from oodshape.studies.tables import (
-    by_network,
-    listed,
+    print_by_network,
     print_changed,
     print_generalisation,
+    print_rows,
     print_shaping,
     print_tuning,
     print_weights,
@@ -114,7 +114,7 @@ def _tuning(network: Network) -> DataFrame:
     how: dict[str, Any] = {"search": search, "seed": network.seed}
     tuned = analysis.tune_on_surrogates(*_sets(network), network.surrogate, network.methods, **how)
     said: dict[str, Any] = {"method": "optfs-e", "tuned": False, "setting": "no setting", "surrogate_auroc": None}
-    ours = analysis.measured(network.methods["optfs-e"].fit(network.train), network.inside, network.ood, **said)
+    ours = analysis.measure(network.methods["optfs-e"].fit(network.train), network.inside, network.ood, **said)
     return concat([tuned, DataFrame(ours).astype({"surrogate_auroc": float})], ignore_index=True)
 
 
@@ -122,7 +122,7 @@ STUDIES: dict[str, Study] = {
     "variants": Study(
         "Variants of OptFS: one theta from one OOD set, tested on all; means over OOD sets",
         _variants,
-        lambda frame, digits: by_network(frame, ["variant"], digits),
+        lambda frame, digits: print_by_network(frame, ["variant"], digits),
         draw.draw_variants,
         picks=Picks(
             "variant", {"optfs-v": ("real", "gaussian", "uniform", "dynamic", "ours (V)"), "optfs-e": ("ours (E)",)}
@@ -131,13 +131,13 @@ STUDIES: dict[str, Study] = {
     "objectives": Study(
         "OptFS with OOD data by objective: one theta from one OOD set, tested on all; V score, means over OOD sets",
         lambda network: analysis.objectives(*_sets(network), _sources(network)),
-        lambda frame, digits: by_network(frame, ["source", "objective"], digits),
+        lambda frame, digits: print_by_network(frame, ["source", "objective"], digits),
         draw.draw_objectives,
     ),
     "validation": Study(
         "Validation of the ID-only problem: one theta per OOD set, tested on that set; V score",
         lambda network: analysis.validation(*_sets(network)),
-        listed,
+        print_rows,
         draw.draw_validation,
     ),
     "dynamic": Study(
@@ -149,7 +149,7 @@ STUDIES: dict[str, Study] = {
     "intervals": Study(
         "Number of intervals K; K = 0 is Energy; means over OOD sets",
         lambda network: analysis.k_sweep(*_sets(network), methods=network.methods),
-        lambda frame, digits: by_network(_v_first(frame), ["method", "k"], digits),
+        lambda frame, digits: print_by_network(_v_first(frame), ["method", "k"], digits),
         draw.draw_intervals,
         picks=Picks.named("method", "optfs-v", "optfs-e"),
     ),
@@ -163,14 +163,14 @@ STUDIES: dict[str, Study] = {
     "limits": Study(
         "Limits of the intervals at the p and 100 - p percentiles; means over OOD sets",
         lambda network: analysis.limits_sweep(*_sets(network), methods=network.methods),
-        lambda frame, digits: by_network(_v_first(frame), ["method", "tail"], digits, also=("lower", "upper")),
+        lambda frame, digits: print_by_network(_v_first(frame), ["method", "tail"], digits, also=("lower", "upper")),
         draw.draw_limits,
         picks=Picks.named("method", "optfs-v", "optfs-e"),
     ),
     "compatibility": Study(
         "Scores and methods alone and with OptFS; means over OOD sets",
         lambda network: analysis.compatibility(*_sets(network), network.methods),
-        lambda frame, digits: by_network(
+        lambda frame, digits: print_by_network(
             frame.assign(shaped=frame["shaped"].map({False: "base", True: "+ OptFS"})), ["base", "shaped"], digits
         ),
         draw.draw_compatibility,
@@ -196,7 +196,7 @@ STUDIES: dict[str, Study] = {
     "intuition": Study(
         "The intuition: b = E[I_OOD] beside a = E[I_ID] = (1, 0)",
         lambda network: analysis.intuition(analysis.validation(*_sets(network))),
-        listed,
+        print_rows,
         draw.draw_intuition,
     ),
     "generalisation": Study(

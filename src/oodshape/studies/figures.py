@@ -11,15 +11,15 @@ from oodshape.report.palette import ID_COLOR, OOD_COLOR, PALE, TEXT, WASH
 from oodshape.studies.plotting import (
     TOWARDS,
     Point,
-    below,
-    dots,
-    families,
+    add_family_legend,
+    add_legend,
+    draw_dots,
+    draw_scatter,
     line_style,
-    missing,
+    missing_percent,
     name_points,
     panels,
-    scatter,
-    toward_hundred,
+    scale_toward_hundred,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _dotted(frame: DataFrame, label: Any) -> Figure:
     labels = list(dict.fromkeys(label))
     each = [groups.get_group(name).tolist() for name in labels]
     figure, (axes,) = panels(0.55 + 0.19 * len(labels))
-    dots(axes, labels, [float(np.mean(values)) for values in each], each)
+    draw_dots(axes, labels, [float(np.mean(values)) for values in each], each)
     axes.set(xlabel=f"{AUROC}; marks: OOD sets", ylabel="variant")
     return figure
 
@@ -73,7 +73,7 @@ def draw_validation(frame: DataFrame) -> Figure:
     axes.set_yticks(range(len(frame)), frame["ood"])
     axes.set_ylim(len(frame) - 0.5, -0.5)
     axes.set(xlabel=AUROC, ylabel="OOD set")
-    below(figure, 2)
+    add_legend(figure, 2)
     return figure
 
 
@@ -83,7 +83,7 @@ def draw_dynamic(frame: DataFrame) -> Figure:
     for name, part in frame.groupby("curve", sort=False):
         axes.plot((part["left"] + part["right"]) / 2, part["theta"], label=name, **line_style(str(name)))
     axes.set(xlabel="feature value z", ylabel="θ(z)")
-    below(figure, 2)
+    add_legend(figure, 2)
     return figure
 
 
@@ -107,7 +107,7 @@ def _swept(frame: DataFrame, column: str, ticks: list[str], label: str) -> Figur
         axes.set_ylabel(f"mean {name}")
     pair[1].set_xticks(range(len(ticks)), ticks)
     pair[1].set_xlabel(label)
-    below(figure, 2)
+    add_legend(figure, 2)
     return figure
 
 
@@ -128,7 +128,7 @@ def draw_compatibility(frame: DataFrame) -> Figure:
         axes.grid(axis="x", visible=False)
     pair[1].set_xticks(range(len(bases)), bases)
     pair[1].set_xlabel("score or method")
-    below(figure, 2)
+    add_legend(figure, 2)
     return figure
 
 
@@ -143,7 +143,7 @@ def draw_shaping(frame: DataFrame) -> Figure:
         axes[place].set_xlabel("feature value z")
     for place in (0, 2, 4, 6):
         axes[place].set_ylabel("θ(z)")
-    below(figure, 1)
+    add_legend(figure, 1)
     return figure
 
 
@@ -156,7 +156,7 @@ def _profile(axes: Axes, title: str, curve: DataFrame | None, optimal: DataFrame
     name = str(curve["curve"].iloc[0])
     middle = (curve["left"] + curve["right"]).to_numpy() / 2
     theta, best = curve["theta"].to_numpy(), optimal["theta"].to_numpy()
-    scaled = fitted(best, theta, curve["count"].to_numpy())
+    scaled = scale_to_fit(best, theta, curve["count"].to_numpy())
     axes.plot(
         middle, scaled, label="OptFS with OOD data, scaled to fit", **line_style("optfs with OOD") | {"linewidth": 0.9}
     )
@@ -171,7 +171,7 @@ def _profile(axes: Axes, title: str, curve: DataFrame | None, optimal: DataFrame
     axes.set_ylim(low - room, high + room)  # the lines decide: the bands may be much wider
 
 
-def fitted(best: Any, theta: Any, count: Any) -> Any:
+def scale_to_fit(best: Any, theta: Any, count: Any) -> Any:
     """`best` times the factor that brings it nearest to `theta`, over intervals that hold values, each the same."""
     known = np.isfinite(theta) & (count > 0)
     factor = (best[known] @ theta[known]) / (best[known] @ best[known])
@@ -190,7 +190,7 @@ def draw_weights(frame: DataFrame) -> Figure:
         )
     axes.axhline(0.0, color=TEXT, linewidth=0.4)
     axes.set(xlabel="feature value z", ylabel="weight of the predicted class")
-    below(figure, 2)
+    add_legend(figure, 2)
     return figure
 
 
@@ -243,12 +243,12 @@ def draw_generalisation(table: DataFrame) -> Figure:
         axes.text(0.5, 0.5, "needs a ConvNet and another network", transform=axes.transAxes, ha="center")
         return figure
     points = [
-        Point(str(name), missing(x), missing(y))
+        Point(str(name), missing_percent(x), missing_percent(y))
         for name, x, y in zip(known["method"], known["convnets"], known["others"], strict=True)
     ]
-    toward_hundred(axes, "x", "y")
-    scatter(axes, points)
-    families(figure, [point.name for point in points])
+    scale_toward_hundred(axes, "x", "y")
+    draw_scatter(axes, points)
+    add_family_legend(figure, [point.name for point in points])
     name_points(axes, points)  # at last: the legend moves the axes
     return figure
 
@@ -271,5 +271,5 @@ def draw_tuning(frame: DataFrame) -> Figure:
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set(xlabel=f"mean {AUROC}", ylabel="method")
-    below(figure, 3)
+    add_legend(figure, 3)
     return figure

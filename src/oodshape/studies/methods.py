@@ -24,7 +24,7 @@ PAIRS = (
 )
 
 
-def measured(detector: Detector, inside: Features, ood: Mapping[str, Features], **columns: Any) -> list[dict[str, Any]]:
+def measure(detector: Detector, inside: Features, ood: Mapping[str, Features], **columns: Any) -> list[dict[str, Any]]:
     """A row per OOD set: the columns given, ood, fpr95 and auroc (fractions, ID positive)."""
     scores = detector.score(inside)
     rows = []
@@ -51,7 +51,7 @@ def compatibility(
     for pair in PAIRS:
         for shaped, name in enumerate(pair):
             detector = methods[name].fit(train)
-            rows += measured(detector, inside, ood, base=pair[0], shaped=bool(shaped), method=name)
+            rows += measure(detector, inside, ood, base=pair[0], shaped=bool(shaped), method=name)
     return DataFrame(rows)
 
 
@@ -71,7 +71,7 @@ def every_method(
     rows: list[dict[str, Any]] = []
     for name, method in methods.items():
         if method.perturb.eps == 0 and (panel or not method.wants_panel):
-            rows += measured(method.fit(train, panel=panel), inside, ood, method=name)
+            rows += measure(method.fit(train, panel=panel), inside, ood, method=name)
     return DataFrame(rows)
 
 

@@ -71,7 +71,7 @@ _VARIANTS: dict[str, tuple[str, Any]] = {
 
 
 @contextmanager
-def look() -> Iterator[None]:
+def use_style() -> Iterator[None]:
     """The settings of matplotlib in which every figure of a study is drawn and saved."""
     from matplotlib import rc_context
 
@@ -103,7 +103,7 @@ def marker(name: str) -> str:
     return MARKERS[family(name)]
 
 
-def dots(axes: Axes, labels: Sequence[str], values: Sequence[float], each: Sequence[Sequence[float]]) -> None:
+def draw_dots(axes: Axes, labels: Sequence[str], values: Sequence[float], each: Sequence[Sequence[float]]) -> None:
     """A line per label: a dot for the mean in percent, a short mark for each OOD set; the first label on top."""
     for place, (label, value, single) in enumerate(zip(labels, values, each, strict=True)):
         axes.plot([100 * v for v in single], [place] * len(single), "|", color=PALE, markersize=5)
@@ -114,7 +114,7 @@ def dots(axes: Axes, labels: Sequence[str], values: Sequence[float], each: Seque
     axes.grid(axis="y", visible=False)
 
 
-def below(figure: Figure, columns: int, handles: Any = None, labels: Any = None) -> None:
+def add_legend(figure: Figure, columns: int, handles: Any = None, labels: Any = None) -> None:
     """A legend below the axes."""
     if handles is None:
         found: dict[str, Any] = {}
@@ -130,7 +130,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     stamps: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.{kind}" for kind in FORMATS]
-    with look():
+    with use_style():
         for path, kind in zip(paths, FORMATS, strict=True):
             with replacing(path) as temporary:
                 figure.savefig(temporary, format=kind, dpi=220, metadata=stamps[kind])
@@ -155,12 +155,12 @@ class Point(NamedTuple):
     ring: bool = False
 
 
-def missing(auroc: float) -> float:
+def missing_percent(auroc: float) -> float:
     """What is missing to an AUROC of 100 %, in percent, on a logarithmic axis never 0."""
     return max(100 * (1 - auroc), FLOOR)
 
 
-def toward_hundred(axes: Axes, *sides: str) -> None:
+def scale_toward_hundred(axes: Axes, *sides: str) -> None:
     """Make axes ("x", "y") of what is missing to 100 logarithmic, and name their places by the AUROC itself."""
     from matplotlib.ticker import LogLocator, NullLocator
 
@@ -173,7 +173,7 @@ def toward_hundred(axes: Axes, *sides: str) -> None:
         axis.set_minor_locator(NullLocator())
 
 
-def scatter(axes: Axes, points: Sequence[Point]) -> None:
+def draw_scatter(axes: Axes, points: Sequence[Point]) -> None:
     """A marker per method in its family's colour, and the line on which x = y, as far as it lies in the picture."""
     for point in points:
         axes.plot([point.x], [point.y], marker(point.name), color=line_style(point.name)["color"], markersize=4.5)
@@ -211,13 +211,13 @@ def name_points(axes: Axes, points: Sequence[Point]) -> None:
 
 def _write(axes: Axes, point: Point, dx: float, dy: float) -> None:
     side = "left" if dx > 0 else "right" if dx < 0 else "center"
-    look: Any = {"textcoords": "offset points", "ha": side, "va": "center", "fontsize": SIZE}
+    style: Any = {"textcoords": "offset points", "ha": side, "va": "center", "fontsize": SIZE}
     if (dx, dy) in FAR:
-        look["arrowprops"] = {"arrowstyle": "-", "color": PALE, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2}
-    axes.annotate(point.name, (point.x, point.y), (dx, dy), color=line_style(point.name)["color"], **look)
+        style["arrowprops"] = {"arrowstyle": "-", "color": PALE, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2}
+    axes.annotate(point.name, (point.x, point.y), (dx, dy), color=line_style(point.name)["color"], **style)
 
 
-def families(figure: Figure, names: Sequence[str]) -> None:
+def add_family_legend(figure: Figure, names: Sequence[str]) -> None:
     """A legend below the axes of the families that these methods belong to."""
     from matplotlib.lines import Line2D
 
@@ -227,4 +227,4 @@ def families(figure: Figure, names: Sequence[str]) -> None:
         Line2D([], [], linestyle="none", marker=MARKERS[own], color=style(first[own]).color, markersize=4.5)
         for own in there
     ]
-    below(figure, 2, handles, [FAMILIES[own] for own in there])
+    add_legend(figure, 2, handles, [FAMILIES[own] for own in there])

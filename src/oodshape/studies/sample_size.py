@@ -16,10 +16,10 @@ from oodshape.methods.detector import Detector, Method
 from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.studies.figures import AUROC
-from oodshape.studies.methods import measured
+from oodshape.studies.methods import measure
 from oodshape.studies.network import Network
-from oodshape.studies.plotting import below, line_style, panels
-from oodshape.studies.tables import percent
+from oodshape.studies.plotting import add_legend, line_style, panels
+from oodshape.studies.tables import format_percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +58,7 @@ def samples(
                     detector = method.fit(part)
                 except InputError:  # too few images for this method
                     continue
-                found = measured(detector, inside, ood)
+                found = measure(detector, inside, ood)
                 figures = {each: float(np.mean([row[each] for row in found])) for each in ("fpr95", "auroc")}
                 said = {"images": size, "resample": place, "method": name}
                 rows.append({**said, "theta": _change(detector, whole[name]), **figures})
@@ -98,7 +98,7 @@ def print_samples(frame: DataFrame, digits: int = 1) -> DataFrame:
         row = {"network": str(network), "images": str(images)}
         for name, one in part.groupby("method", sort=False):
             spread = one["auroc"].std() if len(one) > 1 else 0.0
-            row[f"{name} AUROC"] = f"{percent(one['auroc'].mean(), digits)} ± {percent(spread, digits)}"
+            row[f"{name} AUROC"] = f"{format_percent(one['auroc'].mean(), digits)} ± {format_percent(spread, digits)}"
         change = part["theta"].dropna()
         row["change of theta"] = f"{change.mean():.3f}" if len(change) else ""
         rows.append(row)
@@ -117,5 +117,5 @@ def draw_samples(frame: DataFrame) -> Figure:
     axes.set_xscale("log")
     axes.set_xlabel("images to fit on (logarithmic)")
     axes.set_ylabel(f"mean {AUROC}")
-    below(figure, 4)
+    add_legend(figure, 4)
     return figure

@@ -28,25 +28,25 @@ _NAMES = {
 }
 
 
-def decimals(images: int) -> int:
+def supported_decimals(images: int) -> int:
     """How many decimals of a percentage so many images support: one image moves the last one by 1 at most.
 
-    >>> [decimals(images) for images in (40, 999, 1000, 9999, 10_000, 50_000)]
+    >>> [supported_decimals(images) for images in (40, 999, 1000, 9999, 10_000, 50_000)]
     [0, 0, 1, 1, 2, 2]
     """
     return min(max(len(str(images)) - 3, 0), 2)
 
 
-def percent(value: float, digits: int = 1) -> str:
+def format_percent(value: float, digits: int = 1) -> str:
     """A fraction in percent with so many decimals, nothing for NaN, without a minus before zeros.
 
-    >>> percent(0.12345), percent(0.12345, 2), percent(-0.0001), percent(float("nan"))
+    >>> format_percent(0.12345), format_percent(0.12345, 2), format_percent(-0.0001), format_percent(float("nan"))
     ('12.3', '12.35', '0.0', '')
     """
-    return "" if np.isnan(value) else rounded(100 * value, digits)
+    return "" if np.isnan(value) else format_number(100 * value, digits)
 
 
-def rounded(value: float, digits: int) -> str:
+def format_number(value: float, digits: int) -> str:
     """A number with so many decimals, without a minus before zeros."""
     text = f"{value:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0 else text
@@ -54,10 +54,10 @@ def rounded(value: float, digits: int) -> str:
 
 def number(value: float) -> str:
     """A number with three decimals."""
-    return rounded(value, 3)
+    return format_number(value, 3)
 
 
-def by_network(frame: DataFrame, index: list[str], digits: int = 1, also: Sequence[str] = ()) -> DataFrame:
+def print_by_network(frame: DataFrame, index: list[str], digits: int = 1, also: Sequence[str] = ()) -> DataFrame:
     """A row per setting, columns FPR95 and AUROC per network: means over OOD sets; `also` are numbers per network."""
     from pandas import DataFrame
 
@@ -73,7 +73,7 @@ def by_network(frame: DataFrame, index: list[str], digits: int = 1, also: Sequen
             for name in also:
                 row[f"{short}{name}"] = "" if found is None else number(float(found[name]))
             for name, title in METRICS.items():
-                row[f"{short}{title}"] = "" if found is None else percent(float(found[name]), digits)
+                row[f"{short}{title}"] = "" if found is None else format_percent(float(found[name]), digits)
         rows.append(row)
     return DataFrame(rows)
 
@@ -82,7 +82,7 @@ def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def listed(frame: DataFrame, digits: int = 1) -> DataFrame:
+def print_rows(frame: DataFrame, digits: int = 1) -> DataFrame:
     """Every row as it is: AUROC in percent, angles with one decimal, other numbers with three."""
     shown = frame.drop(columns=["family", "y"], errors="ignore").copy()
     for name in shown.columns:
@@ -93,8 +93,8 @@ def listed(frame: DataFrame, digits: int = 1) -> DataFrame:
 
 def _entry(name: str, value: float, digits: int) -> str:
     if name.startswith("auroc"):
-        return percent(value, digits)
-    return rounded(value, 1) if name in ANGLES else number(value)
+        return format_percent(value, digits)
+    return format_number(value, 1) if name in ANGLES else number(value)
 
 
 def print_changed(frame: DataFrame, digits: int = 1) -> DataFrame:
@@ -108,8 +108,8 @@ def print_changed(frame: DataFrame, digits: int = 1) -> DataFrame:
         rows.append(
             {
                 "network": network,
-                "r without bias": percent(first["without_bias"], digits),
-                "r with bias": percent(first["with_bias"], digits),
+                "r without bias": format_percent(first["without_bias"], digits),
+                "r with bias": format_percent(first["with_bias"], digits),
                 "images": f"{first['n']}",
                 "cos(fixed, dynamic)": f"{cosine(*thetas):.5f}",
             }
@@ -173,7 +173,7 @@ def print_generalisation(frame: DataFrame, digits: int = 1) -> DataFrame:
     table = table.loc[
         sorted(table.index, key=lambda name: list(METHODS).index(name) if name in METHODS else len(METHODS))
     ]
-    return table.map(lambda value: percent(value, digits)).rename_axis("method").reset_index()
+    return table.map(lambda value: format_percent(value, digits)).rename_axis("method").reset_index()
 
 
 def print_tuning(frame: DataFrame, digits: int = 1) -> DataFrame:
@@ -182,7 +182,7 @@ def print_tuning(frame: DataFrame, digits: int = 1) -> DataFrame:
     means = frame.groupby(keys, sort=False, dropna=False)[list(METRICS)].mean().reset_index()
     means["tuned"] = means["tuned"].map({False: "as given", True: "tuned"})
     for name in ("surrogate_auroc", *METRICS):
-        means[name] = [percent(value, digits) for value in means[name]]
+        means[name] = [format_percent(value, digits) for value in means[name]]
     return means.rename(columns={"surrogate_auroc": "AUROC on surrogates", **METRICS})
 
 

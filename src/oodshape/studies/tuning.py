@@ -19,7 +19,7 @@ from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.ash import AshB, AshP, AshS
 from oodshape.methods.shapes.clipping import BFAct, ReAct, VraP
 from oodshape.metrics.detection import auroc
-from oodshape.studies.methods import measured
+from oodshape.studies.methods import measure
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -92,7 +92,7 @@ def tune_on_surrogates(
             except InputError:  # a setting as given may not suit these features
                 continue
             said = {"method": name, "tuned": tuned, "setting": repr(setting), "surrogate_auroc": worths[setting][0]}
-            rows += measured(detector, inside, ood, **said)
+            rows += measure(detector, inside, ood, **said)
     return DataFrame(rows)
 
 

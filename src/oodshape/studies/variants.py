@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from oodshape.features.features import Features
 from oodshape.methods.detector import Method
 from oodshape.methods.registry import METHODS
-from oodshape.studies.methods import measured, optfs_of
+from oodshape.studies.methods import measure, optfs_of
 from oodshape.studies.theta import OBJECTIVES, Objective, dynamic, with_ood
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def variants(
     detectors |= {"ours (V)": vanilla, "ours (E)": energy}
     rows: list[dict[str, Any]] = []
     for name, detector in detectors.items():
-        rows += measured(detector, inside, ood, variant=name)
+        rows += measure(detector, inside, ood, variant=name)
     return DataFrame(rows)
 
 
@@ -61,7 +61,7 @@ def objectives(
     for name, source in sources.items():
         for objective in OBJECTIVES:
             detector = replace(vanilla, shape=with_ood(train, source, objective=objective))
-            rows += measured(detector, inside, ood, source=name, objective=objective)
+            rows += measure(detector, inside, ood, source=name, objective=objective)
     return DataFrame(rows)
 
 
@@ -79,7 +79,7 @@ def k_sweep(
     for k in numbers:
         for name in ("optfs-v", "optfs-e"):
             method = replace(methods[name], shape=replace(optfs_of(methods), k=k)) if k else methods["energy"]
-            rows += measured(method.fit(train), inside, ood, k=k, method=name)
+            rows += measure(method.fit(train), inside, ood, k=k, method=name)
     return DataFrame(rows)
 
 
@@ -98,5 +98,5 @@ def limits_sweep(
         for name in ("optfs-v", "optfs-e"):
             detector = replace(methods[name], shape=replace(optfs_of(methods), tail=tail)).fit(train)
             lower, upper = train.stats.quantile(tail), train.stats.quantile(1 - tail)
-            rows += measured(detector, inside, ood, tail=tail, lower=lower, upper=upper, method=name)
+            rows += measure(detector, inside, ood, tail=tail, lower=lower, upper=upper, method=name)
     return DataFrame(rows)

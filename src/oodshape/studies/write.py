@@ -17,7 +17,7 @@ from oodshape.report.tables.markdown_latex import cells_of, frame_latex, frame_m
 from oodshape.studies import plotting as drawing
 from oodshape.studies.catalog import STUDIES, Study
 from oodshape.studies.network import Network
-from oodshape.studies.tables import decimals
+from oodshape.studies.tables import supported_decimals
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,7 +33,7 @@ def write(
     study = STUDIES[name]
     parts, spread = _compute(study, networks, seeds)
     frame = _joined(parts)
-    table, notes = study.table(frame, decimals(_images(networks))), [*_notes(networks), *spread]
+    table, notes = study.table(frame, supported_decimals(_images(networks))), [*_notes(networks), *spread]
     if paper and name in beside_paper.STUDIES:
         id_sets = {network.name: network.id_set for network in networks}
         table, more = beside_paper.study_beside_paper(name, frame, id_sets)
@@ -55,7 +55,7 @@ def write(
         figures.append((study.draw_all, frame, name))
     pictures: list[Path] = []
     for draw, rows, stem in figures:
-        with drawing.look():
+        with drawing.use_style():
             figure = draw(rows)
         pictures += drawing.save(figure, folder, stem)
     yield from pictures
@@ -80,7 +80,7 @@ def print_study(name: str, networks: Sequence[Network]) -> str:
     """Run a study and return its table as Markdown with title and notes."""
     study = STUDIES[name]
     frame = _joined(_compute(study, networks, seeds=1)[0])
-    return frame_markdown(study.table(frame, decimals(_images(networks))), study.title, _notes(networks))
+    return frame_markdown(study.table(frame, supported_decimals(_images(networks))), study.title, _notes(networks))
 
 
 def _compute(study: Study, networks: Sequence[Network], seeds: int) -> tuple[list[DataFrame], list[str]]:

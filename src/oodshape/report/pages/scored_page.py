@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from oodshape.core.text import counted
+from oodshape.core.text import format_count
 from oodshape.guard.describe import lines
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
@@ -93,7 +93,7 @@ def _shown(sets: Sequence[ScoredSet], items: int) -> str:
     total = sum(map(len, sets))
     if items == total:
         first = "" if all(scored.role == "new" for scored in sets) else ", mistakes first"
-        return f"All {counted(total, 'image')}, sorted by p-value{first}." if total > 1 else ""
+        return f"All {format_count(total, 'image')}, sorted by p-value{first}." if total > 1 else ""
     return (
         f"A sample: {items:,} of {total:,} images. Of each set those with the lowest p-values, those with the highest, "
         "and some of all; every figure above and below counts all images."
@@ -142,7 +142,9 @@ def _verdict(scored: ScoredSet, detector: Detector) -> list[str]:
     out = sum(p_value <= scored.alpha for p_value in scored.p_values)
     share = 100 * out / len(scored)
     at = f"At the guard's own alpha of {100 * scored.alpha:g} %,"
-    said = f"{at} {out:,} of {counted(len(scored), 'image')} {'is' if out == 1 else 'are'} rejected ({share:.1f} %)."
+    said = (
+        f"{at} {out:,} of {format_count(len(scored), 'image')} {'is' if out == 1 else 'are'} rejected ({share:.1f} %)."
+    )
     calibrated = len(detector.calibration) if detector.calibration is not None else 0
     few, many = rejected_count(calibrated, scored.alpha, len(scored))
     few = few if detector.groups is None else 0  # small classes reject less than alpha

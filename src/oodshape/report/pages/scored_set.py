@@ -174,7 +174,7 @@ def common_folder(names: Iterable[str]) -> str:
     return os.path.join(shared, "") if shared else ""
 
 
-class Shown(NamedTuple):
+class GroupView(NamedTuple):
     """A table of groups: its head, what its rows are, and whose they are."""
 
     title: str
@@ -188,21 +188,21 @@ class Shown(NamedTuple):
         return name.removeprefix(self.root) or name or "."
 
 
-def shown(sets: Sequence[ScoredSet]) -> Iterator[Shown]:
+def group_views(sets: Sequence[ScoredSet]) -> Iterator[GroupView]:
     """The tables of a page: classes of images that may be familiar, and folders that are no classes."""
     for scored in sets:
         classes, folders = scored.by_class, scored.by_folder
         if scored.role != "ood" and len(classes.names) > 1:
             which = "by predicted class" if not scored.has_truth else "by class"
-            yield Shown(f"{scored.name}, {which}: most rejected first", "class", scored, classes, "")
+            yield GroupView(f"{scored.name}, {which}: most rejected first", "class", scored, classes, "")
         if len(folders.names) > 1 and {os.path.basename(name) for name in folders.names} != set(classes.names):
-            yield Shown(f"{scored.name}, by folder", "folder", scored, folders, common_folder(folders.names))
+            yield GroupView(f"{scored.name}, by folder", "folder", scored, folders, common_folder(folders.names))
 
 
 def group_tables(sets: Sequence[ScoredSet]) -> str:
     """The tables at the guard's own threshold, as HTML; the page's script counts them again at another."""
     parts = []
-    for place, each in enumerate(shown(sets)):
+    for place, each in enumerate(group_views(sets)):
         groups = each.groups.ranked(each.scored.p_values, each.scored.alpha)
         parts.append(f'<h3>{escape(each.title)}</h3><div data-groups="{place}">{_table(each, groups)}</div>')
     if not parts:
@@ -214,7 +214,7 @@ def group_tables(sets: Sequence[ScoredSet]) -> str:
 def group_data(sets: Sequence[ScoredSet], ticks: NDArray[np.float64]) -> list[Any] | None:
     """For each table its groups with what is rejected from which tick on; None where that is too much for a page."""
     found, size = [], 0
-    for each in shown(sets):
+    for each in group_views(sets):
         steps = each.groups.steps(each.scored.p_values, ticks)
         size += sum(len(part) + 2 for _, _, part in steps)
         if size > MOST:
@@ -223,7 +223,7 @@ def group_data(sets: Sequence[ScoredSet], ticks: NDArray[np.float64]) -> list[An
     return found
 
 
-def _table(table: Shown, groups: Sequence[Group]) -> str:
+def _table(table: GroupView, groups: Sequence[Group]) -> str:
     rows = [
         [
             table.named(group.name),
