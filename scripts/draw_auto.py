@@ -13,13 +13,13 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from oodshape import Scrambled
-from oodshape import studies as analysis
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.report.palette import TEXT
-from oodshape.studies.network import from_benchmark
+from oodshape.studies.auto import compare_selection
+from oodshape.studies.network import load_benchmark
 from oodshape.studies.plotting import (
     TOWARDS,
     Point,
@@ -40,8 +40,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/img"))
     folder = parser.parse_args().out
     train = digits_sets()["train"]
-    network = next(iter(from_benchmark(Benchmark.load("digits"), Options(models=("ViT",)))))
-    frame = analysis.choice(network.train, network.inside, network.ood, network.chosen_by())
+    network = next(iter(load_benchmark(Benchmark.load("digits"), Options(models=("ViT",)))))
+    frame = compare_selection(network)
     keys = ["method", "scrambled_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
     with use_style():
