@@ -8,20 +8,21 @@ from typing import Annotated
 
 import typer
 
+from oodshape.cli.options import JsonOption
 from oodshape.cli.terminal import say
 
 
 def inspect(
-    detector: Annotated[Path, typer.Argument(metavar="FILE", help="The file that fit wrote.")],
-    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="The guard: a file that fit wrote.")],
+    json: JsonOption = False,
 ) -> None:
-    """Show what a guard is: method, threshold, promise, preprocessing, network, classes."""
+    """Show what a guard contains: method, threshold, guarantee, preprocessing, network, classes."""
     from oodshape.guard.describe import facts, lines
     from oodshape.guard.guard import Guard
 
-    guard = Guard.load(detector)
+    fitted = Guard.load(guard)
     if json:
-        typer.echo(encoder.dumps(facts(guard)))
+        typer.echo(encoder.dumps(facts(fitted)))
         return
-    for what, value in lines(guard):
+    for what, value in lines(fitted):
         say(f"{what:<14} {value}", indent=15)

@@ -10,7 +10,7 @@ import typer
 from oodshape.cli.comparing import Compared, SeedOption
 from oodshape.cli.completion import benchmark_names, method_names, study_names
 from oodshape.cli.openood import StudySettings
-from oodshape.cli.options import Costs, Keeping, Running, TrustOption, words
+from oodshape.cli.options import words
 from oodshape.cli.terminal import say
 
 
@@ -67,10 +67,6 @@ def study(
     ] = None,
     seed: SeedOption = 0,
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("oodshape-results/studies"),
-    keeping: Keeping,
-    trust_code: TrustOption = False,
-    running: Running,
-    costs: Costs,
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
 
@@ -84,12 +80,10 @@ def study(
     from oodshape.studies.network import load_networks
     from oodshape.studies.write import write, write_all
 
-    costs.hold()
     compared_names = words(methods)
     names = select_studies(name, compared_names)
-    how: dict[str, Any] = {"settings": settings or "", "seed": seed, "trust_code": trust_code}
-    how |= compared.said() | running.place("float32") | running.feeding()
-    loaded = load_networks(benchmark, features or [], panel=panel, cache=keeping.folder, **how)
+    how: dict[str, Any] = {"settings": settings or "", "seed": seed, **compared.as_kwargs()}
+    loaded = load_networks(benchmark, features or [], panel=panel, **how)
     networks = [network.with_options(real, compared_names, seed) for network in loaded]
     for network in networks:
         say(network.describe())

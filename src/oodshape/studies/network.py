@@ -172,7 +172,8 @@ def load_benchmark(benchmark: Benchmark, options: Options) -> Iterator[Network]:
                     model.classifier,
                     NoiseSet(name, options.limit or NOISE, side=_noise_side(model), truncated=authors),
                     model.preprocessing,
-                    **options.extraction(),
+                    cache=options.cache,
+                    **vars(options.run),
                 )
         yield Network(
             model.spec.title,
