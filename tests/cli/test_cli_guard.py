@@ -164,7 +164,7 @@ def test_check_prints_and_draws(place: Path) -> None:
     assert "% of the ID scores are scores of the calibration images" in same.stderr
     assert "this says nothing about the guarantee" in same.stdout
     assert "the guarantee holds" not in same.stdout
-    assert said["promised"][0] <= said["rejected_id"] <= said["promised"][1]
+    assert said["guaranteed"][0] <= said["rejected_id"] <= said["guaranteed"][1]
 
 
 @pytest.mark.parametrize(

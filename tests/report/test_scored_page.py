@@ -64,7 +64,13 @@ def test_the_verdict_comes_first_and_says_where_it_is_from(shown: Opened, made: 
     text = shown.page.inner_text("#short")
     assert text.startswith(f"At alpha = 5 %: letters: {share:.1f} % of OOD images accepted, ")
     assert " % with MSP (" in text
-    for said in (MODEL, "guard.safetensors", "auto", "oodshape check --id 'a <b>'", "at most 5 % are rejected"):
+    for said in (
+        MODEL,
+        "guard.safetensors",
+        "auto",
+        "oodshape check --id 'a <b>'",
+        "expected false rejection rate <= 5 %",
+    ):
         assert said in text
     assert re.search(r"20\d\d-\d\d-\d\d", text)
 
@@ -218,7 +224,7 @@ def test_a_phone_has_no_sideways_scroll(browser: Any, made: tuple[Path, Check]) 
 def test_scores_without_roles(browser: Any, made: tuple[Path, Check]) -> None:
     opened = Opened(browser, made[0] / "score.html")
     text = opened.page.inner_text("body")
-    assert re.search(r"\d+ of \d+ images are rejected", text)
+    assert re.search(r"\d+ of \d+ images rejected", text)
     assert "Unreadable: 3" in text
     assert "broken.jpg" in text
     assert "rejects of inbox" in opened.page.inner_text("#said")

@@ -37,11 +37,11 @@ def verdict(check: Check) -> str:
     """Say whether the guarantee holds on the ID images."""
     images, alpha = len(check.inside.guard.values), check.guard.detector.alpha or 0.0
     text = f"{check.rejected:,} of {images:,} ID images rejected; alpha = {100 * alpha:g} %"
-    if check.promised is None:
+    if check.guaranteed is None:
         return f"{text} ({check.guard.guarantee})" if not check.guard.about.held_out else f"{text}, per class"
     if check.known > SAME:
         return f"{text}; this says nothing about the guarantee: these images are the calibration set"
-    low, high = check.promised
+    low, high = check.guaranteed
     holds = low <= check.rejected <= high
     end = "the guarantee holds" if holds else "the guarantee fails: these images differ from the calibration set"
     return f"{text}; expected {low:,} to {high:,} (99 % range): {end}"
