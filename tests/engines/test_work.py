@@ -32,9 +32,8 @@ def test_parts_of_workers_add_up_to_that_of_one_process(
     digits: Path, tmp_path: Path, shards: int, one_thread: None
 ) -> None:
     source, images = open_model(MODEL), image_set(digits / "train")
-    collect_shard(
-        source, digits / "train", tmp_path / "whole", method="vim", run=RunOptions(batch_size=16, progress=False)
-    )
+    run = RunOptions(batch_size=16, progress=False)
+    collect_shard(source, digits / "train", tmp_path / "whole", method="vim", run=run)
     whole = Collected.load(tmp_path / "whole")
     job = Job.of(source, shards, run)
     worker = Collector(job, images, find_method("vim"), prepared(source.native), upright=False, hold_out=False)
