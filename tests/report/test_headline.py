@@ -33,13 +33,13 @@ def known() -> Results:
 
 def test_the_best_method_of_each_network_by_hand(known: Results) -> None:
     net, vit = answers(known)
-    assert (net.best.method, net.best.auroc, net.best.fpr95) == ("knn", pytest.approx(0.90), pytest.approx(0.3))
+    assert (net.best.method, net.best.main, net.best.error) == ("knn", pytest.approx(0.90), pytest.approx(0.3))
     assert net.lowest.method == "knn"
     assert net.featured is not None
-    assert (net.featured.place, net.methods, net.featured.auroc) == (2, 3, pytest.approx(0.895))
+    assert (net.featured.place, net.methods, net.featured.main) == (2, 3, pytest.approx(0.895))
     assert net.worst is not None
     assert (net.worst[0].ood, net.worst[1].method) == ("letters", "msp")
-    assert (vit.best.method, vit.best.fpr95) == ("msp", pytest.approx(0.15))
+    assert (vit.best.method, vit.best.error) == ("msp", pytest.approx(0.15))
     assert vit.featured is not None
     assert vit.featured.place == 3
 

@@ -9,7 +9,7 @@ from oodshape.features.features import Features
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.metrics.detection import auroc, fpr_at_tpr
+from oodshape.metrics.registry import DEFAULT
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -30,7 +30,7 @@ def measured(detector: Detector, inside: Features, ood: Mapping[str, Features], 
     rows = []
     for name, outside in ood.items():
         other = detector.score(outside)
-        rows.append(columns | {"ood": name, "fpr95": fpr_at_tpr(scores, other), "auroc": auroc(scores, other)})
+        rows.append(columns | {"ood": name} | {each.name: each(scores, other) for each in DEFAULT})
     return rows
 
 

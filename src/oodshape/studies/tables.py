@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oodshape.methods.registry import METHODS
-from oodshape.report.tables.measures import SHOWN
+from oodshape.metrics.registry import DEFAULT
 from oodshape.studies.methods import generalisation
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-METRICS = {measure.name: measure.title for measure in SHOWN}
+METRICS = {metric.name: metric.head for metric in DEFAULT}
 ANGLES = ("degrees", "turned")
 _NAMES = {
     "norm_ratio": "length b / a",

@@ -8,8 +8,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oodshape.benchmark.results import convention
+from oodshape.benchmark.results import CONVENTION
 from oodshape.core.files import replacing
+from oodshape.metrics.registry import DEFAULT
 from oodshape.report.pages.html import html_table, plain_page, write_html
 from oodshape.report.palette import inline
 from oodshape.report.tables import paper as beside_paper
@@ -95,7 +96,7 @@ def _compute(study: Study, networks: Sequence[Network], seeds: int) -> tuple[lis
             stacked = concat(runs, keys=range(seeds)).groupby(level=1, sort=False)
             numbers = [name for name in rows.columns if rows[name].dtype.kind == "f"]
             rows = rows.assign(**{name: stacked[name].mean() for name in numbers})
-            metrics = [name for name in numbers if name.startswith(("auroc", "fpr95"))]
+            metrics = [name for name in numbers if name.startswith(tuple(metric.name for metric in DEFAULT))]
             spread = max([spread, *(float(stacked[name].std().max()) for name in metrics)])
         rows.insert(0, "family", network.family)
         rows.insert(0, "network", network.name)
@@ -117,7 +118,8 @@ def _images(networks: Sequence[Network]) -> int:
 
 def _notes(networks: Sequence[Network]) -> list[str]:
     return [
-        f"Percent where a column says FPR95, AUROC or r; {convention()}.",
+        f"Percent where a column says {', '.join(metric.head for metric in DEFAULT)} or r; {CONVENTION}.",
+        " ".join(metric.note for metric in DEFAULT),
         f"One image can change a mean over OOD sets by {100 / _images(networks):.2g} points; "
         "the number of decimals follows from this.",
         *(network.describe() for network in networks),

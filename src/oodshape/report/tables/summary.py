@@ -7,32 +7,35 @@ from dataclasses import dataclass
 
 from oodshape.benchmark.results import Results, Row
 from oodshape.core.text import joined
+from oodshape.metrics.registry import DEFAULT, ERROR, MAIN, Metric
 from oodshape.report.method_styles import BASELINE, CHOICE, FEATURED, family
-from oodshape.report.tables.measures import ERROR, MAIN, SHOWN
 from oodshape.report.tables.table import Line, table
-
-ERRORS = {"id": "accept{} {} % of OOD images", "ood": "reject{} {} % of ID images"}  # what FPR95 counts
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A method's means over the OOD sets of a network, and its place by AUROC from 1 on."""
+    """A method's means over the OOD sets of a network, and its place by the main metric from 1 on."""
 
     method: str
-    auroc: float
-    fpr95: float
+    main: float
+    error: float
     place: int
+
+    @property
+    def errors(self) -> str:
+        """What it does wrong: "accepts 1.00 % of OOD images"."""
+        return ERROR.phrase.format(s="s", value=ERROR.show(self.error))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One network: its best methods by AUROC and FPR95, the featured method and `auto` (None where not measured)."""
+    """One network: its best methods by both default metrics, the featured method and `auto` (None: not measured)."""
 
     model: str
     family: str
     methods: int
     best: Mean
-    tied: tuple[str, ...]  # methods that cannot be told from the best by AUROC
+    tied: tuple[str, ...]  # methods whose main metric is not significantly worse than the best
     lowest: Mean
     featured: Mean | None
     worst: tuple[Row, Row] | None  # the featured method where it loses most, and the best method there
@@ -46,31 +49,34 @@ def answers(results: Results) -> Iterator[Answer]:
     ties = {each.model: each.tied for each in results.ties if not each.ood}
     for model in results.names("model"):
         here = means[means["model"] == model]
-        here = here[here["over"] == here["over"].max()].sort_values("auroc", ascending=False, kind="stable")
-        ranked = [
-            Mean(line.method, line.auroc, line.fpr95, 1 + int((here["auroc"] > line.auroc).sum()))
-            for line in here.itertuples()
-        ]
+        here = here[here["over"] == here["over"].max()]
+        places = (MAIN.sign * here[MAIN.name]).rank(ascending=False, method="min").astype(int)
+        means_of = zip(here["method"], here[MAIN.name], here[ERROR.name], places, strict=True)
+        ranked = sorted((Mean(*each) for each in means_of), key=lambda entry: entry.place)
         best = ranked[0]
-        same = f"{100 * best.auroc:.2f}"  # equal as printed is no difference
-        alike = {*ties.get(model, ()), *(entry.method for entry in ranked if f"{100 * entry.auroc:.2f}" == same)}
+        same = MAIN.show(best.main)  # equal as printed is no difference
+        alike = {*ties.get(model, ()), *(entry.method for entry in ranked if MAIN.show(entry.main) == same)}
         tied = tuple(entry.method for entry in ranked[1:] if entry.method in alike)
         featured = next((entry for entry in ranked if entry.method == FEATURED), None)
         auto = next((entry for entry in ranked if family(entry.method) == CHOICE), None)
-        lowest = min(ranked, key=lambda entry: entry.fpr95)
+        lowest = max(ranked, key=lambda entry: ERROR.sign * entry.error)
         worst = _largest_gap(results, model)
         yield Answer(model, families[model], len(ranked), best, tied, lowest, featured, worst, auto)
 
 
 def _largest_gap(results: Results, model: str) -> tuple[Row, Row] | None:
-    """The featured method's row on the OOD set of a network where it loses most AUROC, and the best row there."""
+    """The featured method's row on the OOD set of a network where it is furthest behind, and the best row there."""
+
+    def good(row: Row) -> float:
+        return MAIN.sign * row.value(MAIN.name)
+
     best: dict[str, Row] = {}
     rows = [row for row in results.rows if row.model == model]
     for row in rows:
-        if row.auroc > best.setdefault(row.ood, row).auroc:
+        if good(row) > good(best.setdefault(row.ood, row)):
             best[row.ood] = row
     pairs = [(row, best[row.ood]) for row in rows if row.method == FEATURED]
-    return max(pairs, key=lambda pair: pair[1].auroc - pair[0].auroc, default=None)
+    return max(pairs, key=lambda pair: good(pair[1]) - good(pair[0]), default=None)
 
 
 def summarize(results: Results) -> list[str]:
@@ -78,30 +84,27 @@ def summarize(results: Results) -> list[str]:
     lines = [line for line in table(results).lines if _rank(line)]
     if len(lines) < 2:
         return []
-    errors = ERRORS[str(results.provenance.get("positive", "id"))]
     best = [line for line in lines if _rank(line) == 1]
     tied = [line.method for line in lines if line.entries[-1].tied and _rank(line) > 1]
     equal = f" (tied with {joined(tied)})" if tied else ""
     have, s = ("has", "s") if len(best) == 1 else ("have", "")
     places = [
-        f"{line.method} is number {_rank(line)} of {len(lines)} (AUROC {_text(line, MAIN)}, FPR95 {_text(line, ERROR)})"
+        f"{line.method} is number {_rank(line)} of {len(lines)} "
+        f"({MAIN.head} {_text(line, MAIN)}, {ERROR.head} {_text(line, ERROR)})"
         for line in sorted(lines, key=lambda line: family(line.method) != CHOICE)
         if _rank(line) > 1 and (line.method in (BASELINE, FEATURED) or family(line.method) == CHOICE)
     ]
     return [
-        f"{joined([line.method for line in best])} {have} the highest AUROC, {_text(best[0], MAIN)}{equal}, and "
-        f"{errors.format(s, joined([_text(line, ERROR) for line in best]))}.",
+        f"{joined([line.method for line in best])} {have} the {MAIN.direction[:-1]}st {MAIN.head}, "
+        f"{_text(best[0], MAIN)}{equal}, and "
+        f"{ERROR.phrase.format(s=s, value=joined([_text(line, ERROR) for line in best]))}.",
         *(["; ".join(places) + "."] if places else []),
     ]
 
 
-def _place(measure: str) -> int:
-    return [each.name for each in SHOWN].index(measure)
-
-
-def _text(line: Line, measure: str) -> str:
-    return line.entries[-1].cells[_place(measure)].text
+def _text(line: Line, metric: Metric) -> str:
+    return line.entries[-1].cells[DEFAULT.index(metric)].text
 
 
 def _rank(line: Line) -> int:
-    return line.entries[-1].cells[_place(MAIN)].rank
+    return line.entries[-1].cells[DEFAULT.index(MAIN)].rank
