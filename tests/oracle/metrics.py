@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 
 def naive_auroc(id_scores: list[float], ood_scores: list[float]) -> Fraction:
@@ -50,6 +51,6 @@ def naive_joint_aurc(id_scores: list[float], correct: list[bool], ood_scores: li
     total = 0.0
     for step in range(steps):
         coverage = (step + 0.5) / steps
-        (c0, e0), (c1, e1) = next((a, b) for a, b in zip(corners, corners[1:], strict=False) if b[0] >= coverage)
+        (c0, e0), (c1, e1) = next((a, b) for a, b in pairwise(corners) if b[0] >= coverage)
         total += (e0 + (e1 - e0) * (coverage - c0) / (c1 - c0)) / coverage
     return total / steps
