@@ -193,11 +193,11 @@ def test_unusable_settings_are_named() -> None:
         fpr_at_tpr([1.0], [0.0], positive="in")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"tpr must lie in \(0, 1\], got 95; did you mean 0.95"):
         fpr_at_tpr([1.0], [0.0], tpr=95)
-    for measure in (summary, partial(bootstrap, auroc)):
+    for estimate in (summary, partial(bootstrap, auroc)):
         with pytest.raises(InputError, match=r"level must lie in \(0, 1\), got 95; did you mean 0.95"):
-            measure([1.0], [0.0], level=95)
+            estimate([1.0], [0.0], level=95)
         with pytest.raises(InputError, match="resamples must be at least 1, got 0"):
-            measure([1.0], [0.0], resamples=0)
+            estimate([1.0], [0.0], resamples=0)
 
 
 # The bootstrap

@@ -1,4 +1,4 @@
-"""The registry of metrics: intervals of sets and means, joint risk-coverage against brute force, and no heavy import."""
+"""The registry of metrics: intervals of sets and means, joint risk-coverage by brute force, and no heavy import."""
 
 from __future__ import annotations
 

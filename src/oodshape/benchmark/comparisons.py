@@ -12,7 +12,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import check_fields
 from oodshape.metrics.comparison import LEVEL, Difference, MeanAuroc, paired_bootstrap, tied_with_best
 from oodshape.metrics.detection import Estimate
-from oodshape.metrics.registry import DEFAULT, Metric, check_metrics, flatten, gather
+from oodshape.metrics.registry import DEFAULT_METRICS, Metric, check_metrics, flatten, gather
 
 FEWEST = 2  # images of a set: one has no variance
 AVERAGE = "average"
@@ -127,7 +127,7 @@ def compared(
     first: str,
     second: str,
     *,
-    metrics: Sequence[Metric] = DEFAULT,
+    metrics: Sequence[Metric] = DEFAULT_METRICS,
     resamples: int = 1000,
     seed: int = 0,
 ) -> Iterator[Compared]:

@@ -21,7 +21,7 @@ from oodshape.images.sources.listing import Given, Listing, classes_of, one_by_o
 from oodshape.images.sources.memory import check_prepared
 from oodshape.metrics.conformal import rejected_count
 from oodshape.metrics.detection import Estimate, aurc
-from oodshape.metrics.registry import DEFAULT, measure
+from oodshape.metrics.registry import DEFAULT_METRICS, measure
 from oodshape.networks.loading import Source
 
 LEVEL = 0.95  # of every interval but the promise's
@@ -175,7 +175,7 @@ class Check:
                 row |= {"accepted_share": vars(scores.share)}
                 if each is not self.inside:
                     measured = self.compared(each, softmax=detector == "softmax")
-                    row |= {metric.name: vars(measured[metric.name]) for metric in DEFAULT}
+                    row |= {metric.name: vars(measured[metric.name]) for metric in DEFAULT_METRICS}
                 found.append(row)
         return found
 

@@ -178,7 +178,7 @@ METRICS = {
 }
 MAIN = METRICS["auroc"]  # ranks methods
 ERROR = METRICS["fpr95"]  # the errors at a threshold, for sentences
-DEFAULT = (MAIN, ERROR)  # the columns of a table unless others are chosen
+DEFAULT_METRICS = (MAIN, ERROR)  # the columns of a table unless others are chosen
 
 
 def find_metric(name: str) -> Metric:

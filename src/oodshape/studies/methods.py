@@ -9,7 +9,7 @@ from oodshape.features.features import Features
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.metrics.registry import DEFAULT
+from oodshape.metrics.registry import DEFAULT_METRICS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -30,7 +30,7 @@ def measured(detector: Detector, inside: Features, ood: Mapping[str, Features], 
     rows = []
     for name, outside in ood.items():
         other = detector.score(outside)
-        rows.append(columns | {"ood": name} | {each.name: each(scores, other) for each in DEFAULT})
+        rows.append(columns | {"ood": name} | {each.name: each(scores, other) for each in DEFAULT_METRICS})
     return rows
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oodshape.methods.registry import METHODS
-from oodshape.metrics.registry import DEFAULT
+from oodshape.metrics.registry import DEFAULT_METRICS
 from oodshape.studies.methods import generalisation
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-METRICS = {metric.name: metric.head for metric in DEFAULT}
+METRICS = {metric.name: metric.head for metric in DEFAULT_METRICS}
 ANGLES = ("degrees", "turned")
 _NAMES = {
     "norm_ratio": "length b / a",

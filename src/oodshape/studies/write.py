@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from oodshape.benchmark.results import CONVENTION
 from oodshape.core.files import replacing
-from oodshape.metrics.registry import DEFAULT
+from oodshape.metrics.registry import DEFAULT_METRICS
 from oodshape.report.pages.html import html_table, plain_page, write_html
 from oodshape.report.palette import inline
 from oodshape.report.tables import paper as beside_paper
@@ -96,7 +96,7 @@ def _compute(study: Study, networks: Sequence[Network], seeds: int) -> tuple[lis
             stacked = concat(runs, keys=range(seeds)).groupby(level=1, sort=False)
             numbers = [name for name in rows.columns if rows[name].dtype.kind == "f"]
             rows = rows.assign(**{name: stacked[name].mean() for name in numbers})
-            metrics = [name for name in numbers if name.startswith(tuple(metric.name for metric in DEFAULT))]
+            metrics = [name for name in numbers if name.startswith(tuple(metric.name for metric in DEFAULT_METRICS))]
             spread = max([spread, *(float(stacked[name].std().max()) for name in metrics)])
         rows.insert(0, "family", network.family)
         rows.insert(0, "network", network.name)
@@ -118,8 +118,8 @@ def _images(networks: Sequence[Network]) -> int:
 
 def _notes(networks: Sequence[Network]) -> list[str]:
     return [
-        f"Percent where a column says {', '.join(metric.head for metric in DEFAULT)} or r; {CONVENTION}.",
-        " ".join(metric.note for metric in DEFAULT),
+        f"Percent where a column says {', '.join(metric.head for metric in DEFAULT_METRICS)} or r; {CONVENTION}.",
+        " ".join(metric.note for metric in DEFAULT_METRICS),
         f"One image can change a mean over OOD sets by {100 / _images(networks):.2g} points; "
         "the number of decimals follows from this.",
         *(network.describe() for network in networks),

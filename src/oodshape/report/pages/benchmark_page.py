@@ -14,7 +14,7 @@ from typing import Any
 
 from oodshape.benchmark.results import Results
 from oodshape.core.text import joined
-from oodshape.metrics.registry import DEFAULT, ERROR, MAIN, METRICS
+from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS
 from oodshape.report.pages.benchmark_data import curves, payload
 from oodshape.report.pages.html import document, page_json, web_file, write_html
 from oodshape.report.tables.summary import Answer, answers, summarize
@@ -35,7 +35,7 @@ def page(results: Results, columns: tuple[Column, ...] = DEFAULT_COLUMNS) -> str
     overview = table(results, "model")
     parts = {
         "title": escape(overview.title),
-        "reading": escape(" ".join(metric.note for metric in DEFAULT)),
+        "reading": escape(" ".join(metric.note for metric in DEFAULT_METRICS)),
         "main": escape(MAIN.head),
         "metrics": "".join(f"<li>{escape(metric.note)}</li>" for metric in METRICS.values()),
         "verdict": "\n".join(f"<p>{escape(line)}</p>" for line in summarize(results)),

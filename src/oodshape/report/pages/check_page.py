@@ -7,17 +7,17 @@ from pathlib import Path
 
 from oodshape.guard.check import SAME, Check, Selective, SetCheck
 from oodshape.metrics.detection import Estimate, mcnemar
-from oodshape.metrics.registry import DEFAULT
+from oodshape.metrics.registry import DEFAULT_METRICS
 from oodshape.networks.loading import Source
 from oodshape.report.pages.html import html_table, write_html
 from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, payload, risk_curves
 from oodshape.report.pages.scored_page import Origin, render_scored_page
 from oodshape.report.pages.scored_set import CLEAR, Role
 
-HEAD = ["set", "detector", "images", "accepted", *(metric.head for metric in DEFAULT)]
+HEAD = ["set", "detector", "images", "accepted", *(metric.head for metric in DEFAULT_METRICS)]
 NOTE = (
     "In brackets: 95 % intervals, exact (Clopper-Pearson) for fractions of accepted images, else bootstrap. "
-    + " ".join(metric.note for metric in DEFAULT)
+    + " ".join(metric.note for metric in DEFAULT_METRICS)
 )
 WORDS = {"id": "familiar", "ood": "strange"}
 
@@ -29,7 +29,7 @@ def check_rows(check: Check) -> list[list[str]]:
     for row in check.rows():
         cells = [f"{row['set']} ({WORDS[row['role']]})", row["detector"], f"{row['images']:,}"]
         cells.append(_percent(Estimate(**row["accepted_share"])))
-        cells += [_percent(Estimate(**row[each.name])) if each.name in row else "" for each in DEFAULT]
+        cells += [_percent(Estimate(**row[each.name])) if each.name in row else "" for each in DEFAULT_METRICS]
         by_set.setdefault(cells[0], []).append(cells)
     for group in by_set.values():
         rows += group

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
 from oodshape.core.reading import reading
-from oodshape.metrics.registry import DEFAULT, METRICS
+from oodshape.metrics.registry import DEFAULT_METRICS, METRICS
 from oodshape.report.tables.table import Cell, Column, Entry, Line, Table
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class StudyTable:
 
 
 def _means(frame: DataFrame, row: str) -> DataFrame:
-    means = frame.groupby(["network", row], sort=False)[[metric.name for metric in DEFAULT]].mean() * 100
+    means = frame.groupby(["network", row], sort=False)[[metric.name for metric in DEFAULT_METRICS]].mean() * 100
     return means.rename_axis(["network", "row"]).reset_index()
 
 
@@ -151,7 +151,7 @@ def _limits(frame: DataFrame) -> DataFrame:
     return rows.assign(row=rows["row"].map(lambda tail: f"{100 * tail:g}"))
 
 
-_SEPARATION = {metric.name: (metric.head, 2) for metric in DEFAULT}
+_SEPARATION = {metric.name: (metric.head, 2) for metric in DEFAULT_METRICS}
 STUDIES: dict[str, StudyTable] = {
     "validation": StudyTable(
         "Table 3",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from oodshape.benchmark.results import Results, Row
 from oodshape.core.text import joined
-from oodshape.metrics.registry import DEFAULT, ERROR, MAIN, Metric
+from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, Metric
 from oodshape.report.method_styles import BASELINE, CHOICE, FEATURED, family
 from oodshape.report.tables.table import Line, table
 
@@ -103,8 +103,8 @@ def summarize(results: Results) -> list[str]:
 
 
 def _text(line: Line, metric: Metric) -> str:
-    return line.entries[-1].cells[DEFAULT.index(metric)].text
+    return line.entries[-1].cells[DEFAULT_METRICS.index(metric)].text
 
 
 def _rank(line: Line) -> int:
-    return line.entries[-1].cells[DEFAULT.index(MAIN)].rank
+    return line.entries[-1].cells[DEFAULT_METRICS.index(MAIN)].rank

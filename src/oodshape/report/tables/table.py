@@ -14,7 +14,7 @@ from oodshape.benchmark.results import CONVENTION, Axis, Results
 from oodshape.benchmark.spec import AUTHORS
 from oodshape.core.errors import InputError
 from oodshape.core.text import counted, joined
-from oodshape.metrics.registry import DEFAULT, MAIN, Metric, find_metric
+from oodshape.metrics.registry import DEFAULT_METRICS, MAIN, Metric, find_metric
 from oodshape.report.method_styles import block
 
 By = Literal["model", "ood", "family"]
@@ -41,7 +41,7 @@ class Column:
         return f"{self.kind} {self.metric.head}" if self.kind else self.metric.head
 
 
-DEFAULT_COLUMNS = tuple(Column(metric) for metric in DEFAULT)
+DEFAULT_COLUMNS = tuple(Column(metric) for metric in DEFAULT_METRICS)
 
 
 def parse_columns(text: str) -> tuple[Column, ...]:
