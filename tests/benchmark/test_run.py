@@ -28,7 +28,7 @@ def digits() -> Benchmark:
 
 
 def without_costs(row: Row) -> Row:
-    return replace(row, metrics={name: each for name, each in row.metrics.items() if METRICS[name].tolerance})
+    return replace(row, metrics={name: each for name, each in row.metrics.items() if METRICS[name].interval})
 
 
 def test_figures_are_those_of_the_pieces(digits: Benchmark) -> None:

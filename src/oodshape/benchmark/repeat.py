@@ -79,18 +79,12 @@ def agreement(before: Results, now: Results) -> Agreement:
     largest: dict[str, float] = {}
     apart = []
     for a, b in both:
-        moved = {name: b.value(name) - a.value(name) for name, metric in METRICS.items() if metric.tolerance}
+        moved = {name: b.value(name) - a.value(name) for name, metric in METRICS.items() if metric.interval}
         moved = {name: change for name, change in moved.items() if not math.isnan(change)}
         largest |= {name: max(abs(change), largest.get(name, 0.0)) for name, change in moved.items()}
-        far = {name: change for name, change in moved.items() if abs(change) > _tolerated(name, b.n_ood)}
+        far = {name: change for name, change in moved.items() if abs(change) > METRICS[name].allow(b.n_ood)}
         apart += [Apart(b, far)] if far else []
     return Agreement(len(both), largest, tuple(apart), tuple(_notes(before, now, old, new)))
-
-
-def _tolerated(metric: str, n_ood: int) -> float:
-    """The largest difference that processors make."""
-    fraction, images = METRICS[metric].tolerance or (0.0, 0)
-    return fraction + images / n_ood
 
 
 def _notes(before: Results, now: Results, old: Mapping[Any, Row], new: Mapping[Any, Row]) -> Iterator[str]:

@@ -100,19 +100,21 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         tuple(prepared.skipped),
         tuple(curves),
         tuple(shapes),
-        gallery.samples(_best_methods(rows)),
+        gallery.samples(_best_methods(means)),
         tuple(means),
         tuple(equals),
     )
     return results, kept
 
 
-def _best_methods(rows: Sequence[Row]) -> dict[str, str]:
-    """The best method of each network by the mean of the main metric."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        found.setdefault(row.model, {}).setdefault(row.method, []).append(MAIN.sign * row.value(MAIN.name))
-    return {model: max(methods, key=lambda name: mean(methods[name])) for model, methods in found.items()}
+def _best_methods(means: Sequence[Average]) -> dict[str, str]:
+    """The best method of each network by the mean of the main metric; of equals the first."""
+    best: dict[str, Average] = {}
+    for each in means:
+        known = best.setdefault(each.model, each)
+        if MAIN.sign * (each.metrics[MAIN.name].value - known.metrics[MAIN.name].value) > 0:
+            best[each.model] = each
+    return {model: each.method for model, each in best.items()}
 
 
 def _departures(prepared: Prepared) -> dict[str, Any]:

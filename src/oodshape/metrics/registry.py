@@ -9,29 +9,16 @@ from typing import Any, Literal
 import numpy as np
 
 from oodshape.core.errors import InputError, check_fraction, no_such
+from oodshape.metrics import detection
 from oodshape.metrics.comparison import Difference, delong
-from oodshape.metrics.detection import (
-    Estimate,
-    Floats,
-    Outcome,
-    area_under_precision_recall,
-    area_under_roc,
-    count,
-    draw,
-    false_positive_rate,
-    interval,
-    joint_aurc,
-    joint_coverage,
-    ranks,
-    swap,
-)
+from oodshape.metrics.detection import Estimate, Floats, Outcome
 
 UNITS = {"%": ("percent", 100, 2), "s": ("seconds", 1, 3), "ms": ("milliseconds", 1, 3)}  # name, factor, decimals
 LIMITS = {"_low": "low", "_high": "high"}  # how the columns of a metric's interval end in flat files
 Pair = tuple[Any, Any]  # (id_scores, ood_scores)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Metric:
     """A number about one method on one network and one OOD set.
 
@@ -41,10 +28,9 @@ class Metric:
         title: What the number is, for notes below tables and on pages.
         direction: Which values are better.
         function: From an outcome (of any number of resamples at once) to values; None where it cannot be measured.
-        unit: %: a fraction in [0, 1], shown in percent; s, ms: a cost in this unit, not bounded by 1.
-        interval: Whether it has a bootstrap interval.
-        tolerance: How far two runs may differ and still agree: as a fraction, and in OOD images that change sides;
-            None: such runs are not compared by it.
+        unit: %: a fraction in [0, 1], shown in percent, with a bootstrap interval. s, ms: a cost in this unit, not
+            bounded by 1, which every run measures anew: it has no interval, and runs are not compared by it.
+        tolerance: How far two runs may differ and still agree: as a fraction, and in OOD images that change sides.
         paired: The test of two methods on the same images, by default a paired bootstrap.
         phrase: Reads as "a method {phrase}", {s} being the s of the third person and {value} the number.
     """
@@ -55,8 +41,7 @@ class Metric:
     direction: Literal["higher", "lower"]
     function: Callable[[Outcome], Floats | float | None]
     unit: Literal["%", "s", "ms"] = "%"
-    interval: bool = True
-    tolerance: tuple[float, int] | None = (0.005, 2)
+    tolerance: tuple[float, int] = (0.005, 2)
     paired: Callable[[Pair, Pair], Difference] | None = None
     phrase: str = ""
 
@@ -66,6 +51,11 @@ class Metric:
         if value is None:
             raise InputError(f"{self.name} cannot be computed from scores alone")
         return float(value)
+
+    @property
+    def interval(self) -> bool:
+        """Whether it has an interval: costs have none."""
+        return self.unit == "%"
 
     @property
     def sign(self) -> int:
@@ -86,6 +76,10 @@ class Metric:
         """
         return f"{self.head}: {self.title}; in {UNITS[self.unit][0]}, {self.direction} is better."
 
+    def allow(self, n_ood: int) -> float:
+        """The largest difference of two runs that agree, on an OOD set of this size."""
+        return self.tolerance[0] + self.tolerance[1] / n_ood
+
     def show(self, value: float, sign: str = "") -> str:
         """The value in its unit, as it is printed; - for NaN.
 
@@ -96,86 +90,72 @@ class Metric:
         return "-" if np.isnan(value) else f"{factor * value:{sign}.{decimals}f}"
 
 
-METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric(
-            name="auroc",
-            head="AUROC",
-            title="probability that an ID image scores higher than an OOD image",
-            direction="higher",
-            function=area_under_roc,
-            tolerance=(0.001, 0),
-            paired=delong,
-        ),
-        Metric(
-            name="fpr95",
-            head="FPR95",
-            title="OOD images accepted when 95 % of ID images are accepted",
-            direction="lower",
-            function=false_positive_rate,
-            phrase="accept{s} {value} % of OOD images",
-        ),
-        Metric(
-            name="aupr_in",
-            head="AUPR-in",
-            title="area under the precision-recall curve, ID positive",
-            direction="higher",
-            function=area_under_precision_recall,
-        ),
-        Metric(
-            name="aupr_out",
-            head="AUPR-out",
-            title="area under the precision-recall curve of the negated scores, OOD positive",
-            direction="higher",
-            function=lambda outcome: area_under_precision_recall(swap(outcome)),
-        ),
-        Metric(
-            name="fpr95_ood",
-            head="FPR95-ood",
-            title="ID images rejected when 95 % of OOD images are rejected (OOD positive, OpenOOD's convention)",
-            direction="lower",
-            function=lambda outcome: false_positive_rate(swap(outcome)),
-        ),
-        Metric(
-            name="joint_aurc",
-            head="joint AURC",
-            title="mean risk over all coverages; errors are wrong answers to ID images and accepted OOD images, cost 1 "
-            "each, OOD weighted to 50 %",
-            direction="lower",
-            function=joint_aurc,
-        ),
-        Metric(
-            name="joint_coverage",
-            head="joint cov@5%",
-            title="largest coverage with at most 5 % risk; errors are wrong answers to ID images and accepted OOD "
-            "images, cost 1 each, OOD weighted to 50 %",
-            direction="higher",
-            function=joint_coverage,
-        ),
-        Metric(
-            name="fit_seconds",
-            head="fit s",
-            title="time to fit, without the extraction of features and the statistics that methods share",
-            direction="lower",
-            function=lambda outcome: outcome.fit_seconds,
-            unit="s",
-            interval=False,
-            tolerance=None,
-        ),
-        Metric(
-            name="image_ms",
-            head="ms/image",
-            title="time to score one image from its features, without the network; for methods that perturb images, "
-            "with it",
-            direction="lower",
-            function=lambda outcome: None if outcome.image_seconds is None else 1000 * outcome.image_seconds,
-            unit="ms",
-            interval=False,
-            tolerance=None,
-        ),
-    )
-}
+JOINT = "errors are wrong answers to ID images and accepted OOD images, cost 1 each, OOD weighted to 50 %"
+_ALL = (
+    Metric(
+        "auroc",
+        "AUROC",
+        "probability that an ID image scores higher than an OOD image",
+        "higher",
+        detection.area_under_roc,
+        tolerance=(0.001, 0),
+        paired=delong,
+    ),
+    Metric(
+        "fpr95",
+        "FPR95",
+        "OOD images accepted when 95 % of ID images are accepted",
+        "lower",
+        detection.false_positive_rate,
+        phrase="accept{s} {value} % of OOD images",
+    ),
+    Metric(
+        "aupr_in",
+        "AUPR-in",
+        "area under the precision-recall curve, ID positive",
+        "higher",
+        detection.area_under_precision_recall,
+    ),
+    Metric(
+        "aupr_out",
+        "AUPR-out",
+        "area under the precision-recall curve of the negated scores, OOD positive",
+        "higher",
+        lambda outcome: detection.area_under_precision_recall(detection.swap(outcome)),
+    ),
+    Metric(
+        "fpr95_ood",
+        "FPR95-ood",
+        "ID images rejected when 95 % of OOD images are rejected (OOD positive, OpenOOD's convention)",
+        "lower",
+        lambda outcome: detection.false_positive_rate(detection.swap(outcome)),
+    ),
+    Metric("joint_aurc", "joint AURC", f"mean risk over all coverages; {JOINT}", "lower", detection.joint_aurc),
+    Metric(
+        "joint_coverage",
+        "joint cov@5%",
+        f"largest coverage with at most 5 % risk; {JOINT}",
+        "higher",
+        detection.joint_coverage,
+    ),
+    Metric(
+        "fit_seconds",
+        "fit s",
+        "time to fit, without the extraction of features and the statistics that methods share",
+        "lower",
+        lambda outcome: outcome.fit_seconds,
+        unit="s",
+    ),
+    Metric(
+        "image_ms",
+        "ms/image",
+        "time to score one image from its features; with the network for methods that perturb images",
+        "lower",
+        lambda outcome: None if outcome.image_seconds is None else 1000 * outcome.image_seconds,
+        unit="ms",
+    ),
+)
+METRICS = {metric.name: metric for metric in _ALL}
 MAIN = METRICS["auroc"]  # ranks methods
 ERROR = METRICS["fpr95"]  # the errors at a threshold, for sentences
 DEFAULT_METRICS = (MAIN, ERROR)  # the columns of a table unless others are chosen
@@ -225,15 +205,15 @@ def measure(
     points: dict[str, dict[str, float]] = {}
     drawn: dict[str, dict[str, Floats]] = {}
     for place, (ood, scores) in enumerate(ood_scores.items()):
-        id_ranks, ood_ranks, width = ranks(id_scores, scores)
+        id_ranks, ood_ranks, width = detection.ranks(id_scores, scores)
         if right is not None and right.shape != id_ranks.shape:
             raise InputError(f"correct must hold {len(id_ranks)} truth values, one per ID image, got {right.shape}")
-        whole = count(id_ranks, ood_ranks, width, right, fit_seconds, (image_seconds or {}).get(ood))
+        whole = detection.count(id_ranks, ood_ranks, width, right, fit_seconds, (image_seconds or {}).get(ood))
         values = {name: metric.function(whole) for name, metric in METRICS.items()}
         points[ood] = {name: float(value) for name, value in values.items() if value is not None}
         chunks: dict[str, list[Any]] = {name: [] for name in points[ood] if METRICS[name].interval}
-        for i, j in draw(len(id_ranks), len(ood_ranks), resamples, seed, place):
-            resample = count(id_ranks[i], ood_ranks[j], width, None if right is None else right[i])
+        for i, j in detection.draw(len(id_ranks), len(ood_ranks), resamples, seed, place):
+            resample = detection.count(id_ranks[i], ood_ranks[j], width, None if right is None else right[i])
             for name, parts in chunks.items():
                 parts.append(METRICS[name].function(resample))
         drawn[ood] = {name: np.concatenate(parts) for name, parts in chunks.items()}
@@ -253,7 +233,7 @@ def measure(
 
 
 def _estimate(value: float, drawn: Floats | None, level: float) -> Estimate:
-    return Estimate(value, value, value) if drawn is None else interval(value, drawn, level)
+    return Estimate(value, value, value) if drawn is None else detection.interval(value, drawn, level)
 
 
 def check_metrics(metrics: Mapping[str, Estimate]) -> None:

@@ -82,12 +82,12 @@ def _skipped(results: Results) -> str:
 
 
 def _card(answer: Answer) -> str:
-    """A network's answers: the best method and its errors, `auto`, and the featured method."""
+    """A network's answers: the best method and its errors, and `auto`."""
 
     def main(value: float) -> str:
         return f"{MAIN.head} <b>{MAIN.show(value)}</b>"
 
-    best, auto, featured = answer.best, answer.auto, answer.featured
+    best, auto = answer.best, answer.auto
     family = f" <small>{escape(answer.family)}</small>" if answer.family != answer.model else ""
     lines = [
         f'<article class="card"><h3>{escape(answer.model)}{family}</h3>',
@@ -100,18 +100,6 @@ def _card(answer: Answer) -> str:
     if auto is not None:
         said = f"<b>{escape(auto.method)}</b>, which chooses without OOD data: {main(auto.main)}; it {auto.errors}."
         lines.append(f"<p>{'It chooses without OOD data.' if auto == best else said}</p>")
-    if featured is not None and answer.worst is not None and answer.methods > 1:
-        (ours, mine), (other, theirs) = ((row, row.value(MAIN.name)) for row in answer.worst)
-        lines.append(
-            f'<p class="soft"><b>{escape(featured.method)}</b> is number {featured.place} of {answer.methods}: '
-            f"{main(featured.main)}; it {featured.errors}."
-        )
-        lines.append(
-            f" It loses most on <b>{escape(ours.ood)}</b>: {main(mine)} against"
-            f" {MAIN.show(theirs)} ({escape(other.method)}).</p>"
-            if MAIN.sign * (theirs - mine) > 0
-            else " No method beats it on any OOD set.</p>"
-        )
     return "".join([*lines, "</article>"])
 
 

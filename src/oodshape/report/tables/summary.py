@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oodshape.benchmark.results import Results, Row
+from oodshape.benchmark.results import Results
 from oodshape.core.text import joined
 from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, Metric
 from oodshape.report.method_styles import BASELINE, CHOICE, FEATURED, family
@@ -29,16 +29,13 @@ class Mean:
 
 @dataclass(frozen=True)
 class Answer:
-    """One network: its best methods by both default metrics, the featured method and `auto` (None: not measured)."""
+    """One network: its best methods by both default metrics, and `auto` (None where it was not measured)."""
 
     model: str
     family: str
-    methods: int
     best: Mean
     tied: tuple[str, ...]  # methods whose main metric is not significantly worse than the best
     lowest: Mean
-    featured: Mean | None
-    worst: tuple[Row, Row] | None  # the featured method where it loses most, and the best method there
     auto: Mean | None
 
 
@@ -57,26 +54,9 @@ def answers(results: Results) -> Iterator[Answer]:
         same = MAIN.show(best.main)  # equal as printed is no difference
         alike = {*ties.get(model, ()), *(entry.method for entry in ranked if MAIN.show(entry.main) == same)}
         tied = tuple(entry.method for entry in ranked[1:] if entry.method in alike)
-        featured = next((entry for entry in ranked if entry.method == FEATURED), None)
         auto = next((entry for entry in ranked if family(entry.method) == CHOICE), None)
         lowest = max(ranked, key=lambda entry: ERROR.sign * entry.error)
-        worst = _largest_gap(results, model)
-        yield Answer(model, families[model], len(ranked), best, tied, lowest, featured, worst, auto)
-
-
-def _largest_gap(results: Results, model: str) -> tuple[Row, Row] | None:
-    """The featured method's row on the OOD set of a network where it is furthest behind, and the best row there."""
-
-    def good(row: Row) -> float:
-        return MAIN.sign * row.value(MAIN.name)
-
-    best: dict[str, Row] = {}
-    rows = [row for row in results.rows if row.model == model]
-    for row in rows:
-        if good(row) > good(best.setdefault(row.ood, row)):
-            best[row.ood] = row
-    pairs = [(row, best[row.ood]) for row in rows if row.method == FEATURED]
-    return max(pairs, key=lambda pair: good(pair[1]) - good(pair[0]), default=None)
+        yield Answer(model, families[model], best, tied, lowest, auto)
 
 
 def summarize(results: Results) -> list[str]:

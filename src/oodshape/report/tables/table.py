@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.benchmark.results import CONVENTION, Axis, Results
+from oodshape.benchmark.comparisons import Average
+from oodshape.benchmark.results import CONVENTION, Axis, Results, Row
 from oodshape.benchmark.spec import AUTHORS
 from oodshape.core.errors import InputError
 from oodshape.core.text import counted, joined
@@ -206,13 +207,9 @@ def _uncertainty(results: Results, tied: bool, columns: tuple[Column, ...]) -> I
             f"=: tied with the best {MAIN.head} of its column (no difference at 5 % on the same images; DeLong, with "
             "Holm's correction over the methods)."
         )
-    wide = [
-        (metric, [each.metrics[metric.name] for each in results.averages_of if metric.name in each.metrics])
-        for metric in metrics
-    ]
-    said = [f"{100 * max(each.high - each.low for each in some):.1f} ({metric.head})" for metric, some in wide if some]
+    said = _widths(results.averages_of, columns)
     if said:
-        yield f"The 95 % intervals of a network's mean over the OOD sets are up to {joined(said)} points wide."
+        yield f"The 95 % intervals of a network's mean over the OOD sets are up to {said} points wide."
     rows = [row for row in results.rows if row.seeds > 1]
     if rows and metrics:
         most = [(metric.head, max(row.spreads.get(metric.name, 0.0) for row in rows)) for metric in metrics]
@@ -285,15 +282,20 @@ def _meaning(chosen: Results, by: By, full: list[int], columns: tuple[Column, ..
         if len(families(chosen) if by == "family" else models) > 1:
             yield f"Average: the mean over {counted(len(models), 'model')}."
     if by == "ood" and len(models) == 1:
-        wide = [
-            (column.metric.head, [each.high - each.low for each in found])
-            for column in columns
-            if (found := [row.metrics[column.name] for row in chosen.rows if column.name in row.metrics])
-            and column.metric.interval
-        ]
-        if wide:
-            said = joined([f"{100 * max(widths):.1f} ({head})" for head, widths in wide])
+        said = _widths(chosen.rows, columns)
+        if said:
             yield f"The 95 % bootstrap intervals are up to {said} points wide."
+
+
+def _widths(measured: Iterable[Row | Average], columns: tuple[Column, ...]) -> str:
+    """The widest interval of each metric, in points."""
+    widths: dict[str, float] = {}
+    for metric in {column.metric: None for column in columns if column.metric.interval}:
+        for each in measured:
+            if metric.name in each.metrics:
+                found = each.metrics[metric.name]
+                widths[metric.head] = max(found.high - found.low, widths.get(metric.head, 0.0))
+    return joined([f"{100 * width:.1f} ({head})" for head, width in widths.items()])
 
 
 def caveats(results: Results, incomplete: bool) -> Iterator[str]:
