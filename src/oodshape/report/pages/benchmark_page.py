@@ -7,22 +7,19 @@ JSON that stands in the page, so that they follow the reader's filters.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.results import Results
-from oodshape.core.text import joined
-from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS
+from oodshape.metrics.registry import DEFAULT_METRICS, MAIN, METRICS
 from oodshape.report.pages.benchmark_data import curves, payload
-from oodshape.report.pages.html import document, page_json, web_file, write_html
-from oodshape.report.tables.summary import Answer, answers, summarize
+from oodshape.report.pages.html import document, html_table, page_json, web_file, write_html
+from oodshape.report.tables.summary import BEST_HEAD, best_methods, summarize
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, caveats, skipped_notes, table
 
 SCRIPTS = ("elements.js", "data.js", "filters.js", "table.js", "charts.js", "enlarge.js", "state.js", "page.js")
-
-NAMED = 3  # of the methods tied with the best, where these are many
 
 
 def write_page(results: Results, path: str | Path, columns: tuple[Column, ...] = DEFAULT_COLUMNS) -> None:
@@ -39,7 +36,7 @@ def page(results: Results, columns: tuple[Column, ...] = DEFAULT_COLUMNS) -> str
         "main": escape(MAIN.head),
         "metrics": "".join(f"<li>{escape(metric.note)}</li>" for metric in METRICS.values()),
         "verdict": "\n".join(f"<p>{escape(line)}</p>" for line in summarize(results)),
-        "answers": "\n".join(map(_card, answers(results))),
+        "answers": html_table(BEST_HEAD, best_methods(overview), "The best methods of each network"),
         "notes": "".join(f"<li>{escape(note)}</li>" for note in _notes(results, overview)),
         "caveat": _caveat(results),
         "skipped": _skipped(results),
@@ -79,38 +76,6 @@ def _skipped(results: Results) -> str:
     names = escape(", ".join(what for what, _ in results.skipped))
     reasons = "".join(f"<li>{escape(what)}: {escape(why)}</li>" for what, why in results.skipped)
     return f'<details class="notes"><summary>Not measured: {names}</summary><ul>{reasons}</ul></details>'
-
-
-def _card(answer: Answer) -> str:
-    """A network's answers: the best method and its errors, and `auto`."""
-
-    def main(value: float) -> str:
-        return f"{MAIN.head} <b>{MAIN.show(value)}</b>"
-
-    best, auto = answer.best, answer.auto
-    family = f" <small>{escape(answer.family)}</small>" if answer.family != answer.model else ""
-    lines = [
-        f'<article class="card"><h3>{escape(answer.model)}{family}</h3>',
-        f'<p class="big"><b>{escape(best.method)}</b> {_tied(answer.tied)}</p>',
-        f"<p>{main(best.main)}; it <b>{best.errors}</b>.</p>",
-    ]
-    if ERROR.sign * (answer.lowest.error - best.error) > 0:
-        name = escape(answer.lowest.method)
-        lines.append(f"<p>{ERROR.direction[:-1].title()}st {ERROR.head}: <b>{name}</b>; it {answer.lowest.errors}.</p>")
-    if auto is not None:
-        said = f"<b>{escape(auto.method)}</b>, which chooses without OOD data: {main(auto.main)}; it {auto.errors}."
-        lines.append(f"<p>{'It chooses without OOD data.' if auto == best else said}</p>")
-    return "".join([*lines, "</article>"])
-
-
-def _tied(names: Sequence[str]) -> str:
-    """That a method is the best, or with whom it shares that.
-
-    >>> _tied([]), _tied(["vim", "knn"]), _tied(["a", "b", "c", "d", "e"])
-    ('is best', 'is tied with vim and knn', 'is tied with a, b, c and 2 others')
-    """
-    few = list(names) if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} others"]
-    return f"is tied with {escape(joined(few))}" if few else "is best"
 
 
 def _facts(facts: Mapping[str, Any]) -> str:

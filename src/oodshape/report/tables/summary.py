@@ -1,62 +1,34 @@
-"""The summary of results: sentences below the printed table, and the answer of each network on the page."""
+"""The summary of results: sentences below the printed table, and the best methods of each network on the page."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 from oodshape.benchmark.results import Results
 from oodshape.core.text import joined
 from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, Metric
 from oodshape.report.method_styles import BASELINE, CHOICE, FEATURED, family
-from oodshape.report.tables.table import Line, table
+from oodshape.report.tables.table import Cell, Entry, Line, Table, table
+
+NAMED = 3  # of the methods tied with the best, where these are many
+BEST_HEAD = ("network", "best", "tied with it", MAIN.head, ERROR.head, f"best {ERROR.head}", "auto")
 
 
-@dataclass(frozen=True)
-class Mean:
-    """A method's means over the OOD sets of a network, and its place by the main metric from 1 on."""
+def best_methods(overview: Table) -> list[list[str]]:
+    """The rows below `BEST_HEAD`, one per column group of a table by model; methods that lack an OOD set are left out.
 
-    method: str
-    main: float
-    error: float
-    place: int
-
-    @property
-    def errors(self) -> str:
-        """What it does wrong: "accepts 1.00 % of OOD images"."""
-        return ERROR.phrase.format(s="s", value=ERROR.show(self.error))
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One network: its best methods by both default metrics, and `auto` (None where it was not measured)."""
-
-    model: str
-    family: str
-    best: Mean
-    tied: tuple[str, ...]  # methods whose main metric is not significantly worse than the best
-    lowest: Mean
-    auto: Mean | None
-
-
-def answers(results: Results) -> Iterator[Answer]:
-    """The answer of each network; methods that lack an OOD set are left out, since their means do not compare."""
-    means = results.averages("model")
-    families = {row.model: row.family for row in results.rows}
-    ties = {each.model: each.tied for each in results.ties if not each.ood}
-    for model in results.names("model"):
-        here = means[means["model"] == model]
-        here = here[here["over"] == here["over"].max()]
-        places = (MAIN.sign * here[MAIN.name]).rank(ascending=False, method="min").astype(int)
-        means_of = zip(here["method"], here[MAIN.name], here[ERROR.name], places, strict=True)
-        ranked = sorted((Mean(*each) for each in means_of), key=lambda entry: entry.place)
-        best = ranked[0]
-        same = MAIN.show(best.main)  # equal as printed is no difference
-        alike = {*ties.get(model, ()), *(entry.method for entry in ranked if MAIN.show(entry.main) == same)}
-        tied = tuple(entry.method for entry in ranked[1:] if entry.method in alike)
-        auto = next((entry for entry in ranked if family(entry.method) == CHOICE), None)
-        lowest = max(ranked, key=lambda entry: ERROR.sign * entry.error)
-        yield Answer(model, families[model], best, tied, lowest, auto)
+    `auto` is the method that chooses without OOD data.
+    """
+    rows = []
+    for place, network in enumerate(overview.groups):
+        entries = {line.method: line.entries[place] for line in overview.lines if _cell(line.entries[place], MAIN).rank}
+        best = [name for name, entry in entries.items() if _cell(entry, MAIN).rank == 1]
+        tied = [name for name, entry in entries.items() if entry.tied and name not in best]
+        few = tied if len(tied) <= NAMED + 1 else [*tied[:NAMED], f"{len(tied) - NAMED} others"]
+        fewest = [name for name, entry in entries.items() if _cell(entry, ERROR).rank == 1]
+        numbers = [_cell(entries[best[0]], metric).text for metric in (MAIN, ERROR)]
+        lowest = f"{_cell(entries[fewest[0]], ERROR).text} ({', '.join(fewest)})"
+        auto = [_cell(entry, MAIN).text for name, entry in entries.items() if family(name) == CHOICE]
+        rows.append([network, ", ".join(best), ", ".join(few), *numbers, lowest, ", ".join(auto)])
+    return rows
 
 
 def summarize(results: Results) -> list[str]:
@@ -82,9 +54,13 @@ def summarize(results: Results) -> list[str]:
     ]
 
 
+def _cell(entry: Entry, metric: Metric) -> Cell:
+    return entry.cells[DEFAULT_METRICS.index(metric)]
+
+
 def _text(line: Line, metric: Metric) -> str:
-    return line.entries[-1].cells[DEFAULT_METRICS.index(metric)].text
+    return _cell(line.entries[-1], metric).text
 
 
 def _rank(line: Line) -> int:
-    return line.entries[-1].cells[DEFAULT_METRICS.index(MAIN)].rank
+    return _cell(line.entries[-1], MAIN).rank

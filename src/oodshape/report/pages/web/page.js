@@ -239,6 +239,6 @@ usual = stateNow();
 const section = followState();
 document.addEventListener("DOMContentLoaded", () => { drawRest(); goTo(section); });
 document.getElementById("reset").addEventListener("click", resetFilters);
-document.querySelector(".scroll").addEventListener("scroll", cue);
+document.querySelector("#leaderboard .scroll").addEventListener("scroll", cue);
 let width = innerWidth;
 addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawScatter(); cue(); } });

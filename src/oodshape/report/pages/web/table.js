@@ -150,7 +150,7 @@ function resetFilters() {
 
 // A shadow and a word where the table goes on to the right.
 function cue() {
-  const box = document.querySelector(".scroll"), isWide = box.scrollWidth > box.clientWidth + 1;
+  const box = document.querySelector("#leaderboard .scroll"), isWide = box.scrollWidth > box.clientWidth + 1;
   document.getElementById("cue").hidden = !isWide;
   box.parentElement.classList.toggle("more", isWide && box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
 }
