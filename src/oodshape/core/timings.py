@@ -14,7 +14,7 @@ _mine = threading.local()
 
 
 @contextmanager
-def spending(name: str) -> Iterator[None]:
+def timing(name: str) -> Iterator[None]:
     """Count the seconds of this block, without those of blocks inside it."""
     outer = getattr(_mine, "inside", 0.0)
     _mine.inside, begun = 0.0, time.perf_counter()
@@ -27,7 +27,7 @@ def spending(name: str) -> Iterator[None]:
         _mine.inside = outer + taken
 
 
-def spent() -> dict[str, float]:
+def take_timings() -> dict[str, float]:
     """The seconds so far, and none from now on."""
     with _lock:
         found = dict(_seconds)

@@ -33,7 +33,7 @@ class SeenTensors:
     kept_rows: NDArray[np.int64]  # [K]: which they are, ascending in their keys
 
 
-def tensors_through(
+def run_tensors(
     classifier: Classifier, images: Any, dtype: str = "float32", *, keep: int = 0, progress: bool | None = None
 ) -> SeenTensors:
     """Batches of tensors (`images.in_memory`) through the network; `keep` images, chosen by identity, stay."""
@@ -65,7 +65,7 @@ def tensor_identities(batch: Tensor) -> Keys:
     return identity.hashed(image.numpy() for image in batch.detach().cpu().contiguous().float())
 
 
-def check_unkept(cache: str | Path | None) -> None:
+def refuse_cache(cache: str | Path | None) -> None:
     """Refuse a cache for tensors: what they are is known only when all of them were seen."""
     if cache is not None:
         raise InputError("features of prepared tensors are not kept on disk: leave the cache out, or give images")

@@ -11,7 +11,7 @@ from oodshape.networks.head import Head
 from oodshape.networks.linear_maps import Tap, logits_of, outputs_of
 
 
-class LayerTap(nn.Linear):
+class LayerCapture(nn.Linear):
     """In the place of an nn.Linear that gives the logits: it gives its input on, and keeps the weights."""
 
     def __init__(self, layer: nn.Linear) -> None:
@@ -46,17 +46,17 @@ class LayerTap(nn.Linear):
         """What a copy of the network with the head in its place gives, and what the head gives."""
         seen: list[Tensor] = []
 
-        def logits(tap: LayerTap, args: tuple[Tensor], features: Tensor) -> Tensor:
+        def logits(tap: LayerCapture, args: tuple[Tensor], features: Tensor) -> Tensor:
             seen.append(tap.logits(features))
             return seen[-1].clone()
 
-        own = next(module for module in net.modules() if isinstance(module, LayerTap))
+        own = next(module for module in net.modules() if isinstance(module, LayerCapture))
         own.register_forward_hook(logits)
         whole = logits_of(net(images.clone()))
         return [whole], seen[0].reshape(len(images), -1) if len(seen) == 1 else whole.new_empty(0)
 
 
-class MapTap(nn.Module):
+class MapCapture(nn.Module):
     """Beside a network whose head is linear and no layer that could be replaced: its weights, as they are now.
 
     The network runs as it is, and what the head's map is given is kept; a graph leaves out what then goes unused.
@@ -103,11 +103,11 @@ class MapTap(nn.Module):
         return output, features
 
 
-def tapped(net: nn.Module, head: str) -> nn.Module:
+def replace_head(net: nn.Module, head: str) -> nn.Module:
     """The network with a tap wherever the layer stands."""
     layer = net.get_submodule(head)
     assert isinstance(layer, nn.Linear)
-    tap = LayerTap(layer)
+    tap = LayerCapture(layer)
     for module in [*net.modules()]:
         for name, child in [*module._modules.items()]:  # named_children gives each once only
             if child is layer:

@@ -28,7 +28,7 @@ def fit_each(
 
     Sums that no method needs any more are dropped on the way: kept, they are a fifth of the memory of a fit of `auto`.
     """
-    collect(methods, train)
+    collect_statistics(methods, train)
     needs = {name: method.needs for name, method in methods.items()}
     everything = frozenset[Statistic]().union(*needs.values())
     left = sorted(methods, key=lambda name: [part not in needs[name] for part in LARGE])
@@ -59,7 +59,7 @@ def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Feat
     return {name: fitted[name] for name in methods}
 
 
-def collect(methods: Mapping[str, Method], train: Features | Sums) -> None:
+def collect_statistics(methods: Mapping[str, Method], train: Features | Sums) -> None:
     """Go over the features once for all that any of the methods needs; the features keep it."""
     train.moments(frozenset[Statistic]().union(*(method.needs for method in methods.values())))
 

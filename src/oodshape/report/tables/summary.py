@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oodshape.benchmark.results import Results
-from oodshape.core.text import joined
+from oodshape.core.text import join_names
 from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, Metric
 from oodshape.report.method_styles import BASELINE, CHOICE, FEATURED, family
 from oodshape.report.tables.table import Cell, Entry, Line, Table, table
@@ -38,7 +38,7 @@ def summarize(results: Results) -> list[str]:
         return []
     best = [line for line in lines if _rank(line) == 1]
     tied = [line.method for line in lines if line.entries[-1].tied and _rank(line) > 1]
-    equal = f" (tied with {joined(tied)})" if tied else ""
+    equal = f" (tied with {join_names(tied)})" if tied else ""
     have, s = ("has", "s") if len(best) == 1 else ("have", "")
     places = [
         f"{line.method} is number {_rank(line)} of {len(lines)} "
@@ -47,9 +47,9 @@ def summarize(results: Results) -> list[str]:
         if _rank(line) > 1 and (line.method in (BASELINE, FEATURED) or family(line.method) == CHOICE)
     ]
     return [
-        f"{joined([line.method for line in best])} {have} the {MAIN.direction[:-1]}st {MAIN.head}, "
+        f"{join_names([line.method for line in best])} {have} the {MAIN.direction[:-1]}st {MAIN.head}, "
         f"{_text(best[0], MAIN)}{equal}, and "
-        f"{ERROR.phrase.format(s=s, value=joined([_text(line, ERROR) for line in best]))}.",
+        f"{ERROR.phrase.format(s=s, value=join_names([_text(line, ERROR) for line in best]))}.",
         *(["; ".join(places) + "."] if places else []),
     ]
 

@@ -14,7 +14,7 @@ from oodshape.benchmark.comparisons import Average
 from oodshape.benchmark.results import CONVENTION, Axis, Results, Row
 from oodshape.benchmark.spec import AUTHORS
 from oodshape.core.errors import InputError
-from oodshape.core.text import counted, joined
+from oodshape.core.text import format_count, join_names
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN, Metric, find_metric
 from oodshape.report.method_styles import block
 
@@ -217,7 +217,7 @@ def _uncertainty(results: Results, tied: bool, columns: tuple[Column, ...]) -> I
         which = "all methods" if len(names) == len(results.names("method")) else ", ".join(names)
         yield (
             f"Means over {rows[0].seeds} seeds where a seed matters ({which}); the standard deviation over seeds on "
-            f"one OOD set is at most {joined([f'{100 * value:.2f} ({head})' for head, value in most])} points."
+            f"one OOD set is at most {join_names([f'{100 * value:.2f} ({head})' for head, value in most])} points."
         )
 
 
@@ -270,9 +270,9 @@ def _meaning(chosen: Results, by: By, full: list[int], columns: tuple[Column, ..
     kinds = [
         f"{kind}: {', '.join(ood for ood in oods if groups[ood] == kind)}" for kind in dict.fromkeys(groups.values())
     ]
-    sets = f"{counted(len(oods), 'OOD set')} ({'; '.join(kinds)})"
+    sets = f"{format_count(len(oods), 'OOD set')} ({'; '.join(kinds)})"
     if by == "ood":
-        each = f"Each value is the mean over {counted(len(models), 'model')}. " if len(models) > 1 else ""
+        each = f"Each value is the mean over {format_count(len(models), 'model')}. " if len(models) > 1 else ""
         yield f"{each}Average: the mean over {sets}." if len(oods) > 1 else f"{each}On {sets}."
     else:
         few = [f", but {n} for {name}" for name, n in zip(models, full, strict=True) if n < len(oods)]
@@ -280,7 +280,7 @@ def _meaning(chosen: Results, by: By, full: list[int], columns: tuple[Column, ..
         each = f" and over the models of a family ({'; '.join(kinds)})" if by == "family" else ""
         yield f"Each value is the mean over {sets}{''.join(few)}{each}."
         if len(families(chosen) if by == "family" else models) > 1:
-            yield f"Average: the mean over {counted(len(models), 'model')}."
+            yield f"Average: the mean over {format_count(len(models), 'model')}."
     if by == "ood" and len(models) == 1:
         said = _widths(chosen.rows, columns)
         if said:
@@ -295,7 +295,7 @@ def _widths(measured: Iterable[Row | Average], columns: tuple[Column, ...]) -> s
             if metric.name in each.metrics:
                 found = each.metrics[metric.name]
                 widths[metric.head] = max(found.high - found.low, widths.get(metric.head, 0.0))
-    return joined([f"{100 * width:.1f} ({head})" for head, width in widths.items()])
+    return join_names([f"{100 * width:.1f} ({head})" for head, width in widths.items()])
 
 
 def caveats(results: Results, incomplete: bool) -> Iterator[str]:
