@@ -17,6 +17,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint
+from oodshape.core.options import RunOptions
 from oodshape.core.progress import Report, progress_bar
 from oodshape.core.values import encode
 from oodshape.features.disk_cache import Table, lock_folder
@@ -101,7 +102,8 @@ def _still(extraction: Extraction, probe: Table) -> bool:
 
 def _keep(extraction: Extraction, probe: Table) -> None:
     """Write the features that the network gives for the first images."""
-    first = replace(extraction, images=Subset(extraction.images, range(probe.shape[0])), workers=0, progress=False)
+    few = Subset(extraction.images, range(probe.shape[0]))
+    first = replace(extraction, images=few, run=RunOptions(workers=0, progress=False))
     probe.put(0, first.arrays(None)[0])
     probe.part.replace(probe.path)
 

@@ -1,10 +1,10 @@
-"""Numbers in sentences."""
+"""Format numbers and lists for sentences."""
 
 from __future__ import annotations
 
 
 def format_count(n: int, noun: str) -> str:
-    """How many there are, in the singular where there is one.
+    """Format a count with its noun in the singular or plural.
 
     >>> format_count(1, "image"), format_count(0, "image"), format_count(1234, "image")
     ('1 image', '0 images', '1,234 images')
@@ -13,7 +13,7 @@ def format_count(n: int, noun: str) -> str:
 
 
 def join_names(names: list[str]) -> str:
-    """Names in a sentence.
+    """Join names with commas and "and".
 
     >>> join_names(["a"]), join_names(["a", "b", "c"])
     ('a', 'a, b and c')

@@ -1,4 +1,4 @@
-"""Where the time goes: seconds by name, over all threads; what is inside something else counts for itself alone."""
+"""Measure seconds by name over all threads; nested blocks count only for themselves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _mine = threading.local()
 
 @contextmanager
 def timing(name: str) -> Iterator[None]:
-    """Count the seconds of this block, without those of blocks inside it."""
+    """Measure the seconds of a block, without those of nested blocks."""
     outer = getattr(_mine, "inside", 0.0)
     _mine.inside, begun = 0.0, time.perf_counter()
     try:
@@ -28,7 +28,7 @@ def timing(name: str) -> Iterator[None]:
 
 
 def take_timings() -> dict[str, float]:
-    """The seconds so far, and none from now on."""
+    """Return the seconds so far and reset them."""
     with _lock:
         found = dict(_seconds)
         _seconds.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.core.options import CacheOptions, ExtractKeywords, ImageOptions, RunOptions, make_options, takes_options
 from oodshape.features.chunks import RowSubset, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
 from oodshape.features.feature_stats import FeatureStats, RunningStatistics
@@ -23,7 +24,7 @@ from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
 from oodshape.images.sources.image_set import identities_of
-from oodshape.images.sources.listing import Given, image_set
+from oodshape.images.sources.listing import Given, image_set, in_column
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head
 
@@ -116,35 +117,43 @@ class Features:
         )
 
     @classmethod
+    @takes_options(ImageOptions, CacheOptions, RunOptions)
     def extract(
         cls,
         classifier: Classifier,
         images: Given,
         preprocessing: Preprocessing | None = None,
         *,
-        prepared: bool = False,
-        cache: str | Path | None = None,
         dtype: Literal["float32", "float16"] = "float32",
-        batch_size: int = 64,
-        workers: int | None = None,
-        progress: bool | None = None,
+        **options: Unpack[ExtractKeywords],
     ) -> Features:
-        """The features of images of any kind (`images.listing.ACCEPTED`), once through the network.
+        """Extract the features of images: once through the network.
 
-        With a `cache` folder they are written there in chunks and memory-mapped afterwards; a later call with the
-        same weights, preprocessing and images runs two images only, to see that the network still gives these
-        features (else they are made anew), and one after a crash resumes at the last whole chunk.
-        Without it they stay in memory. `workers` threads decode image files ahead (None: one per core, at most 4).
-        On a terminal a bar shows the progress, unless progress=False. With `prepared`, the images are batches of
-        tensors that the network takes as they are; their features stay in memory.
+        With a `cache` folder they are written there in chunks and memory-mapped afterwards. A later call with the
+        same weights, preprocessing and images runs two images only, to check that the network still gives these
+        features; after a crash it resumes at the last whole chunk. Without a cache they stay in memory.
+
+        Args:
+            classifier: The network with its head.
+            images: Images of any kind (`images.sources.listing.ACCEPTED`).
+            preprocessing: Preprocessing of the images; not needed for prepared batches.
+            dtype: Type in which features are stored.
+
+        Returns:
+            The features, with labels and identities of the images.
+
+        Raises:
+            InputError: If an image cannot be read, or the network does not accept the images.
         """
-        if prepared:
+        reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
+        cache = make_options(CacheOptions, options).cache
+        if reading.prepared:
             refuse_cache(cache)
-            return cls.from_tensors(run_tensors(classifier, images, dtype, progress=progress), classifier.head)
+            return cls.from_tensors(run_tensors(classifier, images, dtype, progress=run.progress), classifier.head)
         if preprocessing is None:
-            raise InputError("say how the images are prepared, preprocessing=..., or that they are, prepared=True")
-        extraction = Extraction(classifier, image_set(images), preprocessing, dtype, batch_size, workers, progress)
-        return cls.extracted(extraction, None if cache is None else Path(cache))[0]
+            raise InputError("give the preprocessing of the images (preprocessing=...), or prepared=True for tensors")
+        images = image_set(in_column(images, reading.column))
+        return cls.extracted(Extraction(classifier, images, preprocessing, dtype, run), cache)[0]
 
     @classmethod
     def from_tensors(cls, seen: SeenTensors, head: Head) -> Features:

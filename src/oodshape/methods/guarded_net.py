@@ -76,13 +76,13 @@ class GuardedNet(nn.Module):
         traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
         if not traced and not self.checked and len(images) > 0:
             self._check(images[:2])
-        return self.judged(self.features(images), threshold)
+        return self.score_features(self.features(images), threshold)
 
     @torch.no_grad()
     def _check(self, images: Tensor) -> None:
         """Refuse a network whose output is not its head's; where the logits are not finite, the next call checks."""
         # a copy with the head in its place again; other threads may be in the one with the tap
-        given, head = self.tap.compared(_shared_copy(self.net), images)
+        given, head = self.tap.compare(_shared_copy(self.net), images)
         whole = [each.flatten(1) for each in given if each.shape[:1] == images.shape[:1] and each.ndim > 1]
         if any(not bool(torch.isfinite(own).all()) for own in whole):
             return
@@ -99,7 +99,7 @@ class GuardedNet(nn.Module):
         near = self.tap.near(eps)
         return own.shape == head.shape and bool((own.float() - head.float()).abs().max() <= near * head.abs().max())
 
-    def judged(self, features: Tensor, threshold: Tensor | None = None) -> GuardedOutput:
+    def score_features(self, features: Tensor, threshold: Tensor | None = None) -> GuardedOutput:
         """[N, M] features -> (logits, score, accepted)."""
         logits = self.tap.logits(features)
         score = self.score(features, logits)
