@@ -13,7 +13,6 @@ from oodshape.benchmark.plan import Options, methods_of
 from oodshape.benchmark.repeat import again, agreement
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark, ModelSpec
-from oodshape.cli.data_sets import data_facts, data_lines
 from oodshape.images.datasets.catalog import CATALOG
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
@@ -207,22 +206,6 @@ def test_scores_of_moved_images_are_kept(digits: Benchmark, tmp_path: Path) -> N
     first, second, without = (run(one, replace(plain, cache=cache)) for cache in (tmp_path, tmp_path, None))
     assert len(list(tmp_path.glob("*/scores-*"))) == 2  # of the ID and of the OOD images
     assert first.rows[0].auroc == second.rows[0].auroc == pytest.approx(without.rows[0].auroc, abs=1e-3)
-
-
-def test_the_data_list_says_what_is_there(tmp_path: Path) -> None:
-    folder = tmp_path / "cifar10" / "cifar-10-batches-bin"
-    folder.mkdir(parents=True)
-    (folder / "test_batch.bin").write_bytes(bytes(3 * 3073))
-    (tmp_path / "svhn").mkdir()
-    (tmp_path / "svhn" / "test_32x32.mat").write_bytes(b"cut off")
-    lines = {line[0]: line for line in data_lines(data_facts(tmp_path))}
-    assert len(lines) == sum(len(list(sets)) for sets in CATALOG.values())
-    assert lines["cifar10/CIFAR-10"][1:4] == ("test", "found", "3 of 10,000")
-    assert lines["cifar10/SVHN"][2].startswith("damaged: ")
-    assert lines["imagenet/Species"][2:4] == ("missing", "0 of ?")
-    get, put = lines["imagenet/Texture"][4:]
-    assert "https://" in get
-    assert put == str(tmp_path / "dtd" / "images")
 
 
 def test_results_name_them_stand_beside_the_paper_and_can_be_repeated() -> None:

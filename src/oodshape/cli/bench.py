@@ -9,6 +9,7 @@ import typer
 
 from oodshape.cli.comparing import CHANCE, Compared, Drawing
 from oodshape.cli.completion import benchmark_names, method_names
+from oodshape.cli.data import PANEL, Downloading
 from oodshape.cli.openood import OpenOod
 from oodshape.cli.options import Costs, Keeping, Running, TrustOption, words
 from oodshape.cli.terminal import console, say
@@ -40,6 +41,11 @@ def bench(
     out: Annotated[
         Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
+    download: Annotated[
+        bool,
+        typer.Option("--download", help="First download the data and weights that are missing.", rich_help_panel=PANEL),
+    ] = False,
+    downloading: Downloading,
     openood: OpenOod,
     keeping: Keeping,
     samples: Annotated[
@@ -76,6 +82,10 @@ def bench(
         **running.place("float32"),
         **running.feeding(),
     )
+    if download:
+        from oodshape.cli.data_sets import files_of, get
+
+        get(files_of(chosen, compared.data, compared.weights, words(compared.models)), downloading)
     folder = out or Path("oodshape-results") / chosen.name
     results = run_benchmark(chosen, options, folder)
     if not quiet:

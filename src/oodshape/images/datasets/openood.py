@@ -1,4 +1,4 @@
-"""The sets of OpenOOD v1.5 as they lie in its own data folder: lists of images, and the folders that they speak of.
+"""The sets of OpenOOD v1.5 in its own data folder: lists of images, and the folders of the images.
 
 `benchmark_imglist/<ID set>/<list>.txt` holds lines `path label`, the paths below `images_classic` or
 `images_largescale`; a label of -1 means OOD. Counts and checksums were read from published copies of the lists
@@ -15,27 +15,6 @@ from oodshape.images.sources.folders import ImageFolder, ImageList
 
 LISTS = "benchmark_imglist"
 CLASSIC, LARGE = "images_classic", "images_largescale"
-_DRIVE = "https://drive.google.com/file/d"
-_ZIP = f"the lists ({_DRIVE}/1lI1j0_fDDvjIt9JlWAw09X8ks-yrR_H1, unpacked as {LISTS})"
-_ILSVRC = "ILSVRC 2012 from https://image-net.org/challenges/LSVRC/2012"
-# folder of the images -> what OpenOOD's download script fetches
-_FILES = {
-    "cifar10": "1Co32RiiWe16lTaiOU6JMMnyUYS41IlO1",
-    "cifar100": "1PGKheHUsf29leJPPGuXqzLBMwl8qMF8_",
-    "tin": "1PZ-ixyx52U989IKsMA2OT-24fToTrelC",
-    "mnist": "1CCHAGWqA1KJTFFswuF9cbhmB-j98Y1Sb",
-    "svhn": "1DQfc11HOtB1nEwqS4pWUFp8vtQ3DczvI",
-    "texture": "1OSz1m3hHfVWbRdmMwKbUzoU8Hg9UKcam",
-    "places365": "1Ec-LRSTf6u5vEctKX9vRp9OA6tqnJ0Ay",
-    "ssb_hard": "1PzkA-WGG8Z18h0ooL_pDdz9cO-DCIouE",
-    "ninco": "1Z82cmvIB0eghTehxOGP5VTdLt7OD3nk6",
-    "inaturalist": "1zfLfMvoUD0CUlKNnkk7LgxZZBnTBipdj",
-    "openimage_o": "1VUFXnB_z70uHfdgJG2E_pjYOcEgqM7tE",
-    "imagenet_v2": "1akg2IiE22HcbvTBpwXQoD7tgfPCdkoho",
-    "imagenet_r": "1EzjMN2gq-bVV7lg-MEAdeuBuz-7jbGYU",
-    "imagenet_c": "1JeXL9YH4BO8gCJ631c5BHbaSsl-lekHt",
-    "imagenet_es": "1ATz11vKmPqyzfEaEDRaPTF9TXiC244sw",
-}
 _MD5 = {
     "imagenet/test_imagenet": "9e71d083f6ccd93f3eae14b7d9d4f81d",
     "imagenet/val_imagenet": "8b40dd8de413c93f33f3acf530e7cf93",
@@ -67,9 +46,8 @@ def _entry(of: str, file: str, name: str, count: int | None, home: str, below: s
     """The set that `benchmark_imglist/<of>/<file>.txt` lists, its images in the folder <below>/<home>."""
     path = f"{LISTS}/{of}/{file}.txt"
     layout = Layout(below, partial(listed, path=path), home, path)
-    images = f"{_DRIVE}/{_FILES[home]}" if home in _FILES else _ILSVRC if home == "imagenet_1k" else "from OpenOOD"
-    where = f"{_ZIP} and the images ({images}, unpacked)"
-    return Entry(name, count, where, f"{below}/{home}", (layout, *more), path, _MD5.get(f"{of}/{file}", ""))
+    sources = ("openood-lists", f"openood-{home}")
+    return Entry(name, count, (layout, *more), sources, path, _MD5.get(f"{of}/{file}", ""))
 
 
 def _cifar(of: str, other: str, *, near: int, tin: tuple[int, int], places: int) -> Collection:
