@@ -85,7 +85,7 @@ def test_flat_imagenet_synsets_complete_the_classes(flat: Path) -> None:
     [
         (IDS, "1\n2\n2\n3\n", None, "ILSVRC ids, .* put the devkit's meta.mat or map_clsloc.txt next to it"),
         (IDS, "0\n2\n2\n3\n", MAP, "must lie in 1..3, got 0..3"),
-        (IDS, "1\n2\n2\n", MAP, "no label for ILSVRC2012_val_00000004.JPEG: it covers 3 images"),
+        (IDS, "1\n2\n2\n", MAP, "no label for image 4: it covers 3 images"),
         (IDS, "1\n2\n2\n3\n", "tench 1\nfox 2", "one wnid .* per class, each once; got 'tench'"),
         (IDS, "1\n2\n2\n3\n", "\n".join(WNIDS), "must have lines `wnid id name`"),
         (IDS, "99999999999999999999\n1\n", None, "all numbers or all wnids"),

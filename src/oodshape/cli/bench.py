@@ -83,9 +83,9 @@ def bench(
         **running.feeding(),
     )
     if download:
-        from oodshape.cli.data_sets import files_of, get
+        from oodshape.cli.data_sets import files_of
 
-        get(files_of(chosen, compared.data, compared.weights, words(compared.models)), downloading)
+        downloading.get(files_of(chosen, compared.data, compared.weights, words(compared.models)))
     folder = out or Path("oodshape-results") / chosen.name
     results = run_benchmark(chosen, options, folder)
     if not quiet:

@@ -6,13 +6,16 @@ import json as encoder
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oodshape.cli.completion import benchmark_names
 from oodshape.cli.options import DataOption
 from oodshape.core.errors import InputError
+
+if TYPE_CHECKING:
+    from oodshape.cli.data_sets import Wanted
 
 PANEL = "Downloads"
 
@@ -34,6 +37,12 @@ class Downloading:
         bool,
         typer.Option("--offline", help="Use what is in DATA/downloads, no network.", rich_help_panel=PANEL),
     ] = False
+
+    def get(self, wanted: Wanted) -> None:
+        """Download files, as the options say."""
+        from oodshape.cli.data_sets import get
+
+        get(wanted, yes=self.yes, unverified=self.unverified, offline=self.offline)
 
 
 def data(
@@ -70,7 +79,7 @@ def data(
     if chosen[:1] == ["get"]:
         if not chosen[1:]:
             raise typer.BadParameter("name a benchmark, a data set or a network after get")
-        data_sets.get(data_sets.wanted_files(chosen[1:], data, weights), downloading)
+        downloading.get(data_sets.wanted_files(chosen[1:], data, weights))
         return
     if len(chosen) > 1:
         raise typer.BadParameter(f"one benchmark at most, got {' '.join(chosen)}")

@@ -10,7 +10,6 @@ from typing import Any
 import typer
 
 from oodshape.benchmark.spec import Benchmark
-from oodshape.cli.data import Downloading
 from oodshape.core.errors import InputError, no_such
 from oodshape.core.progress import progress_bar
 from oodshape.images.datasets.catalog import CATALOG, Status, status
@@ -144,16 +143,16 @@ def files_of(benchmark: Benchmark, data: Path | None, weights: Path | None, mode
     return wanted
 
 
-def get(wanted: Wanted, options: Downloading) -> None:
+def get(wanted: Wanted, *, yes: bool, unverified: bool, offline: bool) -> None:
     """Show what will be downloaded and what must be got by hand, ask once, and download."""
     ready = {source for source, root in wanted.items() if source.file and (root / source.put).is_file()}
     by_hand = {source: root for source, root in wanted.items() if source.by_hand and source not in ready}
     rest = {source: root for source, root in wanted.items() if source not in by_hand}
     remote = [source for source in rest if source not in ready]
-    if options.offline or is_offline():
+    if offline or is_offline():
         refused, why = remote, "not downloaded, because --offline or OODSHAPE_OFFLINE is set"
     else:
-        refused = [source for source in remote if not (source.is_verified or options.unverified)]
+        refused = [source for source in remote if not (source.is_verified or unverified)]
         why = "not downloaded without --unverified, because the checksum is not published"
     todo = {source: root for source, root in rest.items() if source not in refused}
     parts = {"to download or unpack:": list(todo), "to get by hand:": list(by_hand), f"{why}:": refused}
@@ -163,10 +162,10 @@ def get(wanted: Wanted, options: Downloading) -> None:
             typer.echo("\n".join([heading, *blocks]))
     if not wanted:
         typer.echo("nothing to download: all files are there")
-    if [source for source in todo if source not in ready] and not options.yes:
+    if [source for source in todo if source not in ready] and not yes:
         _ask(f"Download {len(todo)} files, {_size(todo)}?")
     errors = [f"{', '.join(source.file for source in refused)}: {why}"] if refused else []
-    errors = _obtain_all(todo, options.unverified) + errors
+    errors = _obtain_all(todo, unverified) + errors
     for error in errors[:-1]:
         typer.echo(f"error: {error}", err=True)
     if errors:

@@ -94,7 +94,7 @@ def _labels_beside(images: Path, numbers: list[int]) -> NDArray[np.int64]:
     known = _labels(labels, None if synsets is None else _synsets(synsets))
     missing = next((number for number in numbers if number not in known), None)
     if missing is not None:
-        raise InputError(f"{labels} has no label for ILSVRC2012_val_{missing:08d}: it covers {len(known)} images")
+        raise InputError(f"{labels} has no label for image {missing}: it covers {len(known)} images")
     return np.array([known[number] for number in numbers], np.int64)
 
 
