@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import resource
 import shutil
 import subprocess
 import sys
-import tarfile
 import threading
 import time
-import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dataset_files import archive
 from oodshape import InputError
 from oodshape.images.datasets.download import obtain
 from oodshape.images.datasets.sources import Source
@@ -242,26 +240,6 @@ def test_a_proxy_is_used(server: Server, tmp_path: Path, monkeypatch: pytest.Mon
     server.offers["http://data.example/set.bin"] = Offer(CONTENT)
     obtain(source_of(CONTENT, "http://data.example/set.bin"), tmp_path)
     assert left(tmp_path) == ["sets/set.bin"]
-
-
-def archive(files: dict[str, bytes], mode: str = "w", links: dict[str, str] | None = None) -> bytes:
-    """A tar file, or with the mode `zip` a zip file."""
-    content = io.BytesIO()
-    if mode == "zip":
-        with zipfile.ZipFile(content, "w") as packed:
-            for name, data in files.items():
-                packed.writestr(name, data)
-        return content.getvalue()
-    with tarfile.open(fileobj=content, mode=mode) as tar:
-        for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-        for name, target in (links or {}).items():
-            member = tarfile.TarInfo(name)
-            member.type, member.linkname = tarfile.SYMTYPE, target
-            tar.addfile(member)
-    return content.getvalue()
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "zip"])

@@ -47,8 +47,6 @@ def unpack(archive: Path, source: Source, root: Path) -> None:
                     if member.path in wanted:
                         _write(member, making / wanted[member.path])
             target.parent.mkdir(parents=True, exist_ok=True)
-            if target.is_dir():
-                target.rmdir()  # only an empty one
             making.rename(target)
     except tarfile.TarError as error:
         raise InputError(f"{archive} is damaged ({error}); delete it and get it again") from None
