@@ -34,9 +34,9 @@ def test_nothing_there_is_missing_and_no_exception(tmp_path: Path) -> None:
         assert {row.state for row in found} == {"missing"}
         assert {row.images for row in found} == {None}
     with pytest.raises(InputError, match=r"SVHN: not below .*; run `oodshape data get svhn .* put it at .*svhn"):
-        CATALOG["cifar10"].far[0].open(tmp_path)
+        CATALOG["cifar10"].named()["SVHN"].open(tmp_path)
     with pytest.raises(InputError, match="needs an account at image-net.org .* oodshape bench imagenet-v2"):
-        CATALOG["imagenet"].test.open(tmp_path)
+        CATALOG["imagenet"].named()["test"].open(tmp_path)
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -80,7 +80,7 @@ def test_the_official_layouts_are_found(tmp_path: Path) -> None:
         "CIFAR-100 train",
     }
     assert {row.images for row in found} == {2, 3}
-    val = CATALOG["imagenet"].test.open(tmp_path)
+    val = CATALOG["imagenet"].named()["test"].open(tmp_path)
     assert val.labels.tolist() == [65, 970]
     for name in PAPER:
         for _, entry in CATALOG[name]:

@@ -45,7 +45,7 @@ def test_a_list_that_is_not_the_published_one_is_refused_by_name(tmp_path: Path)
 
 def test_a_checksum_sees_other_images_but_no_line_ends(tmp_path: Path) -> None:
     write_openood(tmp_path, "openood-cifar10", count=3, side=8)
-    entry = CATALOG["openood-cifar10"].test
+    entry = CATALOG["openood-cifar10"].named()["test"]
     file = tmp_path / entry.listed
     text = file.read_bytes()
     known = replace(entry, images=3, md5=hashlib.md5(text).hexdigest())
@@ -77,7 +77,7 @@ def test_training_images_of_imagenet_need_no_list(tmp_path: Path) -> None:
         file = tmp_path / "images_largescale" / "imagenet_1k" / "train" / wnid / f"{wnid}_1.JPEG"
         file.parent.mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(file)
-    assert CATALOG["openood-imagenet"].train.open(tmp_path).labels.tolist() == [0, 1]
+    assert CATALOG["openood-imagenet"].named()["train"].open(tmp_path).labels.tolist() == [0, 1]
     assert open_source("catalog:openood-imagenet/train", tmp_path, tmp_path).name == "train"
 
 
@@ -87,5 +87,5 @@ def test_images_are_not_turned(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # a quarter turn
     Image.new("RGB", (20, 10)).save(file, exif=exif)
-    images = CATALOG["openood-cifar10"].far[1].open(tmp_path)
+    images = CATALOG["openood-cifar10"].named()["svhn"].open(tmp_path)
     assert images[0].size == limited(images, 1)[0].size == (20, 10)

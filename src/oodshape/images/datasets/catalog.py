@@ -5,6 +5,7 @@ A source of images is `digits:train`, `folder:PATH`, `list:PATH`, `array:PATH.np
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -118,20 +119,26 @@ _LARGE_NEAR = (
     _folders("ImageNet-O", 2_000, "imagenet-o"),
 )
 _LARGE_FAR = (_folders("Texture", 5_640, "dtd/images", "texture"), _MNIST)
+
+
 _CIFAR10, _CIFAR100 = _cifar(10, train=False), _cifar(100, train=False)
+_V2 = _imagenet_v2("ImageNet-V2, fitted half", "train"), _imagenet_v2("ImageNet-V2, tested half", "test")
+_ILSVRC = _imagenet("ImageNet train", 1_281_167, "train"), _imagenet("ImageNet", 50_000, "val")
+
+
+def _collection(inside: tuple[Entry, Entry], near: Iterable[Entry], far: Iterable[Entry]) -> Collection:
+    """The training set and the test set, near and far OOD sets."""
+    train, test = inside
+    return Collection(
+        [("train", train), ("test", test), *(("near", entry) for entry in near), *(("far", entry) for entry in far)]
+    )
+
 
 CATALOG: dict[str, Collection] = {
-    "imagenet": Collection(
-        _imagenet("ImageNet train", 1_281_167, "train"), _imagenet("ImageNet", 50_000, "val"), _LARGE_NEAR, _LARGE_FAR
-    ),
-    "imagenet-v2": Collection(
-        _imagenet_v2("ImageNet-V2, fitted half", "train"),
-        _imagenet_v2("ImageNet-V2, tested half", "test"),
-        _LARGE_NEAR,
-        _LARGE_FAR,
-    ),
-    "cifar10": Collection(_cifar(10, train=True), _CIFAR10, (_CIFAR100, _SMALL_NEAR), _SMALL_FAR),
-    "cifar100": Collection(_cifar(100, train=True), _CIFAR100, (_CIFAR10, _SMALL_NEAR), _SMALL_FAR),
+    "imagenet": _collection(_ILSVRC, _LARGE_NEAR, _LARGE_FAR),
+    "imagenet-v2": _collection(_V2, _LARGE_NEAR, _LARGE_FAR),
+    "cifar10": _collection((_cifar(10, train=True), _CIFAR10), (_CIFAR100, _SMALL_NEAR), _SMALL_FAR),
+    "cifar100": _collection((_cifar(100, train=True), _CIFAR100), (_CIFAR10, _SMALL_NEAR), _SMALL_FAR),
     **openood_collections(),
 }
 

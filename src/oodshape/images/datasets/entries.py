@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -98,34 +97,13 @@ class Entry:
         return ""
 
 
-@dataclass(frozen=True)
-class Collection:
-    """The data of one benchmark. All OOD sets count equally in an average; near and far are only labels.
+class Collection(list[tuple[Role, Entry]]):
+    """The data sets of one benchmark with their roles. All OOD sets count equally in an average.
 
-    `val` are ID images and `ood_val` OOD images for the selection of settings; `shifted` are ID images under a
-    covariate shift.
+    `near` and `far` are only labels. `val` are ID images and `ood-val` OOD images for the selection of settings;
+    `shifted` are ID images under a covariate shift.
     """
 
-    train: Entry
-    test: Entry
-    near: tuple[Entry, ...]
-    far: tuple[Entry, ...]
-    val: Entry | None = None
-    ood_val: Entry | None = None
-    shifted: tuple[Entry, ...] = ()
-
-    def __iter__(self) -> Iterator[tuple[Role, Entry]]:
-        """Every set with its role."""
-        yield "train", self.train
-        yield "test", self.test
-        yield from (("near", entry) for entry in self.near)
-        yield from (("far", entry) for entry in self.far)
-        if self.val is not None:
-            yield "val", self.val
-        if self.ood_val is not None:
-            yield "ood-val", self.ood_val
-        yield from (("shifted", entry) for entry in self.shifted)
-
     def named(self) -> dict[str, Entry]:
-        """The sets by their role, or by their name where many have the role."""
+        """The sets by their role, or by their name where several have the role."""
         return {role if role in ONE else entry.name: entry for role, entry in self}

@@ -16,7 +16,6 @@ from oodshape.images import identity
 from oodshape.images.datasets.matlab import Cell, table
 from oodshape.images.sources.archives import ParquetImages, TarImages
 from oodshape.images.sources.folders import ImageFiles, class_folders, labelled
-from oodshape.images.sources.image_set import Subset
 
 CLASSES = 1000
 WNID = re.compile(r"n\d{8}")
@@ -71,16 +70,16 @@ def imagenet_parquet(folder: Path, *, name: str, files: str) -> ParquetImages:
     return images
 
 
-def imagenet_v2(folder: Path, *, name: str, part: Literal["train", "test"]) -> Subset:
+def imagenet_v2(folder: Path, *, name: str, part: Literal["train", "test"]) -> ImageFiles:
     """One half of ImageNet-V2, whose class folders are called 0 to 999: the fitted one or the tested one."""
     found = labelled(folder)
     if not found.classes or not all(each.isdecimal() for each in found.classes):
         raise InputError(f"{folder} must hold class folders called 0 to {CLASSES - 1}, as ImageNet-V2 is published")
-    labels = np.array(found.classes, np.int64)[found.labels]
-    images = ImageFiles(name, folder, found.files, labels)
-    fitted = identity.smallest(images.identities, len(images) // 2, 0, "ImageNet-V2")
-    rows = fitted if part == "train" else np.setdiff1d(np.arange(len(images)), fitted)
-    return Subset(images, rows.tolist())
+    keys = identity.of_paths(found.files)
+    fitted = identity.smallest(keys, len(keys) // 2, 0, "ImageNet-V2")
+    rows = fitted if part == "train" else np.setdiff1d(np.arange(len(keys)), fitted)
+    labels = np.array(found.classes, np.int64)[found.labels[rows]]
+    return ImageFiles(name, folder, [found.files[row] for row in rows], labels)
 
 
 def _labels_beside(images: Path, numbers: list[int]) -> NDArray[np.int64]:

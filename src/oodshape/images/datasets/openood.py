@@ -11,8 +11,9 @@ import csv
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from typing import cast
 
-from oodshape.images.datasets.entries import Collection, Entry, Layout
+from oodshape.images.datasets.entries import Collection, Entry, Layout, Role
 from oodshape.images.sources.folders import ImageFolder, ImageList
 
 
@@ -23,22 +24,11 @@ def listed(images: Path, /, *, name: str, path: str) -> ImageList:
 
 def openood_collections() -> dict[str, Collection]:
     """The four benchmarks by name."""
-    sets: dict[str, dict[str, list[Entry]]] = {}
+    found: dict[str, Collection] = {}
     text = (files("oodshape.images.datasets") / "openood.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
-        sets.setdefault(row["benchmark"], {}).setdefault(row["role"], []).append(_entry(row))
-    return {
-        name: Collection(
-            train=roles["train"][0],
-            test=roles["test"][0],
-            near=tuple(roles["near"]),
-            far=tuple(roles["far"]),
-            val=roles["val"][0],
-            ood_val=roles["ood-val"][0],
-            shifted=tuple(roles.get("shifted", ())),
-        )
-        for name, roles in sets.items()
-    }
+        found.setdefault(row["benchmark"], Collection()).append((cast(Role, row["role"]), _entry(row)))
+    return found
 
 
 def _entry(row: dict[str, str]) -> Entry:
