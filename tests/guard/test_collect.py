@@ -13,9 +13,9 @@ from oodshape import Guard, InputError
 from oodshape.core.options import RunOptions
 from oodshape.features.features import Features
 from oodshape.features.sums import Summed, Sums
+from oodshape.guard.fit import parts as module
 from oodshape.guard.fit.collect import collected, joined_parts
 from oodshape.guard.fit.extractor import Extractor
-from oodshape.guard.fit.fit import parts as module
 from oodshape.guard.fit.parts import Collected, decided
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.sources.image_set import ArraySet, Shard, Subset, order_shards

@@ -114,7 +114,7 @@ def test_cifar_errors_name_the_file_and_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="kind must be 10 or 100, got 20"):
         cifar(tmp_path, 20, train=True)  # type: ignore[arg-type]
     path = write(tmp_path / "test_batch.bin", b"\0" * 3074)
-    with pytest.raises(InputError, match="truncated: 3074 bytes are no whole number of records of 3073 bytes"):
+    with pytest.raises(InputError, match="truncated: 3074 bytes, no whole number of records of 3073 bytes"):
         cifar(tmp_path, 10, train=False)
     path.write_bytes(b"\x0a" + b"\0" * 3072)
     with pytest.raises(InputError, match=r"label 10 lies outside 0..9"):

@@ -80,9 +80,7 @@ def _from_binary(content: bytes, kind: int) -> Records:
     size = heads + PIXELS
     if not content or len(content) % size:
         again = AGAIN.format(f"cifar-{kind}")
-        raise InputError(
-            f"it is truncated: {len(content)} bytes are no whole number of records of {size} bytes; {again}"
-        )
+        raise InputError(f"it is truncated: {len(content)} bytes, no whole number of records of {size} bytes; {again}")
     records = np.frombuffer(content, np.uint8).reshape(-1, size)
     return records[:, heads:], records[:, heads - 1].astype(np.int64)
 
