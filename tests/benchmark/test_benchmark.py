@@ -161,7 +161,7 @@ def test_a_model_without_weights_is_skipped_with_a_line_in_every_format(digits: 
 
 
 def test_no_weights_at_all_are_one_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no network of cifar10 has weights here; DenseNet101 needs weights .*--w"):
+    with pytest.raises(InputError, match="no network of cifar10 has weights here; DenseNet101 needs weights: .*--w"):
         run(Benchmark.load("cifar10"), Options(data=tmp_path))
 
 

@@ -77,9 +77,10 @@ class Entry:
             needed = self.needed(Path(root)) or self.sources
             puts = " and ".join(str(Path(root) / source.put) for source in needed)
             names = " ".join(dict.fromkeys(source.name for source in needed))
+            by_hand = all(source.by_hand and not source.is_archive for source in needed)
+            command = "" if by_hand else f"run `oodshape data get {names} --data {root}`, or "
             raise Missing(
-                f"{self.name}: not below {root}; run `oodshape data get {names} --data {root}`, or get "
-                f"{describe_sources(needed)}, and put it at {puts}"
+                f"{self.name}: not below {root}; {command}get {describe_sources(needed)}, and put it at {puts}"
             )
         return layout.read(Path(root) / layout.folder, name=self.name)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, cast
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import writing
@@ -83,10 +83,8 @@ def _choose(archive: Path, source: Source) -> dict[PurePosixPath, PurePosixPath]
 
 def _write(member: Member, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = member.open()
-    if file is not None:  # it is only for what is no regular file
-        with file, path.open("xb") as copy:
-            shutil.copyfileobj(file, copy, CHUNK)
+    with cast(IO[bytes], member.open()) as file, path.open("xb") as copy:  # a regular file can always be opened
+        shutil.copyfileobj(file, copy, CHUNK)
 
 
 @contextmanager
