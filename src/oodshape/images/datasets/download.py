@@ -14,9 +14,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import oodshape
 from oodshape.core.errors import InputError
-from oodshape.core.files import NO_ROOM, writing
+from oodshape.core.files import NO_ROOM, temporary_file, writing
 from oodshape.core.reading import one_line
-from oodshape.core.scratch import scratch
 from oodshape.images.datasets.sources import DOWNLOADS, Source, digest
 from oodshape.images.datasets.unpack import unpack
 
@@ -85,7 +84,7 @@ def obtain(source: Source, root: Path, report: Report = lambda done: None, *, un
     folder = root / DOWNLOADS if source.is_archive else target.parent
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with scratch(folder / source.file):  # a lock: a second process waits, and finds the work done
+        with temporary_file(folder / source.file):  # a lock: a second process waits, and finds the work done
             if target.exists():
                 return ""
             is_given = (folder / source.file).is_file()
