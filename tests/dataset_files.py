@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -67,3 +70,23 @@ def three_digits(folder: Path) -> object:
     """MNIST with a whole label file beside the images."""
     write(folder / "t10k-labels-idx1-ubyte", idx(np.zeros(3, np.uint8)))
     return mnist(folder)
+
+
+def archive(files: dict[str, bytes], mode: str = "w", links: dict[str, str] | None = None) -> bytes:
+    """A tar file, or with the mode `zip` a zip file."""
+    content = io.BytesIO()
+    if mode == "zip":
+        with zipfile.ZipFile(content, "w") as packed:
+            for name, data in files.items():
+                packed.writestr(name, data)
+        return content.getvalue()
+    with tarfile.open(fileobj=content, mode=mode) as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+        for name, target in (links or {}).items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            tar.addfile(member)
+    return content.getvalue()

@@ -35,7 +35,7 @@ def write_openood(root: Path, benchmark: str, count: int = 6, classes: int = 3, 
     """Every list of a benchmark with `count` lines, and the images that they name; ID images are brighter."""
     rng = np.random.default_rng(0)
     for role, entry in CATALOG[benchmark]:
-        below, home = entry.put.split("/")
+        below, home = entry.layouts[0].folder, entry.layouts[0].marker
         inside = role in ("train", "val", "test", "shifted")
         part = {"val": "val", "ood-val": "val", "train": "train"}.get(role, "test")
         lines = []

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from api import api_page, api_table, room_of, table
 from oodshape.core.values import Value
 from oodshape.features.statistic import Statistic
+from oodshape.images.datasets.sources import all_sources
 from oodshape.methods.base import FittedHead, FittedScore, Shape
 from oodshape.methods.describe import describe_deviations
 from oodshape.methods.detector import Method
@@ -286,6 +288,17 @@ def studies_list(docs: Path = DOCS) -> str:
     return "\n".join(lines)
 
 
+def sources_table(docs: Path = DOCS) -> str:
+    """Every published file: its addresses, size, checksum and licence."""
+    rows = []
+    for source in (source for sources in all_sources().values() for source in sources):
+        links = " ".join(f"[{urlsplit(address).netloc}]({address})" for address in source.addresses)
+        checksum = "sha256" if source.sha256 else "md5" if source.md5 else "-"
+        cells = [source.size, checksum, source.licence, source.by_hand]
+        rows.append([f"`{source.name}`", source.file or "-", links, *cells])
+    return table(["name", "file", "from", "size", "checksum", "licence", "by hand, because"], rows)
+
+
 def complete(page: str, written: str, docs: Path = DOCS) -> str:
     """A page's Markdown with its generated parts."""
     name = method_of(page)
@@ -295,6 +308,7 @@ def complete(page: str, written: str, docs: Path = DOCS) -> str:
     if package is not None:
         return api_page(package, docs)
     parts = {"methods": methods_table, "api": api_table, "deviations": deviations_table, "studies": studies_list}
+    parts |= {"sources": sources_table}
     for mark, part in ((f"<!-- {name} -->", part) for name, part in parts.items()):
         if mark in written:
             written = written.replace(mark, part(docs))

@@ -12,7 +12,6 @@ from oodshape.benchmark.plan import Options, methods_of
 from oodshape.benchmark.repeat import again, agreement
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark, ModelSpec
-from oodshape.cli.data_sets import data_facts, data_lines
 from oodshape.images.datasets.catalog import CATALOG
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
@@ -161,7 +160,7 @@ def test_a_model_without_weights_is_skipped_with_a_line_in_every_format(digits: 
 
 
 def test_no_weights_at_all_are_one_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no network of cifar10 has weights here; DenseNet101 needs weights .*--w"):
+    with pytest.raises(InputError, match="no network of cifar10 has weights here; DenseNet101 needs weights: .*--w"):
         run(Benchmark.load("cifar10"), Options(data=tmp_path))
 
 
@@ -186,22 +185,6 @@ def test_scores_of_moved_images_are_kept(digits: Benchmark, tmp_path: Path) -> N
         False,
         True,
     )  # from the cache
-
-
-def test_the_data_list_says_what_is_there(tmp_path: Path) -> None:
-    folder = tmp_path / "cifar10" / "cifar-10-batches-bin"
-    folder.mkdir(parents=True)
-    (folder / "test_batch.bin").write_bytes(bytes(3 * 3073))
-    (tmp_path / "svhn").mkdir()
-    (tmp_path / "svhn" / "test_32x32.mat").write_bytes(b"cut off")
-    lines = {line[0]: line for line in data_lines(data_facts(tmp_path))}
-    assert len(lines) == sum(len(list(sets)) for sets in CATALOG.values())
-    assert lines["cifar10/CIFAR-10"][1:4] == ("test", "found", "3 of 10,000")
-    assert lines["cifar10/SVHN"][2].startswith("damaged: ")
-    assert lines["imagenet/Species"][2:4] == ("missing", "0 of ?")
-    get, put = lines["imagenet/Texture"][4:]
-    assert "https://" in get
-    assert put == str(tmp_path / "dtd" / "images")
 
 
 def test_results_name_them_stand_beside_the_paper_and_can_be_repeated() -> None:

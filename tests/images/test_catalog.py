@@ -29,14 +29,14 @@ def pictures(folder: Path, *names: str) -> None:
 
 def test_nothing_there_is_missing_and_no_exception(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "nowhere", str(tmp_path)):
-        found = status(root)
+        found = [row for name in CATALOG for row in status(root, name)]
         assert len(found) == sum(len(list(sets)) for sets in CATALOG.values()) >= 30
         assert {row.state for row in found} == {"missing"}
         assert {row.images for row in found} == {None}
-    with pytest.raises(InputError, match=r"no SVHN below .*: get test_32x32.mat .*, and put it at .*svhn"):
-        CATALOG["cifar10"].far[0].open(tmp_path)
-    with pytest.raises(InputError, match="no benchmark 'cifar'; there are imagenet, cifar10, cifar100"):
-        status(tmp_path, "cifar")
+    with pytest.raises(InputError, match=r"SVHN: not below .*; run `oodshape data get svhn .* put it at .*svhn"):
+        CATALOG["cifar10"].named()["SVHN"].open(tmp_path)
+    with pytest.raises(InputError, match="needs an account at image-net.org .* oodshape bench imagenet-v2"):
+        CATALOG["imagenet"].named()["test"].open(tmp_path)
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -80,7 +80,7 @@ def test_the_official_layouts_are_found(tmp_path: Path) -> None:
         "CIFAR-100 train",
     }
     assert {row.images for row in found} == {2, 3}
-    val = CATALOG["imagenet"].test.open(tmp_path)
+    val = CATALOG["imagenet"].named()["test"].open(tmp_path)
     assert val.labels.tolist() == [65, 970]
     for name in PAPER:
         for _, entry in CATALOG[name]:

@@ -109,12 +109,12 @@ def test_array_stand_ins_take_no_objects(tmp_path: Path) -> None:
 
 
 def test_cifar_errors_name_the_file_and_the_way_out(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"looked for cifar-10-batches-bin/data_batch_1.bin .*cifar-10-binary.tar.gz"):
+    with pytest.raises(InputError, match=r"looked for cifar-10-batches-bin/data_batch_1.bin .*data get cifar-10"):
         cifar(tmp_path, 10, train=True)
     with pytest.raises(InputError, match="kind must be 10 or 100, got 20"):
         cifar(tmp_path, 20, train=True)  # type: ignore[arg-type]
     path = write(tmp_path / "test_batch.bin", b"\0" * 3074)
-    with pytest.raises(InputError, match="truncated: 3074 bytes are no whole number of CIFAR-10 records of 3073 bytes"):
+    with pytest.raises(InputError, match="truncated: 3074 bytes, no whole number of records of 3073 bytes"):
         cifar(tmp_path, 10, train=False)
     path.write_bytes(b"\x0a" + b"\0" * 3072)
     with pytest.raises(InputError, match=r"label 10 lies outside 0..9"):
@@ -136,7 +136,7 @@ def test_svhn(tmp_path: Path, compressed: bool) -> None:
     assert np.array_equal(data.images, images)
     assert data.labels.tolist() == [1, 0, 9, 0]
     (tmp_path / "test_32x32.mat").unlink()
-    with pytest.raises(InputError, match=r"no SVHN at .*test_32x32.mat: download"):
+    with pytest.raises(InputError, match=r"no SVHN at .*test_32x32.mat; download it: oodshape data get svhn"):
         svhn(tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from dataset_files import write
+from dataset_files import archive, write
 from oodshape import InputError
+from oodshape.benchmark.spec import Benchmark
+from oodshape.images.datasets.catalog import open_source
 from oodshape.images.datasets.imagenet import imagenet_val
 
 WNIDS = ["n02119789", "n02100735", "n01440764"]  # by ILSVRC id; sorted, they are 2, 1, 0
@@ -85,7 +88,7 @@ def test_flat_imagenet_synsets_complete_the_classes(flat: Path) -> None:
     [
         (IDS, "1\n2\n2\n3\n", None, "ILSVRC ids, .* put the devkit's meta.mat or map_clsloc.txt next to it"),
         (IDS, "0\n2\n2\n3\n", MAP, "must lie in 1..3, got 0..3"),
-        (IDS, "1\n2\n2\n", MAP, "no label for ILSVRC2012_val_00000004.JPEG: it covers 3 images"),
+        (IDS, "1\n2\n2\n", MAP, "no label for image 4: it covers 3 images"),
         (IDS, "1\n2\n2\n3\n", "tench 1\nfox 2", "one wnid .* per class, each once; got 'tench'"),
         (IDS, "1\n2\n2\n3\n", "\n".join(WNIDS), "must have lines `wnid id name`"),
         (IDS, "99999999999999999999\n1\n", None, "all numbers or all wnids"),
@@ -116,3 +119,73 @@ def test_flat_imagenet_says_what_is_missing(flat: Path) -> None:
     write(flat.parent / "val.txt", b"\xff\xfe")
     with pytest.raises(InputError, match="cannot be read as text"):
         imagenet_val(flat)
+
+
+def jpeg(shade: int) -> bytes:
+    content = io.BytesIO()
+    Image.new("RGB", (8, 6), (shade, shade, shade)).save(content, "JPEG")
+    return content.getvalue()
+
+
+def test_the_official_tars_are_read_in_place(tmp_path: Path) -> None:
+    home = tmp_path / "imagenet"
+    inner = {f"{wnid}.tar": archive({f"{wnid}_{n}.JPEG": jpeg(n) for n in (1, 2)}) for wnid in sorted(WNIDS)}
+    write(home / "ILSVRC2012_img_train.tar", archive(inner))
+    write(home / "ILSVRC2012_img_val.tar", archive({f"ILSVRC2012_val_{n:08d}.JPEG": jpeg(n) for n in (1, 2, 4)}))
+    write(home / "ILSVRC2012_devkit_t12" / "data" / IDS, b"1\n2\n2\n3\n")
+    write(home / "ILSVRC2012_devkit_t12" / "data" / "map_clsloc.txt", MAP.encode())
+    train, val = (open_source(f"catalog:imagenet/{part}", tmp_path, tmp_path) for part in ("train", "test"))
+    assert train.labels.tolist() == [0, 0, 1, 1, 2, 2]
+    assert [np.asarray(train[i]).max() for i in range(6)] == [1, 2] * 3
+    assert val.labels.tolist() == [2, 1, 0]
+    assert np.asarray(val[2]).max() == 4
+    cut = (home / "ILSVRC2012_img_train.tar").read_bytes()[:-12_000]
+    write(home / "ILSVRC2012_img_train.tar", cut)
+    with pytest.raises(InputError, match="ends early"):
+        open_source("catalog:imagenet/train", tmp_path, tmp_path)
+
+
+def test_the_tree_of_kaggle(tmp_path: Path) -> None:
+    tree = tmp_path / "imagenet" / "ILSVRC" / "Data" / "CLS-LOC"
+    for n in (1, 2, 4):
+        write(tree / "val" / f"ILSVRC2012_val_{n:08d}.JPEG", jpeg(n))
+        write(tree / "train" / WNIDS[n % 3] / f"{n}.JPEG", jpeg(n))
+    rows = "".join(f"ILSVRC2012_val_{n:08d},{wnid} 1 2 3 4\n" for n, wnid in zip((1, 2, 4), WNIDS, strict=True))
+    write(tmp_path / "imagenet" / "LOC_val_solution.csv", f"ImageId,PredictionString\n{rows}".encode())
+    assert open_source("catalog:imagenet/test", tmp_path, tmp_path).labels.tolist() == [2, 1, 0]
+    assert sorted(open_source("catalog:imagenet/train", tmp_path, tmp_path).labels.tolist()) == [0, 1, 1]
+
+
+def test_the_parquet_files_of_hugging_face(tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    (tmp_path / "imagenet" / "data").mkdir(parents=True)
+    for part, labels in (("train", [3, 1]), ("validation", [7])):
+        cells = [{"bytes": jpeg(label), "path": f"{label}.JPEG"} for label in labels]
+        table = pa.table({"image": cells, "label": labels})
+        pq.write_table(table, tmp_path / "imagenet" / "data" / f"{part}-00000-of-00001.parquet")
+    train, val = (open_source(f"catalog:imagenet/{part}", tmp_path, tmp_path) for part in ("train", "test"))
+    assert (train.labels.tolist(), val.labels.tolist()) == ([3, 1], [7])
+    assert np.asarray(val[0]).max() == 7
+
+
+def test_imagenet_v2_is_two_halves_with_numbers_for_classes(tmp_path: Path) -> None:
+    for label in (0, 2, 10, 999):
+        for n in range(6):
+            write(tmp_path / "imagenetv2" / str(label) / f"{n}.jpeg", jpeg(label % 250))
+    fitted, tested = (open_source(f"catalog:imagenet-v2/{part}", tmp_path, tmp_path) for part in ("train", "test"))
+    assert len(fitted) == len(tested) == 12
+    assert not set(fitted.identities.tolist()) & set(tested.identities.tolist())
+    assert sorted([*fitted.labels, *tested.labels]) == sorted([0, 2, 10, 999] * 6)
+    assert all(np.asarray(fitted[i]).max() == fitted.labels[i] % 250 for i in range(12))
+    write(tmp_path / "imagenetv2" / "n01440764" / "1.jpeg", jpeg(0))
+    with pytest.raises(InputError, match="class folders called 0 to 999"):
+        open_source("catalog:imagenet-v2/test", tmp_path, tmp_path)
+
+
+def test_imagenet_v2_is_named_and_is_not_set_beside_the_paper() -> None:
+    made = Benchmark.load("imagenet-v2")
+    assert made.name == "imagenet-v2"
+    assert (made.settings, made.of_paper) == ("general", "")
+    assert [ood.name for ood in made.ood] == [ood.name for ood in Benchmark.load("imagenet").ood]

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from oodshape import InputError
-from oodshape.cli.data_sets import data_facts, data_lines
+from oodshape.cli.data_sets import data_facts
 from oodshape.images.datasets.catalog import CATALOG, open_source, status
 from oodshape.images.sources.image_set import limited
 from openood_files import write_openood
@@ -32,7 +32,7 @@ def test_every_list_is_read_where_it_lies(name: str, tmp_path: Path) -> None:
         assert images.labels.tolist() == ([0, 1] if inside else [-1, -1])
         assert np.asarray(images[1]).shape[2] == 3
     kind = "classic" if "cifar" in name else "largescale"
-    assert {entry.put.split("/")[0] for _, entry in CATALOG[name]} <= {f"images_{kind}", "images_classic"}
+    assert {entry.layouts[0].folder for _, entry in CATALOG[name]} <= {f"images_{kind}", "images_classic"}
 
 
 def test_a_list_that_is_not_the_published_one_is_refused_by_name(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_list_that_is_not_the_published_one_is_refused_by_name(tmp_path: Path)
 
 def test_a_checksum_sees_other_images_but_no_line_ends(tmp_path: Path) -> None:
     write_openood(tmp_path, "openood-cifar10", count=3, side=8)
-    entry = CATALOG["openood-cifar10"].test
+    entry = CATALOG["openood-cifar10"].named()["test"]
     file = tmp_path / entry.listed
     text = file.read_bytes()
     known = replace(entry, images=3, md5=hashlib.md5(text).hexdigest())
@@ -60,11 +60,12 @@ def test_a_checksum_sees_other_images_but_no_line_ends(tmp_path: Path) -> None:
 def test_lists_without_their_images_are_missing_and_said_to_be(tmp_path: Path) -> None:
     write_openood(tmp_path, "openood-cifar100", count=2, side=8)
     (tmp_path / "images_classic" / "svhn").rename(tmp_path / "elsewhere")
-    lines = {line[0]: line for line in data_lines(data_facts(tmp_path, "openood-cifar100"))}
-    assert lines["openood-cifar100/svhn"][1:4] == ("far", "missing", "0 of 26,032")
-    assert lines["openood-cifar100/svhn"][5] == str(tmp_path / "images_classic" / "svhn")
-    assert lines["openood-cifar100/tin"][2].startswith("differs: ")
-    assert len(lines) == 10
+    facts = {fact["set"]: fact for fact in data_facts(tmp_path, "openood-cifar100")}
+    svhn = facts["openood-cifar100/svhn"]
+    assert (svhn["role"], svhn["state"], svhn["images"], svhn["expected"]) == ("far", "missing", None, 26_032)
+    assert str(tmp_path / "downloads" / "svhn.zip") in svhn["put"]
+    assert facts["openood-cifar100/tin"]["state"] == "differs"
+    assert len(facts) == 10
     (tmp_path / "images_classic" / "mnist" / "test" / "8_1.jpg").unlink()
     reason = {row.entry.name: row.reason for row in status(tmp_path, "openood-cifar100")}["mnist"]
     assert "1 of the 2 files in" in reason
@@ -76,7 +77,7 @@ def test_training_images_of_imagenet_need_no_list(tmp_path: Path) -> None:
         file = tmp_path / "images_largescale" / "imagenet_1k" / "train" / wnid / f"{wnid}_1.JPEG"
         file.parent.mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(file)
-    assert CATALOG["openood-imagenet"].train.open(tmp_path).labels.tolist() == [0, 1]
+    assert CATALOG["openood-imagenet"].named()["train"].open(tmp_path).labels.tolist() == [0, 1]
     assert open_source("catalog:openood-imagenet/train", tmp_path, tmp_path).name == "train"
 
 
@@ -86,5 +87,5 @@ def test_images_are_not_turned(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # a quarter turn
     Image.new("RGB", (20, 10)).save(file, exif=exif)
-    images = CATALOG["openood-cifar10"].far[1].open(tmp_path)
+    images = CATALOG["openood-cifar10"].named()["svhn"].open(tmp_path)
     assert images[0].size == limited(images, 1)[0].size == (20, 10)

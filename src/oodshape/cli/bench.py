@@ -9,6 +9,7 @@ import typer
 
 from oodshape.cli.comparing import CHANCE, ColumnsOption, Compared, Drawing
 from oodshape.cli.completion import benchmark_names, method_names
+from oodshape.cli.data import PANEL, Downloading
 from oodshape.cli.openood import OpenOod
 from oodshape.cli.options import words
 from oodshape.cli.terminal import console, is_quiet, say
@@ -45,6 +46,11 @@ def bench(
     out: Annotated[
         Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
+    download: Annotated[
+        bool,
+        typer.Option("--download", help="First download the data and weights that are missing.", rich_help_panel=PANEL),
+    ] = False,
+    downloading: Downloading,
     openood: OpenOod,
     samples: Annotated[
         int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
@@ -71,6 +77,10 @@ def bench(
         tuned=openood.tuned,
         any_list=openood.other_lists,
     )
+    if download:
+        from oodshape.cli.data_sets import files_of
+
+        downloading.get(files_of(chosen, compared.data, compared.weights, words(compared.models)))
     folder = out or Path("oodshape-results") / chosen.name
     results = run_benchmark(chosen, options, folder, shown)
     if not is_quiet():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from oodshape.cli.terminal import console
+import typer
 
 
 def models() -> None:
     """List the networks, their family, and where their weights come from."""
-    from oodshape.core.columns import show_columns
-    from oodshape.networks.zoo import MODELS
+    from oodshape.images.datasets.sources import all_sources, describe_sources
+    from oodshape.networks.known import KNOWN
 
-    rows = [(entry.name, entry.family, entry.id_set, str(entry.classes), entry.weights) for entry in MODELS.values()]
-    show_columns(("network", "family", "trained on", "classes", "weights"), rows, console())
+    line = "{:<20}  {:<11}  {:<11}  {:>7}  {}"  # one line each, so that addresses stay whole
+    typer.echo(line.format("network", "family", "trained on", "classes", "weights"))
+    for name, known in KNOWN.items():
+        sources = all_sources().get(name)
+        typer.echo(line.format(name, *known, describe_sources(sources) if sources else "shipped with the package"))

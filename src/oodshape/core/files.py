@@ -58,7 +58,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
-    with writing(path), _temporary_file(path) as temporary:
+    with writing(path), temporary_file(path) as temporary:
         yield temporary
         umask = os.umask(0)
         os.umask(umask)
@@ -79,7 +79,7 @@ def writing(path: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def _temporary_file(path: Path) -> Iterator[Path]:
+def temporary_file(path: Path) -> Iterator[Path]:
     """Yield an empty, locked file next to `path`, and remove it at the end unless it was renamed.
 
     Its name is fixed: a killed run leaves at most one file, which the next run reuses. The lock ends with the process

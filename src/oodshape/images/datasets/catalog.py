@@ -1,11 +1,12 @@
-"""THE TABLE of the benchmarks' data (what each needs, where to get and put it, what is there), and sets by a word.
+"""The catalog of the benchmarks' data sets, their state below a data folder, and `open_source`.
 
-The words: `digits:train`, `folder:PATH`, `list:PATH`, `array:PATH.npz`, `catalog:imagenet/Texture`.
+A source of images is `digits:train`, `folder:PATH`, `list:PATH`, `array:PATH.npz` or `catalog:imagenet/Texture`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Literal
@@ -14,8 +15,14 @@ from oodshape.core.errors import InputError
 from oodshape.core.reading import reading
 from oodshape.images.datasets.cifar_mnist_svhn import cifar, mnist, svhn
 from oodshape.images.datasets.digits import digits_sets
-from oodshape.images.datasets.entries import Collection, Entry, Layout, Role
-from oodshape.images.datasets.imagenet import LABELS, imagenet_val
+from oodshape.images.datasets.entries import Collection, Entry, Layout, Missing, Role
+from oodshape.images.datasets.imagenet import (
+    imagenet_parquet,
+    imagenet_train_tar,
+    imagenet_v2,
+    imagenet_val,
+    imagenet_val_tar,
+)
 from oodshape.images.datasets.openood import openood_collections
 from oodshape.images.decode.limits import npz_within
 from oodshape.images.sources.folders import ImageFolder, ImageList
@@ -24,7 +31,7 @@ from oodshape.images.sources.image_set import ArraySet, ImageSet
 
 @dataclass(frozen=True)
 class Status:
-    """One row of what is there: a set is found, missing, or for a reason damaged or not the published one."""
+    """The state of one set; a damaged set and one that differs from the published one have a reason."""
 
     benchmark: str
     role: Role
@@ -34,27 +41,12 @@ class Status:
     reason: str = ""
 
 
-def chosen_benchmarks(benchmark: str | None) -> list[str]:
-    """The benchmark of this name, or all that there are."""
-    if benchmark is not None and benchmark not in CATALOG:
-        raise InputError(f"no benchmark {benchmark!r}; there are {', '.join(CATALOG)}")
-    return [benchmark] if benchmark else list(CATALOG)
-
-
-def status(root: str | Path, benchmark: str | None = None) -> list[Status]:
-    """What lies below a data root: one row per set of one benchmark, or of all."""
-    seen: dict[Entry, Status] = {}  # benchmarks share sets: each is read once
-    rows = []
-    for name in chosen_benchmarks(benchmark):
-        for role, entry in CATALOG[name]:
-            if entry not in seen:
-                seen[entry] = _status(name, role, entry, root)
-            rows.append(replace(seen[entry], benchmark=name, role=role))
-    return rows
+def status(root: str | Path, benchmark: str) -> list[Status]:
+    """The state of each set of a benchmark below a data folder."""
+    return [_status(benchmark, role, entry, root) for role, entry in CATALOG[benchmark]]
 
 
 def _status(benchmark: str, role: Role, entry: Entry, root: str | Path) -> Status:
-    """The row of one set."""
     try:
         if entry.find(root) is None:
             return Status(benchmark, role, entry, "missing")
@@ -65,97 +57,93 @@ def _status(benchmark: str, role: Role, entry: Entry, root: str | Path) -> Statu
         return Status(benchmark, role, entry, "damaged", reason=str(error))
 
 
-def _folders(name: str, images: int | None, get: str, *folders: str) -> Entry:
-    """A set that is a folder of images; the first folder is where to put it."""
-    return Entry(name, images, get, folders[0], tuple(Layout(folder, ImageFolder) for folder in folders))
+def _folders(name: str, images: int | None, *folders: str) -> Entry:
+    """A set that is a folder of images."""
+    return Entry(name, images, tuple(Layout(folder, ImageFolder) for folder in folders), (name.lower(),))
 
 
 def _cifar(kind: Literal[10, 100], *, train: bool) -> Entry:
-    """CIFAR in its archives' layouts, or as class folders."""
+    """CIFAR in the layouts of its archives, or as class folders."""
     home, part = f"cifar{kind}", "train" if train else "test"
     batch = part if kind == 100 else "data_batch_" if train else "test_batch"
     read, marker = partial(cifar, kind=kind, train=train), f"cifar-{kind}-*/{batch}*"
     return Entry(
         f"CIFAR-{kind} train" if train else f"CIFAR-{kind}",
         50_000 if train else 10_000,
-        f"cifar-{kind}-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html, unpacked",
-        f"{home}/{'cifar-10-batches-bin' if kind == 10 else 'cifar-100-binary'}",
         (Layout(home, read, marker), Layout(".", read, marker), Layout(f"{home}/{part}", ImageFolder)),
+        (f"cifar-{kind}",),
     )
 
 
-_ILSVRC = "images of ILSVRC 2012 from https://image-net.org/challenges/LSVRC/2012, in class folders"
-_MOS = "(the subset of MOS) from https://github.com/deeplearning-wisc/large_scale_ood, unpacked"
-_ODIN = "from https://github.com/facebookresearch/odin, unpacked"
-_DTD = "dtd-r1.0.1.tar.gz (all 47 classes) from https://www.robots.ox.ac.uk/~vgg/data/dtd, unpacked"
-_TINY = "the validation images of http://cs231n.stanford.edu/tiny-imagenet-200.zip, unpacked"
-# the paper gives no number; 10,000 is what is drawn to test such networks (github.com/deeplearning-wisc/SNN)
-_PLACES365 = "10,000 of the test images (256 px) of Places365 from http://places2.csail.mit.edu"
-_VIM = "the images in the list openimage_o.txt of https://github.com/haoqiwang/vim"
-_ADVERSARIAL = "imagenet-o.tar from https://github.com/hendrycks/natural-adv-examples, unpacked"
+def _imagenet(name: str, images: int, part: Literal["train", "val"]) -> Entry:
+    """A part of ImageNet: the official tar, class folders, Kaggle's tree or the Parquet files of Hugging Face."""
+    kaggle, parquet = f"imagenet/ILSVRC/Data/CLS-LOC/{part}", f"{'validation' if part == 'val' else part}-*.parquet"
+    tar = Layout("imagenet", imagenet_train_tar if part == "train" else imagenet_val_tar, f"ILSVRC2012_img_{part}.tar")
+    flat = [Layout(at, imagenet_val, "ILSVRC2012_val_*") for at in ("imagenet/val", kaggle) if part == "val"]
+    folders = [Layout(at, ImageFolder) for at in (f"imagenet/{part}", kaggle)]
+    rows = [Layout(at, partial(imagenet_parquet, files=parquet), parquet) for at in ("imagenet/data", "imagenet")]
+    return Entry(name, images, (*flat, *folders, *rows, tar), (f"imagenet-{part}",))
 
-_IMAGENET = Entry(
-    "ImageNet",
-    50_000,
-    f"the validation {_ILSVRC}, or flat with {' or '.join(LABELS)} beside the folder",
-    "imagenet/val",
-    (Layout("imagenet/val", imagenet_val, "ILSVRC2012_val_*"), Layout("imagenet/val", ImageFolder)),
-)
+
+def _imagenet_v2(name: str, part: Literal["train", "test"]) -> Entry:
+    """One half of ImageNet-V2."""
+    return Entry(name, 5_000, (Layout("imagenetv2", partial(imagenet_v2, part=part)),), ("imagenet-v2",))
+
+
 _MNIST = Entry(
     "MNIST",
     10_000,
-    "t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz from http://yann.lecun.com/exdb/mnist",
-    "mnist",
     (
         *(Layout(at, mnist, "t10k-images*") for at in ("mnist", "mnist/raw", "MNIST/raw")),
         *(Layout(at, ImageFolder) for at in ("mnist/test", "mnist")),
     ),
+    ("mnist",),
 )
-_SVHN = Entry(
-    "SVHN",
-    26_032,
-    "test_32x32.mat (format 2) from http://ufldl.stanford.edu/housenumbers",
-    "svhn",
-    (Layout("svhn", svhn, "test_32x32.mat"), Layout("svhn/test", ImageFolder)),
-)
-_SMALL_NEAR = _folders(
-    "TinyImageNet", 10_000, _TINY, "tiny-imagenet-200/val/images", "tinyimagenet/test", "tinyimagenet"
-)
+_SVHN = Entry("SVHN", 26_032, (Layout("svhn", svhn, "test_32x32.mat"), Layout("svhn/test", ImageFolder)), ("svhn",))
+_SMALL_NEAR = _folders("TinyImageNet", 10_000, "tiny-imagenet-200/val/images", "tinyimagenet/test", "tinyimagenet")
 _SMALL_FAR = (
     _SVHN,
-    _folders("Texture", 5_640, _DTD, "dtd/images", "texture32/test", "texture"),
-    _folders("Places365", 10_000, _PLACES365, "places365", "places32/test"),
-    _folders("LSUN-Crop", 10_000, f"LSUN.tar.gz (crop) {_ODIN}", "LSUN/test", "LSUN"),
-    _folders("LSUN-Resize", 10_000, f"LSUN_resize.tar.gz {_ODIN}", "LSUN_resize/LSUN_resize", "LSUN_resize"),
-    _folders("iSUN", 8_925, f"iSUN.tar.gz {_ODIN}", "iSUN/iSUN_patches", "iSUN"),
+    _folders("Texture", 5_640, "dtd/images", "texture32/test", "texture"),
+    # the paper gives no number; 10,000 is what is drawn to test such networks (github.com/deeplearning-wisc/SNN)
+    _folders("Places365", 10_000, "places365", "places32/test"),
+    _folders("LSUN-Crop", 10_000, "LSUN/test", "LSUN"),
+    _folders("LSUN-Resize", 10_000, "LSUN_resize/LSUN_resize", "LSUN_resize"),
+    _folders("iSUN", 8_925, "iSUN/iSUN_patches", "iSUN"),
 )
+_LARGE_NEAR = (
+    _folders("Species", None, "species"),
+    _folders("iNaturalist", 10_000, "iNaturalist/images", "iNaturalist"),
+    _folders("SUN", 10_000, "SUN/images", "SUN"),
+    _folders("Places", 10_000, "Places/images", "Places", "places"),
+    _folders("OpenImage-O", 17_632, "openimage_o"),
+    _folders("ImageNet-O", 2_000, "imagenet-o"),
+)
+_LARGE_FAR = (_folders("Texture", 5_640, "dtd/images", "texture"), _MNIST)
+
+
 _CIFAR10, _CIFAR100 = _cifar(10, train=False), _cifar(100, train=False)
+_V2 = _imagenet_v2("ImageNet-V2, fitted half", "train"), _imagenet_v2("ImageNet-V2, tested half", "test")
+_ILSVRC = _imagenet("ImageNet train", 1_281_167, "train"), _imagenet("ImageNet", 50_000, "val")
+
+
+def _collection(inside: tuple[Entry, Entry], near: Iterable[Entry], far: Iterable[Entry]) -> Collection:
+    """The training set and the test set, near and far OOD sets."""
+    train, test = inside
+    return Collection(
+        [("train", train), ("test", test), *(("near", entry) for entry in near), *(("far", entry) for entry in far)]
+    )
+
 
 CATALOG: dict[str, Collection] = {
-    "imagenet": Collection(
-        train=_folders("ImageNet train", 1_281_167, f"the training {_ILSVRC}", "imagenet/train"),
-        test=_IMAGENET,
-        near=(
-            _folders("Species", None, "Species from https://github.com/hendrycks/anomaly-seg", "species"),
-            _folders("iNaturalist", 10_000, f"iNaturalist.tar.gz {_MOS}", "iNaturalist/images", "iNaturalist"),
-            _folders("SUN", 10_000, f"SUN.tar.gz {_MOS}", "SUN/images", "SUN"),
-            _folders("Places", 10_000, f"Places.tar.gz {_MOS}", "Places/images", "Places", "places"),
-            _folders("OpenImage-O", 17_632, _VIM, "openimage_o"),
-            _folders("ImageNet-O", 2_000, _ADVERSARIAL, "imagenet-o"),
-        ),
-        far=(_folders("Texture", 5_640, _DTD, "dtd/images", "texture"), _MNIST),
-    ),
-    "cifar10": Collection(_cifar(10, train=True), _CIFAR10, (_CIFAR100, _SMALL_NEAR), _SMALL_FAR),
-    "cifar100": Collection(_cifar(100, train=True), _CIFAR100, (_CIFAR10, _SMALL_NEAR), _SMALL_FAR),
+    "imagenet": _collection(_ILSVRC, _LARGE_NEAR, _LARGE_FAR),
+    "imagenet-v2": _collection(_V2, _LARGE_NEAR, _LARGE_FAR),
+    "cifar10": _collection((_cifar(10, train=True), _CIFAR10), (_CIFAR100, _SMALL_NEAR), _SMALL_FAR),
+    "cifar100": _collection((_cifar(100, train=True), _CIFAR100), (_CIFAR10, _SMALL_NEAR), _SMALL_FAR),
     **openood_collections(),
 }
 
 
 FORMS = "digits:NAME, folder:PATH, list:PATH, array:PATH.npz, catalog:BENCHMARK/SET"
-
-
-class Missing(InputError):
-    """A data set that is not on this machine; the message says where to get it and where to put it."""
 
 
 def open_source(source: str, base: Path, data: Path | None = None, *, any_list: bool = False) -> ImageSet:
@@ -199,11 +187,7 @@ def _catalogued(rest: str, data: Path | None, any_list: bool) -> ImageSet:
     if name not in rows:
         raise InputError(f"{benchmark} has no set {name!r}; there are {', '.join(rows)}")
     if data is None:
-        raise Missing(f"{rows[name].name}: say where the data lie with --data DIR or OODSHAPE_DATA")
-    if rows[name].find(data) is None:
-        raise Missing(
-            f"{rows[name].name}: not below {data}; get {rows[name].get}, and put it at {data / rows[name].put}"
-        )
+        raise Missing(f"{rows[name].name}: name the folder of the data with --data DIR or OODSHAPE_DATA")
     images = rows[name].open(data)
     other = "" if any_list else rows[name].differs(data, len(images))
     if other:

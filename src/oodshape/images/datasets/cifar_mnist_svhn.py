@@ -24,7 +24,7 @@ from oodshape.images.sources.image_set import ArraySet
 
 Records = tuple[NDArray[np.uint8], NDArray[np.int64]]  # [N, 3072] pixels, channel-major, and [N] labels
 
-CIFAR_HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
+AGAIN = "delete it and download it again: oodshape data get {}"
 PIXELS = 3 * 32 * 32
 LAYOUTS: dict[int, tuple[str, str]] = {
     10: ("cifar-10-batches-bin", "cifar-10-batches-py"),
@@ -51,7 +51,7 @@ def cifar(root: str | Path, kind: Literal[10, 100] = 10, *, train: bool, name: s
                 return ArraySet(name or f"cifar{kind}", images, labels)
     raise InputError(
         f"no CIFAR-{kind} below {root}: looked for {binary}/{batches[0]}.bin and {python}/{batches[0]}; "
-        f"unpack cifar-{kind}-binary.tar.gz or cifar-{kind}-python.tar.gz from {CIFAR_HOME} there"
+        f"download it: oodshape data get cifar-{kind}"
     )
 
 
@@ -64,7 +64,7 @@ def _batches(kind: int, train: bool) -> list[str]:
 
 def _read_batch(path: Path, kind: int) -> Records:
     """The records of one file, all labels in range."""
-    with reading(path, f"download it again from {CIFAR_HOME}"):
+    with reading(path, AGAIN.format(f"cifar-{kind}")):
         pixels, labels = (_from_binary if path.suffix else _from_pickle)(path.read_bytes(), kind)
         if pixels.shape != (len(labels), PIXELS) or len(labels) == 0:
             raise InputError(f"{len(labels)} labels need data [{len(labels)}, {PIXELS}], got {list(pixels.shape)}")
@@ -79,10 +79,8 @@ def _from_binary(content: bytes, kind: int) -> Records:
     heads = 1 if kind == 10 else 2
     size = heads + PIXELS
     if not content or len(content) % size:
-        raise InputError(
-            f"it is truncated: {len(content)} bytes are no whole number of CIFAR-{kind} records "
-            f"of {size} bytes; download it again from {CIFAR_HOME}"
-        )
+        again = AGAIN.format(f"cifar-{kind}")
+        raise InputError(f"it is truncated: {len(content)} bytes, no whole number of records of {size} bytes; {again}")
     records = np.frombuffer(content, np.uint8).reshape(-1, size)
     return records[:, heads:], records[:, heads - 1].astype(np.int64)
 
@@ -99,7 +97,7 @@ def _from_pickle(content: bytes, kind: int) -> Records:
     except Exception as error:  # a damaged pickle fails in whatever way its bytes lead to
         raise InputError(
             f"its {len(content)} bytes are damaged or no CIFAR-{kind} batch: no dict with `data` and "
-            f"`{wanted}` can be read ({type(error).__name__}); download it again from {CIFAR_HOME}"
+            f"`{wanted}` can be read ({type(error).__name__}); {AGAIN.format(f'cifar-{kind}')}"
         ) from None
 
 
@@ -155,11 +153,8 @@ class _ArraysOnly(pickle._Unpickler):  # the one in Python: in C, a forged memo 
         except KeyError:
             raise InputError(
                 f"refused: this pickle asks for {module}.{name}, which no CIFAR batch needs: it is damaged or "
-                f"forged. Nothing of it was run; get the original from {CIFAR_HOME}"
+                "forged. Nothing of it was run; get the original: oodshape data get cifar-10 cifar-100"
             ) from None
-
-
-MNIST_HOME = "http://yann.lecun.com/exdb/mnist/"
 
 
 def mnist(root: str | Path, *, name: str = "mnist") -> ArraySet:
@@ -178,7 +173,7 @@ def mnist(root: str | Path, *, name: str = "mnist") -> ArraySet:
 
 def read_idx(path: Path, dims: int) -> NDArray[np.uint8]:
     """A uint8 array of `dims` dimensions from an IDX file: magic number, sizes (big-endian), values."""
-    with reading(path, f"download it again from {MNIST_HOME}"):
+    with reading(path, AGAIN.format("mnist")):
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
             data = _inflated(path, data, dims)
@@ -191,9 +186,7 @@ def read_idx(path: Path, dims: int) -> NDArray[np.uint8]:
     size = header + math.prod(shape)
     if len(data) < header or len(data) != size:
         wanted = f"{size} bytes for {shape}" if len(data) >= header else f"a header of {header} bytes"
-        raise InputError(
-            f"{path} is damaged: {len(data)} bytes, but needs {wanted}; download it again from {MNIST_HOME}"
-        )
+        raise InputError(f"{path} is damaged: {len(data)} bytes, but needs {wanted}; {AGAIN.format('mnist')}")
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 
@@ -223,25 +216,20 @@ def _find_idx(root: Path, what: str, dims: int) -> Path:
         for name in names:
             if (folder / name).is_file():
                 return folder / name
-    raise InputError(f"no MNIST below {root}: looked for {', '.join(names)}; download {names[1]} from {MNIST_HOME}")
-
-
-SVHN_HOME = "http://ufldl.stanford.edu/housenumbers/"
+    raise InputError(f"no MNIST below {root}: looked for {', '.join(names)}; run oodshape data get mnist")
 
 
 def svhn(root: str | Path, *, name: str = "svhn") -> ArraySet:
     """SVHN's cropped test images (format 2): [N, 32, 32, 3] with the digits as labels (the file's label 10 means 0)."""
     path = Path(root) / "test_32x32.mat"
     if not path.is_file():
-        raise InputError(f"no SVHN at {path}: download {path.name} (format 2, cropped digits) from {SVHN_HOME}")
-    with reading(path, f"download it again from {SVHN_HOME}"):
+        raise InputError(f"no SVHN at {path}; download it: oodshape data get svhn")
+    with reading(path, AGAIN.format("svhn")):
         try:
             content = arrays(path, ["X", "y"])
         except Damaged as error:
-            raise InputError(
-                f"{path} is damaged or no SVHN file: X and y cannot be read ({error}); "
-                f"download it again from {SVHN_HOME}"
-            ) from None
+            again = AGAIN.format("svhn")
+            raise InputError(f"{path} is damaged or no SVHN file: X and y cannot be read ({error}); {again}") from None
         images, labels = content["X"], content["y"].ravel()
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3):
             raise InputError(f"{path}: X must be uint8 [32, 32, 3, N], got {images.dtype}{list(images.shape)}")

@@ -1,17 +1,21 @@
-"""ImageNet's validation images as they come: one flat folder, and a file beside it that says their classes."""
+"""ImageNet as it is published: a flat folder with labels beside it, the official tars, Parquet; and ImageNet-V2."""
 
 from __future__ import annotations
 
+import glob
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import DAMAGE, one_line, reading
+from oodshape.images import identity
 from oodshape.images.datasets.matlab import Cell, table
-from oodshape.images.sources.folders import ImageFiles
+from oodshape.images.sources.archives import ParquetImages, TarImages
+from oodshape.images.sources.folders import ImageFiles, class_folders, labelled
 
 CLASSES = 1000
 WNID = re.compile(r"n\d{8}")
@@ -25,12 +29,12 @@ ACCEPTED = (
 
 
 def imagenet_val(folder: str | Path, *, name: str = "imagenet") -> ImageFiles:
-    """The images ILSVRC2012_val_*.JPEG of a folder, labelled by their class's place among the sorted wnids.
+    """The images ILSVRC2012_val_*.JPEG of a folder, labelled by the rank of their class among the sorted wnids.
 
-    The labels lie beside the folder, or in the devkit unpacked there: `LOC_val_solution.csv`; `val.txt` with lines
-    `file label`, the labels 0-based or wnids; or the devkit's `ILSVRC2012_validation_ground_truth.txt`, whose numbers
-    only its `meta.mat` or `map_clsloc.txt` explain. With wnids these are needed only where the labels do not name
-    every class. Class folders need none of this: `ImageFolder` reads them.
+    The labels lie beside the folder, in the devkit unpacked there, or at the root of Kaggle's tree:
+    `LOC_val_solution.csv`; `val.txt` with lines `file label`, the labels 0-based or wnids; or the devkit's
+    `ILSVRC2012_validation_ground_truth.txt`, whose numbers need its `meta.mat` or `map_clsloc.txt`. With wnids these
+    are needed only where the labels do not name every class. Class folders need none of this: see `ImageFolder`.
     """
     folder = Path(folder)
     with reading(folder.parent):
@@ -39,22 +43,65 @@ def imagenet_val(folder: str | Path, *, name: str = "imagenet") -> ImageFiles:
             raise InputError(
                 f"no ILSVRC2012_val_*.JPEG in {folder}; for class folders use ImageFolder({str(folder)!r})"
             )
-        labels, synsets = _beside(folder, LABELS), _beside(folder, SYNSETS)
-        if labels is None:
-            raise InputError(
-                f"{folder} has no class folders; put {' or '.join(LABELS)} (with meta.mat) at {folder.parent}"
-            )
-        known = _labels(labels, None if synsets is None else _synsets(synsets))
-        order = sorted(files)
-        missing = next((files[number] for number in order if number not in known), None)
-        if missing is not None:
-            raise InputError(f"{labels} has no label for {missing}: it covers {len(known)} images")
-        return ImageFiles(name, folder, [files[n] for n in order], np.array([known[n] for n in order], np.int64))
+        numbers = sorted(files)
+        return ImageFiles(name, folder, [files[number] for number in numbers], _labels_beside(folder, numbers))
 
 
-def _beside(folder: Path, names: tuple[str, ...]) -> Path | None:
-    """The first file of these names beside a folder, or in the devkit unpacked there."""
-    places = (folder.parent, folder.parent / "ILSVRC2012_devkit_t12" / "data")
+def imagenet_val_tar(folder: Path, *, name: str) -> TarImages:
+    """The images of ILSVRC2012_img_val.tar, read in place; the labels lie beside it or in the devkit unpacked there."""
+    archive = folder / "ILSVRC2012_img_val.tar"
+    images = TarImages(str(archive), upright=True)
+    numbers = [_number(archive, member) for member in images.members]
+    images.name, images.labels = name, _labels_beside(archive, numbers)
+    return images
+
+
+def imagenet_train_tar(folder: Path, *, name: str) -> TarImages:
+    """The images of ILSVRC2012_img_train.tar, a tar of one tar per class, read in place."""
+    images = TarImages(str(folder / "ILSVRC2012_img_train.tar"), upright=True)
+    images.name, (images.labels, images.classes) = name, class_folders(images.members)
+    return images
+
+
+def imagenet_parquet(folder: Path, *, name: str, files: str) -> ParquetImages:
+    """The images of the Parquet files of huggingface.co/datasets/ILSVRC/imagenet-1k, labelled by their column."""
+    images = ParquetImages(f"{glob.escape(str(folder))}/{files}", upright=True)
+    images.name = name
+    return images
+
+
+def imagenet_v2(folder: Path, *, name: str, part: Literal["train", "test"]) -> ImageFiles:
+    """One half of ImageNet-V2, whose class folders are called 0 to 999: the fitted one or the tested one."""
+    found = labelled(folder)
+    if not found.classes or not all(each.isdecimal() for each in found.classes):
+        raise InputError(f"{folder} must hold class folders called 0 to {CLASSES - 1}, as ImageNet-V2 is published")
+    keys = identity.of_paths(found.files)
+    fitted = identity.smallest(keys, len(keys) // 2, 0, "ImageNet-V2")
+    rows = fitted if part == "train" else np.setdiff1d(np.arange(len(keys)), fitted)
+    labels = np.array(found.classes, np.int64)[found.labels[rows]]
+    return ImageFiles(name, folder, [found.files[row] for row in rows], labels)
+
+
+def _labels_beside(images: Path, numbers: list[int]) -> NDArray[np.int64]:
+    """The classes of the validation images of these numbers, by the files beside a folder or an archive."""
+    labels, synsets = _beside(images, LABELS), _beside(images, SYNSETS)
+    if labels is None:
+        raise InputError(
+            f"{images} has no class folders; put {' or '.join(LABELS)} (with meta.mat) at {images.parent}, or unpack "
+            "ILSVRC2012_devkit_t12.tar.gz there"
+        )
+    known = _labels(labels, None if synsets is None else _synsets(synsets))
+    missing = next((number for number in numbers if number not in known), None)
+    if missing is not None:
+        raise InputError(f"{labels} has no label for image {missing}: it covers {len(known)} images")
+    return np.array([known[number] for number in numbers], np.int64)
+
+
+def _beside(images: Path, names: tuple[str, ...]) -> Path | None:
+    """The first file of these names beside a folder, in the devkit unpacked there, or at the root of Kaggle's tree."""
+    parent = images.parent
+    places = [parent, parent / "ILSVRC2012_devkit_t12" / "data"]
+    places += [parent.parents[2]] if parent.parts[-3:] == ("ILSVRC", "Data", "CLS-LOC") else []
     return next((place / name for name in names for place in places if (place / name).is_file()), None)
 
 

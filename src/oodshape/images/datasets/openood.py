@@ -1,51 +1,20 @@
-"""The sets of OpenOOD v1.5 as they lie in its own data folder: lists of images, and the folders that they speak of.
+"""The sets of OpenOOD v1.5 in its own data folder: lists of images, and the folders of the images.
 
 `benchmark_imglist/<ID set>/<list>.txt` holds lines `path label`, the paths below `images_classic` or
-`images_largescale`; a label of -1 means OOD. Counts and checksums were read from published copies of the lists
-(OpenOOD v1.5, github.com/Jingkang50/OpenOOD).
+`images_largescale`; a label of -1 means OOD. Counts and checksums in `openood.csv` were read from published copies of
+the lists (OpenOOD v1.5, github.com/Jingkang50/OpenOOD).
 """
 
 from __future__ import annotations
 
+import csv
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
+from typing import cast
 
-from oodshape.images.datasets.entries import Collection, Entry, Layout
+from oodshape.images.datasets.entries import Collection, Entry, Layout, Role
 from oodshape.images.sources.folders import ImageFolder, ImageList
-
-LISTS = "benchmark_imglist"
-CLASSIC, LARGE = "images_classic", "images_largescale"
-_DRIVE = "https://drive.google.com/file/d"
-_ZIP = f"the lists ({_DRIVE}/1lI1j0_fDDvjIt9JlWAw09X8ks-yrR_H1, unpacked as {LISTS})"
-_ILSVRC = "ILSVRC 2012 from https://image-net.org/challenges/LSVRC/2012"
-# folder of the images -> what OpenOOD's download script fetches
-_FILES = {
-    "cifar10": "1Co32RiiWe16lTaiOU6JMMnyUYS41IlO1",
-    "cifar100": "1PGKheHUsf29leJPPGuXqzLBMwl8qMF8_",
-    "tin": "1PZ-ixyx52U989IKsMA2OT-24fToTrelC",
-    "mnist": "1CCHAGWqA1KJTFFswuF9cbhmB-j98Y1Sb",
-    "svhn": "1DQfc11HOtB1nEwqS4pWUFp8vtQ3DczvI",
-    "texture": "1OSz1m3hHfVWbRdmMwKbUzoU8Hg9UKcam",
-    "places365": "1Ec-LRSTf6u5vEctKX9vRp9OA6tqnJ0Ay",
-    "ssb_hard": "1PzkA-WGG8Z18h0ooL_pDdz9cO-DCIouE",
-    "ninco": "1Z82cmvIB0eghTehxOGP5VTdLt7OD3nk6",
-    "inaturalist": "1zfLfMvoUD0CUlKNnkk7LgxZZBnTBipdj",
-    "openimage_o": "1VUFXnB_z70uHfdgJG2E_pjYOcEgqM7tE",
-    "imagenet_v2": "1akg2IiE22HcbvTBpwXQoD7tgfPCdkoho",
-    "imagenet_r": "1EzjMN2gq-bVV7lg-MEAdeuBuz-7jbGYU",
-    "imagenet_c": "1JeXL9YH4BO8gCJ631c5BHbaSsl-lekHt",
-    "imagenet_es": "1ATz11vKmPqyzfEaEDRaPTF9TXiC244sw",
-}
-_MD5 = {
-    "imagenet/test_imagenet": "9e71d083f6ccd93f3eae14b7d9d4f81d",
-    "imagenet/val_imagenet": "8b40dd8de413c93f33f3acf530e7cf93",
-    "imagenet/test_ninco": "b214b386fb800469688560e7d47aaf20",
-    "imagenet/test_ssb_hard": "3702e7b9451719712059f12253551f7e",
-    "imagenet/test_inaturalist": "a8c042364439774fbbcffedaf34549ff",
-    "imagenet/test_textures": "f3772c9082ba8d374d821b61084c357b",
-    "imagenet/test_openimage_o": "cf6d23d7233146bb18fc10e56be3e199",
-    "imagenet200/test_imagenet200": "4f87eba9fcd533acb334b928ce233909",
-}
 
 
 def listed(images: Path, /, *, name: str, path: str) -> ImageList:
@@ -55,70 +24,18 @@ def listed(images: Path, /, *, name: str, path: str) -> ImageList:
 
 def openood_collections() -> dict[str, Collection]:
     """The four benchmarks by name."""
-    return {
-        "openood-cifar10": _cifar("cifar10", "cifar100", near=9_000, tin=(1_000, 7_793), places=35_195),
-        "openood-cifar100": _cifar("cifar100", "cifar10", near=10_000, tin=(972, 6_526), places=33_773),
-        "openood-imagenet200": _imagenet("imagenet200", None, 1_000, 9_000, shifted=(2_000, 2_000, 30_000)),
-        "openood-imagenet": _imagenet("imagenet", 1_281_167, 5_000, 45_000, shifted=(10_000, 10_000, 30_000)),
-    }
+    found: dict[str, Collection] = {}
+    text = (files("oodshape.images.datasets") / "openood.csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        found.setdefault(row["benchmark"], Collection()).append((cast(Role, row["role"]), _entry(row)))
+    return found
 
 
-def _entry(of: str, file: str, name: str, count: int | None, home: str, below: str, *more: Layout) -> Entry:
-    """The set that `benchmark_imglist/<of>/<file>.txt` lists, its images in the folder <below>/<home>."""
-    path = f"{LISTS}/{of}/{file}.txt"
-    layout = Layout(below, partial(listed, path=path), home, path)
-    images = f"{_DRIVE}/{_FILES[home]}" if home in _FILES else _ILSVRC if home == "imagenet_1k" else "from OpenOOD"
-    where = f"{_ZIP} and the images ({images}, unpacked)"
-    return Entry(name, count, where, f"{below}/{home}", (layout, *more), path, _MD5.get(f"{of}/{file}", ""))
-
-
-def _cifar(of: str, other: str, *, near: int, tin: tuple[int, int], places: int) -> Collection:
-    def entry(file: str, name: str, count: int, home: str) -> Entry:
-        return _entry(of, file, name, count, home, CLASSIC)
-
-    # a part of CIFAR-10's own test images, seen through the corruptions of CIFAR-10-C
-    shifted = (entry("test_cifar10c", "cifar10c", 10_000, "cifar10c"),) if of == "cifar10" else ()
-    return Collection(
-        train=entry(f"train_{of}", "train", 50_000, of),
-        test=entry(f"test_{of}", "test", 9_000, of),
-        near=(entry(f"test_{other}", other, near, other), entry("test_tin", "tin", tin[1], "tin")),
-        far=(
-            entry("test_mnist", "mnist", 70_000, "mnist"),
-            entry("test_svhn", "svhn", 26_032, "svhn"),
-            entry("test_texture", "texture", 5_640, "texture"),
-            entry("test_places365", "places365", places, "places365"),
-        ),
-        val=entry(f"val_{of}", "val", 1_000, of),
-        ood_val=entry("val_tin", "val_tin", tin[0], "tin"),
-        shifted=shifted,
-    )
-
-
-def _imagenet(of: str, train: int | None, val: int, test: int, *, shifted: tuple[int, int, int]) -> Collection:
-    def entry(file: str, name: str, count: int | None, home: str, *more: Layout) -> Entry:
-        return _entry(of, file, name, count, home, CLASSIC if home == "texture" else LARGE, *more)
-
-    # all training images of all classes: their folders say the same as the list
-    folders = (Layout(f"{LARGE}/imagenet_1k/train", ImageFolder),) if of == "imagenet" else ()
-    kinds = zip(("v2", "c", "r"), shifted, strict=True)
-    # ImageNet-ES came to OpenOOD later, and is in no figure of its leaderboard
-    later = (entry("test_imagenet_es", "imagenet_es", None, "imagenet_es"),) if of == "imagenet" else ()
-    return Collection(
-        train=entry(f"train_{of}", "train", train, "imagenet_1k", *folders),
-        test=entry(f"test_{of}", "test", test, "imagenet_1k"),
-        near=(
-            entry("test_ssb_hard", "ssb_hard", 49_000, "ssb_hard"),
-            entry("test_ninco", "ninco", 5_879, "ninco"),
-        ),
-        far=(
-            entry("test_inaturalist", "inaturalist", 10_000, "inaturalist"),
-            entry("test_textures", "textures", 5_160, "texture"),
-            entry("test_openimage_o", "openimage_o", 15_869, "openimage_o"),
-        ),
-        val=entry(f"val_{of}", "val", val, "imagenet_1k"),
-        ood_val=entry("val_openimage_o", "val_openimage_o", 1_763, "openimage_o"),
-        shifted=(
-            *(entry(f"test_{of}_{kind}", f"imagenet_{kind}", count, f"imagenet_{kind}") for kind, count in kinds),
-            *later,
-        ),
-    )
+def _entry(row: dict[str, str]) -> Entry:
+    """The set of a row: what its list names in its folder of images."""
+    path, (below, home) = f"benchmark_imglist/{row['list']}", row["folder"].split("/")
+    layouts = [Layout(below, partial(listed, path=path), home, path)]
+    if row["list"] == "imagenet/train_imagenet.txt":  # all images of all classes: their folders say the same
+        layouts.append(Layout(f"{row['folder']}/train", ImageFolder))
+    images = int(row["images"]) if row["images"] else None
+    return Entry(row["name"], images, tuple(layouts), ("openood-lists", f"openood-{home}"), path, row["md5"])

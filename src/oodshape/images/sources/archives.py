@@ -83,7 +83,8 @@ class TarImages(Stored):
     """The images of one tar file or of a glob of them: archives by name, images in the order inside.
 
     An image is called by its archive and its path there. A member with the same key and the ending .cls holds its
-    label, as WebDataset has it. The headers are read once; an image is then read alone, wherever the archive lies.
+    label, as WebDataset has it; a tar file inside counts as a folder. The headers are read once; an image is then
+    read alone, wherever the archive lies.
     """
 
     def __init__(self, given: str, *, upright: bool = False) -> None:
@@ -128,24 +129,31 @@ def _scanned(archive: str) -> list[tuple[str, int, int, int]]:
     """(path, first byte, size, label) of the images in an archive, in their order."""
     images: list[tuple[str, int, int]] = []
     labels: dict[str, int] = {}
-    with opened(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+    with opened(archive) as file:
+        _scan(file, images, labels)
+    return [(name, first, size, labels.get(_key(name), -1)) for name, first, size in images]
+
+
+def _scan(file: Any, images: list[tuple[str, int, int]], labels: dict[str, int], folder: str = "") -> None:
+    """Add the images and labels of the archive at the current position; archives inside count as folders."""
+    with tarfile.open(fileobj=file, mode="r:") as tar:
         while (member := tar.next()) is not None:
-            name = member.name.removeprefix("./")
+            name = folder + member.name.removeprefix("./")
             if member.isreg() and not any(word.startswith(".") for word in name.split("/")):
                 if name.lower().endswith(EXTENSIONS):
                     images.append((name, member.offset_data, member.size))
                 elif name.endswith(".cls") and member.size < 32:
-                    here = file.tell()
                     file.seek(member.offset_data)
                     labels[_key(name)] = _label(file.read(member.size))
-                    file.seek(here)
+                elif name.endswith(".tar") and not folder:  # as the training images of ImageNet are published
+                    file.seek(member.offset_data)
+                    _scan(file, images, labels, f"{name.removesuffix('.tar')}/")
             if len(tar.members) >= FORGET:  # type: ignore[attr-defined]
                 tar.members.clear()  # type: ignore[attr-defined]
         # Python's reader stops without a word at a damaged header, and the images after it would be lost
         file.seek(tar.offset)
         if file.read(BLOCK) != bytes(BLOCK):
             raise tarfile.ReadError(f"after {len(images)} images")
-    return [(name, first, size, labels.get(_key(name), -1)) for name, first, size in images]
 
 
 def _key(name: str) -> str:

