@@ -88,7 +88,7 @@ def test_pixels_are_those_of_the_library(
     assert len(odd) == 23
     for name, path in odd.items():
         listing = one_by_one(str(path))
-        (pair,) = listing
+        (pair,) = listing.pairs()
         image = listing.read(pair, upright=upright)
         wanted = how.pixels(image)
         for given in (path, str(path), path.read_bytes()):
@@ -114,7 +114,7 @@ def test_hostile_files_are_refused_as_by_the_library(hostile: dict[str, Path], e
 def test_verdicts_are_those_of_the_guard(per_class: bool, guard: Guard, digits: Path, tmp_path: Path) -> None:
     if per_class:
         guard = guard.calibrate(digits / "val", MODEL, alpha=0.2, per_class=True, progress=False)
-        assert len(guard.detector.own_scores) > 1
+        assert len(guard.detector.class_scores) > 1
     guard.export(tmp_path / "guarded.onnx", MODEL, images=digits / "val")
     guarded, live = GuardedFile(tmp_path / "guarded.onnx", threads=1), guard.attach(MODEL)
     files = [*sorted((digits / "test").iterdir())[:30], *sorted((digits / "letters").iterdir())[:30]]

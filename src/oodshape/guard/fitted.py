@@ -115,13 +115,11 @@ class Fitted(Value):
         if not self.about.held_out:
             return NO_GUARANTEE
         scores, alpha = self.detector.held_out()
-        low, high = rejected_share(len(scores), alpha)
-        within = ", within each class that has a threshold of its own" if self.detector.groups is not None else ""
-        return (
-            f"of images like the {len(scores):,} held-out ones, at most {100 * alpha:g} % are rejected on average"
-            f"{within} (split conformal); with these {len(scores):,}, between {100 * low:.1f} and {100 * high:.1f} %, "
-            "99 times in 100"
-        )
+        rate, n = f"expected false rejection rate <= {100 * alpha:g} %", f"split conformal, n = {len(scores):,}"
+        if self.detector.groups is not None:
+            return f"{rate} within each class with a threshold of its own, and in all other classes together ({n})"
+        low, high = (100 * limit for limit in rejected_share(len(scores), alpha))
+        return f"{rate} ({n}; 99 % range for this calibration set {low:.1f}-{high:.1f} %)"
 
     def label(self, number: int) -> str | int:
         """A class by its name, or by its number where names are not known."""

@@ -179,7 +179,8 @@ class Detector(FittedSlots):
 
         `held_out` are ID data, or their scores, that were not used for fitting. The threshold is the
         floor(alpha (n + 1))-th smallest of the n scores (split conformal). `per_class` sets one for each
-        predicted class that has enough images, so that the promise holds within it; the others share the one of all.
+        predicted class that has enough images, so that the guarantee holds within it; the others share one from a pool
+        of their images, which takes in the smallest class with enough if they are too few together.
         """
         data = held_out if isinstance(held_out, (Features, Outputs)) else None
         if data is None:
@@ -203,7 +204,7 @@ class Detector(FittedSlots):
     @property
     def threshold(self) -> float:
         """The smallest score that is accepted, where the predicted class has no threshold of its own."""
-        return conformal.threshold(*self.held_out())
+        return conformal.threshold(self.class_scores[conformal.POOL], self.held_out()[1])
 
     @property
     def thresholds(self) -> Tensor:
@@ -211,8 +212,9 @@ class Detector(FittedSlots):
         if self.classes is None:
             raise InputError("the number of classes is not known: calibrate with Features, not with scores")
         values = torch.full((self.classes,), self.threshold)
-        for label, scores in self.own_scores.items():
-            values[label] = conformal.threshold(scores, self.held_out()[1])
+        for label, scores in self.class_scores.items():
+            if label != conformal.POOL:
+                values[label] = conformal.threshold(scores, self.held_out()[1])
         return values
 
     @property
@@ -221,24 +223,23 @@ class Detector(FittedSlots):
         return torch.tensor([self.threshold]) if self.groups is None else self.thresholds
 
     @cached_property
-    def own_scores(self) -> dict[int, NDArray[np.float32]]:
-        """The held-out scores of every predicted class that has a threshold of its own, ascending."""
+    def class_scores(self) -> dict[int, NDArray[np.float32]]:
+        """The calibration scores of each predicted class with a threshold of its own; `POOL`: those of all others."""
         scores, alpha = self.held_out()
-        return {} if self.groups is None else conformal.by_class(scores, self.groups, alpha)
+        return {conformal.POOL: scores} if self.groups is None else conformal.by_class(scores, self.groups, alpha)
 
     def p_values(self, scores: Tensor, classes: Tensor | None = None) -> Tensor:
         """[N] float64: the share of held-out ID images with a score as low, (1 + #{<= score}) / (n + 1).
 
-        With thresholds per class, those of the same predicted class: `classes` [N] says which.
+        With thresholds per class, those of the same predicted class, or of the pool: `classes` [N] says which.
         """
-        values = conformal.p_values(self.held_out()[0], scores)
-        if self.groups is None:
-            return values
-        if classes is None:
+        values = conformal.p_values(self.class_scores[conformal.POOL], scores)
+        if self.groups is not None and classes is None:
             raise InputError("this detector has thresholds per class: give p_values(scores, classes)")
-        for label, own in self.own_scores.items():
-            rows = (classes == label).cpu()
-            values[rows] = conformal.p_values(own, scores.cpu()[rows])
+        for label, own in self.class_scores.items():
+            if label != conformal.POOL:
+                rows = (classes == label).cpu()  # type: ignore[union-attr]
+                values[rows] = conformal.p_values(own, scores.cpu()[rows])
         return values
 
     def decide(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Decision:

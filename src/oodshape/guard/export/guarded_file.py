@@ -26,7 +26,7 @@ from oodshape.images.decode.limits import TURNS
 from oodshape.images.decode.preprocessing import Preprocessing, rows_by_size
 from oodshape.images.decode.read import Unreadable, open_image
 from oodshape.images.sources.image_set import Image
-from oodshape.metrics.conformal import by_class
+from oodshape.metrics.conformal import POOL, by_class
 
 EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
 WAY_OUT = "give the file that `oodshape export` wrote"
@@ -62,7 +62,8 @@ class GuardedFile:
             (given,) = self._session.get_overridable_initializers()
             self.per_class = given.shape != [1]
             self.threshold: Floats = np.frombuffer(base64.b64decode(said["threshold"]), "<f4")
-            self._own = {} if groups is None else by_class(self.calibration, groups, self.alpha or 0.0)
+            every = {POOL: self.calibration}
+            self._scores = every if groups is None else by_class(self.calibration, groups, self.alpha or 0.0)
         self.has_p_values = len(self.calibration) > 0
         self.classes = self._classes()
         shape = next(given.shape for given in self._session.get_inputs() if given.name == "images")
@@ -116,7 +117,7 @@ class GuardedFile:
     def _p_value(self, score: np.float32, place: int) -> float:
         if not self.has_p_values:
             return math.nan
-        held_out = self._own.get(place, self.calibration)
+        held_out = self._scores.get(place, self._scores[POOL])
         return (1 + int(np.searchsorted(held_out, score, side="right"))) / (len(held_out) + 1)
 
     def _read(self, image: str | PathLike[str] | bytes) -> Image:

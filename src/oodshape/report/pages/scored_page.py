@@ -143,9 +143,10 @@ def _verdict(scored: ScoredSet, detector: Detector) -> list[str]:
     share = 100 * out / len(scored)
     at = f"At the guard's own alpha of {100 * scored.alpha:g} %,"
     said = f"{at} {out:,} of {counted(len(scored), 'image')} {'is' if out == 1 else 'are'} rejected ({share:.1f} %)."
+    if detector.groups is not None:  # each class has its own threshold, so the total has no known distribution
+        return [f"<b>{escape(said)}</b>"]
     calibrated = len(detector.calibration) if detector.calibration is not None else 0
     few, many = rejected_count(calibrated, scored.alpha, len(scored))
-    few = few if detector.groups is None else 0  # small classes reject less than alpha
     asked = f"Of so many familiar ones {few:,} to {many:,} would be (99 times in 100; {calibrated:,} calibrated it)"
     if out > many:
         end = f"{asked}: these are more than chance explains, so some are strange, or the images have changed."
