@@ -157,6 +157,16 @@ def test_accepted_means_a_p_value_above_alpha_within_the_class_or_the_pool(
         assert (new >= threshold(own, alpha)) == (exact > Fraction(str(alpha)))
 
 
+def test_copies_of_calibration_images_count_once() -> None:
+    once = features(60, seed=1)
+    rows = np.repeat(np.arange(60), 20)
+    with pytest.warns(UserWarning, match="1,140 of the 1,200 calibration images are copies of others: 60 distinct"):
+        detector = ENERGY.calibrate(once[rows], 0.1, per_class=True)
+    assert detector == ENERGY.calibrate(once, 0.1, per_class=True)
+    dead = Features.from_arrays(np.zeros((30, 4), np.float32), (np.eye(4, dtype=np.float32), np.zeros(4, np.float32)))
+    assert len(METHODS["energy"].fit(dead).calibrate(dead, 0.1).calibration) == 30  # zeros are not one image
+
+
 def test_per_class_detectors_save_and_load(tmp_path) -> None:
     detector = ENERGY.calibrate(features(200, seed=1), 0.1, per_class=True)
     detector.save(tmp_path / "d.safetensors")

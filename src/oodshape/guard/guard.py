@@ -182,7 +182,7 @@ class Guard(Fitted):
         check_enough(len(held), alpha)
         folder = None if cache is None else Path(cache)
         extractor = Extractor(source.classifier, self.preparation, about.upright, folder, progress, batch_size, workers)
-        features = extractor.extracted(held)
+        features = extractor.calibration(held)
         grouped = detector.groups is not None if per_class is None else per_class
         baseline = None if about.baseline is None else about.baseline.calibrate(features, alpha)
         return type(self)(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import Ascending, AtLeast, Sizes, encode, frozen_array, load_values, sizes_inside
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
+from oodshape.images.identity import hashed
 from oodshape.methods.base import Batch, Evidence, FittedSlots, HeadRecipe, Identity, Recipe, ScoreRecipe, Shaper
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.methods.heads import Linear
@@ -177,7 +179,8 @@ class Detector(FittedSlots):
     ) -> Detector:
         """The same detector with a threshold that falsely rejects at most a share alpha of ID images.
 
-        `held_out` are ID data, or their scores, that were not used for fitting. The threshold is the
+        `held_out` are ID data, or their scores, that were not used for fitting; rows with equal features are one image
+        and count once. The threshold is the
         floor(alpha (n + 1))-th smallest of the n scores (split conformal). `per_class` sets one for each
         predicted class that has enough images, so that the guarantee holds within it; the others share one from a pool
         of their images, which takes in the smallest class with enough if they are too few together.
@@ -185,9 +188,12 @@ class Detector(FittedSlots):
         data = held_out if isinstance(held_out, (Features, Outputs)) else None
         if data is None:
             scores = as_scores(held_out, "calibration scores").astype(np.float32)
+            kept = np.arange(len(scores))
         else:
             scores = self.score(data).detach().cpu().numpy()
-        order, groups = np.argsort(scores, kind="stable"), None
+            kept = np.flatnonzero(~_repeated(data, scores))
+            warn_of_repeated(len(scores) - len(kept), len(scores))
+        order, groups = kept[np.argsort(scores[kept], kind="stable")], None
         if per_class:
             if data is None:
                 raise InputError("thresholds per class need the predicted classes: give calibrate the data, not scores")
@@ -271,6 +277,30 @@ class Detector(FittedSlots):
         if not isinstance(value, cls):
             raise InputError(f"{path} holds a {type(value).__name__}, not a detector; {files.WAY_OUT['detector']}")
         return value
+
+
+def _repeated(data: Features | Outputs, scores: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """[N]: whether a row has the features of an earlier one; rows of one value (a dead layer's zeros) do not count."""
+    _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    tied = np.flatnonzero(counts[places] > 1)
+    again = np.zeros(len(scores), bool)
+    if len(tied):
+        parts = [raw for _, raw in data[tied].chunks()] if isinstance(data, Features) else [data.features[tied]]
+        rows = torch.cat(parts).cpu().numpy()
+        _, first = np.unique(hashed(rows), return_index=True)
+        again[np.delete(tied, first)] = True
+        again[tied[rows.min(axis=1) == rows.max(axis=1)]] = False
+    return again
+
+
+def warn_of_repeated(count: int, total: int) -> None:
+    """Warn of calibration images that are copies of others: they would make the guarantee look better than it is."""
+    if count:
+        warnings.warn(
+            f"{count:,} of the {total:,} calibration images are copies of others: {total - count:,} distinct images "
+            "are used",
+            stacklevel=4,
+        )
 
 
 def _needed(images: Tensor | None) -> Tensor:
