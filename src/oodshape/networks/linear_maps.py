@@ -36,13 +36,26 @@ class Call:
         return Head.of((self.weight, self.bias))
 
 
+@dataclass(frozen=True)
+class Enlarge:
+    """Multiplies what one linear map of a pass is given: a layer behind the head that changes large logits is seen."""
+
+    order: int  # how many linear maps run before it
+    factor: float
+
+    def arguments(self, function: Any, args: Any) -> Any:
+        """The arguments with the map's input multiplied."""
+        place = 1 if function is torch.addmm else 0
+        return tuple(each * self.factor if at == place else each for at, each in enumerate(args))
+
+
 class Reader(TorchFunctionMode):
     """Sees the linear maps that run, and a number or a vector that is applied to what they gave."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, enlarge: Enlarge | None = None) -> None:
         """Of a batch of n images."""
         super().__init__()
-        self.n, self.where, self._seen = n, "", 0
+        self.n, self.where, self.enlarge, self._seen = n, "", enlarge, 0
         self.calls: list[Call] = []
         self._outputs: dict[int, tuple[Tensor, Call]] = {}  # the tensor too, so that its id stays its own
 
@@ -50,6 +63,9 @@ class Reader(TorchFunctionMode):
         """The function's own result, looked at."""
         kwargs = kwargs or {}
         seen = _MAPS[function](*args, **kwargs) if function in _MAPS else None
+        if seen is not None and self.enlarge is not None and self.enlarge.order == self._seen:
+            args = self.enlarge.arguments(function, args)
+            seen = _MAPS[function](*args, **kwargs)
         before = None
         if function in _CHANGES and len(args) == 2 and not kwargs:
             before = self._changed(_CHANGES[function], *args)
@@ -181,8 +197,10 @@ _CHANGES: dict[Any, Callable[[Call, Any, bool], Call | None]] = {
 }
 
 
-def read_layers(net: nn.Module, images: Tensor, layers: list[nn.Linear]) -> tuple[Any, dict[nn.Linear, list[Call]]]:
-    """One forward pass in eval mode: what the network gives, and every call of the layers."""
+def read_layers(
+    net: nn.Module, images: Tensor, layers: list[nn.Linear], factor: float = 1.0
+) -> tuple[Any, dict[nn.Linear, list[Call]]]:
+    """One forward pass in eval mode: what the network gives, and every call of the layers, their input multiplied."""
     n = len(images)
     calls: dict[nn.Linear, list[Call]] = {layer: [] for layer in layers}
 
@@ -197,16 +215,21 @@ def read_layers(net: nn.Module, images: Tensor, layers: list[nn.Linear]) -> tupl
 
     with eval_mode(net), ExitStack() as hooks:
         for layer in layers:
+            if factor != 1.0:
+                enlarge = layer.register_forward_pre_hook(lambda _, args: tuple(each * factor for each in args))
+                hooks.callback(enlarge.remove)
             hooks.callback(layer.register_forward_hook(record, with_kwargs=True).remove)
         return _through(net, images), calls
 
 
-def read_maps(net: nn.Module, images: Tensor, inside: str | None = None) -> tuple[Any, list[Call]]:
+def read_maps(
+    net: nn.Module, images: Tensor, inside: str | None = None, enlarge: Enlarge | None = None
+) -> tuple[Any, list[Call]]:
     """One forward pass in eval mode: what the network gives, and every linear map in it, or inside one module.
 
     Whatever the layers are called: functions, 1 x 1 convolutions and products of matrices are seen as they run.
     """
-    reader, running = Reader(len(images)), list[str]()
+    reader, running = Reader(len(images), enlarge), list[str]()
 
     def enter(name: str) -> None:
         running.append(name)
