@@ -14,6 +14,7 @@ from oodshape.methods.feature_capture import LayerTap, MapTap, tapped
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.find_head import linears
 from oodshape.networks.head import Head
+from oodshape.networks.linear_maps import HUGE
 
 # logits [N, C], score [N] float32, accepted [N] bool: a plain tuple, so that an exported program is readable anywhere
 Judged = tuple[Tensor, Tensor, Tensor]
@@ -102,7 +103,7 @@ class GuardedNet(nn.Module):
     def judged(self, features: Tensor, threshold: Tensor | None = None) -> Judged:
         """[N, M] features -> (logits, score, accepted)."""
         logits = self.tap.logits(features)
-        finite = torch.isfinite(features).all(dim=1) & torch.isfinite(logits).all(dim=1)
+        finite = (features.abs() <= HUGE).all(dim=1) & (logits.abs() <= HUGE).all(dim=1)
         # zeros in place of an image that overflows: no table is asked where an infinite value lies
         ready = [torch.where(finite[:, None], each, 0.0) for each in (features, logits)]
         score = self.score(*ready)

@@ -19,6 +19,7 @@ from oodshape.networks.linear_maps import (
     Call,
     Enlarge,
     candidates,
+    check_rows,
     eval_mode,
     finite_rows,
     outputs_of,
@@ -91,6 +92,8 @@ class Classifier:
                 if not self._unchanged:
                     self._check_unchanged(images[:2], call)
             features = call.features.float()
+            if not features.is_meta:
+                check_rows(features, "features")
             head = self._kept(call.head)
             # Logits of low precision have ties, and differ from those of features that are kept.
             exact = logits.float() if self.precision == "float32" else head.logits(features)

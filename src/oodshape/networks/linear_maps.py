@@ -16,6 +16,8 @@ from oodshape.core.errors import InputError, NotTaken
 from oodshape.core.reading import one_line
 from oodshape.networks.head import Head
 
+HUGE = 1e18  # a larger feature or logit is an overflow: its square is infinite in float32
+
 
 @dataclass(frozen=True)
 class Call:
@@ -253,15 +255,22 @@ def read_maps(
 
 
 def _through(net: nn.Module, images: Tensor) -> Any:
-    """What the network gives; images that it cannot take are an error that says which."""
-    try:
+    with taking(images):
         return net(images.clone())
+
+
+@contextmanager
+def taking(images: Tensor) -> Iterator[None]:
+    """Turn what a network raises for images that it cannot take into one error that names their shape and type."""
+    try:
+        yield
     except (InputError, torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:  # the network's own code: layers fail in whatever way
         raise NotTaken(
-            f"the network fails on images of shape {list(images.shape[1:])} with {type(error).__name__}: "
-            f"{one_line(error)}; preprocess them as in training, with its size (--preprocessing) and channels"
+            f"the network fails on {images.dtype} images of shape {list(images.shape[1:])} with "
+            f"{type(error).__name__}: {one_line(error)}; preprocess them as in training, with its size "
+            "(--preprocessing) and channels"
         ) from error
 
 
@@ -324,16 +333,21 @@ def logits_of(output: Any) -> Tensor:
 
 
 def finite_rows(logits: Tensor, n: int) -> Tensor:
-    """[N, C] logits, one row per image and all finite, or an error."""
+    """[N, C] logits, one row per image and none larger than `HUGE`, or an error."""
     if logits.numel() == 0 or (n > 1 and logits.shape[:1] != (n,)):
         raise InputError(f"the network must return one row of logits per image ({n}), got {list(logits.shape)}")
     logits = logits.reshape(n, -1)
     if logits.is_meta:  # has no values to look at
         return logits
-    broken = torch.nonzero(~torch.isfinite(logits).all(dim=1)).flatten().tolist()
+    check_rows(logits, "logits")
+    return logits
+
+
+def check_rows(values: Tensor, name: str) -> None:
+    """Refuse images with NaN, infinite or huge values, naming the first."""
+    broken = torch.nonzero(~(values.abs() <= HUGE).all(dim=1)).flatten().tolist()
     if broken:
         raise InputError(
-            f"the logits of {len(broken)} of {n} images (first: row {broken[0]}) hold NaN or infinite values;"
-            " check these images and the checkpoint, or use float32"
+            f"the {name} of {len(broken)} of {len(values)} images (first: row {broken[0]}) hold NaN, infinite or huge "
+            "values; check these images and the checkpoint, or use float32"
         )
-    return logits

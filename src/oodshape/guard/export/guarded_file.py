@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.reading import one_line, reading
-from oodshape.guard.verdict import Verdict
+from oodshape.guard.verdict import NO_SCORE, Verdict
 from oodshape.images.decode.limits import TURNS
 from oodshape.images.decode.preprocessing import Preprocessing, rows_by_size
 from oodshape.images.decode.read import Unreadable, open_image
@@ -92,7 +92,7 @@ class GuardedFile:
         return self.preprocessing.normalized(np.stack([self.pixels(image) for image in images]))
 
     def verdicts(self, pixels: list[Pixels]) -> list[Verdict | InputError]:
-        """A verdict for each prepared image, those of one size together; an error for one without a finite score."""
+        """A verdict for each prepared image, those of one size together; an error for one of a size that is refused."""
         found: dict[int, Verdict | InputError] = {}
         for rows in rows_by_size(pixels):
             height, width = pixels[rows[0]].shape[:2]
@@ -106,9 +106,9 @@ class GuardedFile:
                 found |= dict.fromkeys(rows, error)
         return [found[row] for row in range(len(pixels))]
 
-    def _verdict(self, logits: Floats, score: np.float32, accepted: np.bool_) -> Verdict | InputError:
+    def _verdict(self, logits: Floats, score: np.float32, accepted: np.bool_) -> Verdict:
         if not math.isfinite(score):
-            return InputError("the image has no score: its logits or features hold NaN or infinite values")
+            return NO_SCORE
         place = int(logits.argmax())
         name = self.names[place] if self.names else place
         limit = float(self.threshold[place if self.per_class else 0])

@@ -115,7 +115,7 @@ def _seen(guard: Fitted, source: Source, pairs: Pairs, pixels: list[Pixels | Inp
 
 def _together(pairs: Pairs, parts: list[Part], errors: dict[int, str]) -> Seen:
     rows, outputs = [row for part in parts for row in part.rows], [part.outputs for part in parts]
-    return Seen(pairs, rows, _joined([part.decision for part in parts]), errors, _outputs_together(outputs))
+    return Seen(pairs, rows, join_decisions([part.decision for part in parts]), errors, _outputs_together(outputs))
 
 
 class Part(NamedTuple):
@@ -177,7 +177,8 @@ def _outputs_together(parts: list[Outputs]) -> Outputs | None:
     return Outputs(torch.cat([p.features for p in parts]), torch.cat([p.logits for p in parts]), parts[0].head)
 
 
-def _joined(decisions: list[Decision]) -> Decision:
+def join_decisions(decisions: list[Decision]) -> Decision:
+    """The decisions on several batches as one."""
     if not decisions:
         none = torch.empty(0)
         return Decision(none.long(), none, none.double(), none.bool())
