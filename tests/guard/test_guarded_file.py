@@ -15,6 +15,7 @@ import pytest
 import oodshape
 from bombs import png
 from oodshape import Guard, GuardedFile, InputError, Preprocessing
+from oodshape.guard.export.guarded_file import open_session
 from oodshape.images.decode.read import read_image
 from oodshape.images.sources.listing import one_by_one
 
@@ -173,3 +174,9 @@ def test_neither_torch_nor_the_rest_is_needed(exported: Path, digits: Path) -> N
     said, _, seen = run.stdout.rpartition(" ")
     assert json.loads(said) == json.loads(json.dumps(GuardedFile(exported)(file)))
     assert seen.strip() == "1"
+
+
+def test_metadata_are_plain_text(guard: Guard, exported: Path) -> None:
+    said = open_session(exported).get_modelmeta().custom_metadata_map
+    assert said["method"] == guard.about.method
+    assert json.loads(said["threshold"]) == [guard.detector.threshold]

@@ -61,7 +61,7 @@ class GuardedFile:
             groups = np.frombuffer(base64.b64decode(said["groups"]), "<i4") if "groups" in said else None
             (given,) = self._session.get_overridable_initializers()
             self.per_class = given.shape != [1]
-            self.threshold: Floats = np.frombuffer(base64.b64decode(said["threshold"]), "<f4")
+            self.threshold: Floats = np.array(json.loads(said["threshold"]), np.float32)
             every = {POOL: self.calibration}
             self._scores = every if groups is None else by_class(self.calibration, groups, self.alpha or 0.0)
         self.has_p_values = len(self.calibration) > 0
