@@ -25,7 +25,7 @@ from oodshape.cli.app import app
 from oodshape.features.features import Features
 from oodshape.methods.describe import DEPARTURES
 from oodshape.methods.registry import METHODS, ROWS
-from oodshape.studies.network import from_benchmark
+from oodshape.studies.network import load_benchmark
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -136,7 +136,7 @@ def test_every_method_is_listed_and_measured() -> None:
 
 def test_measurements_are_those_of_this_code() -> None:
     """Digits, ConvNet; else: python scripts/make_docs_figures.py."""
-    (network,) = from_benchmark(Benchmark.load("digits"), Options(models=("ConvNet",), cache=None, progress=False))
+    (network,) = load_benchmark(Benchmark.load("digits"), Options(models=("ConvNet",), cache=None, progress=False))
     (now,) = maker.measure([network], real=False)
     kept = json.loads((DOCS / "methods" / "measured.json").read_text())[0]
     assert kept["ood"] == now["ood"]

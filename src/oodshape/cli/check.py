@@ -60,7 +60,7 @@ def check(
     if out is not None:
         write_check(found, out, source, Origin(command_line(), str(guard)))
     if json:
-        said = {"rejected_id": found.rejected, "promised": found.promised, "sets": found.rows()}
+        said = {"rejected_id": found.rejected, "guaranteed": found.guaranteed, "sets": found.rows()}
         right = None if found.selective is None else asdict(found.selective)
         typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable}))
     else:

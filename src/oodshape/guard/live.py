@@ -93,7 +93,7 @@ class Live:
                 else:  # the network alone runs in it, as in a Classifier
                     with self._classifier.casting():
                         features = guarded.features(ready)
-                    logits, scores, accepted = guarded.judged(features.float())
+                    logits, scores, accepted = guarded.score_features(features.float())
             classes = logits.argmax(dim=1)
             p_values = self.guard.detector.p_values(scores, classes)
             return Decision(classes, scores, torch.where(scores.cpu().isfinite(), p_values, torch.nan), accepted)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import oodshape
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import replacing
-from oodshape.core.text import counted
+from oodshape.core.text import format_count
 from oodshape.guard.export.guarded_file import EXIF, OUTPUTS, open_session
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.prefetch import prepared
@@ -55,7 +55,7 @@ class ExportReport:
     decisions: int  # how many images one accepts and the other does not
 
     def __str__(self) -> str:
-        decisions = counted(self.decisions, "different decision")
+        decisions = format_count(self.decisions, "different decision")
         return (
             f"{self.path}: {self.images} images in onnxruntime and torch; largest difference of logits "
             f"{self.logits:.2g}, score {self.score:.2g} ({self.same_features:.2g} from the same features), "
@@ -139,7 +139,7 @@ class _WithFeatures(nn.Module):
 
     def forward(self, images: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         features = self.guarded.features(images)
-        return *self.guarded.judged(features, threshold), features
+        return *self.guarded.score_features(features, threshold), features
 
 
 def _traced(guarded: GuardedNet, images: Tensor) -> Any:
@@ -205,7 +205,7 @@ def _compared(guarded: GuardedNet, images: Tensor, answers: Answers, path: Path)
     """The differences, each inside its limit."""
     with torch.no_grad():
         features = guarded.features(images)
-        logits, score, accepted = guarded.judged(features)
+        logits, score, accepted = guarded.score_features(features)
         theirs = [torch.from_numpy(answers[name]).to(images.device) for name in ("features", "logits")]
         same, limit = guarded.score(*theirs), guarded.limit(theirs[1])
     eps = torch.finfo(features.dtype).eps if features.is_floating_point() else 0.0

@@ -13,7 +13,7 @@ import numpy as np
 
 import oodshape
 from oodshape.core.errors import InputError
-from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.files import compute_fingerprint
 from oodshape.core.options import RunOptions
 from oodshape.features.extraction import Extraction, NoneReadable
 from oodshape.features.features import Features
@@ -50,7 +50,7 @@ def collected(
             share=recipe.keeps,
             panel=recipe.wants_panel,
             held_out=hold_out,
-            images=fingerprint_of(identities_of(images)),
+            images=compute_fingerprint(identities_of(images)),
             total=len(images),
             batch_size=extractor.run.batch_size,
             classes=classes_of(images),

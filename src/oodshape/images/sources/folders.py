@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line
-from oodshape.core.text import counted
+from oodshape.core.text import format_count
 from oodshape.images import identity
 from oodshape.images.decode.formats import EXTENSIONS, open_format
 from oodshape.images.decode.read import open_image
@@ -226,7 +226,9 @@ def count_skipped(root: str | Path) -> str:
     if not skipped:
         return ""
     each = ", ".join(f"{count:,} {end or 'without extension'}" for end, count in skipped.most_common())
-    return f"{counted(skipped.total(), 'file')} of {root} {'is' if skipped.total() == 1 else 'are'} no image: {each}"
+    return (
+        f"{format_count(skipped.total(), 'file')} of {root} {'is' if skipped.total() == 1 else 'are'} no image: {each}"
+    )
 
 
 class Found(NamedTuple):
