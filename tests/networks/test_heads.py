@@ -138,7 +138,7 @@ def test_the_head_is_unknown_before_the_first_batch_unless_named() -> None:
 def test_logits_that_are_not_finite_name_their_row(value: float) -> None:
     net = Net(finish=lambda y: torch.where(torch.arange(len(y))[:, None] == 3, value, y))
     classifier = Classifier(net)
-    with pytest.raises(InputError, match=r"logits of 1 of 6 images \(first: row 3\) hold NaN or infinite"):
+    with pytest.raises(InputError, match=r"logits of 1 of 6 images \(first: row 3\) hold NaN, infinite"):
         classifier(images())
     explains(classifier(images(3)))
 
