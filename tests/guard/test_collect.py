@@ -132,6 +132,21 @@ def test_a_guard_of_parts_scores_as_that_of_the_whole(
             assert row.accepted == other.accepted or near
 
 
+def test_training_images_cannot_calibrate_a_guard_of_their_parts(
+    source: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths, test = write(tmp_path, source, 2, method="msp"), digits_sets()["test"]
+    given: dict[str, Any] = {"parts": paths, "method": "msp", "progress": False}
+    with pytest.raises(InputError, match="^289 of the 289 calibration images are training images too"):
+        Guard.fit(source, calibrate=TRAIN, **given)
+    for name in ("images.overlap", "guard.fit.split"):
+        monkeypatch.setattr(f"oodshape.{name}.SKETCH", 32)
+    with pytest.raises(InputError, match="^at least 32 of the 289 calibration images are training images too"):
+        Guard.fit(source, calibrate=TRAIN, **given)
+    with pytest.warns(UserWarning, match="overlap of fewer than about 28 images cannot be detected"):
+        Guard.fit(source, calibrate=test, **given)
+
+
 def test_parts_that_do_not_belong_together_are_named(source: Any, tmp_path: Path) -> None:
     three = write(tmp_path, source, 3, method="msp")
     two = write(tmp_path, source, 2, method="msp")

@@ -75,7 +75,7 @@ def test_every_format_is_decided_alike(kind: str, tmp_path: Path) -> None:
         done = call("decide", str(scores), "--fdr", "0.1", *known, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert flagged(done.stdout) == wanted
-        assert f"100 images: {len(wanted)} flagged as strange" in done.stderr
+        assert f"100 images: {len(wanted)} flagged as OOD" in done.stderr
         assert "1 more could not be read" in done.stderr
     assert "with 199 calibration images no p-value is below 1 / 200: at least 5 of 100" in done.stderr
     for end in ("csv", "jsonl", kind):

@@ -35,7 +35,7 @@ def guarded(net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_
     assert report.images == 64
     assert max(report.logits, report.score, report.same_features) < 1e-4
     assert report.decisions == 0
-    assert str(report).endswith("0 decisions differ")
+    assert str(report).endswith("0 different decisions")
     return path
 
 

@@ -15,6 +15,7 @@ import pytest
 import oodshape
 from bombs import png
 from oodshape import Guard, GuardedFile, InputError, Preprocessing
+from oodshape.guard.export.guarded_file import open_session
 from oodshape.images.decode.read import read_image
 from oodshape.images.sources.listing import one_by_one
 
@@ -114,7 +115,7 @@ def test_hostile_files_are_refused_as_by_the_library(hostile: dict[str, Path], e
 def test_verdicts_are_those_of_the_guard(per_class: bool, guard: Guard, digits: Path, tmp_path: Path) -> None:
     if per_class:
         guard = guard.calibrate(digits / "val", MODEL, alpha=0.2, per_class=True, progress=False)
-        assert len(guard.detector.own_scores) > 1
+        assert len(guard.detector.class_scores) > 1
     guard.export(tmp_path / "guarded.onnx", MODEL, images=digits / "val")
     guarded, live = GuardedFile(tmp_path / "guarded.onnx", threads=1), guard.attach(MODEL)
     files = [*sorted((digits / "test").iterdir())[:30], *sorted((digits / "letters").iterdir())[:30]]
@@ -173,3 +174,9 @@ def test_neither_torch_nor_the_rest_is_needed(exported: Path, digits: Path) -> N
     said, _, seen = run.stdout.rpartition(" ")
     assert json.loads(said) == json.loads(json.dumps(GuardedFile(exported)(file)))
     assert seen.strip() == "1"
+
+
+def test_metadata_are_plain_text(guard: Guard, exported: Path) -> None:
+    said = open_session(exported).get_modelmeta().custom_metadata_map
+    assert said["method"] == guard.about.method
+    assert json.loads(said["threshold"]) == [guard.detector.threshold]

@@ -104,8 +104,11 @@ def test_tensors(guard: Guard, net: nn.Module, live: Live) -> None:
     assert torch.equal(found.accepted, wanted.accepted)
     with pytest.raises(InputError, match=r"a batch \[N, ...\] .* got \[16\]"):
         live.tensors(batch[0, 0, 0])
-    with pytest.raises(InputError, match="image 2 has no score"):
-        live.tensors(torch.stack([batch[0], batch[1], batch[2] * torch.nan]))
+    bad = live.tensors(torch.stack([batch[0], batch[1], batch[2] * torch.nan]))
+    assert torch.equal(bad.accepted, torch.stack([found.accepted[0], found.accepted[1], torch.tensor(False)]))
+    assert bad.scores.isnan().tolist() == bad.p_values.isnan().tolist() == [False, False, True]
+    with pytest.raises(InputError, match="the network fails on torch.uint8 images"):
+        live.tensors(torch.zeros(2, 1, 8, 8, dtype=torch.uint8))
 
 
 class Counting(nn.Module):

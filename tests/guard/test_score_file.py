@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch.utils.data import DataLoader
 
 from oodshape import Guard, InputError
 from oodshape.core.options import RunOptions
-from oodshape.guard.scoring.score_file import score_to_file
+from oodshape.guard.scoring.score_file import score_to_file, score_to_stream
 from oodshape.images.sources.listing import image_set, one_by_one
 
 MODEL = "zoo:digits-convnet"
@@ -67,3 +73,25 @@ def test_scores_as_tables(guard: Guard, digits: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(table["score"].astype(np.float32)[:60], tables["csv"]["score"][:60].astype("f4"))
         assert table["accepted"][:60].astype(bool).sum() == tally.accepted
         assert "not a readable image" in table["error"][60]
+
+
+def test_without_images_nothing_is_written(guard: Guard, tmp_path: Path) -> None:
+    out = io.StringIO()
+    with pytest.raises(InputError, match="no image lies in"):
+        score_to_stream(guard, guard.open_network(MODEL), one_by_one(tmp_path), out)
+    assert out.getvalue() == ""
+
+
+def test_progress_counts_prepared_images(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int | None, int]] = []
+
+    @contextmanager
+    def bar(text: str, total: int | None, show: bool | None) -> Iterator[Any]:
+        yield lambda done: seen.append((total, done))
+
+    monkeypatch.setattr("oodshape.guard.scoring.score.progress_bar", bar)
+    images = torch.rand(70, 1, 8, 8)
+    for given, total in ((images, 70), (list(images.split(32)), None), (DataLoader(images, 32), 70)):
+        seen.clear()
+        assert len(list(guard.score(given, MODEL, prepared=True))) == 70
+        assert seen == [(total, 32), (total, 64), (total, 70)]

@@ -6,8 +6,10 @@ import ast
 import io
 import struct
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import PIL.Image
 import pytest
 
@@ -102,3 +104,10 @@ def test_folders_list_files_of_every_format(tmp_path: Path) -> None:
     for end in (*EXTENSIONS, ".ico", ".eps", ".txt"):
         (tmp_path / f"a{end}").write_bytes(b"")
     assert len(image_set(str(tmp_path))) == len(EXTENSIONS)
+
+
+@pytest.mark.parametrize("highest", [4095, 4096])
+def test_twelve_bits_in_sixteen_are_noticed(highest: int, tmp_path: Path) -> None:
+    PIL.Image.fromarray(np.linspace(0, highest, 64).astype(np.uint16).reshape(8, 8)).save(tmp_path / "a.png")
+    with pytest.warns(UserWarning, match="no value above 4095 of 65,535") if highest < 4096 else nullcontext():
+        read_image(tmp_path / "a.png")

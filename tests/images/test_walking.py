@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from oodshape.core.errors import InputError
 from oodshape.images.sources.folders import ImageFolder
-from oodshape.images.sources.listing import Listing, image_set, one_by_one
+from oodshape.images.sources.listing import Listing, image_set, one_by_one, skipped_lines
 
 LAYOUTS = {
     "flat": ("b.png", "a.JPG", "a 1.webp", ".hidden.png", "notes.txt"),
@@ -107,3 +108,24 @@ def test_a_glob_follows_links_but_not_in_circles(tmp_path: Path) -> None:
         os.path.relpath(path, tmp_path / "images") for path, _ in Listing(str(tmp_path / "images/**/*.png")).pairs()
     ]
     assert found == ["a/1.png", "b/1.png", "c/1.png", "linked/2.png"]
+
+
+def test_images_are_found_by_content_and_other_files_are_counted(tmp_path: Path) -> None:
+    picture = PIL.Image.fromarray(np.zeros((4, 4, 3), np.uint8))
+    for name, form in {
+        "photo": "PNG",
+        "scan.dat": "JPEG",
+        "a.avif": "AVIF",
+        "b.jp2": "JPEG2000",
+        "icon.ico": "ICO",
+    }.items():
+        picture.save(tmp_path / name, form)
+    for name in ("notes.txt", "more.TXT", "noise", "broken.png"):
+        (tmp_path / name).write_bytes(b"no image")
+    assert ImageFolder(tmp_path).names == ["a.avif", "b.jp2", "broken.png", "photo", "scan.dat"]
+    assert skipped_lines(one_by_one(tmp_path)) == [
+        f"4 files of {tmp_path} are no image: 2 .txt, 1 .ico, 1 without extension"
+    ]
+    (tmp_path / "only").mkdir()
+    picture.save(tmp_path / "only" / "a.png")
+    assert skipped_lines(tmp_path / "only") == []

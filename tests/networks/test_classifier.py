@@ -210,7 +210,9 @@ def test_the_network_is_untouched_after_an_exception(read: Callable[[Classifier,
 def test_the_users_hooks_stay_and_still_run() -> None:
     net, seen = Net(), []
     net.fc.register_forward_hook(lambda *_: seen.append(1))
-    Classifier(net, head="fc")(images())
+    classifier = Classifier(net, head="fc", probe=images())
+    seen.clear()
+    classifier(images())
     assert seen == [1]
     assert len(net.fc._forward_hooks) == 1
 

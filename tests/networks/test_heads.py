@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import HeadError, InputError
 from oodshape.networks.classifier import Classifier
 from other_heads import FOUND, POOLED, convolved
 from small_nets import C, M, Net, body, explains, images
@@ -88,14 +88,26 @@ def test_two_layers_with_the_same_output_are_refused_until_one_is_named() -> Non
         match=r"(?s)2 nn.Linear layers give .*'second' .* gives the logits\n  'first' .* gives the logits",
     ):
         Classifier(net)(images())
-    explains(Classifier(net, head="second")(images()))
+    with pytest.raises(HeadError, match="but not larger ones"):  # an average of both is no head
+        Classifier(net, head="second")(images())
 
 
-def test_a_limit_that_the_probe_did_not_meet_is_caught_later() -> None:
+@pytest.mark.parametrize("functional", [False, True])
+def test_a_limit_behind_the_head_is_found_before_an_image_meets_it(functional: bool) -> None:
     net = Net(finish=lambda y: y.clamp(-3, 3))
-    classifier = Classifier(net, probe=images() * 0.01)
-    with pytest.raises(InputError, match="head='fc' does not give the logits of this batch: it gives other"):
-        classifier(images() * 1000)
+    if functional:  # a head that is no layer
+        net.fc = Functional(net.fc)
+    with pytest.raises(HeadError, match="a layer behind it changes them"):
+        Classifier(net, probe=images() * 0.01)
+
+
+class Functional(nn.Module):
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight.T + self.bias
 
 
 def test_a_wrong_name_lists_the_layers() -> None:
@@ -126,7 +138,7 @@ def test_the_head_is_unknown_before_the_first_batch_unless_named() -> None:
 def test_logits_that_are_not_finite_name_their_row(value: float) -> None:
     net = Net(finish=lambda y: torch.where(torch.arange(len(y))[:, None] == 3, value, y))
     classifier = Classifier(net)
-    with pytest.raises(InputError, match=r"logits of 1 of 6 images \(first: row 3\) hold NaN or infinite"):
+    with pytest.raises(InputError, match=r"logits of 1 of 6 images \(first: row 3\) hold NaN, infinite"):
         classifier(images())
     explains(classifier(images(3)))
 

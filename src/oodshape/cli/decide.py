@@ -17,10 +17,11 @@ from oodshape.core.errors import InputError
 def decide(
     scores: Annotated[str, typer.Argument(metavar="SCORES", help="The finished CSV, JSON lines or Parquet of score.")],
     fdr: Annotated[
-        float, typer.Option(help="Of the images flagged, the share that may be familiar, on average.")
+        float, typer.Option(help="The expected fraction of in-distribution images among those flagged.")
     ] = 0.1,
     storey: Annotated[
-        bool, typer.Option("--storey", help="Estimate how many images are familiar: flags more where many are not.")
+        bool,
+        typer.Option("--storey", help="Estimate how many images are in-distribution: flags more where many are OOD."),
     ] = False,
     guard: Annotated[
         Path | None, typer.Option(help="The guard that scored them: it knows the calibration, and is checked.")
@@ -34,10 +35,11 @@ def decide(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Flag images of a finished set together: of those flagged, at most the share --fdr is familiar, on average.
+    """Flag OOD images of a finished set together, with an expected false discovery rate of at most --fdr.
 
-    A threshold (score, alpha) bounds how many familiar images are rejected; where few images are strange, most of the
-    rejected ones may still be familiar. This bounds that share: Benjamini-Hochberg on the p-values of all images.
+    The threshold of `score` bounds the fraction of in-distribution images that are rejected. Where few images are OOD,
+    most of the rejected ones may still be in-distribution. This command bounds the fraction of these among the flagged
+    images: Benjamini-Hochberg on the p-values of all images.
     """
     from oodshape.core.reading import any_names
     from oodshape.guard.scoring.decide import Calibration, decide_scores, write_decisions

@@ -87,7 +87,7 @@ def fit(
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
     from oodshape.guard.fit.fit import read_names
     from oodshape.guard.guard import Guard
-    from oodshape.images.sources.listing import in_column
+    from oodshape.images.sources.listing import in_column, skipped_lines
     from oodshape.networks.device import AUTO
     from oodshape.networks.loading import open_model, prepared
 
@@ -128,6 +128,8 @@ def fit(
     for line in [*(each.line() for each in timings), *chosen_lines(guard)]:
         say(line)
     say(f"images: {preprocessing_line(guard.about.preprocessing)}")
+    for line in [*skipped_lines(images), *skipped_lines(calibrate)]:
+        say(line)
     if guard.detector.groups is not None:
         say(per_class_line(guard))
     say(f"guarantee: {guard.guarantee}")

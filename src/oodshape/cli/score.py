@@ -56,7 +56,7 @@ def score(
     from oodshape.guard.guard import Guard
     from oodshape.guard.scoring.score_file import score_to_file, score_to_stream
     from oodshape.images.sources.image_set import Shard
-    from oodshape.images.sources.listing import in_column, one_by_one
+    from oodshape.images.sources.listing import in_column, one_by_one, skipped_lines
     from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
 
     check_out(out, page)
@@ -91,7 +91,12 @@ def score(
     if out is not None and json:
         typer.echo(encoder.dumps(vars(tally) | {"out": str(out)}))
     else:
-        for line in [*tally.lines(), *lines, *(f"wrote {file}" for file in (out, page) if file is not None)]:
+        for line in [
+            *tally.lines(),
+            *skipped_lines(listing),
+            *lines,
+            *(f"wrote {file}" for file in (out, page) if file is not None),
+        ]:
             say(line, err=out is None)
     if tally.unreadable:
         raise typer.Exit(UNREADABLE)

@@ -9,6 +9,7 @@ from oodshape.guard.export.guarded_file import EXIF
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.fusion import SCRAMBLED, Fusion
+from oodshape.metrics.conformal import POOL
 
 
 def chosen_lines(guard: Fitted) -> list[str]:
@@ -43,7 +44,6 @@ def facts(guard: Fitted) -> dict[str, Any]:
     """All that a guard says about itself, as JSON can hold it."""
     detector, about = guard.detector, guard.about
     fusion = detector.scorer
-    own = detector.own_scores
     return {
         "method": about.method or repr(detector.method),
         "recipe": repr(detector.method),
@@ -52,7 +52,7 @@ def facts(guard: Fitted) -> dict[str, Any]:
         "panels": _by_panel(fusion) if isinstance(fusion, Fusion) else None,
         "threshold": detector.threshold,
         "thresholds_per_class": None if detector.groups is None else detector.thresholds.tolist(),
-        "classes_with_own_threshold": None if detector.groups is None else len(own),
+        "classes_with_own_threshold": None if detector.groups is None else len(detector.class_scores) - 1,
         "alpha": detector.alpha,
         "calibration_images": 0 if detector.calibration is None else len(detector.calibration),
         "held_out": about.held_out,
@@ -96,10 +96,11 @@ def lines(guard: Fitted) -> list[tuple[str, str]]:
 
 def per_class_line(guard: Fitted) -> str:
     """How many classes have a threshold of their own."""
-    own, classes = len(guard.detector.own_scores), guard.detector.classes or 0
+    own, classes = len(guard.detector.class_scores) - 1, guard.detector.classes or 0
+    pool = format_count(len(guard.detector.class_scores[POOL]), "image")
     return (
         f"{own} of {classes} classes have a threshold of their own; the other {classes - own} have too few calibration "
-        "images and share the one of all"
+        f"images and share one from a pool of {pool}"
     )
 
 

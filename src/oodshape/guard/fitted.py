@@ -105,12 +105,11 @@ class Fitted(Value):
         if not self.about.held_out:
             return NO_GUARANTEE
         scores, alpha = self.detector.held_out()
-        low, high = rejected_share(len(scores), alpha)
-        within = " within each class that has its own threshold" if self.detector.groups is not None else ""
-        return (
-            f"expected false rejection rate <= {100 * alpha:g} %{within} (split conformal, n = {len(scores):,}; 99 % "
-            f"range for this calibration set {100 * low:.1f}-{100 * high:.1f} %)"
-        )
+        rate, n = f"expected false rejection rate <= {100 * alpha:g} %", f"split conformal, n = {len(scores):,}"
+        if self.detector.groups is not None:
+            return f"{rate} within each class with a threshold of its own, and in all other classes together ({n})"
+        low, high = (100 * limit for limit in rejected_share(len(scores), alpha))
+        return f"{rate} ({n}; 99 % range for this calibration set {low:.1f}-{high:.1f} %)"
 
     def label(self, number: int) -> str | int:
         """A class by its name, or by its number where names are not known."""

@@ -214,7 +214,7 @@ class Guard(Fitted):
         held = image_set(in_column(images, reading.column), upright=self.about.upright)
         check_enough(len(held), alpha)
         cache = make_options(CacheOptions, options).cache
-        return Extractor(source.classifier, self.preprocessing, self.about.upright, run, cache).extracted(held)
+        return Extractor(source.classifier, self.preprocessing, self.about.upright, run, cache).calibration(held)
 
     @takes_options(ModelOptions, ImageOptions, RunOptions)
     def score(self, images: Given, model: Model, **options: Unpack[CallKeywords]) -> Iterator[Scored]:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import threading
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import HeadError, InputError, NotTaken
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.verdict import Verdict
+from oodshape.guard.scoring.score import join_decisions
+from oodshape.guard.verdict import NO_SCORE, Verdict
 from oodshape.images.decode.preprocessing import rows_by_size, stacked
 from oodshape.images.sources.listing import Given, one_by_one
 from oodshape.images.sources.memory import Pictures, is_image, prepared_batches
 from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
 from oodshape.networks.classifier import Classifier, stamp
+from oodshape.networks.linear_maps import taking
 
 
 class Live:
@@ -49,8 +53,8 @@ class Live:
         """The verdict on one image (a path, a PIL image, bytes, [H, W], [H, W, C], a tensor [C, H, W]), else a list.
 
         With `prepared`, tensors [N, ...] or batches of them that the network takes as they are. An image that cannot
-        be read is an error. The decision on an image may differ between batch sizes only where its score lies within
-        rounding error of the threshold.
+        be read is an error; one without a finite score has a verdict with `error`, and is not accepted. The decision
+        on an image may differ between batch sizes only where its score lies within rounding error of the threshold.
         """
         if prepared:
             return [verdict for batch, _ in prepared_batches(images) for verdict in self._verdicts(batch)]
@@ -64,7 +68,10 @@ class Live:
         return found[0] if _is_one(images, pairs) else [found[row] for row in range(len(pixels))]
 
     def tensors(self, batch: Tensor) -> Decision:
-        """[N, ...] tensors that the network takes as they are -> classes, scores, p-values, accepted, each [N]."""
+        """[N, ...] tensors that the network takes as they are -> classes, scores, p-values, accepted, each [N].
+
+        An image without a finite score has NaN as its score and p-value, and is not accepted.
+        """
         if not isinstance(batch, Tensor) or batch.ndim < 2 or len(batch) == 0:
             what = list(batch.shape) if isinstance(batch, Tensor) else type(batch).__name__
             raise InputError(f"live.tensors takes a batch [N, ...] as the network does, got {what}")
@@ -73,25 +80,35 @@ class Live:
                 "the network's weights were changed or moved since the guard was attached: attach it again, and fit a "
                 "new guard where they are other weights now"
             )
-        detector = self.guard.detector
         if not self._ready:
             self._prepare(batch)
         guarded = self._guarded
         if guarded is None:
-            return detector.decide(self._classifier, batch)
+            return self._classified(batch)
         with torch.inference_mode():
             ready = batch.to(self._like.device, self._like.dtype if batch.is_floating_point() else None)
-            if self._classifier.precision == "float32":
-                logits, scores, accepted = guarded(ready)
-            else:  # the network alone runs in it, as in a Classifier
-                with self._classifier.casting():
-                    features = guarded.features(ready)
-                logits, scores, accepted = guarded.score_features(features.float())
-            if not bool(torch.isfinite(scores).all()):
-                row = int((~torch.isfinite(scores)).nonzero()[0])
-                raise InputError(f"image {row} has no score: its logits or features hold NaN or infinite values")
+            with taking(ready):
+                if self._classifier.precision == "float32":
+                    logits, scores, accepted = guarded(ready)
+                else:  # the network alone runs in it, as in a Classifier
+                    with self._classifier.casting():
+                        features = guarded.features(ready)
+                    logits, scores, accepted = guarded.score_features(features.float())
             classes = logits.argmax(dim=1)
-            return Decision(classes, scores, detector.p_values(scores, classes), accepted)
+            p_values = self.guard.detector.p_values(scores, classes)
+            return Decision(classes, scores, torch.where(scores.cpu().isfinite(), p_values, torch.nan), accepted)
+
+    def _classified(self, batch: Tensor) -> Decision:
+        """The same by the classifier: each image alone where one of them has no finite score."""
+        try:
+            return self.guard.detector.decide(self._classifier, batch)
+        except (HeadError, NotTaken):
+            raise
+        except InputError:
+            if len(batch) > 1:
+                return join_decisions([self._classified(batch[row : row + 1]) for row in range(len(batch))])
+            none = torch.full((1,), torch.nan)
+            return Decision(torch.zeros(1, dtype=torch.int64), none, none.double(), torch.zeros(1, dtype=torch.bool))
 
     def to(self, device: torch.device | str) -> Live:
         """The same on another device, with weights of its own there; the network given stays where it is."""
@@ -111,7 +128,13 @@ class Live:
             try:
                 self._guarded = self.guard.detector.wrap(self._classifier, self.guard.about.head or None, batch)
             except InputError:  # its modules cannot be copied, or it is the batch, and then the classifier says so
-                self.guard.detector.decide(self._classifier, batch)
+                finite = self._classified(batch).scores.isfinite().cpu()
+                if not finite.any():
+                    return
+                if not finite.all():  # the others show how the network is read
+                    with suppress(InputError):
+                        rest = batch[finite.to(batch.device)]
+                        self._guarded = self.guard.detector.wrap(self._classifier, self.guard.about.head or None, rest)
             self._ready = True
 
     def _verdicts(self, batch: Tensor) -> list[Verdict]:
@@ -119,6 +142,8 @@ class Live:
         limits, name = self._limits, self.guard.label
         return [
             Verdict(name(each), each, score, p_value, yes, limits[each if len(limits) > 1 else 0])
+            if math.isfinite(score)
+            else NO_SCORE
             for each, score, p_value, yes in zip(classes, scores, p_values, accepted, strict=True)
         ]
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Protocol
 
 
 class Verdict(NamedTuple):
-    """The network's prediction for one image, and whether it is accepted as in-distribution."""
+    """The network's prediction for one image, and whether it is accepted as in-distribution.
 
-    label: str | int  # the class: its name where names are known
+    An image whose features, logits or score are not finite has an `error`, and is not accepted.
+    """
+
+    label: str | int | None  # the class: its name where names are known
     class_index: int
     score: float  # higher: more in-distribution
     p_value: float  # the fraction of calibration images that score this low or lower
     accepted: bool
     threshold: float  # the smallest score that is accepted for this class
+    error: str = ""
+
+
+NO_SCORE = Verdict(
+    None, -1, math.nan, math.nan, False, math.nan, "no score: its features or logits are NaN, infinite or too large"
+)
 
 
 class Scored(NamedTuple):

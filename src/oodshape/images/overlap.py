@@ -1,35 +1,129 @@
-"""Copies: which images of one set are in another too, under whatever name.
+"""Copies: which images of one set are in another set too, or twice in the same set, under any name.
 
-Files are compared by where they really lie and by their bytes; only files of equal size are read, and of those
-that differ no more than their ends. Images in memory are compared by their pixels, with files too.
+Files are compared by their real path and by their bytes; only files of equal size are read, and of those that differ
+only their ends. Images in memory are compared by their pixels, also with files. A set that is no longer at hand is
+compared by its sketch: the smallest hashes of its images' contents.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
+from typing import Any
+
+import numpy as np
 
 from oodshape.core.errors import InputError
 from oodshape.core.machine import cores
+from oodshape.images import identity
 from oodshape.images.decode.prefetch import MOST
+from oodshape.images.identity import Keys
+from oodshape.images.sources.archives import Stored
 from oodshape.images.sources.folders import ImageFiles
-from oodshape.images.sources.image_set import ImageSet, IndexedImages
+from oodshape.images.sources.image_set import ImageSet, IndexedImages, Subset, identities_of
 from oodshape.images.sources.memory import pixel_key
-from oodshape.images.sources.storage import is_remote
+from oodshape.images.sources.storage import is_remote, read_bytes
 
 END = 4096  # bytes at a file's end that tell files of equal size apart
+SKETCH = 4096  # hashes that are kept of a set
 
 
 def copies(images: ImageSet, of: ImageSet) -> list[str]:
     """The names of the images that are among those of another set, in their order."""
-    if isinstance(images, ImageFiles) and isinstance(of, ImageFiles):
-        files, others = images.files, of.files
-        if not any(map(is_remote, files + others)):
-            return _same_files(files, others)
-    known = set(_pixel_keys(of)) - {None}
-    called = images.called if isinstance(images, IndexedImages) else "image {}".format
-    return [called(row) for row, key in enumerate(_pixel_keys(images)) if key in known]
+    files, others = _local_files(images), _local_files(of)
+    if files is not None and others is not None:
+        return _same_files(files, others)
+    known = set(_in_threads(_pixel_key, of)) - {None}
+    return [_name(images, row) for row, key in enumerate(_in_threads(_pixel_key, images)) if key in known]
+
+
+def repeated(images: ImageSet) -> list[int]:
+    """The numbers of the images whose content an earlier image of the set has."""
+    keys: dict[int, Any] = dict(enumerate(identities_of(images).tolist()))
+    files = _local_files(images)
+    if files is not None:
+        keys = dict.fromkeys(keys, ())
+        for part in (_size, _end, _whole):
+            keys = {row: (*key, part(files[row])) for row, key in keys.items()}
+            counts = Counter(keys.values())
+            keys = {row: key for row, key in keys.items() if counts[key] > 1 and key[-1] is not None}
+    first: dict[Any, int] = {}
+    return [row for row, key in keys.items() if first.setdefault(key, row) != row]
+
+
+def sketch_of(images: ImageSet) -> Keys:
+    """At most `SKETCH` keys, ascending: the smallest hashes of the images' contents, the same in any order and split.
+
+    The upper half of a key is a hash of a file's size: of local files only the chosen ones are read.
+    """
+    if len(images) == 0:
+        return np.empty(0, np.uint64)
+    halves = _upper_halves(images)
+    rows = range(len(images)) if halves is None else np.flatnonzero(halves <= np.sort(halves)[:SKETCH][-1]).tolist()
+    return join_sketches([_content_keys(images, rows)])
+
+
+def join_sketches(sketches: list[Keys]) -> Keys:
+    """The sketch of several sets together."""
+    return np.unique(np.concatenate(sketches))[:SKETCH]
+
+
+def copies_in_sketch(images: ImageSet, sketch: Keys) -> list[str]:
+    """The names of the images whose content is in the sketch of another set."""
+    if len(sketch) == 0:
+        return []
+    halves = _upper_halves(images)
+    rows = range(len(images)) if halves is None else np.flatnonzero(halves <= sketch[-1]).tolist()
+    found = np.isin(_content_keys(images, rows), sketch)
+    return [_name(images, row) for row, copy in zip(rows, found.tolist(), strict=True) if copy]
+
+
+def _name(images: ImageSet, row: int) -> str:
+    return images.called(row) if isinstance(images, IndexedImages) else f"image {row}"
+
+
+def _local_files(images: ImageSet) -> list[str] | None:
+    """Where the images lie, if all are files of this machine."""
+    if isinstance(images, Subset):
+        files = _local_files(images.base)
+        return None if files is None else [files[row] for row in images.indices]
+    files = images.files if isinstance(images, ImageFiles) else None
+    return None if files is None or any(map(is_remote, files)) else files
+
+
+def _upper_halves(images: ImageSet) -> Keys | None:
+    """[N]: the upper halves of the keys of local files, without reading them; the largest for a file that is gone."""
+    files = _local_files(images)
+    if files is None:
+        return None
+    sizes = [_size(file) for file in files]
+    known = np.array([size is not None for size in sizes])
+    halves = identity.keys(np.array([size or 0 for size in sizes], np.uint64), 0, "sketch") & UPPER
+    return np.where(known, halves, UPPER)
+
+
+UPPER = np.uint64(0xFFFFFFFF00000000)
+
+
+def _content_keys(images: ImageSet, rows: Any) -> Keys:
+    """[n]: the keys of some images, by their encoded bytes where they have them, else by their pixels."""
+    return np.array(_in_threads(_content_key, images, rows), np.uint64)
+
+
+def _content_key(images: ImageSet, row: int) -> int:
+    if isinstance(images, Subset):
+        return _content_key(images.base, int(images.indices[row]))
+    try:
+        if isinstance(images, (ImageFiles, Stored)):
+            data = read_bytes(images.path(row)) if isinstance(images, ImageFiles) else images.encoded_bytes(row)
+            upper = identity.keys(np.array([len(data)], np.uint64), 0, "sketch")[0] & UPPER
+            return int(upper | (identity.hashed([data])[0] & ~UPPER))
+        return pixel_key(images[row])
+    except (InputError, OSError):  # an image that cannot be read is a copy of none
+        return int(identity.hashed([f"unreadable {row} {images.fingerprint}"])[0])
 
 
 def _same_files(files: list[str], others: list[str]) -> list[str]:
@@ -71,14 +165,13 @@ def _digest(file: str, first: int) -> bytes | None:
         return None
 
 
-def _pixel_keys(images: ImageSet) -> list[int | None]:
-    """The hash of every image's pixels; None where it cannot be read."""
+def _pixel_key(images: ImageSet, row: int) -> int | None:
+    try:
+        return pixel_key(images[row])
+    except InputError:
+        return None
 
-    def key(row: int) -> int | None:
-        try:
-            return pixel_key(images[row])
-        except InputError:
-            return None
 
+def _in_threads(key: Callable[[ImageSet, int], Any], images: ImageSet, rows: Any = None) -> list[Any]:
     with ThreadPoolExecutor(min(MOST, cores())) as pool:
-        return list(pool.map(key, range(len(images))))
+        return list(pool.map(lambda row: key(images, row), range(len(images)) if rows is None else rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import Ascending, AtLeast, Sizes, Value, encode, frozen_array, load_values, sizes_inside
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
+from oodshape.images.identity import hashed
 from oodshape.methods.base import Batch, Evidence, FittedSlots, HeadRecipe, Identity, Recipe, ScoreRecipe, Shaper
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.methods.heads import Linear
@@ -183,16 +185,21 @@ class Detector(FittedSlots):
     ) -> Detector:
         """The same detector with a threshold that falsely rejects at most a share alpha of ID images.
 
-        `held_out` are ID data, or their scores, that were not used for fitting. The threshold is the
+        `held_out` are ID data, or their scores, that were not used for fitting; rows with equal features are one image
+        and count once. The threshold is the
         floor(alpha (n + 1))-th smallest of the n scores (split conformal). `per_class` sets one for each
-        predicted class that has enough images, so that the promise holds within it; the others share the one of all.
+        predicted class that has enough images, so that the guarantee holds within it; the others share one from a pool
+        of their images, which takes in the smallest class with enough if they are too few together.
         """
         data = held_out if isinstance(held_out, (Features, Outputs)) else None
         if data is None:
             scores = as_scores(held_out, "calibration scores").astype(np.float32)
+            kept = np.arange(len(scores))
         else:
             scores = self.score(data).detach().cpu().numpy()
-        order, groups = np.argsort(scores, kind="stable"), None
+            kept = np.flatnonzero(~_repeated(data, scores))
+            warn_of_repeated(len(scores) - len(kept), len(scores))
+        order, groups = kept[np.argsort(scores[kept], kind="stable")], None
         if per_class:
             if data is None:
                 raise InputError("thresholds per class need the predicted classes: give calibrate the data, not scores")
@@ -209,7 +216,7 @@ class Detector(FittedSlots):
     @property
     def threshold(self) -> float:
         """The smallest score that is accepted, where the predicted class has no threshold of its own."""
-        return conformal.threshold(*self.held_out())
+        return conformal.threshold(self.class_scores[conformal.POOL], self.held_out()[1])
 
     @property
     def thresholds(self) -> Tensor:
@@ -217,8 +224,9 @@ class Detector(FittedSlots):
         if self.classes is None:
             raise InputError("the number of classes is not known: calibrate with Features, not with scores")
         values = torch.full((self.classes,), self.threshold)
-        for label, scores in self.own_scores.items():
-            values[label] = conformal.threshold(scores, self.held_out()[1])
+        for label, scores in self.class_scores.items():
+            if label != conformal.POOL:
+                values[label] = conformal.threshold(scores, self.held_out()[1])
         return values
 
     @property
@@ -227,24 +235,23 @@ class Detector(FittedSlots):
         return torch.tensor([self.threshold]) if self.groups is None else self.thresholds
 
     @cached_property
-    def own_scores(self) -> dict[int, NDArray[np.float32]]:
-        """The held-out scores of every predicted class that has a threshold of its own, ascending."""
+    def class_scores(self) -> dict[int, NDArray[np.float32]]:
+        """The calibration scores of each predicted class with a threshold of its own; `POOL`: those of all others."""
         scores, alpha = self.held_out()
-        return {} if self.groups is None else conformal.by_class(scores, self.groups, alpha)
+        return {conformal.POOL: scores} if self.groups is None else conformal.by_class(scores, self.groups, alpha)
 
     def p_values(self, scores: Tensor, classes: Tensor | None = None) -> Tensor:
         """[N] float64: the share of held-out ID images with a score as low, (1 + #{<= score}) / (n + 1).
 
-        With thresholds per class, those of the same predicted class: `classes` [N] says which.
+        With thresholds per class, those of the same predicted class, or of the pool: `classes` [N] says which.
         """
-        values = conformal.p_values(self.held_out()[0], scores)
-        if self.groups is None:
-            return values
-        if classes is None:
+        values = conformal.p_values(self.class_scores[conformal.POOL], scores)
+        if self.groups is not None and classes is None:
             raise InputError("this detector has thresholds per class: give p_values(scores, classes)")
-        for label, own in self.own_scores.items():
-            rows = (classes == label).cpu()
-            values[rows] = conformal.p_values(own, scores.cpu()[rows])
+        for label, own in self.class_scores.items():
+            if label != conformal.POOL:
+                rows = (classes == label).cpu()  # type: ignore[union-attr]
+                values[rows] = conformal.p_values(own, scores.cpu()[rows])
         return values
 
     def decide(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Decision:
@@ -277,6 +284,30 @@ class Detector(FittedSlots):
         if not isinstance(value, cls):
             raise InputError(f"{path} holds a {type(value).__name__}, not a detector; {files.WAY_OUT['detector']}")
         return value
+
+
+def _repeated(data: Features | Outputs, scores: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """[N]: whether a row has the features of an earlier one; rows of one value (a dead layer's zeros) do not count."""
+    _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    tied = np.flatnonzero(counts[places] > 1)
+    again = np.zeros(len(scores), bool)
+    if len(tied):
+        parts = [raw for _, raw in data[tied].chunks()] if isinstance(data, Features) else [data.features[tied]]
+        rows = torch.cat(parts).cpu().numpy()
+        _, first = np.unique(hashed(rows), return_index=True)
+        again[np.delete(tied, first)] = True
+        again[tied[rows.min(axis=1) == rows.max(axis=1)]] = False
+    return again
+
+
+def warn_of_repeated(count: int, total: int) -> None:
+    """Warn of calibration images that are copies of others: they would make the guarantee look better than it is."""
+    if count:
+        warnings.warn(
+            f"{count:,} of the {total:,} calibration images are copies of others: {total - count:,} distinct images "
+            "are used",
+            stacklevel=4,
+        )
 
 
 Value.later.append(import_types)

@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
-from oodshape.networks.head import Head
+from oodshape.networks.classifier import LARGE
+from oodshape.networks.head import TINY, Head
 from oodshape.networks.linear_maps import Tap, logits_of, outputs_of
 
 
@@ -47,7 +48,9 @@ class LayerCapture(nn.Linear):
         seen: list[Tensor] = []
 
         def logits(tap: LayerCapture, args: tuple[Tensor], features: Tensor) -> Tensor:
-            seen.append(tap.logits(features))
+            logits = tap.logits(features)
+            # large ones show a clamp, too
+            seen.append(logits * max(LARGE / float(logits.abs().max().clamp_min(TINY)), 1.0))
             return seen[-1].clone()
 
         own = next(module for module in net.modules() if isinstance(module, LayerCapture))

@@ -14,6 +14,7 @@ from oodshape.methods.feature_capture import LayerCapture, MapCapture, replace_h
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.find_head import linears
 from oodshape.networks.head import Head
+from oodshape.networks.linear_maps import HUGE
 
 # logits [N, C], score [N] float32, accepted [N] bool: a plain tuple, so that an exported program is readable anywhere
 GuardedOutput = tuple[Tensor, Tensor, Tensor]
@@ -24,7 +25,7 @@ class GuardedNet(nn.Module):
 
     The network runs once, in a copy of its modules that shares its weights; the one given is left alone. There are
     no hooks and no choices by value, so torch.compile and torch.export take it whole, with any batch size. A score
-    that is NaN is not accepted. `threshold` holds one value, or one per predicted class.
+    that is NaN or infinite is NaN, and not accepted. `threshold` holds one value, or one per predicted class.
 
     The first call compares the logits with what the network itself returns for two images, and refuses a network
     that changes them behind its head (a softmax). A graph cannot: before torch.compile or torch.export, call it once.
@@ -102,8 +103,13 @@ class GuardedNet(nn.Module):
     def score_features(self, features: Tensor, threshold: Tensor | None = None) -> GuardedOutput:
         """[N, M] features -> (logits, score, accepted)."""
         logits = self.tap.logits(features)
-        score = self.score(features, logits)
-        return logits, score, score >= self.limit(logits, threshold)
+        finite = (features.abs() <= HUGE).all(dim=1) & (logits.abs() <= HUGE).all(dim=1)
+        # zeros in place of an image that overflows: no table is asked where an infinite value lies
+        ready = [torch.where(finite[:, None], each, 0.0) for each in (features, logits)]
+        score = self.score(*ready)
+        finite = finite & torch.isfinite(score)
+        score = torch.where(finite, score, torch.nan)
+        return logits, score, finite & (score >= self.limit(ready[1], threshold))
 
     def limit(self, logits: Tensor, threshold: Tensor | None = None) -> Tensor:
         """[1] or [N]: the smallest score that is accepted."""

@@ -61,11 +61,31 @@ def p_values(ascending: Scores, scores: Tensor) -> Tensor:
     return (1.0 + below.double()) / (len(held_out) + 1)
 
 
+POOL = -1  # stands for all classes without a threshold of their own
+
+
 def by_class(ascending: Scores, groups: NDArray[Any], alpha: float) -> dict[int, Scores]:
-    """The ascending scores of every predicted class that has enough images for a threshold of its own."""
+    """The ascending calibration scores that images of a predicted class are compared with; `POOL`: all other classes.
+
+    A class with enough images has its own. The others share those of all classes with too few, and of the smallest
+    other class if these are too few together. Which of these holds for a new image is decided as if it were one of the
+    calibration images: only then is it exchangeable with them, and the rejection rate at most alpha for any n.
+    """
+    needed = images_needed(alpha)
     found, counts = np.unique(groups, return_counts=True)
-    enough = found[counts >= images_needed(alpha)]
-    return {int(label): ascending[groups == label] for label in enough}
+    sizes = sorted(zip(counts.tolist(), found.tolist(), strict=True))
+    few, large = [each for each in sizes if each[0] <= needed], [each for each in sizes if each[0] > needed]
+    pooled, rare = sum(count for count, _ in few), [label for _, label in few]
+    members = {POOL: rare + [label for _, label in large[:1] if pooled < needed]}
+    for count, label in sizes:
+        if count >= needed:
+            rest = pooled - (count if count == needed else 0)
+            smallest = all((count + 1, label) < other for other in large[:2] if other[1] != label)
+            if not (0 < rest <= needed and smallest):
+                members[label] = [label]
+            elif label not in members[POOL]:
+                members[label] = [*rare, label]
+    return {label: ascending[np.isin(groups, each)] for label, each in members.items()}
 
 
 def rejected_share(n: int, alpha: float) -> tuple[float, float]:

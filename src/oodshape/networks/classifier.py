@@ -15,13 +15,24 @@ from oodshape.core.errors import HeadError, InputError
 from oodshape.networks.device import Precision, checked_precision, device_named
 from oodshape.networks.find_head import WAY_OUT, find, giving, module_named, why_not
 from oodshape.networks.head import Head, Outputs
-from oodshape.networks.linear_maps import Call, candidates, eval_mode, finite_rows, outputs_of, read_layers, read_maps
+from oodshape.networks.linear_maps import (
+    Call,
+    Enlarge,
+    candidates,
+    check_rows,
+    eval_mode,
+    finite_rows,
+    outputs_of,
+    read_layers,
+    read_maps,
+)
 
 # The head of a network, kept for the next classifier around it: its fingerprint need not be hashed again.
 _HEADS: WeakKeyDictionary[nn.Module, dict[str, Head]] = WeakKeyDictionary()
 # Every module with the locks of the networks that it is part of, as far as they have been read.
 _LOCKS: WeakKeyDictionary[nn.Module, tuple[threading.RLock, ...]] = WeakKeyDictionary()
 _LOCKING = threading.Lock()
+LARGE = 1e4  # logits that any precision can hold and no network gives
 
 
 class Classifier:
@@ -63,6 +74,7 @@ class Classifier:
         self._head: Head | None = None
         self._plain = True  # until a layer turns out not to be an nn.Linear as torch makes them
         self._order: int | None = None  # of the head among all linear maps of a pass, where it is no such layer
+        self._unchanged = False  # whether large logits were seen to reach the output as they are
         self._place = 0  # of the logits among the tensors that the network returns
         if head is not None:
             module_named(self.net, head)
@@ -77,7 +89,11 @@ class Classifier:
                 if self._name is None:
                     self._name = find(self.net, images[:2])
                 call, logits = self._read(images)
+                if not self._unchanged:
+                    self._check_unchanged(images[:2], call)
             features = call.features.float()
+            if not features.is_meta:
+                check_rows(features, "features")
             head = self._kept(call.head)
             # Logits of low precision have ties, and differ from those of features that are kept.
             exact = logits.float() if self.precision == "float32" else head.logits(features)
@@ -108,6 +124,25 @@ class Classifier:
                     self._place, self._plain = place, False
                     return call, logits
         raise HeadError(f"head={self._name!r} does not give the logits of this batch: it {reason}; {WAY_OUT}")
+
+    def _check_unchanged(self, images: Tensor, call: Call) -> None:
+        """Refuse a layer behind the head that changes large logits (a clamp): some images would never show it."""
+        largest = max(float(each[:2].abs().max()) for each in (call.features, call.logits))
+        factor = LARGE / largest if largest > 0 else 0.0
+        if 1 < factor < float("inf"):
+            layer = self._named()
+            if isinstance(layer, nn.Linear) and self._plain:
+                output, calls = read_layers(self.net, images, [layer], factor)
+                maps = calls[layer]
+            else:
+                output, maps = read_maps(self.net, images, None, Enlarge(call.order, factor))
+            given = outputs_of(output)[self._place].reshape(len(images), -1)
+            if bool(torch.isfinite(given).all()) and all(why_not([each], given) is not None for each in maps):
+                raise HeadError(
+                    f"head={self._name!r} gives the logits of these images, but not larger ones: a layer behind it "
+                    "changes them (a clamp, an average?); wrap the network so that it returns the head's output itself"
+                )
+        self._unchanged = True
 
     def _inside(self, maps: list[Call]) -> list[Call]:
         """Those that ran in the head's module."""

@@ -60,7 +60,8 @@ def preprocessing_of(processor: Any) -> Preprocessing:
         resize, side = (resize, resize) if resize >= 384 else int(resize / said["crop_pct"]), resize
         side = None if isinstance(resize, tuple) else side
     filters = {int(value): name for name, value in FILTERS.items()}
-    how = filters.get(int(said["resample"] if said["resample"] is not None else 2), "bilinear")
+    number = int(said["resample"] if said["resample"] is not None else PIL.Image.Resampling.BILINEAR)
+    how = filters.get(number, f"resample={number}")
     try:
         made = Preprocessing(mean, std, resize, side, how)  # type: ignore[arg-type]
     except InputError as error:

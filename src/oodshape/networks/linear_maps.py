@@ -16,6 +16,8 @@ from oodshape.core.errors import InputError, NotTaken
 from oodshape.core.reading import one_line
 from oodshape.networks.head import Head
 
+HUGE = 1e18  # a larger feature or logit is an overflow: its square is infinite in float32
+
 
 @dataclass(frozen=True)
 class Call:
@@ -36,13 +38,26 @@ class Call:
         return Head.of((self.weight, self.bias))
 
 
+@dataclass(frozen=True)
+class Enlarge:
+    """Multiplies what one linear map of a pass is given: a layer behind the head that changes large logits is seen."""
+
+    order: int  # how many linear maps run before it
+    factor: float
+
+    def arguments(self, function: Any, args: Any) -> Any:
+        """The arguments with the map's input multiplied."""
+        place = 1 if function is torch.addmm else 0
+        return tuple(each * self.factor if at == place else each for at, each in enumerate(args))
+
+
 class Reader(TorchFunctionMode):
     """Sees the linear maps that run, and a number or a vector that is applied to what they gave."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, enlarge: Enlarge | None = None) -> None:
         """Of a batch of n images."""
         super().__init__()
-        self.n, self.where, self._seen = n, "", 0
+        self.n, self.where, self.enlarge, self._seen = n, "", enlarge, 0
         self.calls: list[Call] = []
         self._outputs: dict[int, tuple[Tensor, Call]] = {}  # the tensor too, so that its id stays its own
 
@@ -50,6 +65,9 @@ class Reader(TorchFunctionMode):
         """The function's own result, looked at."""
         kwargs = kwargs or {}
         seen = _MAPS[function](*args, **kwargs) if function in _MAPS else None
+        if seen is not None and self.enlarge is not None and self.enlarge.order == self._seen:
+            args = self.enlarge.arguments(function, args)
+            seen = _MAPS[function](*args, **kwargs)
         before = None
         if function in _CHANGES and len(args) == 2 and not kwargs:
             before = self._changed(_CHANGES[function], *args)
@@ -181,8 +199,10 @@ _CHANGES: dict[Any, Callable[[Call, Any, bool], Call | None]] = {
 }
 
 
-def read_layers(net: nn.Module, images: Tensor, layers: list[nn.Linear]) -> tuple[Any, dict[nn.Linear, list[Call]]]:
-    """One forward pass in eval mode: what the network gives, and every call of the layers."""
+def read_layers(
+    net: nn.Module, images: Tensor, layers: list[nn.Linear], factor: float = 1.0
+) -> tuple[Any, dict[nn.Linear, list[Call]]]:
+    """One forward pass in eval mode: what the network gives, and every call of the layers, their input multiplied."""
     n = len(images)
     calls: dict[nn.Linear, list[Call]] = {layer: [] for layer in layers}
 
@@ -197,16 +217,21 @@ def read_layers(net: nn.Module, images: Tensor, layers: list[nn.Linear]) -> tupl
 
     with eval_mode(net), ExitStack() as hooks:
         for layer in layers:
+            if factor != 1.0:
+                enlarge = layer.register_forward_pre_hook(lambda _, args: tuple(each * factor for each in args))
+                hooks.callback(enlarge.remove)
             hooks.callback(layer.register_forward_hook(record, with_kwargs=True).remove)
         return _through(net, images), calls
 
 
-def read_maps(net: nn.Module, images: Tensor, inside: str | None = None) -> tuple[Any, list[Call]]:
+def read_maps(
+    net: nn.Module, images: Tensor, inside: str | None = None, enlarge: Enlarge | None = None
+) -> tuple[Any, list[Call]]:
     """One forward pass in eval mode: what the network gives, and every linear map in it, or inside one module.
 
     Whatever the layers are called: functions, 1 x 1 convolutions and products of matrices are seen as they run.
     """
-    reader, running = Reader(len(images)), list[str]()
+    reader, running = Reader(len(images), enlarge), list[str]()
 
     def enter(name: str) -> None:
         running.append(name)
@@ -230,15 +255,22 @@ def read_maps(net: nn.Module, images: Tensor, inside: str | None = None) -> tupl
 
 
 def _through(net: nn.Module, images: Tensor) -> Any:
-    """What the network gives; images that it cannot take are an error that says which."""
-    try:
+    with taking(images):
         return net(images.clone())
+
+
+@contextmanager
+def taking(images: Tensor) -> Iterator[None]:
+    """Turn what a network raises for images that it cannot take into one error that names their shape and type."""
+    try:
+        yield
     except (InputError, torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:  # the network's own code: layers fail in whatever way
         raise NotTaken(
-            f"the network fails on images of shape {list(images.shape[1:])} with {type(error).__name__}: "
-            f"{one_line(error)}; preprocess them as in training, with its size (--preprocessing) and channels"
+            f"the network fails on {images.dtype} images of shape {list(images.shape[1:])} with "
+            f"{type(error).__name__}: {one_line(error)}; preprocess them as in training, with its size "
+            "(--preprocessing) and channels"
         ) from error
 
 
@@ -301,16 +333,21 @@ def logits_of(output: Any) -> Tensor:
 
 
 def finite_rows(logits: Tensor, n: int) -> Tensor:
-    """[N, C] logits, one row per image and all finite, or an error."""
+    """[N, C] logits, one row per image and none larger than `HUGE`, or an error."""
     if logits.numel() == 0 or (n > 1 and logits.shape[:1] != (n,)):
         raise InputError(f"the network must return one row of logits per image ({n}), got {list(logits.shape)}")
     logits = logits.reshape(n, -1)
     if logits.is_meta:  # has no values to look at
         return logits
-    broken = torch.nonzero(~torch.isfinite(logits).all(dim=1)).flatten().tolist()
+    check_rows(logits, "logits")
+    return logits
+
+
+def check_rows(values: Tensor, name: str) -> None:
+    """Refuse images with NaN, infinite or huge values, naming the first."""
+    broken = torch.nonzero(~(values.abs() <= HUGE).all(dim=1)).flatten().tolist()
     if broken:
         raise InputError(
-            f"the logits of {len(broken)} of {n} images (first: row {broken[0]}) hold NaN or infinite values;"
-            " check these images and the checkpoint, or use float32"
+            f"the {name} of {len(broken)} of {len(values)} images (first: row {broken[0]}) hold NaN, infinite or huge "
+            "values; check these images and the checkpoint, or use float32"
         )
-    return logits

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.reading import one_line, reading
-from oodshape.guard.verdict import Verdict
+from oodshape.guard.verdict import NO_SCORE, Verdict
 from oodshape.images.decode.limits import TURNS
 from oodshape.images.decode.preprocessing import Preprocessing, rows_by_size
 from oodshape.images.decode.read import Unreadable, open_image
 from oodshape.images.sources.image_set import Image
-from oodshape.metrics.conformal import by_class
+from oodshape.metrics.conformal import POOL, by_class
 
 EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
 WAY_OUT = "give the file that `oodshape export` wrote"
@@ -61,8 +61,9 @@ class GuardedFile:
             groups = np.frombuffer(base64.b64decode(said["groups"]), "<i4") if "groups" in said else None
             (given,) = self._session.get_overridable_initializers()
             self.per_class = given.shape != [1]
-            self.threshold: Floats = np.frombuffer(base64.b64decode(said["threshold"]), "<f4")
-            self._own = {} if groups is None else by_class(self.calibration, groups, self.alpha or 0.0)
+            self.threshold: Floats = np.array(json.loads(said["threshold"]), np.float32)
+            every = {POOL: self.calibration}
+            self._scores = every if groups is None else by_class(self.calibration, groups, self.alpha or 0.0)
         self.has_p_values = len(self.calibration) > 0
         self.classes = self._classes()
         shape = next(given.shape for given in self._session.get_inputs() if given.name == "images")
@@ -91,7 +92,7 @@ class GuardedFile:
         return self.preprocessing.normalized(np.stack([self.pixels(image) for image in images]))
 
     def verdicts(self, pixels: list[Pixels]) -> list[Verdict | InputError]:
-        """A verdict for each prepared image, those of one size together; an error for one without a finite score."""
+        """A verdict for each prepared image, those of one size together; an error for one of a size that is refused."""
         found: dict[int, Verdict | InputError] = {}
         for rows in rows_by_size(pixels):
             height, width = pixels[rows[0]].shape[:2]
@@ -105,9 +106,9 @@ class GuardedFile:
                 found |= dict.fromkeys(rows, error)
         return [found[row] for row in range(len(pixels))]
 
-    def _verdict(self, logits: Floats, score: np.float32, accepted: np.bool_) -> Verdict | InputError:
+    def _verdict(self, logits: Floats, score: np.float32, accepted: np.bool_) -> Verdict:
         if not math.isfinite(score):
-            return InputError("the image has no score: its logits or features hold NaN or infinite values")
+            return NO_SCORE
         place = int(logits.argmax())
         name = self.names[place] if self.names else place
         limit = float(self.threshold[place if self.per_class else 0])
@@ -116,7 +117,7 @@ class GuardedFile:
     def _p_value(self, score: np.float32, place: int) -> float:
         if not self.has_p_values:
             return math.nan
-        held_out = self._own.get(place, self.calibration)
+        held_out = self._scores.get(place, self._scores[POOL])
         return (1 + int(np.searchsorted(held_out, score, side="right"))) / (len(held_out) + 1)
 
     def _read(self, image: str | PathLike[str] | bytes) -> Image:

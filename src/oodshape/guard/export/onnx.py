@@ -22,6 +22,7 @@ from torch import Tensor, nn
 import oodshape
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import replacing
+from oodshape.core.text import format_count
 from oodshape.guard.export.guarded_file import EXIF, OUTPUTS, open_session
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.prefetch import prepared
@@ -54,10 +55,11 @@ class ExportReport:
     decisions: int  # how many images one accepts and the other does not
 
     def __str__(self) -> str:
+        decisions = format_count(self.decisions, "different decision")
         return (
             f"{self.path}: {self.images} images in onnxruntime and torch; largest difference of logits "
             f"{self.logits:.2g}, score {self.score:.2g} ({self.same_features:.2g} from the same features), "
-            f"{self.decisions} decisions differ{', by rounding at the threshold' if self.decisions else ''}"
+            f"{decisions}{', by rounding at the threshold' if self.decisions else ''}"
         )
 
 
@@ -72,13 +74,14 @@ def export_onnx(
     classes: Sequence[str] | None = None,
     threshold: Tensor | None = None,
     head: str | None = None,
+    method: str = "",
 ) -> ExportReport:
     """Write `images` [N, ...] -> `logits`, `score`, `accepted` as one ONNX file, for any N; how it compares.
 
     The input `threshold` ([1], or one per predicted class) has the detector's as its default. The graph runs in
     onnxruntime on the images given, and a difference from torch that rounding does not explain is an error: then
-    no file is written. Preprocessing, class names and calibration scores go into the file's metadata, and so does
-    `upright`: whether images are turned as their EXIF orientation says before all else.
+    no file is written. The name of the `method`, preprocessing, class names and calibration scores go into the file's
+    metadata, and so does `upright`: whether images are turned as their EXIF orientation says before all else.
     """
     onnx, _, _ = (import_optional(name, "onnx", "ONNX export") for name in ("onnx", "onnxruntime", "onnxscript"))
     if not isinstance(images, Tensor) or images.ndim < 2 or len(images) == 0:
@@ -96,8 +99,8 @@ def export_onnx(
     names = None if classes is None else list(map(str, classes))
     if names is not None and len(names) != guarded.tap.out_features:
         raise InputError(f"{len(names)} class names were given, the network has {guarded.tap.out_features} classes")
-    said = _metadata(detector, preprocessing, upright, names)
-    said["threshold"] = base64.b64encode(guarded.threshold.cpu().numpy().astype("<f4").tobytes()).decode()
+    said = _metadata(detector, preprocessing, upright, names, method)
+    said["threshold"] = json.dumps(guarded.threshold.tolist())
     model.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in said.items())
     model.graph.initializer.append(onnx.numpy_helper.from_array(guarded.threshold.cpu().numpy(), "threshold"))
     answers = _run(model, images, [*OUTPUTS, "features"])
@@ -175,12 +178,13 @@ def _stable_sort(self: Any, *, stable: bool | None = None, dim: int = -1, descen
 
 
 def _metadata(
-    detector: Detector, preprocessing: Preprocessing | None, upright: bool, names: list[str] | None
+    detector: Detector, preprocessing: Preprocessing | None, upright: bool, names: list[str] | None, method: str
 ) -> dict[str, str]:
     """What a server needs beside the graph; scores are little-endian float32 in base64, predicted classes int32."""
     said = {
         "oodshape": oodshape.__version__,
-        "method": repr(detector.method),
+        "method": method or repr(detector.method),
+        "recipe": repr(detector.method),
         "head": detector.fingerprint,
         "n_train": str(detector.n_train),
         "exif": EXIF[upright],
@@ -270,6 +274,7 @@ def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given 
         batch,
         preprocessing=about.preprocessing,
         upright=about.upright,
+        method=about.method,
         classes=about.classes or None,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from oodshape.guard.fit.extractor import DEFAULT, Extractor, Seen, warn_of_lost
 from oodshape.guard.fit.parts import Collected, Made, made_of, together
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
+from oodshape.images.overlap import sketch_of
 from oodshape.images.sources.image_set import ImageSet, Shard, Subset, identities_of, limited, order_shards
 from oodshape.images.sources.listing import Given, classes_of, image_set
 from oodshape.methods.auto import Auto
@@ -84,7 +85,14 @@ def _of_seen(extractor: Extractor, seen: Seen, make: Callable[[], Made]) -> Coll
         values = np.concatenate([raw.numpy() for _, raw in made.chunks()])
         return Features.from_arrays(values, made.head, None, made.predictions.numpy(), identities_of(base))
 
-    return Collected(make, seen.features, make_panel=panel, lost=seen.lost, reasons=seen.reasons)
+    return Collected(
+        make,
+        seen.features,
+        make_panel=panel,
+        lost=seen.lost,
+        reasons=seen.reasons,
+        make_sketch=partial(sketch_of, seen.images),
+    )
 
 
 def part_files(given: PartFiles) -> list[Path]:

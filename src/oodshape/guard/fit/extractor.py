@@ -14,7 +14,9 @@ from oodshape.core.options import RunOptions
 from oodshape.features.extraction import Extraction
 from oodshape.features.features import Features
 from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.overlap import repeated
 from oodshape.images.sources.image_set import ImageSet, Subset
+from oodshape.methods.detector import warn_of_repeated
 from oodshape.networks.classifier import Classifier
 
 DEFAULT = RunOptions()
@@ -51,9 +53,11 @@ class Extractor:
         reasons = tuple(_reason(images, int(row)) for row in lost[:SHOWN])
         return Seen(Subset(images, np.flatnonzero(read).tolist()), features, len(read), len(lost), reasons)
 
-    def extracted(self, images: ImageSet) -> Features:
-        """The features of the readable images; a warning names those that cannot be read."""
-        seen = self.read(images)
+    def calibration(self, images: ImageSet) -> Features:
+        """The features of the readable images, each counted once; warnings report repeated and unreadable images."""
+        again = repeated(images)
+        warn_of_repeated(len(again), len(images))
+        seen = self.read(Subset(images, np.delete(np.arange(len(images)), again).tolist()) if again else images)
         warn_of_lost(images.name, seen.total, seen.lost, seen.reasons)
         return seen.features
 

@@ -36,6 +36,7 @@ from oodshape.features.sums import (
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
+from oodshape.images.overlap import join_sketches
 from oodshape.methods.held_out_classes import FEWEST_CLASSES, classes_left_out
 from oodshape.networks.head import Head
 
@@ -112,6 +113,7 @@ class Collected:
     lost: int = 0  # images that could not be read
     reasons: tuple[str, ...] = ()  # of the first of them
     head: Head | None = None  # where it comes from a file
+    make_sketch: Callable[[], Keys] = lambda: np.empty(0, np.uint64)  # the images' content, to find copies among others
 
     @cached_property
     def made(self) -> Made:
@@ -146,6 +148,7 @@ class Collected:
         arrays |= {"head.weight": head.weight.cpu().numpy(), "head.bias": head.bias.cpu().numpy()}
         for name in ("rows", "held_out", "panel"):
             pack_rows(getattr(part, name), name, arrays)
+        arrays["sketch"] = self.make_sketch()
         said = {"summed": pack_summed(part.summed, arrays), "lost": part.lost, "reasons": part.reasons}
         header = {"made": json.dumps(encode(part.made, arrays)), "part": json.dumps(said)}
         files.save(path, KIND, header, arrays)
@@ -163,7 +166,8 @@ class Collected:
             each = (unpack_rows(name, arrays, head) for name in ("rows", "held_out", "panel"))
             rows, held_out, panel = each
             lost, reasons = int(said["lost"]), tuple(map(str, said["reasons"]))
-            return cls(lambda: made, rows, summed, held_out, panel, None, lost, reasons, head)
+            sketch = join_sketches([identity.checked(arrays["sketch"], len(arrays["sketch"]))])
+            return cls(lambda: made, rows, summed, held_out, panel, None, lost, reasons, head, lambda: sketch)
 
 
 def made_of(path: str | Path) -> Made:
@@ -216,6 +220,7 @@ def together(parts: list[Collected]) -> Collected:
         fitting = np.flatnonzero(~_held(panel.identities, parts[0].made))
         panel = panel[fitting] if len(fitting) else None
     made = replace(parts[0].made, shard=1, shards=1, version=oodshape.__version__)
+    sketch = join_sketches([part.make_sketch() for part in parts])
     return Collected(
         lambda: made,
         rows,
@@ -226,4 +231,5 @@ def together(parts: list[Collected]) -> Collected:
         sum(part.lost for part in parts),
         tuple(reason for part in parts for reason in part.reasons),
         parts[0].head,
+        lambda: sketch,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from oodshape.guard.fit.collect import collected
 from oodshape.guard.fit.extractor import Extractor, warn_of_lost
 from oodshape.guard.fit.parts import HELD_OUT, Collected
 from oodshape.images import identity
-from oodshape.images.overlap import copies
+from oodshape.images.overlap import SKETCH, copies, copies_in_sketch
 from oodshape.images.sources.image_set import ImageSet, limited
 from oodshape.images.sources.listing import Given, classes_of, image_set
 from oodshape.images.sources.memory import check_prepared
@@ -75,7 +76,22 @@ def split_collected(extractor: Extractor, found: Collected, calibrate: Given | N
     held = None if calibrate is None else image_set(calibrate, upright=extractor.upright)
     if held is not None:
         check_enough(len(held), alpha)
+        _refuse_sketched(held, found)
     return _divided(extractor, found, held, alpha, None, found.made.classes)
+
+
+def _refuse_sketched(held: ImageSet, found: Collected) -> None:
+    """Refuse calibration images that the parts' sketch has; report what a sketch of some images cannot show."""
+    sketch, total = found.make_sketch(), found.made.total
+    names = copies_in_sketch(held, sketch)
+    refuse_copies(names, len(held), at_least=len(sketch) == SKETCH)
+    if len(sketch) == SKETCH < total:
+        few = math.ceil(3 * total / SKETCH)  # of which a sketch misses all with a probability of exp(-3) = 5 %
+        warnings.warn(
+            f"the parts hold hashes of {SKETCH:,} of the {total:,} training images, and no calibration image is among "
+            f"them; an overlap of fewer than about {few:,} images cannot be detected",
+            stacklevel=4,
+        )
 
 
 def _divided(
@@ -90,7 +106,7 @@ def _divided(
     train: Features | Summed | None = found.rows if found.summed is None else found.summed
     assert train is not None
     if held is not None:
-        held_out = extractor.extracted(held if limit is None else limited(held, max(limit, images_needed(alpha))))
+        held_out = extractor.calibration(held if limit is None else limited(held, max(limit, images_needed(alpha))))
     elif isinstance(train, Features):
         check_enough_to_split(len(train), alpha)
         last = identity.held_out(train.identities, HELD_OUT, purpose="calibration", fewest=images_needed(alpha))
@@ -143,11 +159,12 @@ def split_tensors(
     return Split(train, held_out, partial(tensor_panel, classifier, base, which, progress=progress))
 
 
-def refuse_copies(names: list[str], of: int) -> None:
+def refuse_copies(names: list[str], of: int, *, at_least: bool = False) -> None:
     """An error where calibration images, so many in all, are training images too."""
     if names:
+        count = f"{'at least ' if at_least else ''}{len(names)}"
         raise InputError(
-            f"{len(names)} of the {of} calibration images are training images too, such as {min(names)}; calibrate "
+            f"{count} of the {of} calibration images are training images too, such as {min(names)}; calibrate "
             "on images that the network was not trained on, or leave them out"
         )
 

@@ -68,8 +68,8 @@ class Decisions:
     def lines(self) -> list[str]:
         m, lost = int(self.readable.sum()), int((~self.readable).sum())
         said = [
-            f"{format_count(m, 'image')}: {int(self.flagged.sum()):,} flagged as strange; of those flagged, at most "
-            f"{100 * self.level:g} % are familiar on average ({'Storey' if self.storey else 'Benjamini-Hochberg'})"
+            f"{format_count(m, 'image')}: {int(self.flagged.sum()):,} flagged as OOD; expected false discovery rate <= "
+            f"{100 * self.level:g} % ({'Storey' if self.storey else 'Benjamini-Hochberg'})"
         ]
         said += [f"{lost:,} more could not be read, and are neither"] if lost else []
         if self.calibration is None:

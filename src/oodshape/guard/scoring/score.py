@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ from oodshape.images.decode.preprocessing import rows_by_size, stacked
 from oodshape.images.decode.read import Unreadable
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.images.sources.listing import Given, chunks, one_by_one
-from oodshape.images.sources.memory import prepared_batches
+from oodshape.images.sources.memory import count_prepared, prepared_batches
 from oodshape.methods.detector import Decision
 from oodshape.networks.head import Outputs
 from oodshape.networks.loading import Source
@@ -55,16 +55,14 @@ def see_given(
 ) -> Iterator[Seen]:
     """Every batch of the images that a user gave, with a progress bar."""
     if prepared:
-        total, done = len(images) if isinstance(images, Sized) else None, 0
-        with progress_bar(name or "prepared batches", total, run.progress) as report:
-            for done, batch in enumerate(see_tensors(guard, source, images), 1):
-                yield batch
-                report(done)
-        return
-    listing, done = one_by_one(images), 0
-    total = listing.count() if run.progress is not False else None
-    with progress_bar(name or listing.name, total, run.progress) as report:
-        for batch in see(guard, source, listing, listing.pairs(), run):
+        batches, total, title = see_tensors(guard, source, images), count_prepared(images), "prepared images"
+    else:
+        listing = one_by_one(images)
+        batches, title = see(guard, source, listing, listing.pairs(), run), listing.name
+        total = listing.count() if run.progress is not False else None
+    done = 0
+    with progress_bar(name or title, total, run.progress) as report:
+        for batch in batches:
             yield batch
             done += len(batch.pairs)
             report(done)
@@ -115,7 +113,7 @@ def _seen(guard: Fitted, source: Source, pairs: Pairs, pixels: list[Pixels | Inp
 
 def _together(pairs: Pairs, parts: list[Part], errors: dict[int, str]) -> Seen:
     rows, outputs = [row for part in parts for row in part.rows], [part.outputs for part in parts]
-    return Seen(pairs, rows, _joined([part.decision for part in parts]), errors, _outputs_together(outputs))
+    return Seen(pairs, rows, join_decisions([part.decision for part in parts]), errors, _outputs_together(outputs))
 
 
 class Part(NamedTuple):
@@ -177,7 +175,8 @@ def _outputs_together(parts: list[Outputs]) -> Outputs | None:
     return Outputs(torch.cat([p.features for p in parts]), torch.cat([p.logits for p in parts]), parts[0].head)
 
 
-def _joined(decisions: list[Decision]) -> Decision:
+def join_decisions(decisions: list[Decision]) -> Decision:
+    """The decisions on several batches as one."""
     if not decisions:
         none = torch.empty(0)
         return Decision(none.long(), none, none.double(), none.bool())

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TextIO
 
@@ -110,10 +110,12 @@ def score_to_stream(
             if counter.tally.images % run.batch_size == 0:
                 file.flush()
 
+    rows_left = cells()
+    first = list(islice(rows_left, 1))  # before the header: without any image there is nothing to write
     if json_lines:
-        write_json_lines(cells(), file)
+        write_json_lines(chain(first, rows_left), file)
     else:
-        write_csv(cells(), file, COLUMNS)
+        write_csv(chain(first, rows_left), file, COLUMNS)
     return counter.tally
 
 

@@ -154,7 +154,9 @@ def _limited_time() -> Iterator[None]:
 def _row(name: str, answer: Verdict | str) -> Json:
     if isinstance(answer, str):
         return {"name": name, "accepted": None, "error": answer}
-    label, index, score, p_value, accepted, threshold = answer
+    label, index, score, p_value, accepted, threshold, error = answer
+    if error:
+        return {"name": name, "accepted": None, "error": error}
     return {
         "name": name,
         "class": label,

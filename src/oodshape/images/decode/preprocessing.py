@@ -21,12 +21,15 @@ from oodshape.images.sources.image_set import Image
 if TYPE_CHECKING:  # a service prepares images without it
     from torch import Tensor
 
-Interpolation = Literal["bilinear", "bicubic", "nearest"]
+Interpolation = Literal["bilinear", "bicubic", "nearest", "lanczos", "box", "hamming"]
 Resize = int | tuple[int, int]  # the shorter side, or (height, width)
 FILTERS = {
     "bilinear": PIL.Image.Resampling.BILINEAR,
     "bicubic": PIL.Image.Resampling.BICUBIC,
     "nearest": PIL.Image.Resampling.NEAREST,
+    "lanczos": PIL.Image.Resampling.LANCZOS,
+    "box": PIL.Image.Resampling.BOX,
+    "hamming": PIL.Image.Resampling.HAMMING,
 }
 
 

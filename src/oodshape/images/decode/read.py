@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 import PIL.ExifTags
@@ -29,6 +29,7 @@ DECODERS = {"WEBP": 16, "AVIF": 10, "JPEG2000": 20, "HEIF": 16}  # bytes a pixel
 # An EXIF block that cannot be read says nothing about the pixels. Kept for good, and not for the length of a read:
 # filters belong to the whole process, and a thread that puts back what it found undoes what others did meanwhile.
 _QUIET = ("ignore", None, Warning, re.compile(r"PIL\.TiffImagePlugin"), 0)
+TWELVE_BITS = 1 << 12
 STRIP = 1 << 20  # pixels that are copied at a time
 Turn = PIL.Image.Transpose
 ORIENTATIONS = {
@@ -73,6 +74,18 @@ def _opened(image: PIL.Image.Image, *, upright: bool) -> PIL.Image.Image | Large
     return make(image, upright=upright)
 
 
+def _warn_if_dark(image: PIL.Image.Image) -> None:
+    """Warn of 12-bit data in 16 bits, as many cameras and scanners write them: 16 bits are scaled by their range."""
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        highest = cast(tuple[float, float], image.getextrema())[1]
+        if 0 < highest < TWELVE_BITS:
+            warnings.warn(
+                f"an image of 16 bits has no value above {highest:g} of 65,535 and is read almost black; if it holds "
+                "data of 12 bits or fewer, scale them to 16 bits first",
+                stacklevel=2,
+            )
+
+
 def decoded(path: ImageFile, then: Callable[[PIL.Image.Image], Made]) -> Made:
     """What a function makes of the picture in a file; whatever is wrong with the file is an `Unreadable`."""
     if _QUIET not in warnings.filters:
@@ -81,6 +94,7 @@ def decoded(path: ImageFile, then: Callable[[PIL.Image.Image], Made]) -> Made:
         with open_format(readable(path) if isinstance(path, str) else path) as image:
             _check(path, image)
             image.load()
+            _warn_if_dark(image)
             return then(image)
     except Unreadable:
         raise

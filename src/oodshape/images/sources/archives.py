@@ -65,6 +65,10 @@ class Stored(IndexedImages):
             why = (error.strerror if isinstance(error, OSError) else None) or error
             raise Unreadable(self.called(index), f"cannot be read ({one_line(why) or type(error).__name__})") from None
 
+    def encoded_bytes(self, index: int) -> bytes:
+        """The encoded image of that number."""
+        return self._file(index).getvalue()
+
     def encoded(self, name: str) -> BytesIO:
         """The bytes of the image of that name."""
         return self._file(next(row for row in range(len(self)) if self.called(row) == name))

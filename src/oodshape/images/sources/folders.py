@@ -6,6 +6,7 @@ import csv
 import glob
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +17,15 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line
+from oodshape.core.text import format_count
 from oodshape.images import identity
-from oodshape.images.decode.formats import EXTENSIONS
+from oodshape.images.decode.formats import EXTENSIONS, open_format
 from oodshape.images.decode.read import open_image
 from oodshape.images.sources.image_set import Image, IndexedImages
 from oodshape.images.sources.storage import is_remote, no_image, stamp
 
+# Files that lie beside images and are not opened to look.
+NO_IMAGES = (".txt", ".csv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".npy", ".npz", ".pt", ".py")
 Place = tuple[int, int]  # device and number: which folder it is, whatever its name
 
 
@@ -171,11 +175,13 @@ def _label(digits: str) -> int:
     return max(int(digits), -1)
 
 
-def walked(root: str | Path) -> Iterator[tuple[str, list[str], list[str]]]:
+def walked(root: str | Path, skipped: Counter[str] | None = None) -> Iterator[tuple[str, list[str], list[str]]]:
     """(folder, its subfolders, its images) for a folder and all below; folders as paths from `root`, which is "".
 
-    Hidden files and folders (a leading dot) are left out, folders that may not be read are empty, links are followed,
-    but not back to a folder that they lie in. Only the names of one folder are held at a time.
+    Images are files with the extension of a format that can be read, or with its content. Other files are counted by
+    their extensions in `skipped`. Hidden files and folders (a leading dot) are left out, folders that may not be read
+    are empty, links are followed, but not back to a folder that they lie in. Only the names of one folder are held at a
+    time.
     """
     waiting: list[tuple[str, tuple[Place, ...]]] = [("", ())]
     while waiting:
@@ -188,9 +194,41 @@ def walked(root: str | Path) -> Iterator[tuple[str, list[str], list[str]]]:
         except OSError:
             continue
         folders = [entry.name for entry in entries if _is_folder(entry, above)]
-        files = [entry.name for entry in entries if entry.name.lower().endswith(EXTENSIONS) and not entry.is_dir()]
+        files = []
+        for entry in entries:
+            if _is_image(entry):
+                files.append(entry.name)
+            elif skipped is not None and os.path.isfile(entry.path):
+                skipped[os.path.splitext(entry.name)[1].lower()] += 1
         yield folder, folders, files
         waiting += [(os.path.join(folder, name), above) for name in reversed(folders)]
+
+
+def _is_image(entry: os.DirEntry[str]) -> bool:
+    """Whether a file has the extension of an image, or an extension that says nothing and the content of one."""
+    name = entry.name.lower()
+    if name.endswith(EXTENSIONS):
+        return not entry.is_dir()
+    if name.endswith(NO_IMAGES) or not os.path.isfile(entry.path):  # a pipe would be waited for
+        return False
+    try:
+        with open_format(entry.path):
+            return True
+    except Exception:  # no image, or one so broken that its format is not known
+        return False
+
+
+def count_skipped(root: str | Path) -> str:
+    """The files below a folder that are no images, by extension, in words; empty where there are none."""
+    skipped = Counter[str]()
+    for _ in walked(root, skipped):
+        pass
+    if not skipped:
+        return ""
+    each = ", ".join(f"{count:,} {end or 'without extension'}" for end, count in skipped.most_common())
+    return (
+        f"{format_count(skipped.total(), 'file')} of {root} {'is' if skipped.total() == 1 else 'are'} no image: {each}"
+    )
 
 
 class Found(NamedTuple):

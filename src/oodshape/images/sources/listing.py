@@ -25,7 +25,15 @@ from oodshape.core.reading import any_names
 from oodshape.core.text import format_count
 from oodshape.images.decode.read import open_image
 from oodshape.images.sources.archives import PACKED, ParquetImages, Stored, TarImages
-from oodshape.images.sources.folders import ImageFiles, ImageFolder, class_folders, list_folder, list_pairs, match_glob
+from oodshape.images.sources.folders import (
+    ImageFiles,
+    ImageFolder,
+    class_folders,
+    count_skipped,
+    list_folder,
+    list_pairs,
+    match_glob,
+)
 from oodshape.images.sources.image_set import Image, ImageSet, ImageSource, IndexedImages, Pair
 from oodshape.images.sources.memory import Pictures, as_bytes, as_image, is_image, split_sample
 from oodshape.images.sources.storage import is_remote, readable, remote_images, root_of
@@ -138,6 +146,13 @@ def image_set(images: Given, *, upright: bool | None = None) -> ImageSet:
     if isinstance(found, (ImageFiles, Stored)) and upright not in (None, found.upright):
         return found.turned(bool(upright))
     return found
+
+
+def skipped_lines(images: Given) -> list[str]:
+    """A line on the files of a folder that are no images, where there are any."""
+    given = images.given if isinstance(images, Listing) else images
+    folder = os.fspath(given) if isinstance(given, (str, os.PathLike)) and os.path.isdir(given) else ""
+    return [line for line in [count_skipped(folder)] if line] if folder else []
 
 
 def in_column(images: str | None, column: str | None) -> Given:

@@ -250,6 +250,12 @@ def check_prepared(images: Any) -> None:
         raise InputError(f"{BATCHES}; got an empty {type(images).__name__}")
 
 
+def count_prepared(images: Any) -> int | None:
+    """How many images there are, where that is known before they are read: batches may have any size."""
+    images = getattr(images, "dataset", images)  # of a DataLoader
+    return len(images) if isinstance(images, Sized) and not isinstance(images, (list, tuple)) else None
+
+
 def _batch(batch: Any, place: int) -> Prepared:
     batch, labels = split_sample(batch, PREPARED_KEYS)
     if not isinstance(batch, Tensor) or batch.ndim < 2 or len(batch) == 0:

@@ -106,7 +106,8 @@ def stamp(path: str) -> str:
         status = os.stat(path)
     except OSError:
         return ""
-    return f"{status.st_size} {status.st_mtime_ns}"
+    # a file may be replaced with its size and time kept (cp -p, rsync -t, touch -r): only the time of change tells
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 def _store(address: str) -> tuple[Any, str]:
