@@ -401,7 +401,10 @@ def decode(data: Json, tensors: dict[str, np.ndarray[Any, Any]]) -> Any:
     if not isinstance(data.get("type"), str):
         raise InputError(f"the file is damaged: {data.get('type')!r} is no name of a type")
     fields = {key: decode(item, tensors) for key, item in data.items() if key != "type"}
-    return type_named(data["type"])(**fields)
+    kind = type_named(data["type"])
+    if not dataclasses.is_dataclass(kind):
+        raise InputError(f"the file is damaged: the type {data['type']} is abstract")
+    return kind(**fields)
 
 
 def _traced(value: Any) -> Any:

@@ -68,6 +68,14 @@ def by_class(ascending: Scores, groups: NDArray[Any], alpha: float) -> dict[int,
     return {int(label): ascending[groups == label] for label in enough}
 
 
+def limits(ascending: Scores, alpha: float, groups: NDArray[Any] | None, classes: int) -> Scores:
+    """Return the smallest accepted score for each predicted class, [C]; without groups for all of them, [1]."""
+    values = np.full(1 if groups is None else classes, threshold(ascending, alpha), np.float32)
+    for label, scores in ({} if groups is None else by_class(ascending, groups, alpha)).items():
+        values[label] = threshold(scores, alpha)
+    return values
+
+
 def rejected_share(n: int, alpha: float) -> tuple[float, float]:
     """The limits between which the true share of rejected ID images lies, for 99 % of calibration sets.
 

@@ -39,8 +39,6 @@ class Watching:
 
     def __init__(self, about: dict[str, Any], settings: Settings, metrics: Metrics) -> None:
         """Continue from the state, or start."""
-        if about["alpha"] is None or not about["has_p_values"]:
-            raise InputError(f"{settings.file} cannot be watched: it was exported without its calibration scores")
         if about["per_class"]:
             raise InputError(
                 f"{settings.file} cannot be watched: it has a threshold per class, each with its own calibration; "
