@@ -187,7 +187,7 @@ def test_check_prints_and_draws(place: Path) -> None:
             "fitted for the network zoo:digits-convnet",
         ),
         (("inspect", "nothing.safetensors"), "there is no file nothing.safetensors"),
-        (("inspect", "not.onnx"), "not.onnx is no file of oodshape, or a damaged one"),
+        (("inspect", "not.onnx"), "not.onnx has no checksum of oodshape at its end"),
         (("inspect", "plain.safetensors"), "is no file of oodshape; give the file that `oodshape fit` wrote"),
         (("score", "--detector", "list.csv", *MODEL, "--images", "test"), "give the file that `oodshape fit` wrote"),
         (("inspect", "state.safetensors"), "is a file of oodshape, but holds watch, not detector; give the file that"),

@@ -16,6 +16,7 @@ import pytest
 
 import oodshape
 from bombs import png
+from commands import call
 from oodshape import Guard, GuardedFile, InputError, Preprocessing
 from oodshape.guard.export.onnx_file import DATA_LOCATION, EXTERNAL_DATA, HEX, MESSAGES, START, seal
 from oodshape.images.decode.read import read_image
@@ -159,6 +160,15 @@ def test_no_bit_can_change_without_an_error(exported: Path, tmp_path: Path) -> N
             GuardedFile(file)
 
 
+def test_inspect_shows_an_exported_file(exported: Path) -> None:
+    metadata = GuardedFile(exported).metadata
+    said = json.loads(call("inspect", exported.name, "--json", cwd=exported.parent).stdout)
+    assert said["threshold"] == float(metadata.threshold[0])
+    assert (said["verified"], said["classes"], said["calibration_images"]) == (True, 8, len(metadata.calibration))
+    lines = call("inspect", exported.name, cwd=exported.parent).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(said)
+
+
 def numbers(values: Any, dtype: str = "<f4") -> str:
     return base64.b64encode(np.asarray(values, dtype).tobytes()).decode()
 
@@ -237,9 +247,7 @@ def test_every_message_with_a_tensor_is_looked_into() -> None:
     holds = {"TensorProto"}
     while more := {name for name, inside in found.items() if holds & set(inside.values())} - holds:
         holds |= more
-    assert {
-        name: {number: kind for number, kind in found[name].items() if kind in holds} for name in holds
-    } == MESSAGES
+    assert {name: {number: kind for number, kind in found[name].items() if kind in holds} for name in holds} == MESSAGES
     fields = onnx.TensorProto.DESCRIPTOR.fields_by_name
     assert (fields["external_data"].number, fields["data_location"].number) == (EXTERNAL_DATA, DATA_LOCATION)
 

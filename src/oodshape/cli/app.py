@@ -25,7 +25,7 @@ from oodshape.cli.report import report
 from oodshape.cli.score import score
 from oodshape.cli.serve import serve
 from oodshape.cli.study import study
-from oodshape.cli.terminal import wrapped
+from oodshape.cli.terminal import show_line
 from oodshape.cli.watch import watch
 
 app = typer.Typer(
@@ -56,7 +56,7 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        sys.stderr.write(wrapped(f"error: {error}\n", sys.stderr))
+        show_line(f"error: {error}")
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
@@ -68,7 +68,7 @@ def main() -> None:
             sys.stderr.write("stopped\n")
         raise
     except OSError as error:
-        sys.stderr.write(wrapped(f"error: {error}\n", sys.stderr))
+        show_line(f"error: {error}")
         sys.exit(1)
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter
 from typing import Any, get_type_hints
 
+import typer
 import typer.core
+
+from oodshape.core.text import printable
+
+UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of click in newer versions of typer
 
 
 def flat(command: Callable[..., None]) -> Callable[..., None]:
@@ -71,3 +77,21 @@ class Command(_Flags, typer.core.TyperCommand):
 
 class Group(_Flags, typer.core.TyperGroup):
     """The commands together."""
+
+    def make_context(self, *words: Any, **more: Any) -> Any:
+        with _escaped_errors():
+            return super().make_context(*words, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _escaped_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _escaped_errors() -> Iterator[None]:
+    """Escape what a terminal would obey in a wrong word: a shell puts the names of files there too."""
+    try:
+        yield
+    except UsageError as error:
+        vars(error)["message"] = printable(error.message)
+        raise

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.options import IMAGES, SCORING, Costs, DetectorOption, Network, QuietOption, Running, opened
-from oodshape.cli.terminal import UNREADABLE, check_out, command_line, say, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, check_out, command_line, console, say, warnings_as_lines
 
 
 def check(
@@ -26,7 +26,6 @@ def check(
     quiet: QuietOption = False,
 ) -> None:
     """Check a guard on images of your own: how many of each set it accepts, beside a threshold on the softmax."""
-    from rich.console import Console
 
     from oodshape.guard.check import check_guard
     from oodshape.guard.guard import Guard
@@ -52,7 +51,7 @@ def check(
         right = None if found.selective is None else asdict(found.selective)
         typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable}))
     elif not quiet:
-        show_columns(HEAD, check_rows(found), Console(highlight=False))
+        show_columns(HEAD, check_rows(found), console())
         say(NOTE)
         for line in (*headline(found), verdict(found), *right_line(found)):
             say(line)

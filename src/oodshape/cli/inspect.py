@@ -12,7 +12,7 @@ from oodshape.cli.terminal import say
 
 
 def inspect(
-    detector: Annotated[Path, typer.Argument(metavar="FILE", help="The file that fit wrote.")],
+    detector: Annotated[Path, typer.Argument(metavar="FILE", help="The file that fit or export wrote.")],
     json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Show what a guard is: method, threshold, promise, preprocessing, network, classes."""
@@ -20,6 +20,16 @@ def inspect(
     from oodshape.guard.describe import facts, lines
     from oodshape.guard.guard import Guard
 
+    if detector.suffix == ".onnx":
+        from oodshape.guard.export.guarded_file import GuardedFile
+
+        exported = GuardedFile(detector, threads=1).metadata.facts()
+        if json:
+            typer.echo(encoder.dumps(exported))
+            return
+        for what, value in exported.items():
+            say(f"{what:<18} {value}", indent=19)
+        return
     guard, verified = Guard.load(detector), is_verified(detector)
     if json:
         typer.echo(encoder.dumps(facts(guard) | {"verified": verified}))

@@ -76,7 +76,8 @@ def watch(
             break
     if page is not None:
         write_watch(seen, page)
-    say(str(seen))
+    for line in str(seen).splitlines():
+        say(line)
     if page is not None:
         say(f"page: {page}")
     if seen.alarm:

@@ -160,6 +160,16 @@ def _check(item: Any, hint: Any, where: str) -> None:
         _must(isinstance(item, Real) and not isinstance(item, bool) and _finite(item), where, "a finite number", item)
     elif isinstance(hint, type):
         _must(isinstance(item, hint), where, f"a {hint.__name__}", item)
+        _must(not isinstance(item, str) or _is_text(item), where, "text", item)
+
+
+def _is_text(item: str) -> bool:
+    """Whether a file can hold it: names of files may be any bytes, but halves of other characters are damage."""
+    try:
+        item.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_union(item: Any, choices: tuple[Any, ...], where: str) -> None:

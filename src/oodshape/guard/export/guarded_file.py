@@ -80,6 +80,21 @@ class ExportMetadata:
             threshold=_array(metadata["threshold"], np.float32),
         )
 
+    def facts(self) -> dict[str, Any]:
+        """Return what the file says about itself, as JSON can hold it."""
+        return {
+            "method": self.method,
+            "threshold": self.threshold.tolist() if len(self.threshold) > 1 else float(self.threshold[0]),
+            "alpha": self.alpha,
+            "calibration_images": len(self.calibration),
+            "preprocessing": dict(self.preprocessing._items()),
+            "exif": self.exif,
+            "classes": self.classes,
+            "names": list(self.names),
+            "version": self.version,
+            "verified": True,  # its checksum
+        }
+
 
 def _array(text: str, dtype: Any) -> NDArray[Any]:
     return np.frombuffer(base64.b64decode(text, validate=True), np.dtype(dtype).newbyteorder("<")).astype(dtype)

@@ -77,8 +77,8 @@ class Preprocessing(Value):
             height, width = sides if isinstance(sides, tuple) else (sides or 0, sides or 0)
             if height * width > Limits.now().pixels:
                 raise InputError(
-                    f"images of {width} x {height} pixels have more than {Limits.now().pixels:,} (the limit of pixels); "
-                    "give a smaller resize and crop"
+                    f"images of {width} x {height} pixels have more than {Limits.now().pixels:,} (the limit of "
+                    "pixels); give a smaller resize and crop"
                 )
         if self.interpolation not in FILTERS:
             raise InputError(f"interpolation must be one of {', '.join(FILTERS)}, got {self.interpolation!r}")
