@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -53,12 +54,18 @@ def main() -> None:
     """Run the command line; a user's mistake is one line on stderr and exit status 2."""
     from oodshape.core.errors import InputError
 
+    for name in ("stdout", "stderr"):  # None where the caller has closed it
+        setattr(sys, name, getattr(sys, name) or open(os.devnull, "w"))  # noqa: SIM115 (until the process ends)
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # what cannot be written is an error of this command, not of the interpreter
     except InputError as error:
         show_line(f"error: {error}")
         sys.exit(2)
     except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter flushes once more
         sys.exit(0)
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
@@ -68,6 +75,7 @@ def main() -> None:
             sys.stderr.write("stopped\n")
         raise
     except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         show_line(f"error: {error}")
         sys.exit(1)
 
