@@ -49,7 +49,7 @@ def calibrate(
     costs.hold()
     out = detector if out is None else out
     check_out(out)
-    before = Guard.load(detector)
+    before = Guard.load(detector, trust_code=network.trust_code)
     with warnings_as_lines():
         after = before.calibrate(
             images,

@@ -37,7 +37,7 @@ def check(
 
     costs.hold()
     check_out(out)
-    guard = Guard.load(detector)
+    guard = Guard.load(detector, trust_code=network.trust_code)
     names = [one_by_one(each).name for each in ood]
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
     show = False if json or quiet else None

@@ -31,7 +31,7 @@ def export(
 
     costs.hold()
     check_out(out)
-    guard = Guard.load(detector)
+    guard = Guard.load(detector, trust_code=network.trust_code)
     report = guard.export(out, network.model, images=images, **network.said())
     if json:
         typer.echo(

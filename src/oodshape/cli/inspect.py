@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from oodshape.cli.options import TrustOption
 from oodshape.cli.terminal import say
 
 
 def inspect(
     detector: Annotated[Path, typer.Argument(metavar="FILE", help="The file that fit or export wrote.")],
+    trust_code: TrustOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Show what a guard is: method, threshold, promise, preprocessing, network, classes."""
@@ -30,7 +32,7 @@ def inspect(
         for what, value in exported.items():
             say(f"{what:<18} {value}", indent=19)
         return
-    guard, verified = Guard.load(detector), is_verified(detector)
+    guard, verified = Guard.load(detector, trust_code=trust_code), is_verified(detector)
     if json:
         typer.echo(encoder.dumps(facts(guard) | {"verified": verified}))
         return

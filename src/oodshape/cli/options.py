@@ -57,7 +57,8 @@ TrustOption = Annotated[
     bool,
     typer.Option(
         "--trust-code",
-        help="Run code that a file holds or names: a .pt2 archive, a function in a TOML or results file.",
+        help="Run code that a file holds or names: a .pt2 archive, a function in a TOML or results file, a guard's "
+        "class.",
     ),
 ]
 HeadOption = Annotated[

@@ -64,7 +64,7 @@ def score(
 
     costs.hold()
     check_out(out, page)
-    guard = Guard.load(detector)
+    guard = Guard.load(detector, trust_code=network.trust_code)
     with warnings_as_lines():
         source = opened(guard, network, running, preparing)
     listing = one_by_one(in_column(images, column))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import lock_descriptor
@@ -25,3 +27,14 @@ def lock_file(descriptor: int, waiting: Callable[[], None]) -> None:
     if not lock_descriptor(descriptor, blocking=False):
         waiting()
         lock_descriptor(descriptor)
+
+
+@contextmanager
+def working_directory_importable() -> Iterator[None]:
+    """Modules of the working directory can be imported, before any others."""
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)

@@ -19,6 +19,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property, wraps
+from importlib import import_module
 from numbers import Integral, Real
 from pathlib import Path
 from typing import (
@@ -40,8 +41,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from oodshape.core import files
-from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.reading import reading
+from oodshape.core.errors import InputError, check_fraction, check_trust
+from oodshape.core.machine import working_directory_importable
+from oodshape.core.reading import one_line, reading
 
 if TYPE_CHECKING:  # a service reads values without it
     import torch
@@ -321,15 +323,21 @@ def type_name(kind: type[Value]) -> str:
     return kind.__name__ if inside else f"{kind.__module__}:{kind.__qualname__}"
 
 
-def type_named(name: str) -> type[Value]:
-    """The known type that a file calls by this name."""
+def type_named(name: str, *, trust_code: bool = False) -> type[Value]:
+    """Return the type that a file calls by this name; a module that is not imported yet is code that the file names."""
     if name in Value.known:
         return Value.known[name]
     module, mark, inner = name.rpartition(":")
     if not mark:
         raise InputError(f"unknown type {name!r}; the file was written by a newer oodshape")
     if module != "__main__":
-        raise InputError(f"unknown type {name!r}; import {module}, which defines it, before loading")
+        check_trust(f"the file names code, the type {name!r} of a module that is not imported", trust_code)
+        try:
+            with working_directory_importable():
+                import_module(module)
+            return Value.known[name]
+        except Exception as error:  # any code runs here
+            raise InputError(f"cannot import the type {name!r} ({type(error).__name__}: {one_line(error)})") from None
     # the script that wrote the file may be a module to the program that reads it
     found = [known for known in Value.known if ":" in known and known.rpartition(":")[2] == inner]
     if len(found) > 1:
@@ -400,18 +408,18 @@ def encode(value: Any, tensors: dict[str, np.ndarray[Any, Any]], name: str = "va
     return value
 
 
-def decode(data: Json, tensors: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """The value that `encode` wrote; only known types are made, nothing is executed."""
+def decode(data: Json, tensors: dict[str, np.ndarray[Any, Any]], *, trust_code: bool = False) -> Any:
+    """The value that `encode` wrote; only known types are made, and nothing is imported without `trust_code`."""
     if isinstance(data, list):
-        return tuple(decode(item, tensors) for item in data)
+        return tuple(decode(item, tensors, trust_code=trust_code) for item in data)
     if not isinstance(data, dict):
         return data
     if "tensor" in data:
         return tensors[data["tensor"]]
     if not isinstance(data.get("type"), str):
         raise InputError(f"the file is damaged: {data.get('type')!r} is no name of a type")
-    fields = {key: decode(item, tensors) for key, item in data.items() if key != "type"}
-    kind = type_named(data["type"])
+    fields = {key: decode(item, tensors, trust_code=trust_code) for key, item in data.items() if key != "type"}
+    kind = type_named(data["type"], trust_code=trust_code)
     if not dataclasses.is_dataclass(kind):
         raise InputError(f"the file is damaged: the type {data['type']} is abstract")
     return kind(**fields)
@@ -444,8 +452,8 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]} ..."
 
 
-def load_values(path: str | Path, kind: str, *names: str) -> list[Any]:
+def load_values(path: str | Path, kind: str, *names: str, trust_code: bool = False) -> list[Any]:
     """What a file of the given kind holds under each name; None where it does not hold it."""
     header, tensors = files.load(path, kind)
     with reading(path, files.WAY_OUT.get(kind, "")):
-        return [decode(json.loads(header.get(name, "null")), tensors) for name in names]
+        return [decode(json.loads(header.get(name, "null")), tensors, trust_code=trust_code) for name in names]

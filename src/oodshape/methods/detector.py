@@ -269,8 +269,8 @@ class Detector(FittedSlots):
         files.save(path, "detector", header, tensors)
 
     @classmethod
-    def load(cls, path: str | Path) -> Detector:
-        [value] = load_values(path, "detector", "value")
+    def load(cls, path: str | Path, *, trust_code: bool = False) -> Detector:
+        [value] = load_values(path, "detector", "value", trust_code=trust_code)
         if not isinstance(value, cls):
             raise InputError(f"{path} holds a {type(value).__name__}, not a detector; {files.WAY_OUT['detector']}")
         return value

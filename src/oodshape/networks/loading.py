@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -18,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from oodshape.core.errors import InputError
+from oodshape.core.machine import working_directory_importable
 from oodshape.core.reading import one_line
 from oodshape.images.decode.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
@@ -131,7 +129,7 @@ def built(spec: str) -> tuple[nn.Module, Preprocessing | None]:
     The working directory can be imported from, as with `python -m`.
     """
     module, _, function = spec.partition(":")
-    with _working_directory():
+    with working_directory_importable():
         try:
             make = getattr(import_module(module), function)
         except (ImportError, AttributeError, ValueError) as error:
@@ -268,14 +266,3 @@ def _filled(
     net = make(**plain) if num_classes is None else make(**plain, num_classes=num_classes)
     load_weights(net, weights)
     return net
-
-
-@contextmanager
-def _working_directory() -> Iterator[None]:
-    """Modules of the working directory can be imported, before any others."""
-    here = os.getcwd()
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        sys.path.remove(here)
