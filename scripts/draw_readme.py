@@ -28,7 +28,7 @@ from oodshape.metrics.detection import auroc
 from oodshape.report.pages.check_page import write_check
 from oodshape.report.pages.scored_page import Origin
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PAPER, PRINT
-from oodshape.studies.plotting import look
+from oodshape.studies.plotting import use_style
 
 MODEL = "zoo:digits-vit"
 DIGITS = (2, 5, 7)
@@ -119,10 +119,10 @@ def shoot(check: Check, path: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     given = " ".join(f"--ood {name}" for name in STRANGE)
-    command = f"oodshape check --detector guard.safetensors --model {MODEL} --id test {given}"
+    command = f"oodshape check --guard guard.safetensors --model {MODEL} --id test {given}"
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
         page, shot = Path(folder, "check.html"), Path(folder, "shot.png")
-        write_check(check, page, check.guard.opened(MODEL), Origin(command, "guard.safetensors"))
+        write_check(check, page, check.guard.open_network(MODEL), Origin(command, "guard.safetensors"))
         browser = playwright.chromium.launch(executable_path=which("chromium"), args=["--no-sandbox"])
         view = browser.new_page(viewport={"width": 1180, "height": 1340})
         view.goto(page.as_uri())
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--shot", action="store_true", help="the page of the check too")
     arguments = parser.parse_args()
     check, sets = checked()
-    with look(), replacing(arguments.out / "verdicts.svg") as temporary:
+    with use_style(), replacing(arguments.out / "verdicts.svg") as temporary:
         draw(check, sets).savefig(temporary, format="svg", metadata={"Date": None})
     if arguments.shot:
         shoot(check, arguments.out / "check-page.png")

@@ -14,7 +14,7 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 import pages
-from api import api_rooms
+from api import api_packages
 from oodshape.methods.registry import METHODS
 from oodshape.report.palette import inline, site_css
 from oodshape.studies.catalog import STUDIES
@@ -41,7 +41,7 @@ def _unfolded(entry: Any, docs: Path, extra: Any) -> Any:
         if item == "methods/*":
             items += [{name: f"methods/{pages.page_name(name)}.md"} for name in METHODS]
         elif item == "api/*":
-            items += [{room: f"api/{room}.md"} for room in api_rooms()]
+            items += [{package: f"api/{package}.md"} for package in api_packages()]
         elif isinstance(item, str) and item.endswith("/*"):
             folder, order = item.removesuffix("/*"), [*extra.get("order", []), *STUDIES]
             found = [path.stem for path in (docs / folder).glob("*.md") if path.stem != "index"]
@@ -53,9 +53,9 @@ def _unfolded(entry: Any, docs: Path, extra: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """The pages, with one for every room of the API and every method that nobody has written words for."""
+    """The pages, with one for every package of the API and every method that nobody has written words for."""
     methods = [f"methods/{pages.page_name(name)}.md" for name in METHODS]
-    for uri in [*methods, *(f"api/{room}.md" for room in api_rooms())]:
+    for uri in [*methods, *(f"api/{package}.md" for package in api_packages())]:
         if files.get_file_from_path(uri) is None:
             files.append(File.generated(config, uri, content=""))
     files.append(File.generated(config, "css/palette.css", content=site_css()))

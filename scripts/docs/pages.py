@@ -61,7 +61,7 @@ def method_of(page: str) -> str | None:
 
 
 def written(page: str, docs: Path = DOCS) -> str:
-    """What is written by hand of a page; the pages of methods and rooms need nothing."""
+    """What is written by hand of a page; the pages of methods and packages need nothing."""
     path = docs / page
     generated = method_of(page) is not None or room_of(page) is not None
     return path.read_text(encoding="utf-8") if path.is_file() or not generated else ""
@@ -273,9 +273,9 @@ def complete(page: str, written: str, docs: Path = DOCS) -> str:
     name = method_of(page)
     if name is not None:
         return method_page(name, written, docs)
-    room = room_of(page)
-    if room is not None:
-        return api_page(room, docs)
+    package = room_of(page)
+    if package is not None:
+        return api_page(package, docs)
     parts = {"methods": methods_table, "api": api_table, "departures": departures_table, "studies": studies_list}
     for mark, part in ((f"<!-- {name} -->", part) for name, part in parts.items()):
         if mark in written:

@@ -47,7 +47,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert call("fit", *MODEL, *words, "--out", "plain.safetensors", cwd=root).returncode == 0
     guard = Guard.load(root / "plain.safetensors")
     names = tuple(f"{EVIL} {number}" for number in range(8))
-    about = replace(guard.about, names=names, model=EVIL, weights=EVIL, method=EVIL)
+    about = replace(guard.about, classes=names, model=EVIL, weights=EVIL, method=EVIL)
     Guard(guard.detector, about).save(root / "guard.safetensors")
     assert call("score", *GUARD, "--images", "odd", "--out", "scores.csv", cwd=root).returncode == 3
     words = ("--models", "digits-convnet", "--methods", "msp,energy", "--limit", "20", "--cache", "cache", "--quiet")
@@ -61,7 +61,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 WORDS: dict[str, tuple[str, ...]] = {
-    "fit": (*MODEL, "--images", "odd", "--method", "energy", "--no-cache", "--out", "other.safetensors"),
+    "fit": (*MODEL, "--images", "odd", "--method", "energy", "--cache", "none", "--out", "other.safetensors"),
     "collect": (*MODEL, "--images", "odd", "--method", "energy", "--out", "part.safetensors"),
     "calibrate": (*GUARD, "--images", "odd", "--alpha", "0.3", "--out", "other.safetensors"),
     "score": (*GUARD, "--images", "odd"),
@@ -110,6 +110,6 @@ def test_tables_hold_every_name_as_it_is(place: Path) -> None:
 
 
 def test_formulas_are_quoted(place: Path) -> None:
-    words = ("--detector", "../guard.safetensors", *MODEL, "--images", "-")
+    words = ("--guard", "../guard.safetensors", *MODEL, "--images", "-")
     done = call("score", *words, cwd=place / "odd", stdin="=cmd|'C calc'!A0.png\n-1.png\n")
     assert '"=cmd|' in done.stdout, done.stderr

@@ -25,7 +25,7 @@ from oodshape.cli.app import app
 from oodshape.features.features import Features
 from oodshape.methods.describe import DEPARTURES
 from oodshape.methods.registry import METHODS, ROWS
-from oodshape.studies.network import from_benchmark
+from oodshape.studies.network import load_benchmark
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -35,7 +35,7 @@ api = importlib.import_module("api")
 
 OPTIONAL = ("onnx", "onnxruntime", "onnxscript", "timm", "torchvision", "pyarrow", "fastapi")
 METHOD_PAGES = {f"methods/{pages.page_name(name)}.md": name for name in METHODS}
-API_PAGES = {f"api/{room}.md": room for room in api.api_rooms()}
+API_PAGES = {f"api/{package}.md": package for package in api.api_packages()}
 BY_HAND = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
 WRITTEN = sorted(BY_HAND | METHOD_PAGES.keys() | API_PAGES.keys())
 
@@ -92,11 +92,11 @@ def test_the_site(tmp_path: Path) -> None:
         wanted = len(re.findall(r"\$\$.*?\$\$", text(page), flags=re.DOTALL))
         assert made[site / page.replace(".md", ".html")].formulas >= wanted
         assert wanted > 0 or page not in BY_HAND
-    for page, room in API_PAGES.items():
+    for page, package in API_PAGES.items():
         shown = (site / page.replace(".md", ".html")).read_text(encoding="utf-8")
         for name, home in oodshape._HOMES.items():
             there = f'id="oodshape.{home}.{name}"' in shown
-            assert there == (home.partition(".")[0] == room and name != "METHODS"), (page, name)
+            assert there == (home.partition(".")[0] == package and name != "METHODS"), (page, name)
     assert '<span class="n">Guard</span>' in (site / "api" / "guard.html").read_text(encoding="utf-8")  # as code
     # the search of pages that are opened from disk: its index is a script, and its worker lies beside it
     assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = ")
@@ -136,7 +136,7 @@ def test_every_method_is_listed_and_measured() -> None:
 
 def test_measurements_are_those_of_this_code() -> None:
     """Digits, ConvNet; else: python scripts/make_docs_figures.py."""
-    (network,) = from_benchmark(Benchmark.load("digits"), Options(models=("ConvNet",), cache=None, progress=False))
+    (network,) = load_benchmark(Benchmark.load("digits"), Options(models=("ConvNet",), cache=None, progress=False))
     (now,) = maker.measure([network], real=False)
     kept = json.loads((DOCS / "methods" / "measured.json").read_text())[0]
     assert kept["ood"] == now["ood"]

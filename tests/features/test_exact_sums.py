@@ -9,9 +9,11 @@ import pytest
 
 from oodshape.features import sum_kernels
 from oodshape.features.features import Features
-from oodshape.features.moments import NAMES, Moments
-from oodshape.features.sums import Sums, together
+from oodshape.features.moments import Moments
+from oodshape.features.statistic import Statistic
+from oodshape.features.sums import Sums, add_present
 
+NAMES = frozenset(Statistic)
 WIDTH, CLASSES, IMAGES = 48, 7, 1600
 
 
@@ -19,7 +21,7 @@ WIDTH, CLASSES, IMAGES = 48, 7, 1600
 def whole(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> Features:
     """Features that are many enough to be multiplied in float32."""
     monkeypatch.setattr(sum_kernels, "NARROW", 0)
-    assert not sum_kernels.exact(IMAGES, WIDTH)
+    assert not sum_kernels.needs_float64(IMAGES, WIDTH)
     rng = np.random.default_rng(3)
     z = np.abs(rng.standard_normal((IMAGES, WIDTH))).astype(np.float32)
     head = rng.standard_normal((CLASSES, WIDTH)).astype(np.float32), rng.standard_normal(CLASSES).astype(np.float32)
@@ -42,7 +44,7 @@ def test_parts_in_any_order_add_up_to_1e_12(whole: Features, parts: int) -> None
     wanted = Sums.of(whole, NAMES)
     pieces = [Sums.of(whole[rows], NAMES) for rows in np.array_split(np.arange(IMAGES), parts)]
     for order in (pieces, pieces[::-1], pieces[1::2] + pieces[::2]):
-        found = together(*order)
+        found = add_present(*order)
         assert found is not None
         assert max(apart(found.held, wanted.held).values()) < 1e-12
         np.testing.assert_array_equal(found.stats.counts, wanted.stats.counts)

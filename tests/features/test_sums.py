@@ -10,7 +10,7 @@ from data import features
 from oodshape import METHODS, Features, Moments, auroc
 from oodshape.features import sum_kernels
 from oodshape.features.statistic import TEMPERATURES, Statistic
-from oodshape.features.sum_kernels import Products, exact, noise
+from oodshape.features.sum_kernels import Products, eigenvalue_noise, needs_float64
 
 
 def rows(n: int, width: int, seed: int = 0) -> torch.Tensor:
@@ -74,7 +74,7 @@ def test_products_in_float32_are_within_the_stated_error(directions: bool) -> No
 
 
 def test_float64_where_images_are_few_or_features() -> None:
-    assert [exact(n, m) for n, m in ((20_479, 2048), (20_480, 2048), (10**6, 511))] == [True, False, True]
+    assert [needs_float64(n, m) for n, m in ((20_479, 2048), (20_480, 2048), (10**6, 511))] == [True, False, True]
 
 
 def test_a_rank_is_found_through_the_rounding_of_float32() -> None:
@@ -83,15 +83,17 @@ def test_a_rank_is_found_through_the_rounding_of_float32() -> None:
     products = Products(600, len(z))
     products.add(z, products.room())
     values = np.linalg.eigvalsh(products.result())
-    assert (values > noise(len(z), 600) * values[-1]).sum() == 150
-    assert (values > noise(10, 600) * values[-1]).sum() > 150  # the tolerance of float64 would count rounding
+    assert (values > eigenvalue_noise(len(z), 600) * values[-1]).sum() == 150
+    assert (
+        values > eigenvalue_noise(10, 600) * values[-1]
+    ).sum() > 150  # the tolerance of float64 would count rounding
 
 
 def test_scipy_takes_the_threads_that_torch_has() -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        with sum_kernels.torchs_threads():
+        with sum_kernels.limit_blas_threads():
             assert {pool["num_threads"] for pool in sum_kernels._openblas().info()} == {1}
     finally:
         torch.set_num_threads(before)

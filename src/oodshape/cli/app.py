@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -56,6 +57,7 @@ def main() -> None:
 
     for name in ("stdout", "stderr"):  # None where the caller has closed it
         setattr(sys, name, getattr(sys, name) or open(os.devnull, "w"))  # noqa: SIM115 (until the process ends)
+    warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # our own limits decide
     try:
         try:
             app()
@@ -90,8 +92,23 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def common(
+    context: typer.Context,
+    *,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but results and errors.")] = False,
+    limits: Annotated[
+        str,
+        typer.Option(
+            envvar="OODSHAPE_LIMITS",
+            help="The largest files to read: pixels=50331648,aspect=100,inflated=268435456 (any of them).",
+        ),
+    ] = "",
 ) -> None:
     """Options that stand before a command."""
+    if limits:
+        from oodshape.images.decode.limits import Limits
+
+        before = Limits.parse(limits).use()
+        context.call_on_close(before.use)

@@ -8,34 +8,34 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import TrustOption
+from oodshape.cli.options import JsonOption
 from oodshape.cli.terminal import say
 
 
 def inspect(
-    detector: Annotated[Path, typer.Argument(metavar="FILE", help="The file that fit or export wrote.")],
-    trust_code: TrustOption = False,
-    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="A file that fit or export wrote.")],
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="Import the module of a class of your own that the guard names.")
+    ] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Show what a guard is: method, threshold, promise, preprocessing, network, classes."""
-    from oodshape.core.files import is_verified
+    """Show what a guard contains: method, threshold, guarantee, preprocessing, network, classes."""
     from oodshape.guard.describe import facts, lines
     from oodshape.guard.guard import Guard
 
-    if detector.suffix == ".onnx":
+    if guard.suffix == ".onnx":
         from oodshape.guard.export.guarded_file import GuardedFile
 
-        exported = GuardedFile(detector, threads=1).metadata.facts()
+        exported = GuardedFile(guard, threads=1).metadata.facts()
         if json:
             typer.echo(encoder.dumps(exported))
             return
         for what, value in exported.items():
             say(f"{what:<18} {value}", indent=19)
         return
-    guard, verified = Guard.load(detector, trust_code=trust_code), is_verified(detector)
+    fitted = Guard.load(guard, trust_code=trust_code)
     if json:
-        typer.echo(encoder.dumps(facts(guard) | {"verified": verified}))
+        typer.echo(encoder.dumps(facts(fitted)))
         return
-    checked = "verified: its checksum is right" if verified else "unverified (written by 0.1.0)"
-    for what, value in [*lines(guard), ("file", checked)]:
+    for what, value in lines(fitted):
         say(f"{what:<14} {value}", indent=15)

@@ -1,4 +1,4 @@
-"""Text for people: numbers and names in sentences, and characters that a terminal would obey."""
+"""Text for people: numbers, names and lists in sentences, without characters that a terminal would obey."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def printable(text: str, keep: str = "") -> str:
     return UNSHOWN.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
 
 
-def counted(n: int, noun: str) -> str:
-    """How many there are, in the singular where there is one.
+def format_count(n: int, noun: str) -> str:
+    """Format a count with its noun in the singular or plural.
 
-    >>> counted(1, "image"), counted(0, "image"), counted(1234, "image")
+    >>> format_count(1, "image"), format_count(0, "image"), format_count(1234, "image")
     ('1 image', '0 images', '1,234 images')
     """
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def joined(names: list[str]) -> str:
-    """Names in a sentence.
+def join_names(names: list[str]) -> str:
+    """Join names with commas and "and".
 
-    >>> joined(["a"]), joined(["a", "b", "c"])
+    >>> join_names(["a"]), join_names(["a", "b", "c"])
     ('a', 'a, b and c')
     """
     return " and ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]])

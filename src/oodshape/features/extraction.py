@@ -20,11 +20,11 @@ from torch import Tensor
 
 import oodshape
 from oodshape.core.errors import InputError
-from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.files import compute_fingerprint
 from oodshape.core.progress import progress_bar
-from oodshape.core.timings import spending
+from oodshape.core.timings import timing
 from oodshape.features.chunks import check_finite
-from oodshape.features.disk_cache import Entry, locked
+from oodshape.features.disk_cache import Entry, lock_folder
 from oodshape.images.decode.prefetch import decoded_rows, prepared
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, reader
@@ -107,21 +107,21 @@ class Extraction:
         prints = self._prints
         self.find_head()
         named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype, self.classifier.precision)
-        return cache / fingerprint_of(str(FORMAT), *prints.values(), *named)
+        return cache / compute_fingerprint(str(FORMAT), *prints.values(), *named)
 
     @cached_property
     def _prints(self) -> dict[str, str]:
         """What identifies the network and the images."""
         # Equal weights do not make equal networks: the text of a module tells strides and activations.
         modules = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.classifier.net))
-        return {"network": fingerprint_of(self.classifier.fingerprint, modules), "images": self.images.fingerprint}
+        return {"network": compute_fingerprint(self.classifier.fingerprint, modules), "images": self.images.fingerprint}
 
     def _fill(self, entry: Entry, prints: dict[str, str]) -> Batch:
         """The arrays of the entry, after the rows that it lacks have been through the network."""
         images, chunk = self.images, -(-CHUNK // self.batch_size) * self.batch_size
         with progress_bar(images.name, self.n, self.progress) as report:
             waiting = partial(report, 0, f"{images.name}: another process is at it")
-            with locked(entry.folder, waiting):
+            with lock_folder(entry.folder, waiting):
                 kept = entry.load()  # that process has filled it, or died
                 if kept is not None and self.still(*kept):
                     return kept
@@ -199,7 +199,7 @@ class Extraction:
     def _through(self, pixels: NDArray[np.uint8], first: int, where: str) -> Batch:
         """Features and predictions of one batch."""
         try:
-            with spending("network"):
+            with timing("network"):
                 outputs = self.classifier(self.preprocessing.normalize(pixels))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.features.chunks import Picked, as_tensor, check_finite
+from oodshape.features.chunks import RowSubset, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
 from oodshape.features.feature_stats import FeatureStats, RunningStatistics
 from oodshape.features.moments import Moments, RunningMoments
 from oodshape.features.sum_kernels import add_columns
-from oodshape.features.tensor_batches import SeenTensors, check_unkept, tensors_through
+from oodshape.features.tensor_batches import SeenTensors, refuse_cache, run_tensors
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
@@ -34,7 +34,7 @@ ABOUT_MEANS = frozenset(["second", "squares"])  # who asks for these takes them 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, "float16", "float32", "float64")
 
 
-def matrix(features: Any, width: int) -> Any:
+def check_matrix(features: Any, width: int) -> Any:
     """[images, features] as they were given, a tensor or an array; what cannot be features for a head is refused."""
     values = features.detach() if isinstance(features, Tensor) else np.asanyarray(features)
     if values.ndim != 2:
@@ -50,7 +50,7 @@ def matrix(features: Any, width: int) -> Any:
     return values
 
 
-def integers(values: Any, name: str, n: int, classes: int | None = None) -> Tensor | None:
+def check_integers(values: Any, name: str, n: int, classes: int | None = None) -> Tensor | None:
     """[n] int64, or None where none are given; `classes` bounds them."""
     if values is None:
         return None
@@ -105,13 +105,13 @@ class Features:
         numbers 0, 1, ...; where parts are added up, give their own, so that numbers of different images differ.
         """
         head = Head.of(head)
-        values = matrix(features, head.width)
+        values = check_matrix(features, head.width)
         n = len(values)
         return cls(
             values,
             head,
-            integers(labels, "labels", n),
-            integers(predictions, "predictions", n, head.classes),
+            check_integers(labels, "labels", n),
+            check_integers(predictions, "predictions", n, head.classes),
             None if identities is None else identity.checked(identities, n),
         )
 
@@ -139,8 +139,8 @@ class Features:
         tensors that the network takes as they are; their features stay in memory.
         """
         if prepared:
-            check_unkept(cache)
-            return cls.from_tensors(tensors_through(classifier, images, dtype, progress=progress), classifier.head)
+            refuse_cache(cache)
+            return cls.from_tensors(run_tensors(classifier, images, dtype, progress=progress), classifier.head)
         if preprocessing is None:
             raise InputError("say how the images are prepared, preprocessing=..., or that they are, prepared=True")
         extraction = Extraction(classifier, image_set(images), preprocessing, dtype, batch_size, workers, progress)
@@ -160,7 +160,7 @@ class Features:
             head = head.to("cpu")  # where the features are kept
         n, read = len(predictions), predictions >= 0
         # a set of a user's own may say anything of its images; the rest was made here
-        labels, which = integers(images.labels, "labels", n), identity.checked(identities_of(images), n)
+        labels, which = check_integers(images.labels, "labels", n), identity.checked(identities_of(images), n)
         kept = cls(values, head, labels, torch.from_numpy(np.maximum(predictions, 0)), which)
         return kept if read.all() else kept[np.flatnonzero(read)], read
 
@@ -174,8 +174,8 @@ class Features:
         """The features of some rows; nothing is copied: a slice is a view, a list of indices reads by chunk."""
         rows = rows if isinstance(rows, slice) else np.asarray(rows)
         chosen = torch.from_numpy(np.arange(len(self))[rows].copy())
-        view = isinstance(rows, slice) and (rows.step or 1) > 0 and not isinstance(self._values, Picked)
-        values = self._values[rows] if view else Picked(self._values, chosen)
+        view = isinstance(rows, slice) and (rows.step or 1) > 0 and not isinstance(self._values, RowSubset)
+        values = self._values[rows] if view else RowSubset(self._values, chosen)
         if len(chosen) == 0:
             raise InputError(f"no row of {len(self)} is chosen")
         labels = None if self.labels is None else self.labels[chosen]
@@ -205,7 +205,7 @@ class Features:
     @property
     def direct(self) -> bool:
         """Whether the values can be read where they lie, in memory or in a file, without a copy."""
-        if isinstance(self._values, Picked):
+        if isinstance(self._values, RowSubset):
             return False
         kept = self._values.dtype in (np.float16, np.float32, torch.float16, torch.float32)
         if isinstance(self._values, Tensor):
@@ -231,15 +231,15 @@ class Features:
         for first, raw in self.chunks():
             check_finite(raw, first)
 
-    def classified(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor]]:
+    def classified_chunks(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor]]:
         """(first row, values, predicted classes) as `chunks`; predictions that were not known are kept.
 
         Not checked for NaN. A `whole` run is given where the predictions are known: they need a chunk's room.
         """
-        for first, raw, classes, _ in self.looked_at(whole=whole):
+        for first, raw, classes, _ in self.chunks_with_logits(whole=whole):
             yield first, raw, classes
 
-    def looked_at(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor, Tensor | None]]:
+    def chunks_with_logits(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor, Tensor | None]]:
         """As `classified`, and the logits where the classes had to be read off them."""
         if self._predictions is not None:
             for first, raw in self.chunks(whole=whole):
@@ -258,7 +258,7 @@ class Features:
     def predictions(self) -> Tensor:
         """[N] int64: the class that the head predicts (bias included)."""
         if self._predictions is None:
-            for first, raw, _ in self.classified():
+            for first, raw, _ in self.classified_chunks():
                 check_finite(raw, first)
         assert self._predictions is not None
         return self._predictions
@@ -307,7 +307,7 @@ class Features:
         moments = RunningMoments(self, needs)
         statistics = RunningStatistics(self.head, len(self), half=self.half) if stats else None
         sums = np.zeros(self.width) if statistics is None and needs & ABOUT_MEANS else None
-        for first, raw, classes, logits in self.looked_at():
+        for first, raw, classes, logits in self.chunks_with_logits():
             moments.add(first, raw, classes, logits)
             if statistics is not None:
                 statistics.add(raw, classes)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oodshape.core.errors import no_such
 from oodshape.features.kernels import TINY
-from oodshape.features.sum_kernels import Products, add_by_class, add_sorted, add_squares, lengths
+from oodshape.features.sum_kernels import Products, add_by_class, add_sorted, add_squares, row_lengths
 from oodshape.networks.head import Head
 
 
@@ -102,7 +102,7 @@ class Rows:
     @cached_property
     def inverse_lengths(self) -> Tensor:
         """[n] float64: what makes each row one of length 1."""
-        return lengths(self.z).clamp_min(TINY).reciprocal()
+        return row_lengths(self.z).clamp_min(TINY).reciprocal()
 
     @cached_property
     def labelled(self) -> Tensor:

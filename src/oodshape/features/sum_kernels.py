@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from oodshape.features.kernels import over_rows, unit
+from oodshape.features.kernels import run_over_rows, unit
 
 Array = NDArray[Any]
 SUMS = {"reassoc", "nsz", "contract"}  # as in kernels: numba would not see a change there
@@ -87,25 +87,25 @@ def add_by_class(rows: Tensor, classes: Tensor, total: Array, factors: Tensor | 
     """Add each row, times its factor, to the row of its class in the total [C, ...]; threads share the columns."""
     scale = np.ones(len(rows)) if factors is None else factors.double().numpy()
     arrays = rows.contiguous().numpy(), scale, classes.numpy(), total
-    over_rows(lambda _, a, b: _class_columns(*arrays, a, b), rows.shape[1], len(rows))
+    run_over_rows(lambda _, a, b: _class_columns(*arrays, a, b), rows.shape[1], len(rows))
 
 
 def add_columns(rows: Tensor, total: Array) -> None:
     """Add the values of each column to the total [M]."""
     values = rows.contiguous().numpy()
-    over_rows(lambda _, a, b: _plain_columns(values, total, a, b), rows.shape[1], len(rows))
+    run_over_rows(lambda _, a, b: _plain_columns(values, total, a, b), rows.shape[1], len(rows))
 
 
 def add_squares(rows: Tensor, total: Array) -> None:
     """Add the squares of each column to the total [M]."""
     values = rows.contiguous().numpy()
-    over_rows(lambda _, a, b: _square_columns(values, total, a, b), rows.shape[1], len(rows))
+    run_over_rows(lambda _, a, b: _square_columns(values, total, a, b), rows.shape[1], len(rows))
 
 
-def lengths(rows: Tensor) -> Tensor:
+def row_lengths(rows: Tensor) -> Tensor:
     """[n] float64: the length of each row; torch would make a copy of all in float64."""
     values, total = rows.contiguous().numpy(), np.empty(len(rows))
-    over_rows(lambda _, a, b: _row_squares(values, total, a, b), *rows.shape)
+    run_over_rows(lambda _, a, b: _row_squares(values, total, a, b), *rows.shape)
     return torch.from_numpy(total).sqrt_()
 
 
@@ -119,31 +119,31 @@ def add_sorted(rows: Tensor, total: Array) -> None:
             summed += np.sort(values[start : min(start + SORTED, last)], axis=1).sum(axis=0, dtype=np.float64)
         return summed
 
-    for summed in over_rows(part, *rows.shape):
+    for summed in run_over_rows(part, *rows.shape):
         total += summed
 
 
-def exact(images: int, width: int) -> bool:
+def needs_float64(images: int, width: int) -> bool:
     """Whether the products of so many images and features are made in float64."""
     return width < NARROW or images < FEW * width
 
 
-def noise(images: int, width: int) -> float:
+def eigenvalue_noise(images: int, width: int) -> float:
     """The share of the largest eigenvalue of the summed products, below which another is rounding."""
-    return DOUBLE_NOISE if exact(images, width) else SINGLE_NOISE
+    return DOUBLE_NOISE if needs_float64(images, width) else SINGLE_NOISE
 
 
 class Products:
     """The summed products of all pairs of features, Z'Z; `directions`: of rows of length 1.
 
     Half of them are computed, since they are the same on both sides of the diagonal. For many images they are made in
-    float32 (`exact`), a few thousand rows at once, and added up in float64.
+    float32 (`needs_float64`), a few thousand rows at once, and added up in float64.
     """
 
     def __init__(self, width: int, images: int, *, directions: bool = False, double: bool = False) -> None:
         """No products yet; `images` says how many will come; `double`: in float64, however many."""
         self.total = np.zeros((width, width))  # the lower triangle
-        self.double, self.directions = double or exact(images, width), directions
+        self.double, self.directions = double or needs_float64(images, width), directions
 
     def room(self) -> Tensor:
         """Where products of some rows are made, before they join the others; several of these may share it."""
@@ -153,7 +153,7 @@ class Products:
         for part in torch.split(rows, DOUBLE_ROWS if self.double else SINGLE_ROWS):
             values = part.double() if self.double else part
             lower_products(unit(values) if self.directions else values, room)
-            over_triangle(room.numpy(), self.total)
+            add_triangle(room.numpy(), self.total)
 
     def result(self) -> Array:
         """[M, M] float64, both sides of the diagonal. It is no copy: what is added later is in it, on one side."""
@@ -178,14 +178,16 @@ def _openblas() -> Any:
     return ThreadpoolController().select(internal_api="openblas")
 
 
-def torchs_threads() -> Any:
+def limit_blas_threads() -> Any:
     """As a context: scipy takes as many threads as torch was told to take."""
     return _openblas().limit(limits=torch.get_num_threads())
 
 
-def over_triangle(products: Array, total: Array) -> None:
+def add_triangle(products: Array, total: Array) -> None:
     """Add the lower triangle of the products to that of the total; threads take parts of equal size."""
     width = len(total)
     # rows up to width * sqrt(share) hold that share of a triangle
     cuts = [int(width * np.sqrt(part / 8)) for part in range(9)]
-    over_rows(lambda _, a, b: [_add_triangle(products, total, cuts[i], cuts[i + 1]) for i in range(a, b)], 8, width**2)
+    run_over_rows(
+        lambda _, a, b: [_add_triangle(products, total, cuts[i], cuts[i + 1]) for i in range(a, b)], 8, width**2
+    )

@@ -40,7 +40,7 @@ class Decision(NamedTuple):
     accepted: Tensor  # [N] bool
 
 
-def predicted(data: Features | Outputs) -> Tensor:
+def predict_classes(data: Features | Outputs) -> Tensor:
     """[N] int64: the class that the network itself predicts."""
     return data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)
 
@@ -197,7 +197,7 @@ class Detector(FittedSlots):
         if per_class:
             if data is None:
                 raise InputError("thresholds per class need the predicted classes: give calibrate the data, not scores")
-            groups = predicted(data).cpu().numpy()[order].astype(np.int32)
+            groups = predict_classes(data).cpu().numpy()[order].astype(np.int32)
         classes = self.classes if data is None else data.head.classes
         return replace(self, calibration=scores[order], alpha=alpha, groups=groups, classes=classes)
 
@@ -250,7 +250,7 @@ class Detector(FittedSlots):
         limits = self.limits
         seen = data(_needed(images)) if isinstance(data, Classifier) else data
         scores = self.score(data, images) if self.method.perturb.eps > 0 else self.score(seen)
-        classes = predicted(seen)
+        classes = predict_classes(seen)
         limits = limits if len(limits) == 1 else limits[classes.cpu()]
         return Decision(classes, scores, self.p_values(scores, classes), scores >= limits.to(scores.device))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line
-from oodshape.core.timings import spending
+from oodshape.core.timings import timing
 from oodshape.images.decode.formats import EXTENSIONS
 from oodshape.images.decode.limits import Limits
 
@@ -102,7 +102,7 @@ def readable(path: str) -> str | BytesIO:
     if not is_remote(path):
         check_regular(path)
         return path
-    with spending("read"):
+    with timing("read"):
         return BytesIO(read_bytes(path))
 
 

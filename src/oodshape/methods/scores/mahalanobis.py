@@ -16,7 +16,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, freeze, frozen_array
 from oodshape.features.moments import Moments
 from oodshape.features.statistic import Statistic
-from oodshape.features.sum_kernels import exact, torchs_threads
+from oodshape.features.sum_kernels import limit_blas_threads, needs_float64
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, by_label
 
@@ -226,7 +226,7 @@ def likeliest_share(scatter: Array, free: int) -> float:
     _trace(scatter, free)
     if free < 2:
         return 1.0
-    with torchs_threads():
+    with limit_blas_threads():
         found = eigvalsh(scatter.T, overwrite_a=True, check_finite=False, driver="evd")
     values = np.maximum(found / free, 0.0)
     best, lowest = 1.0, np.inf
@@ -249,7 +249,7 @@ def whitening(scatter: Array, free: int, share: float) -> Array:
     mean = _trace(scatter, free) / free / len(scatter)
     covariance = torch.from_numpy(scatter).div_(free)
     covariance.mul_(1 - share).diagonal().add_(share * mean)
-    with torchs_threads():  # both in the scatter's own memory
+    with limit_blas_threads():  # both in the scatter's own memory
         upper, failed = dpotrf(covariance.numpy().T, overwrite_a=True)
         if failed:
             raise InputError("the covariance of the training features has no inverse; give more images")
@@ -259,6 +259,6 @@ def whitening(scatter: Array, free: int, share: float) -> Array:
 
 def _trace(scatter: Array, free: int) -> float:
     trace = float(np.trace(scatter))
-    if not trace > free * (1e-12 if exact(free, len(scatter)) else 1e-6):  # in float32, rounding leaves 1e-7
+    if not trace > free * (1e-12 if needs_float64(free, len(scatter)) else 1e-6):  # in float32, rounding leaves 1e-7
         raise InputError("the directions of the training features are all the same: they have no covariance")
     return trace

@@ -14,7 +14,7 @@ from torch import Tensor
 from oodshape.core.values import AtLeast, Fraction, Sizes
 from oodshape.features.kernels import TINY
 from oodshape.features.statistic import Statistic
-from oodshape.features.sum_kernels import noise, torchs_threads
+from oodshape.features.sum_kernels import eigenvalue_noise, limit_blas_threads
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
@@ -58,10 +58,10 @@ class Vim(ScoreRecipe):
         center, sums = torch.from_numpy(origin), torch.from_numpy(train.sums)
         scatter = torch.from_numpy(moments.parts[Statistic.SECOND].copy())
         scatter.addr_(center, sums, alpha=-1).addr_(sums, center, alpha=-1).addr_(center, center, alpha=n)
-        with torchs_threads():
+        with limit_blas_threads():
             # by divide and conquer in the scatter's own memory: all vectors take less time than the half that is needed
             values, vectors = eigh(scatter.numpy().T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
-        filled = int((values > noise(n, len(values)) * values[-1]).sum())
+        filled = int((values > eigenvalue_noise(n, len(values)) * values[-1]).sum())
         wanted = self.dimensions or paper_dimensions(len(values))
         kept = wanted if wanted < filled else filled // 2
         plain = VirtualLogit(origin, vectors[:, : len(values) - kept], 1.0)
@@ -118,11 +118,14 @@ class Neco(ScoreRecipe):
         covariance = second / train.n
         center = torch.from_numpy(mean)
         torch.from_numpy(covariance).addr_(center, center, alpha=-1)
-        variance, rounding = np.diagonal(covariance), noise(train.n, len(mean)) * np.diagonal(second) / train.n
+        variance, rounding = (
+            np.diagonal(covariance),
+            eigenvalue_noise(train.n, len(mean)) * np.diagonal(second) / train.n,
+        )
         scale = np.sqrt(np.where(variance > rounding, variance, 1.0))  # one that never changes is not scaled
         covariance /= scale
         covariance /= scale[:, None]
-        with torchs_threads():  # in the covariance's own memory
+        with limit_blas_threads():  # in the covariance's own memory
             values, axes = eigh(covariance.T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
         shares = np.cumsum(np.maximum(values[::-1], 0.0))
         kept = 1 + int(np.searchsorted(shares, (self.variance - ROUNDING) * shares[-1]))

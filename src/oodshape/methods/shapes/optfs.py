@@ -149,6 +149,6 @@ def _exact_energy(train: Training, edges: NDArray[np.float32], grid: tuple[float
     total, bounds = np.zeros(len(edges) + 1), torch.from_numpy(edges)
     for _, raw in train.features.chunks():
         z = raw.float().cpu()
-        cells = kernels.cells_torch(z, bounds, grid).flatten().numpy()
+        cells = kernels.find_cells(z, bounds, grid).flatten().numpy()
         total += np.bincount(cells, z.double().square().flatten().numpy(), len(total))
     return total[1:-1] / len(train.features)
