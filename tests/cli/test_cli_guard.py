@@ -193,7 +193,7 @@ def test_check_prints_and_draws(place: Path) -> None:
             "fitted for the network zoo:digits-convnet",
         ),
         (("inspect", "nothing.safetensors"), "there is no file nothing.safetensors"),
-        (("inspect", "not.onnx"), "not.onnx is not an oodshape file, or it is damaged"),
+        (("inspect", "not.onnx"), "not.onnx has no checksum of oodshape at its end"),
         (("inspect", "plain.safetensors"), "is not an oodshape file; give the file that `oodshape fit` wrote"),
         (("score", "--guard", "list.csv", *MODEL, "--images", "test"), "give the file that `oodshape fit` wrote"),
         (("inspect", "state.safetensors"), "is an oodshape file, but holds watch, not detector; give the file that"),
