@@ -20,7 +20,7 @@ from kind import Files, Kind, equal
 from oodshape import METHODS, Features, FeatureStats, Guard, Moments, Results, Watch
 from oodshape.benchmark.curves import Curve
 from oodshape.benchmark.hardest_images import Pick, Samples
-from oodshape.benchmark.results import METRICS, Row
+from oodshape.benchmark.results import Row
 from oodshape.core.files import CHECKSUM, checksum, compute_fingerprint
 from oodshape.features.disk_cache import Entry
 from oodshape.features.statistic import Statistic
@@ -30,6 +30,7 @@ from oodshape.guard.scoring import score_file
 from oodshape.guard.scoring.score_table import read_scores, writer
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.metrics.detection import Estimate
 
 RNG = np.random.default_rng(0)
 WEIGHT = RNG.normal(size=(4, 12)).astype(np.float32)
@@ -154,16 +155,16 @@ def moments() -> Kind:
 
 def results() -> Kind:
     """Results of a benchmark: their rows and averages."""
-    measures = {m + end: 0.5 for m in METRICS for end in ("", "_low", "_high")}
+    metrics = {name: Estimate(0.5, 0.5, 0.5) for name in ("auroc", "fpr95")}
     rows = tuple(
         Row(
-            benchmark="b", model="net", family="MLP", method=method, ood=ood, group="far", **measures,
-            n_train=5, n_id=6, n_ood=7, id_accuracy=0.9, seconds=0.1,
+            benchmark="b", model="net", family="MLP", method=method, ood=ood, group="far", metrics=metrics,
+            n_train=5, n_id=6, n_ood=7, id_accuracy=0.9,
         )
         for method in ("msp", "energy")
         for ood in ("noise", "letters")
     )  # fmt: skip
-    curves = (Curve.of("net", "msp", "noise", [3.0, 2.0, 2.5], [1.0, 2.0], bins=3),)
+    curves = (Curve.of("net", "msp", "noise", [3.0, 2.0, 2.5], [1.0, 2.0]),)
     one = {"images": (0,), "scores": (0.1,), "shares": (0.2,), "predicted": (1,), "labels": (-1,)}
     samples = Samples(("data:image/png;base64,AA",), (Pick(model="net", method="msp", ood="noise", **one),))
     made = Results(rows, {"methods": {"msp": "MSP"}, "settings": {"limit": 0}}, (("a", "b"),), curves, (), samples)

@@ -62,7 +62,7 @@ def exports() -> Kind:
 def bodies() -> Kind:
     """Bodies of requests, the type of their content in the first line: the images in them."""
     form = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\nabc\r\n--b--\r\n'
-    given = {"images": [base64.b64encode(b"abc").decode(), ""], "names": ["a", "b"]}
+    given = {"images": [base64.b64encode(b"abc").decode(), ""]}
     seeds = (
         {"body": b"application/json\n" + json.dumps(given).encode()},
         {"body": b"multipart/form-data; boundary=b\n" + form},

@@ -29,7 +29,7 @@ FUZZ = Path(__file__).parents[1] / "fuzz"
 KINDS = (
     *("guard", "watch", "statistics", "moments", "results", "scores-csv", "scores-jsonl", "scores-parquet", "part"),
     *("cache", "collected", "cifar", "mnist", "svhn", "imagenet", "lists", "toml", "paper", "npz"),
-    "weights",
+    *("weights", "onnx", "body"),
 )
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]
 
@@ -51,7 +51,7 @@ def test_every_kind_of_file_is_tried(run: ModuleType) -> None:
 def test_damaged_files_of_each_kind_end_well(run: ModuleType, name: str, tmp_path: Path) -> None:
     kind = run.every()[name]()
     known: dict[int, bytes] = {}
-    inputs = 8 if name in ("guard", "collected") else 40  # those take long to read
+    inputs = 8 if name in ("guard", "collected", "onnx") else 40  # those take long to read
     said = {run.outcome(kind, number, 1, tmp_path / "files", known) for number in range(inputs)}
     assert said <= {"refused", "read"}
     assert run.damaged(kind, 3, 1)[1] == run.damaged(kind, 3, 1)[1]

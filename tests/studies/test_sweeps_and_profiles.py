@@ -124,7 +124,7 @@ def test_generalisation_counts_networks_the_same() -> None:
         ("c", "MLP", "msp", "x", 0.5), ("d", "transformer", "msp", "x", 0.7),
         ("a", "ConvNet", "odin", "x", 0.5), ("c", "MLP", "odin", "x", 0.4), ("d", "transformer", "odin", "x", 0.6),
     )]  # fmt: skip
-    frame = frame.iloc[:0].__class__([vars(r) for r in rows])
+    frame = frame.iloc[:0].__class__([r.flat() for r in rows])
     table = average_by_family(frame.rename(columns={"model": "network"})).set_index("method")
     assert table.loc["msp"].tolist() == pytest.approx([(0.7 + 0.9) / 2, 0.6])
     assert np.isnan(table.loc["odin", "convnets"])  # not on every ConvNet
