@@ -143,8 +143,8 @@ def _sureness(results: Results, tied: bool) -> Iterator[str]:
     """What chance has to do with the numbers: ties with the best, and the spread over seeds."""
     if tied:
         yield (
-            "=: tied with the best AUROC of its column (no difference at 5 % on the same images; DeLong, with Holm's "
-            "correction over the methods)."
+            "=: tied with the best AUROC of its column (no difference at 5 % on the same images; DeLong, corrected "
+            "over all pairs of methods)."
         )
     if results.averages_of:
         wide = {
