@@ -31,7 +31,7 @@ from oodshape.networks.head import Head
 
 CHUNK_BYTES = 16 << 20
 SAMPLED_ROWS = 256  # whose values say between which limits a quantile is searched
-ABOUT_MEANS = frozenset(["second", "squares"])  # who asks for these takes them around the mean
+ABOUT_MEANS = frozenset(["squares"])  # who asks for these takes them around the mean
 
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, "float16", "float32", "float64")
@@ -339,7 +339,7 @@ class Features:
                     self.check_finite()
                 return None
             ranked.append(low if rank < 0 else high if rank >= len(middle) else float(middle[rank]))
-        return between(*ranked, place - lower)
+        return between(ranked[0], ranked[1], place - lower)
 
     def interval_sums(self, origin: float, scale: float, k: int) -> NDArray[np.float64]:
         """[K, 2]: the summed impact w_max z and the summed z^2 of the values in each interval of a grid; kept."""

@@ -165,7 +165,7 @@ def _bracket_rows(z, low, high, first, last_row):  # type: ignore[no-untyped-def
                 lower += np.int32(value == low)
                 between += np.int32((value > low) & (value < high))
                 upper += np.int32(value == high)
-            below, at_low, at_high = below + under, at_low + lower, at_high + upper
+            below, at_low, at_high = below + int(under), at_low + int(lower), at_high + int(upper)
             if between > 0:
                 if n + BLOCK > len(inside):
                     larger = np.empty(2 * len(inside), np.float32)
@@ -290,8 +290,8 @@ def interval_sums(z: Tensor, classes: Tensor, weight: Tensor, grid: tuple[float,
 
 def bracket(z: Tensor, low: float, high: float) -> tuple[tuple[int, int, int], Array]:
     """((how many values lie below low, at low, at high), the values between both), float32 on the CPU."""
-    values, low, high = z.numpy(), np.float32(low), np.float32(high)
-    found = over_rows(lambda _, a, b: _bracket_rows(values, low, high, a, b), *z.shape)
+    limits = z.numpy(), np.float32(low), np.float32(high)
+    found = over_rows(lambda _, a, b: _bracket_rows(*limits, a, b), *z.shape)
     below, at_low, at_high = (sum(part[place] for part in found) for place in range(3))
     return (below, at_low, at_high), np.concatenate([part[3] for part in found])
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.kernels import unit
+from oodshape.features.moments import around_mean
 from oodshape.features.statistic import Statistic
 from oodshape.images.identity import smallest
 from oodshape.methods.scores.decision_boundary import BoundaryDistance, Fdbd
@@ -55,7 +56,7 @@ class ShareKnn(_OfShare):
     k: Annotated[int, AtLeast(1)] = 50
 
     def fit(self, train: Training) -> NeighbourDistance:
-        return NeighbourDistance(unit(bank_of(train, self.share)).numpy(), self.k)
+        return NeighbourDistance(*around_mean(unit(bank_of(train, self.share)).numpy()), self.k)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,7 +69,7 @@ class ShareNnGuide(_OfShare):
     def fit(self, train: Training) -> Guide:
         bank = bank_of(train, self.share)
         energies = torch.logsumexp(train.head.to("cpu").logits(bank), dim=1)
-        return Guide(unit(bank).numpy(), self.k, energies.numpy())
+        return Guide(*around_mean(unit(bank).numpy()), self.k, energies.numpy())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
