@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oodshape.engines.scorer import GuardScorer
 
 from commands import call
 from oodshape import Guard, InputError
 from oodshape.engines import actors
 from oodshape.engines.ray import fit_guard
-from oodshape.engines.scorer import GuardScorer
 from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, unpacked
 from oodshape.features.features import Features
 from oodshape.guard.fit.collect import collect_shard
@@ -87,7 +87,7 @@ def test_a_scorer_takes_bytes_and_says_what_cannot_be_read(digits: Path) -> None
         (("collect", "--images", ".", "--cache", "c"), "keeps no features"),
         (("fit", "--parts", "p.safetensors"), "the engine ray takes --images, not --parts"),
         (("fit", "--images", ".", "--keep-samples", "3"), "keeps no samples"),
-        (("score", "--images", ".", "--detector", "guard.safetensors", "--shard", "1/2"), "makes its own shards"),
+        (("score", "--images", ".", "--guard", "guard.safetensors", "--shard", "1/2"), "makes its own shards"),
     ],
 )
 def test_what_the_engine_does_not_do_is_said_in_one_line(words: tuple[str, ...], says: str, digits: Path) -> None:

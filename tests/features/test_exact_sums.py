@@ -12,6 +12,7 @@ from oodshape.features.moments import Moments
 from oodshape.features.statistic import Statistic
 from oodshape.features.sums import Sums, together
 
+NAMES = frozenset(Statistic)
 WIDTH, CLASSES, IMAGES = 48, 7, 1600
 NAMES = frozenset(Statistic)
 

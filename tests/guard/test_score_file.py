@@ -15,7 +15,7 @@ MODEL = "zoo:digits-convnet"
 
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(guard: Guard, digits: Path, tmp_path: Path) -> None:
-    listing, source = one_by_one(digits / "test"), guard.opened(MODEL)
+    listing, source = one_by_one(digits / "test"), guard.open_network(MODEL)
     for suffix in ("csv", "jsonl", "parquet"):
         whole, killed = tmp_path / f"whole.{suffix}", tmp_path / f"killed.{suffix}"
         assert score_to_file(guard, source, listing, whole, batch_size=16).resumed == 0
@@ -33,7 +33,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(guard: Guard, digits:
 
 
 def test_a_part_of_other_images_or_another_guard_is_refused(guard: Guard, digits: Path, tmp_path: Path) -> None:
-    files, source, out = image_set(digits / "test").files, guard.opened(MODEL), tmp_path / "s.csv"
+    files, source, out = image_set(digits / "test").files, guard.open_network(MODEL), tmp_path / "s.csv"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "unlink", lambda *_, **__: None)
         score_to_file(guard, source, one_by_one(files), out, batch_size=16)
@@ -54,7 +54,7 @@ def test_scores_as_tables(guard: Guard, digits: Path, tmp_path: Path) -> None:
     listing = one_by_one([*image_set(digits / "letters").files, str(tmp_path / "broken.png")])
     tables = {}
     for suffix in ("csv", "jsonl", "parquet"):
-        tally = score_to_file(guard, guard.opened(MODEL), listing, tmp_path / f"s.{suffix}")
+        tally = score_to_file(guard, guard.open_network(MODEL), listing, tmp_path / f"s.{suffix}")
         assert (tally.images, tally.unreadable) == (61, 1)
         assert tally.accepted + tally.rejected == 60
     tables["csv"] = pd.read_csv(tmp_path / "s.csv")

@@ -83,9 +83,9 @@ def guard(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Guard:
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Path) -> None:
-    names = (evil, *guard.about.names[1:])
-    spoilt = Guard(guard.detector, replace(guard.about, names=names, model=evil, weights=evil, method=evil))
-    source = guard.opened(MODEL)
+    names = (evil, *guard.about.classes[1:])
+    spoilt = Guard(guard.detector, replace(guard.about, classes=names, model=evil, weights=evil, method=evil))
+    source = guard.open_network(MODEL)
     folder = tmp_path / "in"
     folder.mkdir()
     for place in range(6):

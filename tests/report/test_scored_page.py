@@ -32,7 +32,7 @@ def made(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     folder = write_digits(tmp_path_factory.mktemp("judged"), train=200, val=90, test=3, ood=40)
     write_odd_files(folder / "inbox" / "odd")
     guard = Guard.fit(MODEL, images=folder / "train", calibrate=folder / "val", keep_samples=20, progress=False)
-    source = guard.opened(MODEL)
+    source = guard.open_network(MODEL)
     check = check_guard(guard, source, str(folder / "val"), {"letters": str(folder / "letters")}, Feed(progress=False))
     origin = Origin("oodshape check --id 'a <b>'", "some/guard.safetensors")
     write_check(check, folder / "check.html", source, origin)

@@ -91,7 +91,7 @@ def test_five_hundred_photographs_take_under_four_megabytes(
     assert (scored_page_data.SHOWN, scored_page_data.LARGE, scored_page_data.BIG) == (500, 60, 224)
     monkeypatch.setattr(check_page, "SHOWN", 125)
     monkeypatch.setattr(scored_page_data, "LARGE", 15)
-    source = digits_guard.opened(MODEL)
+    source = digits_guard.open_network(MODEL)
     check = check_guard(digits_guard, source, str(photos / "many"), {"b": str(photos / "many")}, Feed(progress=False))
     write_check(check, tmp_path / "check.html", source)
     page = (tmp_path / "check.html").read_text(encoding="utf-8")
