@@ -14,7 +14,6 @@ from oodshape.features.sums import Sums, together
 
 NAMES = frozenset(Statistic)
 WIDTH, CLASSES, IMAGES = 48, 7, 1600
-NAMES = frozenset(Statistic)
 
 
 @pytest.fixture

@@ -15,12 +15,11 @@ from oodshape.methods.heads import Dice
 from oodshape.methods.perturb.odin import Odin
 from oodshape.methods.scores.class_means import KlMatching, She
 from oodshape.methods.scores.decision_boundary import Fdbd, Gen, GradNorm, Nci
-from oodshape.methods.scores.logits import Energy, MaxLogit, MaxSoftmax
+from oodshape.methods.scores.logits import Energy, MaxLogit, MaxSoftmax, TemperatureScaling
 from oodshape.methods.scores.openood_variants import (
     EmpiricalMds,
     EmpiricalRmds,
     LengthFdbd,
-    LikeliestTemperature,
     ShareKnn,
     ShareNnGuide,
     WholeVim,
@@ -62,7 +61,7 @@ def openood_settings(std: tuple[float, ...] = (1.0,)) -> dict[str, Setting]:
         "msp": Setting(Method(score=MaxSoftmax()), "msp", "MSP"),
         "mls": Setting(Method(score=MaxLogit()), "mls", "MLS"),
         "energy": Setting(Method(score=Energy()), "ebo", "EBO"),
-        "temperature": Setting(Method(score=LikeliestTemperature()), "temp_scaling", "TempScale", "val"),
+        "temperature": Setting(Method(score=TemperatureScaling()), "temp_scaling", "TempScale", "val"),
         "gen": Setting(
             Method(score=Gen(gamma=0.1, top=100)),
             "gen",
