@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -186,6 +187,12 @@ class Detector(FittedSlots):
             scores = as_scores(held_out, "calibration scores").astype(np.float32)
         else:
             scores = self.score(data).detach().cpu().numpy()
+        if len(scores) > 1 and scores.min() == scores.max():
+            warnings.warn(
+                f"all {len(scores)} calibration scores are equal: this method does not tell these images apart, "
+                "and the threshold rejects nothing or everything; choose another method",
+                stacklevel=2,
+            )
         order, groups = np.argsort(scores, kind="stable"), None
         if per_class:
             if data is None:
