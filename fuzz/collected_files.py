@@ -7,7 +7,7 @@ from pathlib import Path
 import own_files
 from kind import Kind, equal
 from oodshape import METHODS, Features
-from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.files import compute_fingerprint
 from oodshape.guard.fit.collect import joined_parts
 from oodshape.guard.fit.parts import FEW, Collected, Made
 from oodshape.images.decode.preprocessing import Preprocessing
@@ -27,7 +27,7 @@ def _part(rows: Features, *, held_out: bool) -> Collected:
         share=recipe.keeps,
         panel=True,
         held_out=held_out,
-        images=fingerprint_of(rows.identities),
+        images=compute_fingerprint(rows.identities),
         total=len(rows),
         batch_size=64,
         classes=("a", "b", "c", "d"),

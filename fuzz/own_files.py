@@ -21,8 +21,7 @@ from oodshape import METHODS, Features, FeatureStats, Guard, Moments, Results, W
 from oodshape.benchmark.curves import Curve
 from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import METRICS, Row
-from oodshape.core.files import CHECKSUM, checksum
-from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.files import CHECKSUM, checksum, compute_fingerprint
 from oodshape.features.disk_cache import Entry
 from oodshape.features.statistic import Statistic
 from oodshape.guard.describe import facts
@@ -213,7 +212,7 @@ def parts() -> Kind:
         data, mark = json.dumps({"oodshape": who}).encode() + b"\n", who
         for block in blocks:
             lines = "".join(json.dumps(row) + "\n" for row in block).encode()
-            mark = fingerprint_of(mark, lines)
+            mark = compute_fingerprint(mark, lines)
             data += lines + score_file._sealed(mark)
         return data
 

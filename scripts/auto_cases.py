@@ -17,11 +17,11 @@ from oodshape.methods.auto import BY_HEART, CANDIDATES, Auto, split
 from oodshape.methods.fit_all import fit_all
 from oodshape.methods.fusion import Member
 from oodshape.methods.held_out_classes import ClassPanel
-from oodshape.methods.registry import NEWER
+from oodshape.methods.records import RECORDS
 from oodshape.studies.network import Network
 
 SINGLE = [name for name, method in METHODS.items() if not method.wants_panel]
-PAPER = [name for name in SINGLE if name not in NEWER]
+PAPER = [name for name in SINGLE if RECORDS[name].block != "later"]
 NEAR = ("leftout", "digits01", "digits89", "letters", "places", "places32", "tinyimagenet")  # the other sets are far
 # what belongs together when a family is left out
 FAMILIES = {
@@ -108,12 +108,12 @@ class Case:
     @classmethod
     def of(cls, network: Network) -> Case:
         """Fit and apply every method."""
-        inside, held = network.inside, network.held_out
+        inside, held = network.id_test, network.held_out
         by_heart = (network.train.accuracy or 0.0) >= BY_HEART
         if by_heart and held is None:
             chosen = identity.held_out(inside.identities, 0.25, purpose="choice of methods")
             held, inside = inside[np.flatnonzero(chosen)], inside[np.flatnonzero(~chosen)]
-        sets = {"panel": network.chosen_by()[0], "ID": inside, **network.ood}
+        sets = {"panel": network.require_panel()[0], "ID": inside, **network.ood}
         before = Tried.of(*split(network.train, Auto().share), sets)
         now = Tried.of(network.train, held, sets) if by_heart and held is not None else before
         return cls(network.name, family_of(network.name), before, now, by_heart, list(network.ood))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.spec import Benchmark
-from oodshape.studies.network import folders_in, from_benchmark, from_folder
+from oodshape.studies.network import find_folders, load_benchmark, load_folder
 
 
 def settings() -> list[Setting]:
@@ -145,8 +145,8 @@ def main() -> None:
     parser.add_argument("--fresh", type=Path, nargs="*", default=[], help="the same, for networks that decide nothing")
     parser.add_argument("--panel", type=Path, help="a folder with NETWORK/scrambled.npz")
     given = parser.parse_args()
-    networks = list(from_benchmark(Benchmark.load("digits"), Options(progress=False)))
-    networks += [from_folder(folder, given.panel) for folder in folders_in(given.features)]
+    networks = list(load_benchmark(Benchmark.load("digits"), Options(progress=False)))
+    networks += [load_folder(folder, given.panel) for folder in find_folders(given.features)]
     study = Study([Case.of(network) for network in networks])
     print(f"Settings, on {len(networks)} networks; gain is against the default before, {said(BEFORE)}.")
     print_settings(study)
@@ -154,7 +154,7 @@ def main() -> None:
     print_networks(study)
     print_sets(study)
     if given.fresh:
-        fresh = Study([Case.of(from_folder(folder, given.panel)) for folder in folders_in(given.fresh)])
+        fresh = Study([Case.of(load_folder(folder, given.panel)) for folder in find_folders(given.fresh)])
         print("\nNetworks that decided nothing.")
         print_networks(fresh)
         print_sets(fresh)

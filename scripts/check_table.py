@@ -34,7 +34,7 @@ def main(words: list[str]) -> None:
         for each in said["sets"]:
             if each["detector"] == "guard":
                 print("| " + " | ".join(row(network, said, each)) + " |")
-        low, high = said["promised"]
+        low, high = said["guaranteed"]
         notes.append(f"{network} rejects {said['rejected_id']} ID images; the promise allows {low} to {high} (99 %).")
     print("\n" + "\n".join(notes))
 

@@ -13,14 +13,23 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from oodshape import Scrambled
-from oodshape import studies as analysis
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.report.palette import TEXT
-from oodshape.studies.network import from_benchmark
-from oodshape.studies.plotting import TOWARDS, Point, families, look, missing, name_points, scatter, toward_hundred
+from oodshape.studies.auto import compare_selection
+from oodshape.studies.network import load_benchmark
+from oodshape.studies.plotting import (
+    TOWARDS,
+    Point,
+    add_family_legend,
+    draw_scatter,
+    missing_percent,
+    name_points,
+    scale_toward_hundred,
+    use_style,
+)
 
 DIGITS = (0, 4, 6)  # the first image of each
 
@@ -31,11 +40,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/img"))
     folder = parser.parse_args().out
     train = digits_sets()["train"]
-    network = next(iter(from_benchmark(Benchmark.load("digits"), Options(models=("ViT",)))))
-    frame = analysis.choice(network.train, network.inside, network.ood, network.chosen_by())
+    network = next(iter(load_benchmark(Benchmark.load("digits"), Options(models=("ViT",)))))
+    frame = compare_selection(network)
     keys = ["method", "scrambled_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
-    with look():
+    with use_style():
         figure = Figure(figsize=(6.6, 4.6), layout="constrained")
         grid = figure.add_gridspec(len(DIGITS), 3, width_ratios=(0.55, 0.55, 2.3))
         for row, digit in enumerate(DIGITS):
@@ -49,13 +58,13 @@ def main() -> None:
                     axes.set_title(title)
         axes = figure.add_subplot(grid[:, 2])
         points = [
-            Point(name, missing(seen), missing(real), bool(chosen))
+            Point(name, missing_percent(seen), missing_percent(real), bool(chosen))
             for name, seen, chosen, real in means.itertuples(index=False)
             if seen == seen  # auto itself has no place on the panel
         ]
-        toward_hundred(axes, "x", "y")
-        scatter(axes, points)
-        fused = missing(float(means.loc[means["method"] == "auto", "auroc"].iloc[0]))
+        scale_toward_hundred(axes, "x", "y")
+        draw_scatter(axes, points)
+        fused = missing_percent(float(means.loc[means["method"] == "auto", "auroc"].iloc[0]))
         axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")
         axes.annotate(
             "auto (rings: fused)", (0.01, fused), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points"
@@ -64,7 +73,7 @@ def main() -> None:
             xlabel=f"held-out ID images against scrambled ones: AUROC (%),\n{TOWARDS}; dotted: x = y",
             ylabel=f"real OOD sets: mean AUROC (%),\n{TOWARDS}",
         )
-        families(figure, [point.name for point in points])
+        add_family_legend(figure, [point.name for point in points])
         name_points(axes, points)
         with replacing(folder / "auto.svg") as temporary:
             figure.savefig(temporary, format="svg", metadata={"Date": None})

@@ -28,7 +28,7 @@ from oodshape.metrics.detection import auroc
 from oodshape.report.pages.check_page import write_check
 from oodshape.report.pages.scored_page import Origin
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PAPER, PRINT
-from oodshape.studies.plotting import look
+from oodshape.studies.plotting import use_style
 
 MODEL = "zoo:digits-vit"
 DIGITS = (2, 5, 7)
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--shot", action="store_true", help="the page of the check too")
     arguments = parser.parse_args()
     check, sets = checked()
-    with look(), replacing(arguments.out / "verdicts.svg") as temporary:
+    with use_style(), replacing(arguments.out / "verdicts.svg") as temporary:
         draw(check, sets).savefig(temporary, format="svg", metadata={"Date": None})
     if arguments.shot:
         shoot(check, arguments.out / "check-page.png")

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from oodshape.core.files import replacing
 from oodshape.report.palette import ID_COLOR, OOD_COLOR
-from oodshape.studies.plotting import look
+from oodshape.studies.plotting import use_style
 
 DOCS = Path(__file__).parents[1] / "docs"
 COLUMNS = 4
@@ -164,7 +164,7 @@ def draw(cells: Sequence[dict[str, Any]], step: str, key: str, unit: str, path: 
     methods = list(dict.fromkeys(cell["method"] for cell in drawn))
     rows, sizes = -(-len(methods) // COLUMNS), _sizes(drawn)
     height = 1.3 * rows + 0.7
-    with look():
+    with use_style():
         figure = Figure(figsize=(6.6, height))
         figure.subplots_adjust(0.09, 0.55 / height, 0.99, 1 - 0.2 / height, wspace=0.12, hspace=0.45)
         panels = figure.subplots(rows, COLUMNS, squeeze=False, sharey=True).ravel()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from oodshape.core.files import replacing
 from oodshape.studies.catalog import STUDIES
-from oodshape.studies.network import Network, folders_in, from_folder
+from oodshape.studies.network import Network, find_folders, load_folder
 from oodshape.studies.write import print_study
 
 PAGES = Path(__file__).parents[1] / "docs" / "studies"
@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--only", nargs="*", help="these studies alone")
     options = parser.parse_args()
-    networks = [from_folder(folder) for folder in folders_in(options.features)]
+    networks = [load_folder(folder) for folder in find_folders(options.features)]
     wrong, looked_at = [], {name: path for name, path in pages().items() if not options.only or name in options.only}
     for name, path in looked_at.items():
         text, now = path.read_text(encoding="utf-8"), compute_table(name, networks)

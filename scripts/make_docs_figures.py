@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from oodshape.core.files import replacing
 from oodshape.methods.base import Identity
 from oodshape.methods.fit_all import fit_all
 from oodshape.methods.registry import METHODS
-from oodshape.studies.methods import every_method
-from oodshape.studies.network import Network, folders_in, from_benchmark, from_folder
+from oodshape.studies.methods import compare_methods
+from oodshape.studies.network import Network, find_folders, load_benchmark, load_folder
 
 sys.path.insert(0, str(Path(__file__).parent / "docs"))
 
@@ -40,9 +41,19 @@ def write(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def draw_methods(network: Network, folder: Path) -> None:
-    """NAME-scores.svg for every method, and NAME-theta.svg where it shapes."""
-    for name, detector in fit_all(METHODS, network.train, network.panel).items():
+def draw_missing(docs: Path) -> None:
+    """Draw the figures of methods that have none yet, as the build of the site does."""
+    folder = docs / "img" / "methods"
+    names = [name for name in METHODS if not (folder / f"{page_name(name)}-scores.svg").is_file()]
+    if names:
+        options = Options(models=(NETWORK,), cache=None, progress=False)
+        (network,) = load_benchmark(Benchmark.load("digits"), options)
+        draw_methods(network, folder, names)
+
+
+def draw_methods(network: Network, folder: Path, names: Iterable[str] = METHODS) -> None:
+    """NAME-scores.svg for every method that scores features, and NAME-theta.svg where it shapes."""
+    for name, detector in fit_all({name: METHODS[name] for name in names}, network.train, network.panel).items():
         write(folder / f"{page_name(name)}-scores.svg", pictures.histogram(name, pictures.scores(detector, network)))
         if not isinstance(detector.shape, Identity):
             theta = pictures.theta_of(name, detector.shape, network)
@@ -54,7 +65,7 @@ def measure(networks: Iterable[Network], *, real: bool) -> list[dict[str, Any]]:
     rows = []
     for network in networks:
         ood = network.ood if real else pictures.outside(network)
-        frame = every_method(network.train, network.inside, ood, network.methods, network.panel)
+        frame = compare_methods(replace(network, ood=ood))
         means = frame.groupby("method", sort=False)[["fpr95", "auroc"]].mean()
         found = {name: [round(100 * float(v), 1) for v in means.loc[name]] for name in means.index}
         rows.append({"network": network.name, "real": real, "ood": list(ood), "methods": found})
@@ -68,13 +79,13 @@ def main() -> None:
     parser.add_argument("--panel", type=Path, help="a folder with NETWORK/scrambled.npz")
     parser.add_argument("--docs", type=Path, default=DOCS, help="where the docs are")
     arguments = parser.parse_args()
-    digits = list(from_benchmark(Benchmark.load("digits"), Options(cache=None, progress=False)))
+    digits = list(load_benchmark(Benchmark.load("digits"), Options(cache=None, progress=False)))
     (drawn,) = (network for network in digits if network.name == NETWORK)
     for name, picture in {"idea-images": familiar_and_strange(drawn), **pictures.idea(drawn)}.items():
         write(arguments.docs / "img" / f"{name}.svg", picture)
     draw_methods(drawn, arguments.docs / "img" / "methods")
     path = arguments.docs / "methods" / "measured.json"
-    real = [from_folder(folder, arguments.panel) for folder in folders_in(arguments.features)]
+    real = [load_folder(folder, arguments.panel) for folder in find_folders(arguments.features)]
     rows = measure(digits, real=False) + measure(real, real=True)
     if not arguments.features and path.is_file():
         rows += [row for row in json.loads(path.read_text(encoding="utf-8")) if row["real"]]

@@ -20,7 +20,7 @@ from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet
 from oodshape.networks.zoo import build, find_weights, model_entry, weights_needed
-from oodshape.studies.network import folders_in
+from oodshape.studies.network import find_folders
 
 
 def name_of(folder: str) -> str:
@@ -44,7 +44,7 @@ def main() -> None:
     for name in ("features", "data", "weights", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     given = parser.parse_args()
-    for folder in folders_in([given.features]):
+    for folder in find_folders([given.features]):
         entry = model_entry(name_of(folder.name))
         weights = find_weights(entry.name, given.weights)
         if weights is None and entry.id_set != "digits":  # those come with the package

@@ -1,4 +1,4 @@
-"""The front door is light, the rooms stand in one line, and nothing imports in a circle."""
+"""The front door is light, the packages stand in one line, and nothing imports in a circle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import oodshape
 
 SOURCE = Path(oodshape.__file__).parent
-# a room imports only from rooms to its left; guard and benchmark do not import each other
+# a package imports only from packages to its left; guard and benchmark do not import each other
 ROOMS = (
     "core",
     "metrics",
@@ -84,12 +84,12 @@ def edges(*, inside_functions: bool) -> list[tuple[str, str, int]]:
     return found
 
 
-def room(module: str) -> str:
+def package(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
 def test_every_module_lies_in_a_room() -> None:
-    assert {room(name) for name in MODULES} == {"", *ROOMS}
+    assert {package(name) for name in MODULES} == {"", *ROOMS}
     assert [path.name for path in SOURCE.glob("*.py")] == ["__init__.py"]
 
 
@@ -100,16 +100,18 @@ def test_a_room_imports_only_from_its_left(name: str) -> None:
     wrong = [
         f"{module}:{line} imports {other}"
         for module, other, line in edges(inside_functions=True)
-        if room(module) == name and room(other) not in left
+        if package(module) == name and package(other) not in left
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_engines_are_imported_inside_commands_only() -> None:
     """They need Ray, which few have."""
-    users = {room(module) for module, other, _ in edges(inside_functions=True) if room(other) == "engines"}
+    users = {package(module) for module, other, _ in edges(inside_functions=True) if package(other) == "engines"}
     assert users == {"cli", "engines"}
-    assert not [edge for edge in edges(inside_functions=False) if room(edge[0]) == "cli" and room(edge[1]) == "engines"]
+    assert not [
+        edge for edge in edges(inside_functions=False) if package(edge[0]) == "cli" and package(edge[1]) == "engines"
+    ]
 
 
 def test_imports_have_no_cycle() -> None:

@@ -1,4 +1,4 @@
-"""The pages of the API: the public names by the room that they live in."""
+"""The pages of the API: the public names by the package that they live in."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def room_jobs(docs: Path = DOCS) -> dict[str, str]:
-    """By room: its one job, as docs/architecture.md has it."""
+    """By package: its one job, as docs/architecture.md has it."""
     text = (docs / "architecture.md").read_text(encoding="utf-8")
     return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text, flags=re.MULTILINE))
 
 
-def api_rooms() -> dict[str, list[str]]:
-    """By room: the public names that live in it; `METHODS` has pages of its own."""
-    rooms: dict[str, list[str]] = {}
+def api_packages() -> dict[str, list[str]]:
+    """By package: the public names that live in it; `METHODS` has pages of its own."""
+    packages: dict[str, list[str]] = {}
     for name, home in oodshape._HOMES.items():
         if name != "METHODS":
-            rooms.setdefault(home.partition(".")[0], []).append(name)
-    return rooms
+            packages.setdefault(home.partition(".")[0], []).append(name)
+    return packages
 
 
 def api_table(docs: Path = DOCS) -> str:
-    """The rooms, and the names in each."""
+    """The packages, and the names in each."""
     homes, jobs = oodshape._HOMES, room_jobs(docs)
     rows = [
         [
-            f"[{room}]({room}.md)",
-            jobs[room],
-            ", ".join(f"[`{name}`]({room}.md#oodshape.{homes[name]}.{name})" for name in names),
+            f"[{package}]({package}.md)",
+            jobs[package],
+            ", ".join(f"[`{name}`]({package}.md#oodshape.{homes[name]}.{name})" for name in names),
         ]
-        for room, names in api_rooms().items()
+        for package, names in api_packages().items()
     ]
-    return table(["room", "its one job", "names"], rows)
+    return table(["package", "its one job", "names"], rows)
 
 
 def room_of(page: str) -> str | None:
-    """The room that a page `api/ROOM.md` is about, if any."""
-    found = [room for room in api_rooms() if page == f"api/{room}.md"]
+    """The package that a page `api/ROOM.md` is about, if any."""
+    found = [package for package in api_packages() if page == f"api/{package}.md"]
     return found[0] if found else None
 
 
-def api_page(room: str, docs: Path = DOCS) -> str:
-    """The public names of a room, each from its home module."""
-    names = [f"::: oodshape.{oodshape._HOMES[name]}.{name}" for name in api_rooms()[room]]
-    return "\n\n".join([f"# {room}", f"{room_jobs(docs)[room]}.".capitalize(), *names]) + "\n"
+def api_page(package: str, docs: Path = DOCS) -> str:
+    """The public names of a package, each from its home module."""
+    names = [f"::: oodshape.{oodshape._HOMES[name]}.{name}" for name in api_packages()[package]]
+    return "\n\n".join([f"# {package}", f"{room_jobs(docs)[package]}.".capitalize(), *names]) + "\n"

@@ -33,7 +33,7 @@ def answers(features: Features) -> tuple[Any, Any]:
 def familiar_and_strange(network: Network) -> str:
     """An SVG: a row of familiar images, a row of strange ones, and how often the network is sure of each kind."""
     sets = digits_sets()
-    classes, sure = answers(network.inside)
+    classes, sure = answers(network.id_test)
     rows = [sets["test"].labels.tolist().index(digit) for digit in DIGITS]
     known = [(sets["test"][row], f"a {sets['test'].labels[row]}", classes[row], sure[row]) for row in rows]
     strange, doubts = [], []

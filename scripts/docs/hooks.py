@@ -8,14 +8,16 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import make_docs_figures
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 import pages
-from api import api_rooms
-from oodshape.methods.registry import METHODS
+from api import api_packages
+from oodshape.methods.records import RECORDS
 from oodshape.report.palette import inline, site_css
 from oodshape.studies.catalog import STUDIES
 
@@ -24,8 +26,9 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 
 
 def on_config(config: Any) -> Any:
-    """The nav with every folder written as `folder/*` replaced by its pages."""
+    """Draw the figures of new methods, and replace every folder of the nav written as `folder/*` by its pages."""
     docs = Path(config.docs_dir)
+    make_docs_figures.draw_missing(docs)
     config.nav = [_unfolded(entry, docs, config.extra) for entry in config.nav]
     return config
 
@@ -39,9 +42,9 @@ def _unfolded(entry: Any, docs: Path, extra: Any) -> Any:
     items: list[Any] = []
     for item in inside:
         if item == "methods/*":
-            items += [{name: f"methods/{pages.page_name(name)}.md"} for name in METHODS]
+            items += [{record.name: f"methods/{pages.page_name(name)}.md"} for name, record in RECORDS.items()]
         elif item == "api/*":
-            items += [{room: f"api/{room}.md"} for room in api_rooms()]
+            items += [{package: f"api/{package}.md"} for package in api_packages()]
         elif isinstance(item, str) and item.endswith("/*"):
             folder, order = item.removesuffix("/*"), [*extra.get("order", []), *STUDIES]
             found = [path.stem for path in (docs / folder).glob("*.md") if path.stem != "index"]
@@ -53,9 +56,9 @@ def _unfolded(entry: Any, docs: Path, extra: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """The pages, with one for every room of the API and every method that nobody has written words for."""
-    methods = [f"methods/{pages.page_name(name)}.md" for name in METHODS]
-    for uri in [*methods, *(f"api/{room}.md" for room in api_rooms())]:
+    """The pages, with one for every package of the API and every method that nobody has written words for."""
+    methods = [f"methods/{pages.page_name(name)}.md" for name in RECORDS]
+    for uri in [*methods, *(f"api/{package}.md" for package in api_packages())]:
         if files.get_file_from_path(uri) is None:
             files.append(File.generated(config, uri, content=""))
     files.append(File.generated(config, "css/palette.css", content=site_css()))

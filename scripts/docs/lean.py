@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from oodshape.report.palette import PAPER, PRINT, TEXT
-from oodshape.studies.plotting import look
+from oodshape.studies.plotting import use_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +35,7 @@ def svg(size: tuple[float, float], label: str, *paints: Callable[[Axes], None], 
     from matplotlib.figure import Figure
 
     text = io.StringIO()
-    with look(), rc_context(MORE):
+    with use_style(), rc_context(MORE):
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(len(paints) // columns, columns, squeeze=False)
         for axes, paint in zip(grid.flat, paints, strict=True):

@@ -12,10 +12,11 @@ from typing import Any
 from api import api_page, api_table, room_of, table
 from oodshape.core.values import Value
 from oodshape.features.statistic import Statistic
-from oodshape.methods import describe
 from oodshape.methods.base import FittedHead, FittedScore, Shape
+from oodshape.methods.describe import describe_deviations
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import METHODS, ROWS, paper_methods
+from oodshape.methods.records import RECORDS, Deviation, Record
+from oodshape.methods.registry import make_method
 from oodshape.studies.catalog import STUDIES
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -56,12 +57,12 @@ def page_name(method: str) -> str:
 
 def method_of(page: str) -> str | None:
     """The method that a page `methods/NAME.md` is about, if any."""
-    found = [name for name in METHODS if page == f"methods/{page_name(name)}.md"]
+    found = [name for name in RECORDS if page == f"methods/{page_name(name)}.md"]
     return found[0] if found else None
 
 
 def written(page: str, docs: Path = DOCS) -> str:
-    """What is written by hand of a page; the pages of methods and rooms need nothing."""
+    """What is written by hand of a page; the pages of methods and packages need nothing."""
     path = docs / page
     generated = method_of(page) is not None or room_of(page) is not None
     return path.read_text(encoding="utf-8") if path.is_file() or not generated else ""
@@ -112,8 +113,9 @@ def _shown(value: Any) -> str:
 
 def settings_table(name: str) -> str:
     """The settings of a method: the general ones, and the paper's where they differ."""
-    columns = {"general": METHODS[name], **{title: paper_methods(key)[name] for key, title in ID_SETS.items()}}
-    rows = {title: _used(method) for title, method in columns.items()}
+    record = RECORDS[name]
+    changed = {title: make_method(record, record.paper.get(key, {})) for key, title in ID_SETS.items()}
+    rows = {title: _used(method) for title, method in {"general": make_method(record), **changed}.items()}
     if not rows["general"]:
         return "Nothing to set."
     if all(row == rows["general"] for row in rows.values()):
@@ -156,9 +158,9 @@ def measured_table(name: str, docs: Path = DOCS) -> str:
 
 def snippet(name: str) -> str:
     """A program that fits the method on the embedded digits and measures it."""
-    method, panel = METHODS[name], ""
+    method, panel = make_method(RECORDS[name]), ""
     lines = [
-        "from oodshape import METHODS, Classifier, Features, auroc",
+        "from oodshape import Classifier, Features, auroc, find_method",
         "from oodshape.images.datasets.digits import digits_sets",
         "from oodshape.images.decode.preprocessing import DIGITS",
         "from oodshape.networks.zoo import build",
@@ -172,8 +174,20 @@ def snippet(name: str) -> str:
         lines.insert(2, "from oodshape.features.proxy import panel_features")
         lines.append('panel = panel_features(classifier, sets["train"], DIGITS)')
         panel = ", panel=panel"
+    if method.perturbs:  # it scores images, not features
+        lines[0] = f"from dataclasses import replace\n\n{lines[0]}"
+        lines[-2:] = [
+            "",
+            'images = {name: DIGITS.batch(sets[name][i] for i in range(50)) for name in ("train", "test", "photos")}',
+            f'method = find_method("{name}")',
+            'method = replace(method, perturb=method.perturb.learned(classifier, [images["train"]]))',
+            "detector = method.fit(train)",
+            'test, photos = (detector.score(classifier, images[name]) for name in ("test", "photos"))',
+            'print(f"AUROC {auroc(test, photos):.3f}")',
+        ]
+        return "\n".join(lines)
     lines += [
-        f'detector = METHODS["{name}"].fit(train{panel})',
+        f'detector = find_method("{name}").fit(train{panel})',
         'print(f"AUROC {auroc(detector.score(test), detector.score(photos)):.3f}")',
     ]
     return "\n".join(lines)
@@ -187,9 +201,9 @@ def docstrings(method: Method) -> str:
 
 def method_page(name: str, written: str, docs: Path = DOCS) -> str:
     """The whole page: what follows from the code, around hand-written words or the pieces' own."""
-    title, _, words = (written or f"# {name}\n").partition("\n")
-    row, file = ROWS[name], page_name(name)
-    method = row.method
+    record, file = RECORDS[name], page_name(name)
+    title, _, words = (written or f"# {record.name}\n").partition("\n")
+    method = make_method(record)
     filled = ", ".join(f"{slot} `{piece}`" for slot, piece in slots(method).items())
     drawn = [f"![ID and OOD scores of {name}](../img/methods/{file}-scores.svg)"]
     drawn_words = "Scores of ID and OOD images of the embedded digits (ConvNet, all six OOD sets)."
@@ -200,34 +214,36 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
             "depends on the other features of the image. Second: the scores of ID images and of all six OOD sets."
         )
     pictures = "\n".join(drawn)
+    picture = f'## Picture\n\n<div class="figures" markdown="1">\n\n{pictures}\n\n</div>\n\n{drawn_words}'
     parts = [
         title,
-        f"{row.what[0].upper()}{row.what[1:]}.",
-        f'`METHODS["{name}"]` fills {filled}. Fitting needs: {needs(method)}.',
-        words.strip() or f"{docstrings(method)}\n\n## When it fails\n\n{row.fails[0].upper()}{row.fails[1:]}.",
-        f'## Picture\n\n<div class="figures" markdown="1">\n\n{pictures}\n\n</div>\n\n{drawn_words}',
+        f"{record.summary[0].upper()}{record.summary[1:]}.",
+        f'`find_method("{name}")` fills {filled}. Fitting needs: {needs(method)}.',
+        words.strip() or f"{docstrings(method)}\n\n## When it fails\n\n{record.fails[0].upper()}{record.fails[1:]}.",
+        *([] if record.images_only else [picture]),
         "## Measured\n\nPercent, means over OOD sets; the digits are the embedded benchmark, the others are described "
         f"in [studies](../studies/index.md).\n\n{measured_table(name, docs)}",
         f"## Settings\n\n{settings_table(name)}",
         f"## Try it\n\n```python\n{snippet(name)}\n```",
-        f"## Beside its authors' code\n\n{beside_authors(name)}",
-        f"## Reference\n\n{row.paper}",
+        f"## Deviations from the reference code\n\n{deviations(record)}",
+        f"## Reference\n\n{record.citation}" + (f" Code: <{record.code}>." if record.code else ""),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def beside_authors(name: str) -> str:
-    """How a method departs from its authors' code, and what it is held to."""
-    found = [each for each in describe.departures_of(name) if each.difference != describe.UNKNOWN]
-    worth = [f"Worth, AUROC/FPR95: {each.difference}." for each in found]
-    rest = "All departures stand in [one table](../paper.md)."
-    return "\n\n".join([describe.describe_departures(name), *worth, rest])
+def deviations(record: Record) -> str:
+    """How a method deviates from its reference code, and what tests compare it with."""
+    found = [each for each in record.deviations if each.difference != Deviation.difference]
+    worth = [f"Difference, AUROC/FPR95: {each.difference}." for each in found]
+    rest = "All deviations are listed in [one table](../paper.md)."
+    return "\n\n".join([describe_deviations(record), *worth, rest])
 
 
-def departures_table(docs: Path = DOCS) -> str:
-    """Every departure, the paper's own code first."""
-    rows = [[each.what, each.theirs, each.here, each.difference] for each in describe.DEPARTURES]
-    return table(["what", "the authors' code", "here", "difference on our features"], rows)
+def deviations_table(docs: Path = DOCS) -> str:
+    """Every deviation of a method from its reference code, once."""
+    found = dict.fromkeys(each for record in RECORDS.values() for each in record.deviations)
+    rows = [[each.what, each.theirs, each.here, each.difference] for each in found]
+    return table(["what", "the reference code", "here", "difference on our features"], rows)
 
 
 def kept_results(docs: Path = DOCS) -> list[dict[str, Any]]:
@@ -249,12 +265,14 @@ def methods_table(docs: Path = DOCS) -> str:
     """Every method with what it reaches, its slots, needs and sentence."""
     rows, kept = [], kept_results(docs)
     groups = [[row for row in kept if row["real"]], [row for row in kept if not row["real"]]]
-    for name, row in ROWS.items():
-        filled = ", ".join(f"{slot}: {piece}" for slot, piece in slots(row.method).items())
+    for name, record in RECORDS.items():
+        method = make_method(record)
+        filled = ", ".join(f"{slot}: {piece}" for slot, piece in slots(method).items())
         reached = [performance(name, group) for group in groups]
-        rows.append([f"[{name}]({page_name(name)}.md)", row.what, *reached, needs(row.method), filled])
+        link = f"[{record.name}]({page_name(name)}.md)"
+        rows.append([link, f"`{name}`", record.summary, *reached, needs(method), filled])
     heads = [f"{len(groups[0])} real networks", f"{len(groups[1])} of the digits"]
-    return table(["method", "in a sentence", *heads, "fitting needs", "slots"], rows)
+    return table(["method", "id", "summary", *heads, "fitting needs", "slots"], rows)
 
 
 def studies_list(docs: Path = DOCS) -> str:
@@ -273,10 +291,10 @@ def complete(page: str, written: str, docs: Path = DOCS) -> str:
     name = method_of(page)
     if name is not None:
         return method_page(name, written, docs)
-    room = room_of(page)
-    if room is not None:
-        return api_page(room, docs)
-    parts = {"methods": methods_table, "api": api_table, "departures": departures_table, "studies": studies_list}
+    package = room_of(page)
+    if package is not None:
+        return api_page(package, docs)
+    parts = {"methods": methods_table, "api": api_table, "deviations": deviations_table, "studies": studies_list}
     for mark, part in ((f"<!-- {name} -->", part) for name, part in parts.items()):
         if mark in written:
             written = written.replace(mark, part(docs))

@@ -23,7 +23,7 @@ from oodshape.metrics.detection import auroc
 from oodshape.report.method_styles import family
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, TEXT
 from oodshape.studies.plotting import line_style
-from oodshape.studies.shaping_functions import per_interval
+from oodshape.studies.shaping_functions import profile_intervals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +45,7 @@ def only(network: Network, ood: str) -> Network:
 
 def scores(detector: Detector, network: Network) -> tuple[Any, Any]:
     """(ID scores, scores of all OOD sets together)."""
-    return detector.score(network.inside), torch.cat([detector.score(ood) for ood in outside(network).values()])
+    return detector.score(network.id_test), torch.cat([detector.score(ood) for ood in outside(network).values()])
 
 
 def theta_of(name: str, shape: Shape, network: Network) -> Theta:
@@ -54,7 +54,7 @@ def theta_of(name: str, shape: Shape, network: Network) -> Theta:
     exact = Theta.of(network.name, name, shape, float(edges[0]), float(edges[-1]))
     if exact is not None:
         return exact
-    count, mean, _ = per_interval(shape, [network.inside, *outside(network).values()], edges)
+    count, mean, _ = profile_intervals(shape, [network.id_test, *outside(network).values()], edges)
     known = count > FEWEST
     middle = (edges[:-1].astype(np.float64) + edges[1:])[known] / 2
     return Theta(model=network.name, method=name, z=_short(middle), theta=_short(mean[known]))
@@ -114,7 +114,7 @@ def impacts(network: Network, edges: Any) -> Mapping[str, Any]:
     outer = FeatureStats.of(next(iter(outside(network).values())))
     for features in list(outside(network).values())[1:]:
         outer = outer + FeatureStats.of(features)
-    return {"ID": FeatureStats.of(network.inside).impact(edges), "OOD": outer.impact(edges)}
+    return {"ID": FeatureStats.of(network.id_test).impact(edges), "OOD": outer.impact(edges)}
 
 
 def idea(network: Network) -> dict[str, str]:

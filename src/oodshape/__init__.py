@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from oodshape.methods.fit_all import fit_all as fit_all
     from oodshape.methods.registry import METHODS as METHODS
     from oodshape.methods.registry import authors_methods as authors_methods
+    from oodshape.methods.registry import find_method as find_method
     from oodshape.methods.registry import paper_methods as paper_methods
     from oodshape.methods.training import Training as Training
     from oodshape.metrics.conformal import false_discoveries as false_discoveries
@@ -85,6 +86,7 @@ _HOMES = {
     "Decision": "methods.detector",
     "METHODS": "methods.registry",
     "authors_methods": "methods.registry",
+    "find_method": "methods.registry",
     "paper_methods": "methods.registry",
     "fit_all": "methods.fit_all",
     "Auto": "methods.auto",

@@ -13,6 +13,7 @@ import pytest
 import oodshape
 from commands import call_new as call
 from oodshape.benchmark.results import Results
+from oodshape.methods.records import RECORDS
 from oodshape.report import write_page
 from synthetic import results
 
@@ -99,8 +100,8 @@ def test_other_tables_and_the_other_convention_are_made_from_results(tmp_path) -
 
 def test_lists_are_plain_when_piped() -> None:
     methods = call("methods").stdout.splitlines()
-    assert len(methods) == 1 + len(oodshape.METHODS)
-    assert all(line.count("\t") == 4 for line in methods)
+    assert len(methods) == 1 + len(RECORDS)
+    assert all(line.count("\t") == 5 for line in methods)
     assert all(all(cell for cell in line.split("\t")) for line in methods)
     assert any("OptFS(" in line for line in methods)
     one = dict(line.split("\t") for line in call("methods", "react").stdout.splitlines())

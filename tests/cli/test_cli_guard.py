@@ -154,7 +154,7 @@ def test_check_prints_and_draws(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\tsoftmax\t") == 3
     assert "a threshold on the softmax lets" in done.stdout
-    assert "as promised" in done.stdout
+    assert "the guarantee holds" in done.stdout
     assert "<svg" in (place / "check.html").read_text()
     said = json.loads(call(*words, "--json", cwd=place).stdout)
     assert len(said["sets"]) == 6
@@ -162,9 +162,9 @@ def test_check_prints_and_draws(place: Path) -> None:
     same = call("check", *GUARD, "--id", "val", "--ood", "letters", cwd=place)
     assert same.stderr.startswith("warning: ")
     assert "% of the ID scores are scores of the calibration images" in same.stderr
-    assert "that proves nothing" in same.stdout
-    assert "as promised" not in same.stdout
-    assert said["promised"][0] <= said["rejected_id"] <= said["promised"][1]
+    assert "this says nothing about the guarantee" in same.stdout
+    assert "the guarantee holds" not in same.stdout
+    assert said["guaranteed"][0] <= said["rejected_id"] <= said["guaranteed"][1]
 
 
 @pytest.mark.parametrize(
@@ -193,10 +193,10 @@ def test_check_prints_and_draws(place: Path) -> None:
             "fitted for the network zoo:digits-convnet",
         ),
         (("inspect", "nothing.safetensors"), "there is no file nothing.safetensors"),
-        (("inspect", "not.onnx"), "not.onnx is no file of oodshape, or a damaged one"),
-        (("inspect", "plain.safetensors"), "is no file of oodshape; give the file that `oodshape fit` wrote"),
+        (("inspect", "not.onnx"), "not.onnx is not an oodshape file, or it is damaged"),
+        (("inspect", "plain.safetensors"), "is not an oodshape file; give the file that `oodshape fit` wrote"),
         (("score", "--guard", "list.csv", *MODEL, "--images", "test"), "give the file that `oodshape fit` wrote"),
-        (("inspect", "state.safetensors"), "is a file of oodshape, but holds watch, not detector; give the file that"),
+        (("inspect", "state.safetensors"), "is an oodshape file, but holds watch, not detector; give the file that"),
         (("score", *GUARD[:2], "--model", "my.pt", "--images", "test"), "my.pt is a file of weights"),
         (("fit", "--model", "netofcli:boom", "--images", "train", "--out", "g"), "netofcli:boom failed: NameError"),
         (("check", *GUARD, "--id", "test", "--ood", "nowhere"), "there is no file or folder nowhere"),

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from oodshape.core import progress
-from oodshape.core.progress import progress_bar, tracked
+from oodshape.core.progress import progress_bar, track_named
 
 
 class Terminal(io.StringIO):
@@ -29,7 +29,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 def test_a_bar_inside_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = opened(monkeypatch)
     seen = []
-    for name, number in tracked({"msp": 1, "[knn]": 2}.items(), "ViT", None, "methods"):
+    for name, number in track_named({"msp": 1, "[knn]": 2}.items(), "ViT", None, "methods"):
         with progress_bar("photos", 50) as report:
             report(50)
         seen.append((name, number))
@@ -52,7 +52,7 @@ def test_an_error_ends_every_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_is_shown_when_asked_to_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = opened(monkeypatch)
-    assert list(tracked({"msp": 1}.items(), "ViT", False, "methods")) == [("msp", 1)]
+    assert list(track_named({"msp": 1}.items(), "ViT", False, "methods")) == [("msp", 1)]
     assert terminal.getvalue() == ""
 
 

@@ -11,6 +11,7 @@ import pytest
 from data import features
 from oodshape import METHODS, Detector, InputError, Method
 from oodshape.core.values import Value, decode, encode
+from oodshape.methods.records import import_types
 from oodshape.methods.shapes.clipping import Clip
 
 HALVED = """
@@ -32,6 +33,7 @@ class Halved(Shape, Shaper):
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Types that a test makes are forgotten after it."""
+    import_types()
     monkeypatch.setattr(Value, "known", dict(Value.known))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from oodshape import METHODS
 from oodshape.studies.catalog import STUDIES
-from oodshape.studies.network import from_folder
+from oodshape.studies.network import load_folder
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 fill = importlib.import_module("fill_studies")
@@ -21,7 +21,7 @@ NETWORK = "imagenet_deit_tiny"  # the smallest features
 
 def test_every_study_of_the_paper_has_a_page() -> None:
     own = {"samples"}  # is answered in the guide to fitting
-    assert set(KEPT) == {name for name, study in STUDIES.items() if not study.by_panel} - own
+    assert set(KEPT) == {name for name, study in STUDIES.items() if not study.needs_panel} - own
     assert {path.stem for path in fill.PAGES.glob("*.md")} == {"index", *KEPT}
 
 
@@ -39,7 +39,7 @@ def test_every_method_on_features_is_in_the_generalisation_table() -> None:
 
 def test_the_generalisation_table_is_what_the_command_prints(shared: Path) -> None:
     """One network of three; scripts/fill_studies.py --check compares everything."""
-    network = from_folder(shared / "features" / NETWORK)
+    network = load_folder(shared / "features" / NETWORK)
     now = fill.compute_table("generalisation", [network])
     place = KEPT["generalisation"][0].split("|").index(f" {NETWORK} ")
     ours = [[line.split("|")[at].strip() for at in (1, place)] for line in KEPT["generalisation"][2:]]

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oodshape.engines.scorer import GuardScorer
 
 from commands import call
 from oodshape import Guard, InputError
+from oodshape.core.options import RunOptions
 from oodshape.engines import actors
-from oodshape.engines.ray import fit_guard
+from oodshape.engines.ray import GuardScorer, fit_guard
 from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, unpacked
 from oodshape.features.features import Features
 from oodshape.guard.fit.collect import collect_shard
 from oodshape.guard.fit.parts import Collected
 from oodshape.images.sources.image_set import Subset
 from oodshape.images.sources.listing import image_set
-from oodshape.methods.registry import named
+from oodshape.methods.registry import find_method
 from oodshape.networks.loading import open_model, prepared
 
 MODEL = "zoo:digits-convnet"
@@ -32,10 +32,11 @@ def test_parts_of_workers_add_up_to_that_of_one_process(
     digits: Path, tmp_path: Path, shards: int, one_thread: None
 ) -> None:
     source, images = open_model(MODEL), image_set(digits / "train")
-    collect_shard(source, digits / "train", tmp_path / "whole", method="vim", batch_size=16, progress=False)
+    run = RunOptions(batch_size=16, progress=False)
+    collect_shard(source, digits / "train", tmp_path / "whole", method="vim", run=run)
     whole = Collected.load(tmp_path / "whole")
-    job = Job(MODEL, shards, batch_size=16)
-    worker = Collector(job, images, named("vim"), prepared(source.native), upright=False, hold_out=False)
+    job = Job.of(source, shards, run)
+    worker = Collector(job, images, find_method("vim"), prepared(source.native), upright=False, hold_out=False)
     numbers = [*range(2, shards + 1, 2), *range(1, shards + 1, 2)][::-1]
     rows = worker({"shard": numbers})
     assert rows["lost"] == [0] * shards
@@ -59,7 +60,9 @@ def _columns(rows: Features) -> Iterator[Any]:
 
 def scorer(digits: Path, folder: Path) -> ShardScorer:
     guard = Guard.load(digits / "guard.safetensors")
-    return ShardScorer(Job(MODEL, 2, batch_size=8), guard, image_set(digits / "letters"), folder)
+    return ShardScorer(
+        Job.of(open_model(MODEL), 2, RunOptions(batch_size=8)), guard, image_set(digits / "letters"), folder
+    )
 
 
 def test_a_shard_that_is_there_is_not_scored_again(digits: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
 from oodshape.features.statistic import Statistic
-from oodshape.features.sums import Sums, together
+from oodshape.features.sums import Sums, add_present
 
 NAMES = frozenset(Statistic)
 WIDTH, CLASSES, IMAGES = 48, 7, 1600
@@ -40,7 +40,7 @@ def test_parts_in_any_order_add_up_to_1e_12(whole: Features, parts: int) -> None
     wanted = Sums.of(whole, NAMES)
     pieces = [Sums.of(whole[rows], NAMES) for rows in np.array_split(np.arange(IMAGES), parts)]
     for order in (pieces, pieces[::-1], pieces[1::2] + pieces[::2]):
-        found = together(*order)
+        found = add_present(*order)
         assert found is not None
         assert max(apart(found.held, wanted.held).values()) < 1e-12
         np.testing.assert_array_equal(found.stats.counts, wanted.stats.counts)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from extraction_tools import CHUNK, Counted, digits, entry, extract, same, values, write
 from oodshape import Features
 from oodshape.core.errors import InputError
+from oodshape.core.options import RunOptions
 from oodshape.features import extraction as extraction
 from oodshape.features.extraction import PROBED
 from oodshape.images.decode.preprocessing import DIGITS
@@ -94,11 +95,11 @@ def test_images_that_could_not_be_read_are_not_compared(tmp_path: Path) -> None:
     nets = {"old": small_net("convnet"), "new": edited(lambda features: features * 1.01)}
     for name, ran in (("old", 11), ("old", PROBED), ("new", 1 + 1 + 11), ("new", PROBED)):
         counted = Counted(nets[name])
-        run = extraction.Extraction(counted.classifier, images, DIGITS, workers=0, skip=True)
+        run = extraction.Extraction(counted.classifier, images, DIGITS, run=RunOptions(workers=0), skip=True)
         features, read = Features.extracted(run, cache)
         assert counted.images == ran
         assert read.tolist() == [False] + [True] * 11
-        again = extraction.Extraction(counted.classifier, images, DIGITS, workers=0, skip=True)
+        again = extraction.Extraction(counted.classifier, images, DIGITS, run=RunOptions(workers=0), skip=True)
         wanted = Features.extracted(again, None)[0]
         same(features, wanted)
 

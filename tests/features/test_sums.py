@@ -119,7 +119,7 @@ def test_scipy_takes_the_threads_that_torch_has() -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        with sum_kernels.torchs_threads():
+        with sum_kernels.limit_blas_threads():
             assert {pool["num_threads"] for pool in sum_kernels._openblas().info()} == {1}
     finally:
         torch.set_num_threads(before)

@@ -29,7 +29,7 @@ def test_the_check_by_hand(guard: Guard, digits: Path, tmp_path: Path) -> None:
     assert len(softmax.calibration) == len(guard.detector.calibration)
     low, high = found.guaranteed
     assert low <= found.rejected <= high
-    assert "as promised" in verdict(found)
+    assert "the guarantee holds" in verdict(found)
     write_check(found, tmp_path / "check.html")
     page = (tmp_path / "check.html").read_text()
     assert "some letters" in page

@@ -13,13 +13,13 @@ from oodshape import Guard, InputError
 from oodshape.core.options import RunOptions
 from oodshape.features.features import Features
 from oodshape.features.sums import Summed, Sums
+from oodshape.guard.fit import parts as module
 from oodshape.guard.fit.collect import collected, joined_parts
 from oodshape.guard.fit.extractor import Extractor
-from oodshape.guard.fit.fit import parts as module
 from oodshape.guard.fit.parts import Collected, decided
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.sources.image_set import ArraySet, Shard, Subset, order_shards
-from oodshape.methods.registry import named
+from oodshape.methods.registry import find_method
 from oodshape.networks.loading import open_model
 from oodshape.networks.zoo import MODELS
 
@@ -42,7 +42,7 @@ def write(folder: Path, source: Any, shards: int, images: Any = None, method: st
     """The parts of the training digits, in files."""
     paths = []
     for number in range(1, shards + 1):
-        found = collected(extractor(source), images or TRAIN, named(method), shard=Shard(number, shards), **how)
+        found = collected(extractor(source), images or TRAIN, find_method(method), shard=Shard(number, shards), **how)
         paths.append(folder / f"part-{number:02}-of-{shards}.safetensors")
         found.save(paths[-1], source.classifier.head)
     return paths
@@ -81,7 +81,7 @@ def test_parts_add_up_to_the_whole(
     source: Any, tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch, one_thread: None
 ) -> None:
     monkeypatch.setattr(module, "FEW", few)
-    whole = collected(extractor(source), TRAIN, named("auto"))
+    whole = collected(extractor(source), TRAIN, find_method("auto"))
     assert whole.rows is not None
     wanted, _ = decided(whole.rows, whole.made)
     assert wanted is not None
@@ -150,7 +150,9 @@ def test_parts_that_do_not_belong_together_are_named(source: Any, tmp_path: Path
         joined_parts([three[0], other])
     net = open_model("zoo:digits-vit")
     found = collected(
-        Extractor(net.classifier, DIGITS, False, RunOptions(batch_size=BATCH, progress=False)), TRAIN, named("msp")
+        Extractor(net.classifier, DIGITS, False, RunOptions(batch_size=BATCH, progress=False)),
+        TRAIN,
+        find_method("msp"),
     )
     found.save(tmp_path / "vit.safetensors", net.classifier.head)
     with pytest.raises(InputError, match=r"vit.safetensors does not belong to .*: it has another network"):

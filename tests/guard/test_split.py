@@ -7,7 +7,7 @@ import pytest
 
 from data import arrays, features
 from oodshape import Features
-from oodshape.guard.fit.fit import split
+from oodshape.guard.fit import split
 from oodshape.metrics.conformal import images_needed
 
 

@@ -13,7 +13,8 @@ from torch import nn
 from oodshape import Classifier, Detector, Features, InputError, Method
 from oodshape.methods.describe import describe_method
 from oodshape.methods.perturb.adascale import AdaScale
-from oodshape.methods.registry import IMAGE_METHODS
+from oodshape.methods.records import RECORDS
+from oodshape.methods.registry import find_method
 
 
 class Net(nn.Module):
@@ -112,13 +113,13 @@ def test_it_needs_images_and_says_so(data, tmp_path) -> None:
     net, train, images = data
     classifier = Classifier(net)
     features = Features.from_arrays(classifier(train).features, classifier.head)
-    method = IMAGE_METHODS["adascale-a"]
+    method = find_method("adascale-a")
     assert not method.exportable
     assert method.for_nonnegative
     with pytest.raises(InputError, match="has not seen training images"):
         method.fit(features).score(classifier, images)
     detector = Method(perturb=method.perturb.learned(classifier, [train])).fit(features)
-    with pytest.raises(InputError, match="cannot work on features alone"):
+    with pytest.raises(InputError, match="cannot score features alone"):
         detector.score(features)
     with pytest.raises(InputError):
         detector.wrap(net)
@@ -128,4 +129,5 @@ def test_it_needs_images_and_says_so(data, tmp_path) -> None:
     assert torch.equal(again.score(classifier, images), detector.score(classifier, images))
     with pytest.raises(InputError, match="low must be less than high"):
         AdaScale(low=0.9, high=0.8)
-    assert dict(describe_method("adascale-l"))["export"] == "cannot be exported"
+    assert dict(describe_method("adascale-l"))["export"].startswith("not possible")
+    assert [name for name, record in RECORDS.items() if record.images_only] == ["adascale-a", "adascale-l"]

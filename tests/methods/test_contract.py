@@ -14,12 +14,13 @@ from data import arrays, features, panel
 from oodshape import METHODS, Detector, Features, Outputs
 from oodshape.core.values import Value
 from oodshape.methods.fit_all import fit_all
-from oodshape.methods.registry import ROWS
+from oodshape.methods.records import RECORDS, import_types
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oracle.newer_methods import NEWER
 from oracle.paper_methods import naive_scores
 
 NAMES = list(METHODS)
+import_types()
 NAMESPACE = {name: kind for name, kind in Value.known.items() if ":" not in name}  # every type of the package
 SIGNED = [False, True]
 
@@ -38,15 +39,14 @@ def test_the_table_has_every_method_of_the_paper() -> None:
         assert list(oodshape.paper_methods(id_set)) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_row_is_said_in_words(name: str) -> None:
-    row = ROWS[name]
-    assert row.method == METHODS[name]
-    for field in ("what", "needs", "fails", "paper"):
-        words = getattr(row, field)
-        assert words, f"the row of {name} says nothing under {field!r}"
+@pytest.mark.parametrize("name", RECORDS)
+def test_every_record_is_complete(name: str) -> None:
+    record = RECORDS[name]
+    for field in ("name", "summary", "needs", "fails", "citation"):
+        words = getattr(record, field)
+        assert words, f"the record of {name} has no {field}"
         assert words == words.strip()
-        assert words.endswith(".") == (field == "paper")  # the others stand inside lists and sentences
+        assert words.endswith(".") == (field == "citation")  # the others stand inside lists and sentences
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not METHODS[name].wants_panel])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from data import features
 from oodshape import METHODS, Detector, InputError, Method, Outputs
 from oodshape.methods.auto import Auto
+from oodshape.methods.perturb.none import NoPerturbation
 from oodshape.methods.perturb.odin import Odin
 from oodshape.methods.shapes.clipping import Product, ReAct
 from oodshape.methods.shapes.optfs import OptFS
@@ -124,7 +125,7 @@ def test_damaged_files_are_one_clear_error(tmp_path) -> None:
 
 def test_which_methods_can_be_exported() -> None:
     assert all(method.exportable for method in METHODS.values())
-    assert Method(perturb=Odin(eps=0.0)).exportable
+    assert Method().perturb == NoPerturbation()
     assert not Method(perturb=Odin(eps=0.004)).exportable
     assert Method(shape=Product((ReAct(), OptFS()))).exportable
     assert Method(score=Auto()).exportable

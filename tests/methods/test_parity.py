@@ -17,7 +17,8 @@ from data import features as made_features
 from oodshape import METHODS, Classifier, Features, InputError, auroc, authors_methods, fpr_at_tpr, paper_methods
 from oodshape.images.identity import smallest
 from oodshape.methods.openood_settings import Setting, openood_settings
-from oodshape.methods.perturb.odin import Odin
+from oodshape.methods.perturb.none import NoPerturbation
+from oodshape.methods.records import RECORDS
 from oodshape.methods.scores.decision_boundary import Gen
 from oodshape.methods.scores.openood_variants import LengthFdbd, ShareKnn, WholeVim
 from oracle import openood_methods as theirs
@@ -33,7 +34,7 @@ def test_every_method_on_every_network(shared, real_features) -> None:
         outside = {name: Features.from_arrays(z, real["head"]) for name, z in real["ood"].items()}
         assert 100 * inside.accuracy == pytest.approx(oracle["id_accuracy"], abs=0.051)
         methods = paper_methods(oracle["settings"])
-        methods["odin(eps=0)"] = replace(methods["odin"], perturb=Odin(eps=0.0))
+        methods["odin(eps=0)"] = replace(methods["odin"], perturb=NoPerturbation())
         methods["optfs-e(norm=1000)"] = authors_methods(oracle["settings"])["optfs-e"]
         for name, figures in oracle["results"].items():
             detector = methods[name].fit(train)
@@ -68,7 +69,7 @@ def test_the_limits_of_the_code_on_cifar_are_values(real_features) -> None:
 
 
 SETTINGS = openood_settings()
-ON_FEATURES = [name for name, setting in SETTINGS.items() if setting.theirs and name != "odin"]
+ON_FEATURES = [name for name in SETTINGS if "name" in RECORDS[name].openood and name != "odin"]
 
 
 def load(folder: Path, name: str, rows: slice) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +109,7 @@ def same(real: dict, setting: Setting, oracle) -> None:
 @pytest.mark.parametrize("name", ON_FEATURES)
 def test_the_settings_are_openoods(name: str, real: dict) -> None:
     setting = SETTINGS[name]
-    oracle = getattr(theirs, setting.theirs)
+    oracle = getattr(theirs, RECORDS[name].openood["name"])
     if name == "nnguide":  # OpenOOD takes the first images of a shuffled list, we those that a seeded hash chooses
         train = real["train"]
         oracle = partial(oracle, bank=real["train values"][smallest(train.identities, 20, 0, "bank")])

@@ -13,7 +13,8 @@ from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method, auroc, paper_methods
 from oodshape.methods.base import Shape, Shaper
 from oodshape.methods.heads import Dice
-from oodshape.methods.perturb.odin import AUTHORS_STD, Odin
+from oodshape.methods.perturb.none import NoPerturbation
+from oodshape.methods.perturb.odin import Odin
 from oodshape.methods.scores.logits import Energy, LogSoftmax, MaxLogit, MaxSoftmax
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS, uniform
 from oodshape.methods.shapes.clipping import Band, BFAct, Clip, Product, ProductShape, ReAct, SoftClip, VraP
@@ -104,7 +105,7 @@ def test_odin_is_not_max_logit() -> None:
 
 def test_odin_with_a_perturbation_needs_images() -> None:
     detector = Method(perturb=Odin(eps=0.004)).fit(features())
-    with pytest.raises(InputError, match=r"eps = 0.004.*classifier and images"):
+    with pytest.raises(InputError, match=r"perturbs images \(Odin\).*classifier and images"):
         detector.score(features())
 
 
@@ -116,12 +117,13 @@ def test_odin_steps_against_the_gradient() -> None:
 
     images = torch.tensor([[[1.0], [0.0], [1.0]], [[-1.0], [0.0], [-1.0]]])[..., None]
     before = images.clone()
-    moved = Odin(eps=0.01, std=AUTHORS_STD)(Line(), images)
+    std = paper_methods("cifar10")["odin"].perturb.std
+    moved = Odin(eps=0.01, std=std)(Line(), images)
     assert torch.equal(images, before)
-    step = 0.01 / torch.tensor(AUTHORS_STD)
+    step = 0.01 / torch.tensor(std)
     up = step * torch.tensor([1.0, -1.0, 1.0])
     torch.testing.assert_close((moved - images)[..., 0, 0], torch.stack([up, -up]))
-    assert Odin(eps=0.0)(Line(), images) is images
+    assert NoPerturbation()(Line(), images) is images
     with pytest.raises(InputError, match="std has 2 values, the images have 3 channels"):
         Odin(eps=0.01, std=(1.0, 2.0))(Line(), images)
 
@@ -164,7 +166,7 @@ def test_a_row_that_cancels_stays_finite() -> None:
         (lambda: AshS(p=90), r"p must lie in \[0, 1\), got 90; did you mean 0.9\?"),
         (lambda: Dice(p=70), "did you mean 0.7"),
         (lambda: MaxSoftmax(temperature=0), "temperature must be positive, got 0"),
-        (lambda: Odin(eps=4), r"eps must lie in \[0, 1\), got 4"),
+        (lambda: Odin(eps=4), r"eps must lie in \(0, 1\), got 4"),
         (lambda: Product(()), "at least one"),
         (lambda: BFAct(q=0.1).fit(Training.of(features(signed=True))), "0.1-quantile of the features is -"),
     ],

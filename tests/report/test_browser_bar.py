@@ -10,7 +10,7 @@ from typing import Any
 from axe import violations
 from browser import Opened
 from oodshape.methods.describe import cited
-from oodshape.methods.registry import ROWS
+from oodshape.methods.records import RECORDS
 
 
 def board(shown: Opened) -> list[list[str]]:
@@ -78,7 +78,7 @@ def test_a_link_with_names_that_are_not_here_is_the_usual_page(browser: Any, ope
 def test_a_method_has_its_paper_and_its_means_beside_another(opened: Opened) -> None:
     opened.page.click("#board [data-method=knn] button")
     link = opened.page.locator("#detail .facts a")
-    assert [(link.inner_text(), link.get_attribute("href"))] == cited(ROWS["knn"].paper)
+    assert [(link.inner_text(), link.get_attribute("href"))] == cited(RECORDS["knn"].citation)
     assert link.get_attribute("rel") == "noopener noreferrer"
     means = dict(zip(opened.column(0), opened.column(1), strict=True))
     last = opened.page.locator("#detail .beside tbody tr").last.inner_text().split()

@@ -17,15 +17,15 @@ from folders_of_digits import write_digits
 from oodshape import Guard
 from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import Results
+from oodshape.core.options import RunOptions
 from oodshape.guard.check import check_guard
-from oodshape.guard.scoring.score import Feed
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.sources.listing import one_by_one
 from oodshape.report import write_page
 from oodshape.report.pages.check_page import write_check
 from oodshape.report.pages.html import write_html
 from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
-from oodshape.studies.write import _page
+from oodshape.studies.write import _render
 from synthetic import results
 
 # Each ends what it may stand in (text, an attribute, a script, a comment, a template), then brings something along.
@@ -93,7 +93,7 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
             folder / f"{evil.replace('/', chr(0x2215))[:90]}{place}.png"
         )
     (folder / "broken.png").write_text(evil)
-    check = check_guard(spoilt, source, str(folder), {evil: str(folder)}, Feed(progress=False))
+    check = check_guard(spoilt, source, str(folder), {evil: str(folder)}, RunOptions(progress=False))
     write_check(check, tmp_path / "check.html", source, Origin(evil, evil))
     with harmless(browser, tmp_path / "check.html") as shown:
         assert shown.page.inner_text("h1") == f"Check of a guard of {' '.join(evil.split())}"
@@ -112,7 +112,7 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_the_page_of_a_study(evil: str, browser: Any, tmp_path: Path) -> None:
-    write_html(tmp_path / "study.html", _page(DataFrame({evil: [evil, "1"]}), evil, [evil], []))
+    write_html(tmp_path / "study.html", _render(DataFrame({evil: [evil, "1"]}), evil, [evil], []))
     with harmless(browser, tmp_path / "study.html") as shown:
         assert shown.page.title() == " ".join(evil.split())
         assert [shown.page.inner_text(where) for where in ("h1", "th", "td >> nth=0", "li")] == [evil] * 4

@@ -17,7 +17,7 @@ from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import METRICS, Results
 from oodshape.core.errors import InputError
 from oodshape.methods.describe import cited
-from oodshape.methods.registry import ROWS
+from oodshape.methods.records import RECORDS
 from oodshape.report import write_page
 from oodshape.report.pages.benchmark_data import payload
 from oodshape.report.tables.paper import paper_figures
@@ -53,7 +53,7 @@ def test_the_page_fetches_nothing_and_runs_its_own_script_only(html: str) -> Non
     assert "url(" not in html.lower()
     assert "@import" not in html
     addresses = set(re.findall(r"https?://[^\"' ]+", html))
-    papers = {address for row in ROWS.values() for _, address in cited(row.paper)}
+    papers = {address for record in RECORDS.values() for _, address in cited(record.citation)}
     assert addresses <= {"http://www.w3.org/2000/svg", *papers}  # a reader may go there, the page does not
     (policy,) = (attributes["content"] for _, attributes in page.tags if "http-equiv" in attributes)
     assert policy is not None
@@ -83,7 +83,7 @@ def test_the_page_holds_every_figure_and_says_what_they_mean(html: str) -> None:
     assert not rows
     react = next(method for method in data["methods"] if method["name"] == "react")
     assert react["recipe"] == "Method(shape=ReAct(q=0.9), score=Energy())"
-    assert "cutting large features" in react["sentence"]
+    assert "clipping large features" in react["sentence"]
     curve, points = made.curves[0], page.curves[0]["0,0"]
     assert [len(each) for each in page.curves] == [8, 8]  # four methods on two sets
     assert points[2] == list(curve.id_counts)

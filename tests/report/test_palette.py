@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oodshape import METHODS
+from oodshape.methods.records import RECORDS
 from oodshape.report import palette
 from oodshape.report.method_styles import FAMILIES, family, style
 
@@ -37,10 +37,10 @@ def test_every_ink_is_read_on_every_ground(name: str) -> None:
 def test_no_method_has_the_colour_of_id_or_ood_images() -> None:
     assert len({ink.light for ink in palette.ALL.values()}) == len({ink.dark for ink in palette.ALL.values()})
     assert len({ink.light for ink in palette.ALL.values()}) == len(palette.ALL)
-    for name in METHODS:
+    for name in RECORDS:
         assert style(name).color not in (palette.ID_COLOR, palette.OOD_COLOR)
         assert style(name).family == family(name)
-    assert {family(name) for name in METHODS} | {"own"} == set(FAMILIES)
+    assert {family(name) for name in RECORDS} | {"own"} == set(FAMILIES)
 
 
 def test_an_inlined_figure_brings_nothing_that_reaches_beyond_it() -> None:

@@ -15,7 +15,11 @@ HEAD = (np.eye(3, 4), np.zeros(3))
 
 @pytest.mark.parametrize(
     ("calibration", "rejected", "said"),
-    [(70, 0.08, "may all be familiar"), (70, 0.25, "more than chance"), (5000, 0.08, "more than chance")],
+    [
+        (70, 0.08, "consistent with all"),
+        (70, 0.25, "More are"),
+        (5000, 0.08, "More are"),
+    ],
 )
 def test_few_calibration_images_explain_more_rejections(calibration: int, rejected: float, said: str) -> None:
     train, held_out = (Features.from_arrays(RNG.random((n, 4)), HEAD) for n in (50, calibration))
@@ -25,5 +29,5 @@ def test_few_calibration_images_explain_more_rejections(calibration: int, reject
         p_value = 0.01 if number < rejected * images else 0.5
         scored_set.add(ShownImage(p_value, p_value, ("a.png", number), "0", ""))
     counted, explained = _verdict(scored_set, detector)
-    assert f"{round(rejected * images)} of 1,000 images are rejected" in counted
+    assert f"{round(rejected * images)} of 1,000 images rejected" in counted
     assert said in explained

@@ -16,14 +16,15 @@ from axe import violations
 from browser import Opened
 from folders_of_digits import write_digits, write_odd_files
 from oodshape import Guard
+from oodshape.core.options import RunOptions
 from oodshape.guard.check import Check, check_guard
-from oodshape.guard.scoring.score import Feed
 from oodshape.images.sources.listing import one_by_one
 from oodshape.metrics.comparison import holm
 from oodshape.report.pages.check_page import write_check
 from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
 
 MODEL = "zoo:digits-convnet"
+QUIET = RunOptions(progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,9 @@ def made(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     write_odd_files(folder / "inbox" / "odd")
     guard = Guard.fit(MODEL, images=folder / "train", calibrate=folder / "val", keep_samples=20, progress=False)
     source = guard.open_network(MODEL)
-    check = check_guard(guard, source, str(folder / "val"), {"letters": str(folder / "letters")}, Feed(progress=False))
+    check = check_guard(
+        guard, source, str(folder / "val"), {"letters": str(folder / "letters")}, RunOptions(progress=False)
+    )
     origin = Origin("oodshape check --id 'a <b>'", "some/guard.safetensors")
     write_check(check, folder / "check.html", source, origin)
     listing = one_by_one(str(folder / "inbox"))
@@ -57,11 +60,17 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*are scores of the calibration 
 
 
 def test_the_verdict_comes_first_and_says_where_it_is_from(shown: Opened, made: tuple[Path, Check]) -> None:
-    accepted = made[1].outside[0].guard.accepted
+    share = 100 * made[1].outside[0].guard.share.value
     text = shown.page.inner_text("#short")
-    assert text.startswith(f"At the guard's own alpha of 5 %, {accepted} of 40 strange images of letters pass")
-    assert "a threshold on the softmax lets" in text
-    for said in (MODEL, "guard.safetensors", "auto", "oodshape check --id 'a <b>'", "at most 5 % are rejected"):
+    assert text.startswith(f"At alpha = 5 %: letters: {share:.1f} % of OOD images accepted, ")
+    assert " % with MSP (" in text
+    for said in (
+        MODEL,
+        "guard.safetensors",
+        "auto",
+        "oodshape check --id 'a <b>'",
+        "expected false rejection rate <= 5 %",
+    ):
         assert said in text
     assert re.search(r"20\d\d-\d\d-\d\d", text)
 
@@ -75,7 +84,7 @@ def test_the_slider_counts_every_image(shown: Opened, made: tuple[Path, Check]) 
             "(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", ticks.index(alpha)
         )
         said = shown.page.inner_text("#said")
-        for images, verb in ((familiar, "rejects of val"), (strange, "lets through of letters")):
+        for images, verb in ((familiar, "rejects of val"), (strange, "accepts of letters")):
             line = next(line for line in said.splitlines() if line.startswith(verb))
             for scores, found in zip(images.judged.values(), re.findall(r"\((\d+) of (\d+)\)", line), strict=True):
                 out = int((scores.p_values <= alpha).sum())
@@ -91,7 +100,7 @@ def test_the_slider_counts_every_image(shown: Opened, made: tuple[Path, Check]) 
 def move(shown: Opened, alpha: float) -> None:
     tick = shown.page.evaluate("alpha => DATA.ticks.indexOf(alpha)", alpha)
     shown.page.locator("#alpha").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", tick)
-    shown.page.locator("#groups-at", has_text=f"At alpha {100 * alpha:g} %,").wait_for()
+    shown.page.locator("#groups-at", has_text=f"At alpha = {100 * alpha:g} %,").wait_for()
 
 
 def test_classes_follow_the_slider(shown: Opened, made: tuple[Path, Check]) -> None:
@@ -130,7 +139,7 @@ def test_other_thresholds_are_told_without_asking(shown: Opened, made: tuple[Pat
 def test_an_image_says_how_its_members_make_one_score(shown: Opened) -> None:
     shown.page.locator("[data-item='3']").click()
     face = shown.page.evaluate("DATA.items.find((face) => face.number === 3)")
-    told = re.search(r"the ln of the members' p: (.+) = (\S+)\. ", shown.page.inner_text("#why"))
+    told = re.search(r"the score is the sum of ln p: (.+) = (\S+)\. ", shown.page.inner_text("#why"))
     parts = [float(part.replace("−", "-")) for part in told[1].split()]
     assert parts == pytest.approx(sorted(np.log(p) for _, p in face["members"]), abs=0.006)
     assert sum(parts) == pytest.approx(float(told[2].replace("−", "-")), abs=0.01 * len(parts))
@@ -145,9 +154,9 @@ def test_shares_are_printed_as_in_python(shown: Opened) -> None:
 def test_images_stand_by_verdict_and_p_value(shown: Opened, made: tuple[Path, Check]) -> None:
     strange = made[1].outside[0].guard
     heads = shown.page.locator("#walls h3").all_inner_texts()
-    passing = f"Strange images that pass {strange.accepted}"
+    passing = f"OOD images accepted {strange.accepted}"
     assert (passing in heads) == bool(strange.accepted)
-    assert f"Strange images that are rejected {40 - strange.accepted}" in heads
+    assert f"OOD images rejected {40 - strange.accepted}" in heads
     for wall in shown.page.locator(".wall").all():
         values = [float(p) for p in re.findall(r"p (\S+)\n?", "\n".join(wall.locator(".soft").all_inner_texts()))]
         assert values in (sorted(values), sorted(values, reverse=True))
@@ -172,9 +181,9 @@ def test_an_image_says_why_and_the_keyboard_goes_on(shown: Opened, made: tuple[P
     members = [member.name for member in check.guard.detector.scorer.members]
     assert all(name in text for name in members)
     for said in (
-        "Its place among familiar images",
-        "Speaks for",
-        "Nearest training images that the guard keeps",
+        "Score compared with ID images",
+        "Supporting",
+        "Nearest training images stored in the guard",
         face["path"],
     ):
         assert said in text
@@ -215,8 +224,8 @@ def test_a_phone_has_no_sideways_scroll(browser: Any, made: tuple[Path, Check]) 
 def test_scores_without_roles(browser: Any, made: tuple[Path, Check]) -> None:
     opened = Opened(browser, made[0] / "score.html")
     text = opened.page.inner_text("body")
-    assert re.search(r"\d+ of \d+ images are rejected", text)
-    assert "Not readable: 3" in text
+    assert re.search(r"\d+ of \d+ images rejected", text)
+    assert "Unreadable: 3" in text
     assert "broken.jpg" in text
     assert "rejects of inbox" in opened.page.inner_text("#said")
     assert opened.said == []

@@ -12,20 +12,12 @@ from oodshape import METHODS, Features, InputError, auroc, fpr_at_tpr
 from oodshape.images.identity import numbered, smallest
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
-from oodshape.studies import (
-    changed_ratio,
-    impact_vectors,
-    intuition,
-    objectives,
-    validation,
-    variants,
-    with_ood,
-)
-from oodshape.studies.theta import dynamic
+from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood, measure_changed
+from oodshape.studies.variants import compare_objectives, compare_variants, project_impacts, validate
 from oracle.metrics import naive_auroc
 from oracle.shaping import naive_shape
 from oracle.studies import naive_impacts, naive_loss
-from small_study import K, classes_of, naive_v, sets
+from small_study import K, classes_of, naive_v, network
 
 
 def on_sphere(direction: np.ndarray) -> np.ndarray:
@@ -40,15 +32,15 @@ def on_sphere(direction: np.ndarray) -> np.ndarray:
 def test_impact_vectors_are_the_masks(small) -> None:
     edges = METHODS["optfs-v"].fit(small["train"]).shape.edges
     wanted = naive_impacts(small["test"], classes_of(small["test"], small["head"]), small["head"][0], edges)
-    np.testing.assert_allclose(impact_vectors(small["inside"], edges), wanted, atol=1e-5)
+    np.testing.assert_allclose(compute_impacts(small["inside"], edges), wanted, atol=1e-5)
     np.testing.assert_allclose(
-        impact_vectors(small["train"], edges).mean(0), small["train"].stats.impact(edges), atol=1e-6
+        compute_impacts(small["train"], edges).mean(0), small["train"].stats.impact(edges), atol=1e-6
     )
 
 
 def test_mean_gap_is_the_optimum_on_the_sphere(small) -> None:
     optfs = OptFS(k=K)
-    shape = with_ood(small["train"], small["ood"]["far"], optfs=optfs)
+    shape = fit_with_ood(small["train"], small["ood"]["far"], optfs=optfs)
     a, b = (
         naive_impacts(z, classes_of(z, small["head"]), small["head"][0], shape.edges).mean(axis=0)
         for z in (small["z"], small["outside"]["far"])
@@ -59,13 +51,9 @@ def test_mean_gap_is_the_optimum_on_the_sphere(small) -> None:
     np.testing.assert_allclose(alone, on_sphere(a), atol=2e-4)
 
 
-def test_mean_gap_needs_statistics_only(small) -> None:
-    whole = with_ood(small["train"], small["ood"]["far"])
-    assert with_ood(small["train"].stats, small["ood"]["far"].stats) == whole
-    with pytest.raises(InputError, match="needs the features"):
-        with_ood(small["train"].stats, small["ood"]["far"].stats, objective="hinge")
+def test_an_unknown_objective_is_refused(small) -> None:
     with pytest.raises(InputError, match="mean-gap, logistic, hinge"):
-        with_ood(small["train"], small["ood"]["far"], objective="magic")
+        fit_with_ood(small["train"], small["ood"]["far"], objective="magic")
 
 
 def scaled_impacts(small, edges) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +69,7 @@ def test_logistic_is_sklearns(small) -> None:
     from sklearn.linear_model import LogisticRegression
 
     penalty = 0.01
-    shape = with_ood(small["train"], small["ood"]["far"], objective="logistic", optfs=OptFS(k=K), penalty=penalty)
+    shape = fit_with_ood(small["train"], small["ood"]["far"], objective="logistic", optfs=OptFS(k=K), penalty=penalty)
     inside, outside = scaled_impacts(small, shape.edges)
     x, y = np.concatenate([inside, outside]), np.repeat([1, 0], [len(inside), len(outside)])
     model = LogisticRegression(C=1 / (penalty * len(x)), class_weight="balanced", tol=1e-10, max_iter=10_000).fit(x, y)
@@ -93,7 +81,7 @@ def test_hinge_is_the_exact_minimum(small) -> None:
     from sklearn.svm import SVC
 
     penalty = 0.01
-    shape = with_ood(small["train"], small["ood"]["far"], objective="hinge", optfs=OptFS(k=K), penalty=penalty)
+    shape = fit_with_ood(small["train"], small["ood"]["far"], objective="hinge", optfs=OptFS(k=K), penalty=penalty)
     inside, outside = scaled_impacts(small, shape.edges)
     x, y = np.concatenate([inside, outside]), np.repeat([1, -1], [len(inside), len(outside)])
     model = SVC(kernel="linear", C=1 / (penalty * len(x)), class_weight="balanced", tol=1e-8).fit(x, y)
@@ -110,19 +98,20 @@ def test_hinge_is_the_exact_minimum(small) -> None:
 
 def test_losses_are_deterministic_and_regularised(small) -> None:
     for objective in ("logistic", "hinge"):
-        first, again = (with_ood(small["train"], small["ood"]["near"], objective=objective) for _ in range(2))
+        first, again = (fit_with_ood(small["train"], small["ood"]["near"], objective=objective) for _ in range(2))
         assert first == again
     with pytest.raises(InputError, match="penalty must be positive, got 0"):
-        with_ood(small["train"], small["ood"]["near"], objective="hinge", penalty=0.0)
+        fit_with_ood(small["train"], small["ood"]["near"], objective="hinge", penalty=0.0)
 
 
 def test_variants_and_objectives_test_one_theta_on_all_sets(small) -> None:
-    sources = {"real": small["ood"]["far"], "gaussian": small["ood"]["near"]}
-    table = variants(*sets(small), sources)
+    made = network(small, surrogates={"gaussian": small["ood"]["near"]})
+    assert made.real == "far"
+    table = compare_variants(made)
     assert list(dict.fromkeys(table["variant"])) == ["real", "gaussian", "dynamic", "ours (V)", "ours (E)"]
     assert (table.groupby("variant")["ood"].agg(list).map(list) == [["far", "near"]] * 5).all()
-    by_objective = objectives(*sets(small), sources).set_index(["source", "objective", "ood"])["auroc"]
-    shape = with_ood(small["train"], small["ood"]["far"])
+    by_objective = compare_objectives(made).set_index(["source", "objective", "ood"])["auroc"]
+    shape = fit_with_ood(small["train"], small["ood"]["far"])
     for ood in ("far", "near"):
         scores = [naive_v(z, small["head"], shape.edges, shape.theta) for z in (small["test"], small["outside"][ood])]
         wanted = float(naive_auroc(*(s.tolist() for s in scores)))
@@ -136,7 +125,7 @@ def test_variants_and_objectives_test_one_theta_on_all_sets(small) -> None:
 
 
 def test_validation_by_hand(small) -> None:
-    table = validation(*sets(small)).set_index("ood")
+    table = validate(network(small)).set_index("ood")
     edges = METHODS["optfs-v"].fit(small["train"]).shape.edges
     impacts = lambda z: naive_impacts(z, classes_of(z, small["head"]), small["head"][0], edges).mean(axis=0)  # noqa: E731
     a = impacts(small["z"])
@@ -154,7 +143,7 @@ def test_intuition_draws_angle_and_length() -> None:
     from pandas import DataFrame
 
     table = DataFrame({"ood": ["same", "across"], "norm_ratio": [0.5, 1.0], "cosine": [1.0, 0.0]})
-    drawn = intuition(table).set_index("ood")
+    drawn = project_impacts(table).set_index("ood")
     np.testing.assert_allclose(drawn.loc["same", ["x", "y", "degrees", "turned"]].astype(float), [0.5, 0, 0, 0])
     np.testing.assert_allclose(
         drawn.loc["across", ["x", "y", "degrees", "turned"]].astype(float), [0, 1, 90, 45], atol=1e-9
@@ -162,7 +151,7 @@ def test_intuition_draws_angle_and_length() -> None:
 
 
 def test_dynamic_by_brute_force(small) -> None:
-    shape = dynamic(small["train"], optfs=OptFS(k=K), iterations=3, samples=80, seed=4)
+    shape = fit_dynamic(small["train"], optfs=OptFS(k=K), iterations=3, samples=80, seed=4)
     theta, (weight, bias) = None, small["head"]
     for iteration in range(3):
         rows = smallest(numbered(200), 80, 4, f"dynamic {iteration}")
@@ -174,7 +163,7 @@ def test_dynamic_by_brute_force(small) -> None:
     np.testing.assert_allclose(shape.theta, theta, atol=1e-4)
     whole = replace(METHODS["optfs-v"], shape=OptFS(k=K)).fit(small["train"]).shape
     np.testing.assert_array_equal(shape.edges, whole.edges)  # fixed from all images
-    one = dynamic(small["train"], optfs=OptFS(k=K), iterations=1)
+    one = fit_dynamic(small["train"], optfs=OptFS(k=K), iterations=1)
     np.testing.assert_allclose(one.theta, whole.theta, atol=1e-5)  # the first classes are the network's own
 
 
@@ -187,7 +176,7 @@ def test_changed_ratio_by_brute_force(small) -> None:
         shaped = naive_shape(row[None], shape.edges, shape.theta)[0]
         for place, b in enumerate((0.0, bias)):
             changed[place] += np.argmax(weight @ row + b) != np.argmax(weight @ shaped + b)
-    ratio = changed_ratio(train, shape)
+    ratio = measure_changed(train, shape)
     assert (ratio.without_bias, ratio.with_bias, ratio.n) == (changed[0] / 200, changed[1] / 200, 200)
     assert changed[0] != changed[1]
-    assert changed_ratio(train, shape, samples=50).n == 50
+    assert measure_changed(train, shape, samples=50).n == 50

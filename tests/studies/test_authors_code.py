@@ -15,16 +15,19 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.studies import dynamic, impact_vectors, measured, tuning, with_ood
+from oodshape.studies import tuning
 from oodshape.studies.catalog import STUDIES
-from oodshape.studies.network import from_folder, networks
+from oodshape.studies.methods import measure
+from oodshape.studies.network import load_folder, load_networks
+from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood
+from small_study import network as make_network
 
 
 def test_the_objective_is_the_plain_logistic_regression(small) -> None:
     """|theta|^2 / 2 and the summed losses of unequally many impacts as they are, minimised from its gradient."""
     outside = small["ood"]["far"][np.arange(30)]
-    shape = with_ood(small["train"], outside, objective="authors-code")
-    impacts = np.concatenate([impact_vectors(each, shape.edges) for each in (small["train"], outside)])
+    shape = fit_with_ood(small["train"], outside, objective="authors-code")
+    impacts = np.concatenate([compute_impacts(each, shape.edges) for each in (small["train"], outside)])
     sides = np.repeat([1.0, -1.0], [len(small["train"]), 30])
 
     def loss(x):
@@ -58,8 +61,9 @@ def test_settings_are_searched_as_in_the_code(small) -> None:
     assert (grid[0], grid[-1]) == (VraP(low=0.0, high=0.5, absolute=True), VraP(low=0.3, high=1.4, absolute=True))
     only = replace(tuning.AUTHORS, grids={"vra-p": grid})
     methods = authors_methods("cifar10")
-    sets = small["train"], small["inside"], small["ood"]
-    table = tuning.tune_on_surrogates(*sets, small["ood"]["far"], methods, search=only)
+    made = make_network(small, surrogates={"gaussian": small["ood"]["far"]}, methods=methods)
+    table = tuning.compare_tuned(made, only)
+    table = table[table["method"] == "vra-p"]
     weight, bias = (np.asarray(part, np.float64) for part in small["head"])
     worth = []
     for setting in grid:
@@ -74,7 +78,7 @@ def test_settings_are_searched_as_in_the_code(small) -> None:
 
 
 def test_dynamic_classes_have_the_norm_in_the_end_only(small) -> None:
-    plain, long = (dynamic(small["train"], optfs=OptFS(norm=norm), iterations=3) for norm in (None, 1000.0))
+    plain, long = (fit_dynamic(small["train"], optfs=OptFS(norm=norm), iterations=3) for norm in (None, 1000.0))
     assert np.linalg.norm(long.theta) == pytest.approx(1000, rel=1e-5)
     np.testing.assert_allclose(long.theta, 100 * plain.theta, rtol=1e-5)
 
@@ -84,8 +88,8 @@ def test_a_study_takes_them_from_a_file_or_an_option(tmp_path) -> None:
     own = tmp_path / "own.toml"
     own.write_text('id_set = "cifar10"\n' + text)
     few = {"limit": 12, "models": ("ViT",)}
-    (network,) = networks(str(own), [], settings="authors-code", **few)
-    assert network.as_coded
+    (network,) = load_networks(str(own), [], settings="authors-code", **few)
+    assert network.follows_authors
     assert network.methods["vra-p"].shape == VraP(low=0.6, high=0.95, absolute=True)
     assert {name: len(made) for name, made in network.surrogates.items()} == {
         "gaussian": 12,
@@ -96,7 +100,7 @@ def test_a_study_takes_them_from_a_file_or_an_option(tmp_path) -> None:
     assert list(variants_of["variant"].unique()[:3]) == ["real", "gaussian", "uniform"]
     own.write_text(text)
     with pytest.raises(InputError, match='does not say which; put id_set = "imagenet"'):
-        networks(str(own), [], settings="authors-code", **few)
+        load_networks(str(own), [], settings="authors-code", **few)
 
 
 def test_real_ood_data_are_worth_more_with_it_and_the_command_says_so(shared, tmp_path) -> None:
@@ -109,9 +113,9 @@ def test_real_ood_data_are_worth_more_with_it_and_the_command_says_so(shared, tm
     means = 100 * pd.read_csv(tmp_path / "o" / "variants.csv").groupby("variant")["auroc"].mean()
     assert means["real"] == pytest.approx(81.1, abs=0.1)
     assert means["ours (E)"] == pytest.approx(77.4, abs=0.1)  # the norm of theta
-    plain = from_folder(folder)
-    gap = replace(plain.methods["optfs-v"].fit(plain.train), shape=with_ood(plain.train, plain.ood["places"]))
-    paper = [row["auroc"] for row in measured(gap, plain.inside, plain.ood)]
+    plain = load_folder(folder)
+    gap = replace(plain.methods["optfs-v"].fit(plain.train), shape=fit_with_ood(plain.train, plain.ood["places"]))
+    paper = [row["auroc"] for row in measure(plain, gap)]
     assert 100 * np.mean(paper) == pytest.approx(71.2, abs=0.1)
     wrong = call(*words, "openood", cwd=tmp_path)
     assert wrong.returncode != 0

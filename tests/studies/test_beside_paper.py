@@ -1,4 +1,4 @@
-"""Studies beside the paper's figures, and of the methods that were asked for."""
+"""Studies next to the paper's figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commands import call
 from oodshape import METHODS, InputError
 from oodshape.report.tables.paper import STUDIES as PRINTED
 from oodshape.report.tables.paper import check_studies, model_for, study_beside_paper, study_figures
-from oodshape.studies.catalog import STUDIES, picked_of
+from oodshape.studies.catalog import STUDIES
 from oodshape.studies.network import Network
 
 
@@ -40,7 +40,7 @@ def test_the_papers_figures_are_those_printed() -> None:
 
 def test_each_table_has_ours_the_papers_and_the_difference(network) -> None:
     for name, table in PRINTED.items():
-        frame = STUDIES[name].of(network)
+        frame = STUDIES[name].compute(network)
         frame.insert(0, "network", network.name)
         made, notes = study_beside_paper(name, frame, {network.name: "imagenet"})
         assert table.where in notes[0]
@@ -56,7 +56,7 @@ def test_each_table_has_ours_the_papers_and_the_difference(network) -> None:
                     compared += 1
         assert compared == {"validation": 4, "variants": 6 * 2, "dynamic": 1, "limits": 8 * 4}[name]
     rows = made.set_index("percentile")
-    printed = STUDIES["limits"].table(frame, 2)
+    printed = STUDIES["limits"].tabulate(frame, 2)
     same = printed[(printed["method"] == "optfs-v") & (printed["tail"] == "0.001")]
     assert rows.loc["0.1", "AUROC"] == same["AUROC"].item()
 
@@ -64,7 +64,7 @@ def test_each_table_has_ours_the_papers_and_the_difference(network) -> None:
 def test_another_network_stands_beside_the_mean_or_the_only_one(network) -> None:
     other = replace(network, name="imagenet_deit_tiny")
     assert [model_for(name, other.name) for name in PRINTED] == ["ResNet50", "Average", "Average", "ResNet50"]
-    frame = STUDIES["dynamic"].of(other)
+    frame = STUDIES["dynamic"].compute(other)
     frame.insert(0, "network", other.name)
     made, notes = study_beside_paper("dynamic", frame, {other.name: "imagenet"})
     assert made["r without bias (paper)"].item() == "2.8"
@@ -92,41 +92,3 @@ def test_the_command_writes_it(shared, tmp_path) -> None:
     wrong = call("study", "intervals", "--features", str(folder), "--compare-paper", cwd=tmp_path)
     assert wrong.returncode != 0
     assert "leave --compare-paper out" in wrong.stderr
-
-
-SOME = {
-    "variants": ("variant", "optfs-e", {"ours (E)"}),
-    "intervals": ("method", "optfs-v", {"optfs-v"}),
-    "limits": ("method", "optfs-e", {"optfs-e"}),
-    "bounds": ("bound", "optfs-f", {"none", "features"}),
-    "compatibility": ("base", "dice", {"dice"}),
-    "shaping": ("curve", "ash-s", {"ash-s", "optfs with OOD"}),
-    "tuning": ("method", "react", {"react"}),
-    "generalisation": ("method", "knn", {"knn"}),
-    "auto": ("method", "knn", {"knn", "auto", "auto, best one"}),
-}
-
-
-@pytest.mark.parametrize("name", SOME)
-def test_a_study_is_of_the_methods_that_were_picked(name: str, network, monkeypatch) -> None:
-    from oodshape.studies import tuning
-
-    short = replace(tuning.OURS, grids={"react": tuning.GRIDS["react"][::9], "ash-s": tuning.GRIDS["ash-s"][::9]})
-    monkeypatch.setattr(tuning, "OURS", short)
-    column, method, values = SOME[name]
-    picked = replace(network, picked=picked_of(name, (method, "msp"))[:1])
-    frame = STUDIES[name].of(picked)
-    assert set(frame[column]) == values
-    frame.insert(0, "family", "ConvNet")
-    frame.insert(0, "network", picked.name)
-    assert len(STUDIES[name].table(frame, 1)) > 0
-    assert STUDIES[name].draw(frame).axes
-
-
-def test_every_study_takes_methods_or_says_which_it_is_of(shared, tmp_path) -> None:
-    for name, study in STUDIES.items():
-        known = ["msp"] if study.compares else list(study.picks.rows) if study.picks else ["optfs-v"]
-        assert picked_of(name, (known[0],)) == (known[0],)
-        if not study.compares:
-            with pytest.raises(InputError, match=f"the study {name} is of .*{known[0]}.*, not of knn"):
-                picked_of(name, ("knn",))

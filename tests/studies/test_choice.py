@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,13 @@ from oodshape import METHODS, Auto, Classifier, Features, Method, auroc, panel_f
 from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.methods.auto import split
 from oodshape.methods.held_out_classes import ClassPanel
-from oodshape.methods.registry import NEWER
+from oodshape.methods.records import RECORDS
 from oodshape.networks import zoo
-from oodshape.studies import choice, regret
-from oodshape.studies.auto import print_choice
-from oodshape.studies.network import from_folder
+from oodshape.studies.auto import compare_selection, compute_regret, tabulate_selection
+from oodshape.studies.network import load_folder
+from small_study import network
 
+NEWER = [name for name, record in RECORDS.items() if record.block == "later"]
 NAMES = ("msp", "energy", "react", "optfs-e", "knn", "gen")
 SETTINGS = Auto(candidates=NAMES, fuse=2)
 
@@ -40,7 +42,8 @@ def sets() -> dict[str, Features]:
 def frame(sets: dict[str, Features]) -> pd.DataFrame:
     methods = {name: METHODS[name] for name in (*NAMES, "auto")}
     ood = {name: sets[name] for name in ("near", "far")}
-    return choice(sets["train"], sets["inside"], ood, [panel()], methods, SETTINGS)
+    made = {"train": sets["train"], "inside": sets["inside"], "ood": ood}
+    return compare_selection(network(made, methods=methods, panel=(panel(),)), SETTINGS)
 
 
 def test_rows_are_those_of_the_pieces(frame: pd.DataFrame, sets: dict[str, Features]) -> None:
@@ -73,7 +76,7 @@ def test_rows_are_those_of_the_pieces(frame: pd.DataFrame, sets: dict[str, Featu
 
 
 def test_regret_is_what_was_missed(frame: pd.DataFrame) -> None:
-    table = regret(frame.assign(network="net")).set_index("ood")
+    table = compute_regret(frame.assign(network="net")).set_index("ood")
     assert list(table.index) == ["near", "far", "mean"]
     singles = frame[frame["method"].isin(NAMES)]
     for place in ("near", "far", "mean"):
@@ -88,7 +91,7 @@ def test_regret_is_what_was_missed(frame: pd.DataFrame) -> None:
         assert table.loc[place, "regret_auto_paper"] == pytest.approx(real[paper].max() - got)
         assert table.loc[place, "regret_auto_all"] == pytest.approx(real.max() - got)
         assert table.loc[place, "best_all"] == real.idxmax()
-    shown = print_choice(frame.assign(network="net"), digits=2)
+    shown = tabulate_selection(frame.assign(network="net"), digits=2)
     assert shown.loc[2, "OOD set"] == "mean"
     assert float(shown.loc[2, "regret"]) == pytest.approx(100 * table.loc["mean", "regret_auto_paper"], abs=0.006)
     name, value = shown.loc[0, "best of all"].partition(",")[0].split()  # others may be tied
@@ -100,14 +103,15 @@ def test_regret_is_what_was_missed(frame: pd.DataFrame) -> None:
 
 def test_auto_on_a_real_network(shared: Path) -> None:
     """On the CIFAR-10 DenseNet the choice is not behind the best method of the paper in hindsight."""
-    network = from_folder(shared / "features" / "cifar10_densenet101")
+    real = load_folder(shared / "features" / "cifar10_densenet101")
     entry = zoo.model_entry("cifar10-densenet101")
     classifier = Classifier(zoo.build(entry.name, shared / "weights" / "densenet101_cifar10.safetensors"))
     images = cifar(shared / "data" / "cifar10", train=True)
     scrambled = panel_features(classifier, images, entry.native, size=100, progress=False)
     names = [name for name, method in METHODS.items() if name not in NEWER and not method.wants_panel]
     methods = {name: METHODS[name] for name in names}
-    table = regret(choice(network.train, network.inside, network.ood, scrambled, methods).assign(network="net"))
+    made = replace(real, panel=tuple(scrambled), methods=methods)
+    table = compute_regret(compare_selection(made).assign(network="net"))
     mean = table.set_index("ood").loc["mean"]
     assert mean["auroc_best_paper"] > 0.94
     assert mean["regret_auto_paper"] < 0.005

@@ -14,13 +14,15 @@ import pytest
 
 from commands import call_new as call
 from data import arrays
-from oodshape import InputError
+from oodshape import METHODS, InputError
 from oodshape.images.decode.limits import Limits
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown
-from oodshape.studies import every_method
 from oodshape.studies import plotting as drawing
-from oodshape.studies.catalog import STUDIES, chosen, possible
-from oodshape.studies.network import Network, folders_in, from_folder, networks
+from oodshape.studies.catalog import STUDIES, select_studies
+from oodshape.studies.methods import compare_methods, compare_with_optfs
+from oodshape.studies.network import Network, find_folders, load_folder, load_networks
+from oodshape.studies.theta import compute_impacts, fit_with_ood
+from oodshape.studies.variants import compare_variants, sweep_limits
 from oodshape.studies.write import write, write_all
 
 
@@ -45,7 +47,7 @@ def two(tmp_path_factory) -> list[Network]:
     base = tmp_path_factory.mktemp("features")
     write_folder(base / "cifar10_densenet101")
     write_folder(base / "imagenet_deit_tiny", signed=True, seed=3)
-    return networks("digits", [base])
+    return load_networks("digits", [base])
 
 
 def test_folders_say_family_settings_and_roles(two) -> None:
@@ -63,19 +65,17 @@ def test_folders_say_family_settings_and_roles(two) -> None:
 
 def test_a_panel_may_lie_elsewhere_and_is_asked_for(tmp_path) -> None:
     folder = write_folder(tmp_path / "features" / "mine")
-    assert [len(part) for part in from_folder(folder).panel] == [50]
+    assert [len(part) for part in load_folder(folder).panel] == [50]
     elsewhere = tmp_path / "panels" / "mine" / "scrambled.npz"
     elsewhere.parent.mkdir(parents=True)
     (folder / "scrambled.npz").rename(elsewhere)
-    (there,) = networks("digits", [folder], panel=tmp_path / "panels")
-    assert len(there.chosen_by()[0]) == 50
+    (there,) = load_networks("digits", [folder], panel=tmp_path / "panels")
+    assert len(there.require_panel()[0]) == 50
     assert "panel: 50" in there.describe()
-    (none,) = networks("digits", [folder])
-    assert possible(["variants", "auto"], [none]) == ["variants"]
-    assert possible(["variants", "auto"], [there]) == ["variants", "auto"]
+    (none,) = load_networks("digits", [folder])
     with pytest.raises(InputError, match=r"mine has no panel: put scrambled.npz.*--panel DIR"):
         list(write("auto", [none], tmp_path / "out"))
-    assert "auto" not in set(every_method(none.train, none.inside, none.ood)["method"])
+    assert "auto" not in set(compare_methods(none)["method"])
 
 
 def test_feature_files_are_held_to_the_limit_of_inflated_bytes(tmp_path) -> None:
@@ -84,21 +84,21 @@ def test_feature_files_are_held_to_the_limit_of_inflated_bytes(tmp_path) -> None
     usual = Limits(inflated=1_000_000).use()
     try:
         with pytest.raises(InputError, match=r"bomb\.npz has .* inflates to 1,600,\d{3} or more, over the limit"):
-            from_folder(folder)
+            load_folder(folder)
     finally:
         usual.use()
 
 
 def test_wrong_folders_say_what_is_missing(tmp_path) -> None:
     with pytest.raises(InputError, match="holds no features; a network's folder has head.npz"):
-        folders_in([tmp_path])
+        find_folders([tmp_path])
     folder = write_folder(tmp_path / "mine")
-    assert from_folder(folder).family == "unknown"
+    assert load_folder(folder).family == "unknown"
     (folder / "train.npz").unlink()
     with pytest.raises(InputError, match="lacks 'train'"):
-        from_folder(folder)
+        load_folder(folder)
     with pytest.raises(InputError, match="no network 'other'; there are"):
-        networks("digits", [write_folder(tmp_path / "second")], ("other",))
+        load_networks("digits", [write_folder(tmp_path / "second")], ("other",))
 
 
 @pytest.mark.parametrize("name", list(STUDIES))
@@ -130,7 +130,7 @@ def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeyp
 
 
 def test_all_have_an_index(two, tmp_path) -> None:
-    *_, last = write_all({"validation": two, "intuition": two}, tmp_path)
+    *_, last = write_all(["validation", "intuition"], two, tmp_path)
     assert last == tmp_path / "index.html"
     index = unescape(last.read_text())
     for name in ("validation", "intuition"):
@@ -140,7 +140,7 @@ def test_all_have_an_index(two, tmp_path) -> None:
 
 def test_figures_have_the_decimals_that_the_images_support(two, tmp_path) -> None:
     few = two[0]  # 100 ID images and 121 others: one is a whole point
-    many = replace(few, inside=few.inside[list(range(100)) * 10], ood={"far": few.ood["far"][list(range(60)) * 20]})
+    many = replace(few, id_test=few.id_test[list(range(100)) * 10], ood={"far": few.ood["far"][list(range(60)) * 20]})
     for network, pattern in ((few, r"\| \d+ \| \d+ \|"), (many, r"\| \d+\.\d \| \d+\.\d \|")):
         list(write("validation", [network], tmp_path))
         (row,) = (line for line in (tmp_path / "validation.md").read_text().splitlines() if "| far |" in line)
@@ -166,7 +166,7 @@ def test_frames_escape_and_align() -> None:
 
 
 def test_an_unknown_study_lists_them(tmp_path) -> None:
-    assert chosen("all") == list(STUDIES)
+    assert select_studies("all") == list(STUDIES)
     done = call("study", "magic", cwd=tmp_path)
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
@@ -191,36 +191,31 @@ def test_surrogates_are_made_where_a_benchmark_has_none(tmp_path) -> None:
     (tmp_path / "own.toml").write_text(
         "[[ood]]".join(kept) + "\n" + models.split("[[models]]")[1].join(["[[models]]", ""])
     )
-    found = networks(str(tmp_path / "own.toml"), [], limit=15, cache=tmp_path / "cache")
+    found = load_networks(str(tmp_path / "own.toml"), [], limit=15, cache=tmp_path / "cache")
     assert {name: len(features) for name, features in found[0].surrogates.items()} == {"gaussian": 15, "uniform": 15}
 
 
 def test_real_networks_agree_with_the_authors(shared, real_features) -> None:
     """Means over OOD sets of the studies' own rows against what the authors' code gave on the same features."""
-    from oodshape.studies import compatibility, limits_sweep, variants
-
     for real in real_features:
         oracle = json.loads((shared / "oracle" / f"{real['name']}.json").read_text())["results"]
-        network = from_folder(shared / "features" / real["name"])
+        network = load_folder(shared / "features" / real["name"])
         assert set(network.surrogates) == set(real["surrogates"])
-        sets = network.train, network.inside, network.ood
-        table = variants(*sets, {"real": network.ood[network.real], **network.surrogates})
+        table = compare_variants(replace(network, methods=dict(METHODS)))
         means = 100 * table.groupby("variant")["auroc"].mean()
         assert means["ours (V)"] == pytest.approx(oracle["optfs-v"]["average"]["auroc"], abs=0.05)
         assert means["ours (E)"] == pytest.approx(oracle["optfs-e"]["average"]["auroc"], abs=0.05)
         assert means["dynamic"] == pytest.approx(means["ours (V)"], abs=0.5)  # the paper: almost the same
-        pairs = 100 * compatibility(*sets, network.methods).groupby("method")["auroc"].mean()
+        pairs = 100 * compare_with_optfs(network).groupby("method")["auroc"].mean()
         for name in ("msp", "mls", "energy", "dice", "react"):
             assert pairs[name] == pytest.approx(oracle[name]["average"]["auroc"], abs=0.05)
-        limits = limits_sweep(*sets, tails=(0.001,)).groupby("method")["auroc"].mean()
+        limits = sweep_limits(replace(network, methods=dict(METHODS)), (0.001,)).groupby("method")["auroc"].mean()
         assert 100 * limits["optfs-v"] == pytest.approx(means["ours (V)"], abs=1e-9)
 
 
 def test_real_surrogates_change_theta_as_the_formula_says(shared) -> None:
-    from oodshape.studies import impact_vectors, with_ood
-
-    network = from_folder(shared / "features" / "imagenet_deit_tiny")
-    shape = with_ood(network.train, network.surrogates["gaussian"])
-    gap = [impact_vectors(f, shape.edges).mean(axis=0) for f in (network.train, network.surrogates["gaussian"])]
+    network = load_folder(shared / "features" / "imagenet_deit_tiny")
+    shape = fit_with_ood(network.train, network.surrogates["gaussian"])
+    gap = [compute_impacts(f, shape.edges).mean(axis=0) for f in (network.train, network.surrogates["gaussian"])]
     theta = gap[0] - gap[1]
     np.testing.assert_allclose(shape.theta, theta / np.linalg.norm(theta) * 10, atol=1e-4)

@@ -13,26 +13,18 @@ from oodshape import METHODS, Features, InputError, auroc, fpr_at_tpr
 from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.studies import (
-    compatibility,
-    every_method,
-    generalisation,
-    impact_vectors,
-    k_sweep,
-    limits_sweep,
-    shaping_profiles,
-    tune_on_surrogates,
-    weights_by_value,
-    with_ood,
-)
-from oodshape.studies.shaping_functions import per_interval
+from oodshape.studies import tuning
+from oodshape.studies.methods import average_by_family, compare_methods, compare_with_optfs
+from oodshape.studies.shaping_functions import profile_intervals, profile_shapes, profile_weights
+from oodshape.studies.theta import compute_impacts, fit_with_ood
+from oodshape.studies.variants import NUMBERS, TAILS, sweep_intervals, sweep_limits
 from oracle.metrics import naive_auroc
 from oracle.studies import naive_profile
-from small_study import K, classes_of, naive_v, sets
+from small_study import K, classes_of, naive_v, network
 
 
 def test_no_interval_is_energy(small) -> None:
-    table = k_sweep(*sets(small), numbers=(0, 1, 7))
+    table = sweep_intervals(network(small), (0, 1, 7))
     energy = METHODS["energy"].fit(small["train"])
     for name, outside in small["ood"].items():
         wanted = auroc(energy.score(small["inside"]), energy.score(outside))
@@ -45,20 +37,18 @@ def test_no_interval_is_energy(small) -> None:
 
 
 def test_the_whole_range_is_exact(small) -> None:
-    table = limits_sweep(*sets(small), tails=(0.0, 0.1))
+    table = sweep_limits(network(small), (0.0, 0.1))
     whole = small["z"].astype(np.float64)
     first = table.query("tail == 0").iloc[0]
     assert (first["lower"], first["upper"]) == (whole.min(), whole.max())
     tenth = table.query("tail == 0.1").iloc[0]
     np.testing.assert_allclose([tenth["lower"], tenth["upper"]], np.quantile(whole, [0.1, 0.9]), atol=1e-9)
-    from oodshape.studies.variants import NUMBERS, TAILS
-
     assert NUMBERS == (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
     assert [100 * tail for tail in TAILS] == pytest.approx([0, 0.01, 0.05, 0.1, 0.5, 1, 5, 10])
 
 
 def test_compatibility_pairs(small) -> None:
-    table = compatibility(*sets(small))
+    table = compare_with_optfs(network(small))
     assert [tuple(row) for row in table[["base", "method"]].drop_duplicates().to_numpy()] == [
         pair
         for base, shaped in (("msp", "msp"), ("mls", "mls"), ("energy", "e"), ("dice", "e+dice"), ("react", "e+react"))
@@ -78,7 +68,7 @@ def test_ash_profiles_by_brute_force(small, shape) -> None:
     pooled = np.concatenate([small["test"], small["outside"]["far"]]).astype(np.float32)
     shaped = shape(torch.tensor(pooled)).numpy().astype(np.float64)
     means, stds, counts = naive_profile(pooled.astype(np.float64), shaped, edges)
-    found = per_interval(shape, (small["inside"], small["ood"]["far"]), edges)
+    found = profile_intervals(shape, (small["inside"], small["ood"]["far"]), edges)
     assert found[0].tolist() == counts
     assert (pooled == 0).sum() > 1000  # left out, although 0 lies in the first interval
     np.testing.assert_allclose(found[1], means, rtol=1e-5)
@@ -86,7 +76,7 @@ def test_ash_profiles_by_brute_force(small, shape) -> None:
 
 
 def test_profiles_hold_every_panel(small) -> None:
-    table = shaping_profiles(small["train"], small["inside"], small["ood"]["far"])
+    table = profile_shapes(network(small))
     curves = {name: part.reset_index() for name, part in table.groupby("curve")}
     assert set(curves) == {
         "react", "bfact", "vra-p", "optfs-v", "optfs with OOD", "ash-p", "ash-b", "ash-s", "ash-rand"
@@ -100,19 +90,20 @@ def test_profiles_hold_every_panel(small) -> None:
     band = np.where(middle < low, 0, np.where(middle < high, 1, high / middle))
     np.testing.assert_allclose(curves["vra-p"]["theta"], band, rtol=1e-5)
     np.testing.assert_array_equal(
-        curves["optfs with OOD"]["theta"], with_ood(small["train"], small["ood"]["far"]).theta.astype(np.float64)
+        curves["optfs with OOD"]["theta"], fit_with_ood(small["train"], small["ood"]["far"]).theta.astype(np.float64)
     )
 
 
 def test_a_method_without_a_fit_has_no_panel() -> None:
     z, head = arrays(60, signed=True)
     below = Features.from_arrays(z - 30, head)
-    table = shaping_profiles(below, below[:20], below[20:])
+    table = profile_shapes(network({"train": below, "inside": below[:20], "ood": {"far": below[20:]}}))
     assert "bfact" not in set(table["curve"])
 
 
 def test_weights_by_value_by_brute_force(small) -> None:
-    table = weights_by_value(small["train"], {"ID": small["inside"]}, OptFS(k=K))
+    table = profile_weights(network(small), OptFS(k=K))
+    table = table[table["set"] == "ID"]
     z = small["test"].astype(np.float64)
     weight = small["head"][0][classes_of(z, small["head"])]
     for row in table.itertuples():
@@ -134,7 +125,7 @@ def test_generalisation_counts_networks_the_same() -> None:
         ("a", "ConvNet", "odin", "x", 0.5), ("c", "MLP", "odin", "x", 0.4), ("d", "transformer", "odin", "x", 0.6),
     )]  # fmt: skip
     frame = frame.iloc[:0].__class__([vars(r) for r in rows])
-    table = generalisation(frame).set_index("method")
+    table = average_by_family(frame.rename(columns={"model": "network"})).set_index("method")
     assert table.loc["msp"].tolist() == pytest.approx([(0.7 + 0.9) / 2, 0.6])
     assert np.isnan(table.loc["odin", "convnets"])  # not on every ConvNet
     assert table.loc["odin", "others"] == pytest.approx(0.5)
@@ -143,19 +134,19 @@ def test_generalisation_counts_networks_the_same() -> None:
 def test_every_method_leaves_out_perturbations(small) -> None:
     from oodshape import paper_methods
 
-    assert "odin" in set(every_method(*sets(small))["method"])
+    assert "odin" in set(compare_methods(network(small))["method"])
     chosen = {name: paper_methods("cifar10")[name] for name in ("odin", "msp")}
-    assert set(every_method(*sets(small), chosen)["method"]) == {"msp"}
+    assert set(compare_methods(network(small, methods=chosen))["method"]) == {"msp"}
 
 
 def test_tuning_chooses_the_best_on_surrogates(small) -> None:
     from oodshape.images.identity import numbered, smallest
     from oodshape.methods.shapes.clipping import ReAct
-    from oodshape.studies import tuning
 
     grid = tuple(ReAct(q=q) for q in (0.2, 0.5, 0.8, 0.95))
     search = replace(tuning.OURS, grids={"react": grid})
-    table = tune_on_surrogates(*sets(small), small["ood"]["far"], search=search, seed=3)
+    table = tuning.compare_tuned(network(small, surrogates={"gaussian": small["ood"]["far"]}, seed=3), search)
+    table = table[table["method"] == "react"]
     held = smallest(numbered(200), 40, 3, "tuning")
     fit, tried = np.delete(small["z"], held, axis=0), small["z"][held]
     noise = small["outside"]["far"]
@@ -175,13 +166,11 @@ def test_tuning_chooses_the_best_on_surrogates(small) -> None:
 
 
 def test_grids_are_the_percentiles() -> None:
-    from oodshape.studies.tuning import GRIDS
-
-    assert {name: len(grid) for name, grid in GRIDS.items()} == {
+    assert {name: len(grid) for name, grid in tuning.GRIDS.items()} == {
         "react": 19, "bfact": 76, "ash-p": 19, "ash-b": 19, "ash-s": 19, "vra-p": 171
     }  # fmt: skip
-    assert [round(100 * shaper.q) for shaper in GRIDS["react"]] == list(range(5, 100, 5))
-    assert {shaper.order for shaper in GRIDS["bfact"]} == {1, 2, 3, 4}
+    assert [round(100 * shaper.q) for shaper in tuning.GRIDS["react"]] == list(range(5, 100, 5))
+    assert {shaper.order for shaper in tuning.GRIDS["bfact"]} == {1, 2, 3, 4}
 
 
 def test_noise_images_are_the_papers() -> None:
@@ -209,8 +198,8 @@ def test_float32_features_agree_with_the_exact_theta() -> None:
     z, head = arrays(300, signed=True)
     outside = Features.from_arrays(-z[:100] * 0.7, head)
     train = Features.from_arrays(z, head)
-    shape = with_ood(train, outside)
-    gap = impact_vectors(train, shape.edges).mean(0) - impact_vectors(outside, shape.edges).mean(0)
+    shape = fit_with_ood(train, outside)
+    gap = compute_impacts(train, shape.edges).mean(0) - compute_impacts(outside, shape.edges).mean(0)
     # a bin that an edge cuts is split in proportion: with few values, one may fall on either side
     np.testing.assert_allclose(shape.theta, gap / np.linalg.norm(gap) * 10, atol=0.1)
     assert shape.theta @ gap / np.linalg.norm(gap) / 10 > 0.999

@@ -13,8 +13,9 @@ from oodshape.core.values import check_fields
 from oodshape.features.features import Features
 from oodshape.images.decode.thumbnail import thumbnail
 from oodshape.images.sources.image_set import ImageSet
+from oodshape.methods.records import FEATURED, RECORDS
 
-FEATURED = ("optfs-e", "auto")  # kept beside the best method of each network
+SHOWN = (FEATURED, *(record.id for record in RECORDS.values() if record.block == "choice"))  # beside the best method
 INSIDE = ""  # the name of the ID images among the OOD sets
 
 
@@ -104,7 +105,7 @@ class Gallery:
         images: list[str] = []
         picks = []
         for wrong in self._wrong:
-            if wrong.method not in (best[wrong.model], *FEATURED) or not wrong.rows:
+            if wrong.method not in (best[wrong.model], *SHOWN) or not wrong.rows:
                 continue
             name = wrong.ood or "test"
             for row_number in wrong.rows:

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.files import compute_fingerprint
+from oodshape.core.options import RunOptions
 from oodshape.core.progress import Report, progress_bar
 from oodshape.core.values import encode
-from oodshape.features.disk_cache import Table, locked
+from oodshape.features.disk_cache import Table, lock_folder
 from oodshape.features.extraction import CHUNK, PROBED, Extraction
 from oodshape.images.decode.prefetch import decoded_rows
 from oodshape.images.decode.preprocessing import Preprocessing
@@ -80,7 +81,7 @@ def perturbed_scores(
         probe = Table(home / "probe.npy", (min(PROBED, len(images)), classifier.head.width), np.dtype("<f4"))
         kept = table.load() if _still(extraction, probe) else None
         if kept is None:
-            with locked(home, partial(report, 0, f"{images.name}: another process is at it")):
+            with lock_folder(home, partial(report, 0, f"{images.name}: another process is at it")):
                 if not _still(extraction, probe):
                     table.path.unlink(missing_ok=True)
                     table.part.unlink(missing_ok=True)
@@ -101,7 +102,8 @@ def _still(extraction: Extraction, probe: Table) -> bool:
 
 def _keep(extraction: Extraction, probe: Table) -> None:
     """Write the features that the network gives for the first images."""
-    first = replace(extraction, images=Subset(extraction.images, range(probe.shape[0])), workers=0, progress=False)
+    few = Subset(extraction.images, range(probe.shape[0]))
+    first = replace(extraction, images=few, run=RunOptions(workers=0, progress=False))
     probe.put(0, first.arrays(None)[0])
     probe.part.replace(probe.path)
 
@@ -138,4 +140,4 @@ def _identity(detector: Detector) -> str:
     """What decides a score beside the image and the network: the recipe and what was fitted."""
     tensors: dict[str, NDArray[Any]] = {}
     value = encode((detector.method, detector.shape, detector.head), tensors)
-    return fingerprint_of(json.dumps(value), *(tensors[name] for name in sorted(tensors)))
+    return compute_fingerprint(json.dumps(value), *(tensors[name] for name in sorted(tensors)))

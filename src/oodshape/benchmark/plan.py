@@ -20,7 +20,7 @@ from oodshape.images.datasets.catalog import Missing, open_source
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, limited
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import IMAGE_METHODS, METHODS, authors_methods, named, paper_methods
+from oodshape.methods.registry import METHODS, authors_methods, find_record, make_method, paper_methods
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.loading import built
@@ -73,16 +73,16 @@ def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, M
         table = openood.Protocol.of(benchmark, tuned=False).methods
     else:
         table = with_settings(benchmark.settings, benchmark.of_paper, benchmark.name)
-    table = table | {name: IMAGE_METHODS[name] for name in names if name in IMAGE_METHODS}
-    for name in names:
-        named(name, table)
-    return {name: method for name, method in table.items() if not names or name in names}
+    if not names:
+        return table
+    chosen = {record.id: table.get(record.id) or make_method(record) for record in map(find_record, names)}
+    return {name: chosen.pop(name) for name in table if name in chosen} | chosen
 
 
 def with_settings(settings: str, id_set: str, where: str) -> dict[str, Method]:
     """The methods with general settings, with the paper's for an ID set, or as its published code has them."""
     if settings != AUTHORS:
-        return METHODS if settings == "general" else paper_methods(settings)
+        return dict(METHODS) if settings == "general" else paper_methods(settings)
     if not id_set:
         raise InputError(
             f"the settings of the authors' code are of an ID set, and {where} does not say which; "

@@ -10,7 +10,8 @@ from typing import Any
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.results import Results, Row
 from oodshape.benchmark.spec import Benchmark
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, check_trust
+from oodshape.methods.records import registered
 
 # the options that decide the figures
 CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "precision", "tuned", "any_list")
@@ -40,9 +41,13 @@ def again(results: Results, **where: Any) -> tuple[Benchmark, Options]:
             name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in CHOSEN
         }
         benchmark = Benchmark.parse(said["text"], where="the benchmark of the results", base=Path(said["base"]))
-        return benchmark.with_settings(said["settings"]), Options(**{**chosen, **where})
+        benchmark, options = benchmark.with_settings(said["settings"]), Options(**{**chosen, **where})
     except (KeyError, TypeError) as error:
         raise InputError(f"these results do not say how they were made: {error}") from None
+    for name in options.methods:
+        if registered(name) is None:
+            check_trust(f"the results name a method that is code to import: {name!r}", options.trust_code)
+    return benchmark, options
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from oodshape.benchmark.comparisons import Average, Ties
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.files import CHECKSUM, check_sum, checksum, replacing
+from oodshape.core.files import CHECKSUM, checksum, replacing, verify_checksum
 from oodshape.core.reading import reading
 from oodshape.core.values import check_fields
 from oodshape.methods.describe import short_recipe
@@ -173,7 +173,7 @@ class Results:
                 raise InputError(f"{path} holds no oodshape results; give the results.json of a benchmark run")
             if data["format"] != FORMAT:
                 raise InputError(f"{path} has format {data['format']}, this oodshape reads {FORMAT}")
-            check_sum(data, FORMAT)
+            verify_checksum(data)
             json.dumps(data, ensure_ascii=False).encode()  # half a character, which no page and no table can hold
             return cls(
                 rows=tuple(Row(**row) for row in data["rows"]),

@@ -22,13 +22,13 @@ from oodshape.benchmark.repeat import recipe_of
 from oodshape.benchmark.results import METRICS, Results, Row, flat, provenance
 from oodshape.benchmark.scores import KeptScores
 from oodshape.benchmark.spec import AUTHORS, Benchmark
-from oodshape.core.progress import counting, progress_bar, tracked
+from oodshape.core.progress import progress_bar, track, track_named
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
 from oodshape.features.proxy import panel_features
 from oodshape.images.sources.image_set import Subset
 from oodshape.methods.detector import Detector, Method
-from oodshape.methods.fit_all import collect
+from oodshape.methods.fit_all import collect_statistics
 from oodshape.metrics.detection import summary
 
 
@@ -62,8 +62,8 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         with progress_bar(f"{title}: statistics", None, options.progress):
             low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
             for fitted, here in protocol.by_set(methods).items():
-                collect(here, model.features[fitted])
-        for name, method in tracked(methods.items(), title, options.progress, "methods"):
+                collect_statistics(here, model.features[fitted])
+        for name, method in track_named(methods.items(), title, options.progress, "methods"):
             start = time.perf_counter()
             images = model.features[protocol.fitted_on(name)]
             scores = partial(_scores, model=model, options=options)
@@ -91,8 +91,8 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     said = provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
     said["run"] = recipe_of(benchmark, options)
     how: dict[str, Any] = {"resamples": options.resamples, "seed": options.seed}
-    means = counting(averages(kept, **how), "intervals", len(weights) * len(methods), options.progress, "methods")
-    equals = counting(ties(kept), "ties", None, options.progress, "columns")
+    means = track(averages(kept, **how), "intervals", len(weights) * len(methods), options.progress, "methods")
+    equals = track(ties(kept), "ties", None, options.progress, "columns")
     results = Results(
         tuple(rows),
         said,
@@ -147,14 +147,14 @@ def extracted(benchmark: Benchmark, options: Options = Options()) -> Iterator[Mo
 def _one_by_one(prepared: Prepared) -> Iterator[str]:
     """The networks' titles, behind a bar where there are several."""
     show = prepared.options.progress if len(prepared.networks) > 1 else False
-    for title, _ in tracked(((title, title) for title in prepared.networks), "networks", show, "networks"):
+    for title, _ in track_named(((title, title) for title in prepared.networks), "networks", show, "networks"):
         yield title
 
 
 def _extracted(prepared: Prepared, title: str, *, panel: bool) -> Model:
     """A network with the features of every set, and those of the panel where it is wanted."""
     model, options = prepared.model(title), prepared.options
-    for name, images in tracked(model.sets.items(), title, options.progress, "sets"):
+    for name, images in track_named(model.sets.items(), title, options.progress, "sets"):
         how = {"cache": options.cache, **vars(options.run)}
         model.features[name] = Features.extract(model.classifier, images, model.prepares(name), **how)
     if panel:
@@ -221,7 +221,7 @@ def _scores(detector: Detector, name: str, *, model: Model, options: Options) ->
 def _scored(detector: Detector, model: Model, name: str, options: Options) -> tuple[Tensor, float]:
     """The scores of a set, and the seconds they took; a perturbation goes back to the images."""
     start = time.perf_counter()
-    if detector.method.perturb.eps == 0:
+    if not detector.method.perturbs:
         return detector.score(model.features[name]), time.perf_counter() - start
     scores = perturbed_scores(
         detector,

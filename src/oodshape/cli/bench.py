@@ -26,7 +26,11 @@ def bench(
     ] = "digits",
     compared: Compared,
     methods: Annotated[
-        str, typer.Option(autocompletion=method_names, help="Only these methods, separated by commas.")
+        str,
+        typer.Option(
+            autocompletion=method_names,
+            help="Only these methods, separated by commas; package.module:Name for your own.",
+        ),
     ] = "",
     drawing: Drawing,
     keep_scores: Annotated[

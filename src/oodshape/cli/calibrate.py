@@ -54,7 +54,7 @@ def calibrate(
 
     out = guard if out is None else out
     check_out(out)
-    before = Guard.load(guard)
+    before = Guard.load(guard, trust_code=opening.trust_code)
     with warnings_as_lines():
         after = before.calibrate(
             images,

@@ -37,14 +37,14 @@ def check(
     """Check a guard on images of your own: how many of each set it accepts, next to the MSP baseline."""
     from rich.console import Console
 
+    from oodshape.core.columns import show_columns
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.listing import one_by_one
     from oodshape.report.pages.check_page import HEAD, NOTE, check_rows, headline, right_line, verdict, write_check
     from oodshape.report.pages.scored_page import Origin
-    from oodshape.report.tables.columns import show_columns
 
     check_out(out)
-    fitted = Guard.load(guard)
+    fitted = Guard.load(guard, trust_code=opening.trust_code)
     names = [one_by_one(each).name for each in ood]
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
     with warnings_as_lines():
@@ -60,7 +60,7 @@ def check(
     if out is not None:
         write_check(found, out, source, Origin(command_line(), str(guard)))
     if json:
-        said = {"rejected_id": found.rejected, "promised": found.promised, "sets": found.rows()}
+        said = {"rejected_id": found.rejected, "guaranteed": found.guaranteed, "sets": found.rows()}
         right = None if found.selective is None else asdict(found.selective)
         typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable}))
     else:

@@ -27,7 +27,7 @@ from oodshape.cli.options import (
 )
 from oodshape.cli.terminal import check_out, say, show_progress, warnings_as_lines
 from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
-from oodshape.core.text import counted
+from oodshape.core.text import format_count
 
 
 def collect(
@@ -97,7 +97,10 @@ def collect(
         else:
             part = collect_shard(source, given, out, shard=mine, cache=keeping.cache, **options)
             lost = f", {part.lost:,} of them unreadable" if part.lost else ""
-            made, lines = part._asdict(), [f"shard {mine}: {part.images:,} of {counted(part.total, 'image')}{lost}"]
+            made, lines = (
+                part._asdict(),
+                [f"shard {mine}: {part.images:,} of {format_count(part.total, 'image')}{lost}"],
+            )
     if json:
         typer.echo(encoder.dumps(made | {"out": str(out)}))
     else:

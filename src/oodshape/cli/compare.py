@@ -43,8 +43,8 @@ def compare(
     from oodshape.benchmark.comparisons import compared
     from oodshape.benchmark.results import Results, convention
     from oodshape.benchmark.scores import KeptScores
+    from oodshape.core.columns import show_columns
     from oodshape.core.errors import InputError
-    from oodshape.report.tables.columns import show_columns
 
     scores = KeptScores.load(results)
     chosen = words(methods)
@@ -79,7 +79,7 @@ def compare(
 
 def _show_ties(scores: KeptScores) -> None:
     from oodshape.benchmark.comparisons import compared_with_best
-    from oodshape.report.tables.columns import show_columns
+    from oodshape.core.columns import show_columns
 
     rows = []
     for model, best, name, mean, difference, p_value in compared_with_best(scores):

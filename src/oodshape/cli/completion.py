@@ -5,10 +5,10 @@ from __future__ import annotations
 
 def method_names(incomplete: str) -> list[str]:
     """Methods that begin so; the last one of several with commas between them."""
-    from oodshape.methods.registry import METHODS
+    from oodshape.methods.records import RECORDS
 
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in METHODS if name.startswith(last)]
+    return [f"{before}{comma}{name}" for name in RECORDS if name.startswith(last)]
 
 
 def study_names(incomplete: str) -> list[str]:

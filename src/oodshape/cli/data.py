@@ -27,7 +27,7 @@ def data(
 ) -> None:
     """List the data sets of the paper's benchmarks and of OpenOOD's: what is there, where to get and put the rest."""
     from oodshape.cli.data_sets import data_facts, data_lines
-    from oodshape.report.tables.columns import show_columns
+    from oodshape.core.columns import show_columns
 
     facts = data_facts(data, benchmark)
     if json:

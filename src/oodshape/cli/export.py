@@ -31,7 +31,7 @@ def export(
     from oodshape.guard.guard import Guard
 
     check_out(out)
-    fitted = Guard.load(guard)
+    fitted = Guard.load(guard, trust_code=opening.trust_code)
     report = fitted.export(out, model, images=images, **vars(resolve_device(opening)), **vars(reading))
     if json:
         typer.echo(

@@ -48,7 +48,7 @@ def fit(
         str,
         typer.Option(
             autocompletion=method_names,
-            help="A method of `oodshape methods`; auto selects and fuses several.",
+            help="A method of `oodshape methods`, or package.module:Name; auto selects and fuses several.",
             rich_help_panel=METHOD,
         ),
     ] = "auto",

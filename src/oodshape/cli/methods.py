@@ -1,4 +1,4 @@
-"""oodshape methods: calls and prints."""
+"""oodshape methods: list the methods, or describe one."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from oodshape.cli.terminal import console
 
 def methods(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", autocompletion=method_names, help="Only this method, at length.")
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", autocompletion=method_names, help="Describe this method, or package.module:Name of yours."
+        ),
     ] = None,
 ) -> None:
-    """List the methods, or tell all about one: what it does, what it needs, when it fails, and its settings."""
+    """List the methods, or describe one: summary, needs, failures, settings, deviations, paper and code."""
+    from oodshape.core.columns import show_columns, show_facts
     from oodshape.methods.describe import describe_method, method_lines
-    from oodshape.report.tables.columns import show_columns, show_facts
 
     out = console()
     if name is not None:
         show_facts(describe_method(name), out)
     elif out.is_terminal:
-        show_columns(("method", "what it does"), [line[:2] for line in method_lines()], out)
-        out.print("\n`oodshape methods NAME` tells what one needs, when it fails, and its settings.")
+        show_columns(("method", "name", "summary"), [line[:3] for line in method_lines()], out)
+        out.print("\n`oodshape methods NAME` describes one: needs, failures, settings, paper and code.")
     else:
-        show_columns(("method", "what it does", "needs", "fails", "settings"), method_lines(), out)
+        show_columns(("method", "name", "summary", "needs", "fails", "recipe"), method_lines(), out)

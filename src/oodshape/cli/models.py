@@ -7,8 +7,8 @@ from oodshape.cli.terminal import console
 
 def models() -> None:
     """List the networks, their family, and where their weights come from."""
+    from oodshape.core.columns import show_columns
     from oodshape.networks.zoo import MODELS
-    from oodshape.report.tables.columns import show_columns
 
     rows = [(entry.name, entry.family, entry.id_set, str(entry.classes), entry.weights) for entry in MODELS.values()]
     show_columns(("network", "family", "trained on", "classes", "weights"), rows, console())

@@ -67,7 +67,7 @@ def score(
         raise InputError("--shard needs --out, such as scores-03.parquet")
     if pool is not None and (out is None or shard or page is not None):
         raise InputError("the engine ray needs --out, makes its own shards, and writes no page")
-    fitted = Guard.load(guard)
+    fitted = Guard.load(guard, trust_code=opening.trust_code)
     with warnings_as_lines():
         source = fitted.open_network(model, resolve_device(opening))
     listing = one_by_one(in_column(images, reading.column))

@@ -40,7 +40,11 @@ def study(
     ] = None,
     compared: Compared,
     methods: Annotated[
-        str, typer.Option(autocompletion=method_names, help="Only these methods, of those that a study is of.")
+        str,
+        typer.Option(
+            autocompletion=method_names,
+            help="The methods to compare, or package.module:Name (generalisation, samples, auto).",
+        ),
     ] = "",
     compare_paper: Annotated[
         bool,
@@ -62,7 +66,6 @@ def study(
         ),
     ] = None,
     seed: SeedOption = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Run with so many seeds; means, and the largest spread.")] = 1,
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("oodshape-results/studies"),
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
@@ -72,33 +75,25 @@ def study(
     val.npz, and one file per OOD set (features, labels); gaussian and uniform are surrogates; scrambled is the proxy
     OOD set that `auto` chooses by.
     """
-    from oodshape.core.errors import InputError
+    from oodshape.methods.registry import find_record
     from oodshape.report.tables.paper import check_studies
-    from oodshape.studies.catalog import chosen, picked_of, possible
-    from oodshape.studies.network import networks
+    from oodshape.studies.catalog import STUDIES, select_studies
+    from oodshape.studies.network import load_networks
     from oodshape.studies.write import write, write_all
 
-    names, picked = chosen(name), words(methods)
-    taken, skipped = {}, {}
-    for each in names:
-        try:
-            taken[each] = picked_of(each, picked)
-        except InputError as error:
-            if name != "all":
-                raise
-            skipped[each] = str(error)
+    compared_names = tuple(find_record(each).id for each in words(methods))
+    names = select_studies(name, compared_names)
     how: dict[str, Any] = {"settings": settings or "", "seed": seed, **compared.as_kwargs()}
-    opened = networks(benchmark, features or [], panel=panel, **how)
-    found = [network.telling(real, picked, seed) for network in opened]
-    for network in found:
+    loaded = load_networks(benchmark, features or [], panel=panel, **how)
+    networks = [network.with_options(real, compared_names, seed) for network in loaded]
+    for network in networks:
         say(network.describe())
     if compare_paper:
-        check_studies(names, {network.name: network.id_set for network in found})
-    can = possible(names, found) if name == "all" else names
-    skipped |= {each: "a network has no panel (scrambled.npz)" for each in names if each not in can}
-    for each, why in skipped.items():
-        say(f"skipped {each}: {why}")
-    told = {each: [network.telling(real, taken[each], seed) for network in opened] for each in can if each in taken}
-    made = write_all(told, out, seeds, paper=compare_paper) if name == "all" else None
-    for path in made or write(name, told[name], out, seeds, paper=compare_paper):
+        check_studies(names, {network.name: network.id_set for network in networks})
+    if name == "all" and not all(network.panel for network in networks):
+        for each in [each for each in names if STUDIES[each].needs_panel]:
+            names.remove(each)
+            say(f"skipped {each}: a network has no panel (scrambled.npz)")
+    run = write(name, networks, out, paper=compare_paper) if name != "all" else None
+    for path in run or write_all(names, networks, out, paper=compare_paper):
         say(f"wrote {path}")

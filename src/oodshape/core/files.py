@@ -1,12 +1,12 @@
-"""Safetensors files with a header of our own and a checksum over all of it, written whole or not at all.
+"""Write files atomically, compute fingerprints, and store safetensors files with a header and a checksum.
 
-Format 1 (0.1.0) has no checksum: it is read, and `is_verified` says no. Format 2 has one in its header, over the rest
-of the header and every tensor.
+The checksum in the header covers the rest of the header and every tensor.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ from safetensors import SafetensorError
 
 import oodshape
 from oodshape.core.errors import InputError
-from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.machine import lock_file
 from oodshape.core.reading import one_line, reading
-from oodshape.core.scratch import scratch
 
-VERSION = 2
+FORMAT = 2
+CHECKSUM = "checksum"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 WAY_OUT = {
     "detector": "give the file that `oodshape fit` wrote (or Guard.save, Detector.save)",
@@ -32,17 +32,33 @@ WAY_OUT = {
     "statistics": "give the file that FeatureStats.save wrote",
     "moments": "give the file that Moments.save wrote",
     "part": "give the files that `oodshape collect` wrote",
-}  # by the kind of file
+}  # what to do instead, by the expected kind of file
 Tensors = dict[str, NDArray[Any]]
+
+
+def compute_fingerprint(*parts: str | bytes | NDArray[Any]) -> str:
+    """Return 16 hex digits of the SHA-256 over strings, bytes and arrays; the same on every machine.
+
+    >>> compute_fingerprint("cats", np.zeros(2, np.uint8))
+    '9450ad2d9c5671f0'
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype.str}{part.shape}".encode())
+            part = np.ascontiguousarray(part).tobytes()
+        part = part.encode() if isinstance(part, str) else part
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:16]
 
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends without an error."""
+    """Yield a temporary path next to `path`; the file replaces `path` if the block ends without an error."""
     path = Path(path)
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
-    with writing(path), scratch(path) as temporary:
+    with writing(path), _temporary_file(path) as temporary:
         yield temporary
         umask = os.umask(0)
         os.umask(umask)
@@ -52,88 +68,112 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """A disk that is full or may not be written to, as one line that names the file."""
+    """Turn the errors of a full or read-only disk into an InputError that names the file."""
     try:
         yield
-    except (OSError, SafetensorError) as error:  # safetensors has an error of its own for both
+    except (OSError, SafetensorError) as error:  # safetensors has its own error for both
         if isinstance(error, OSError) and error.errno not in NO_ROOM:
             raise
         why = error.strerror if isinstance(error, OSError) else one_line(error)
         raise InputError(f"cannot write {path}: {why}; check the space and the permissions there") from None
 
 
+@contextmanager
+def _temporary_file(path: Path) -> Iterator[Path]:
+    """Yield an empty, locked file next to `path`, and remove it at the end unless it was renamed.
+
+    Its name is fixed: a killed run leaves at most one file, which the next run reuses. The lock ends with the process
+    and makes a second run wait.
+    """
+    temporary = path.with_name(f".{path.name}.writing")
+    descriptor = _open_locked(temporary)
+    try:
+        os.ftruncate(descriptor, 0)
+        yield temporary
+    finally:
+        if _has_name(descriptor, temporary):  # otherwise it was renamed, and another run may use the name by now
+            temporary.unlink()
+        os.close(descriptor)
+
+
+def _open_locked(temporary: Path) -> int:
+    """Open and lock the file; try again if the previous holder of the lock has renamed or removed it."""
+    while True:
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            lock_file(descriptor, lambda: None)
+            if _has_name(descriptor, temporary):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _has_name(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
 def save(path: str | Path, kind: str, header: dict[str, Any], tensors: Tensors) -> None:
-    """Write one safetensors file of the given kind."""
-    from safetensors.numpy import save as packed
+    """Write a safetensors file of the given kind."""
+    from safetensors.numpy import save as serialize
 
     arrays = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
-    said = {"kind": kind, "format": VERSION, "oodshape": oodshape.__version__, **header}
+    content = {"kind": kind, "format": FORMAT, "oodshape": oodshape.__version__, **header}
+    content[CHECKSUM] = checksum(content, arrays)
     with replacing(path) as temporary:
-        # its own way to write a file makes another beside it, by a name that a kill would leave there
-        temporary.write_bytes(packed(arrays, {"oodshape": json.dumps(said | {CHECKSUM: checksum(said, arrays)})}))
+        # save_file of safetensors would use a random temporary name, which a killed process leaves behind
+        temporary.write_bytes(serialize(arrays, {"oodshape": json.dumps(content)}))
 
 
-CHECKSUM = "checksum"
-
-
-def checksum(said: Any, arrays: Tensors | None = None) -> str:
-    """16 hex digits over what JSON can hold and some arrays by name; a checksum in it does not count."""
-    plain = {name: value for name, value in said.items() if name != CHECKSUM}
+def checksum(header: dict[str, Any], arrays: Tensors | None = None) -> str:
+    """Return 16 hex digits over a JSON object, without its own checksum, and named arrays."""
+    plain = {name: value for name, value in header.items() if name != CHECKSUM}
     parts = [part for name, array in sorted((arrays or {}).items()) for part in (name, array)]
-    return fingerprint_of(json.dumps(plain, sort_keys=True), *parts)
+    return compute_fingerprint(json.dumps(plain, sort_keys=True), *parts)
 
 
-def check_sum(said: dict[str, Any], first: int, arrays: Tensors | None = None) -> None:
-    """Refuse a checksum that is wrong, or missing in a format from `first` on, since which all have one."""
-    if CHECKSUM not in said:
-        if said["format"] >= first:
-            raise InputError("the file is damaged: its checksum is missing; restore it from a copy, or make it anew")
-    elif said[CHECKSUM] != checksum(said, arrays):
-        raise InputError("the file is damaged: its checksum is wrong; restore it from a copy, or make it anew")
-
-
-def header(path: str | Path, kind: str) -> dict[str, Any]:
-    """The header of a file of the given kind alone; its checksum is looked at by `load`, which reads all of it."""
-    way_out = WAY_OUT.get(kind, f"give a file that holds {kind}")
-    header = _header(path, way_out)
-    if header["kind"] != kind:
-        raise InputError(f"{path} is a file of oodshape, but holds {header['kind']}, not {kind}; {way_out}")
-    if header["format"] > VERSION:
-        raise InputError(f"{path} has format {header['format']}, this oodshape reads up to {VERSION}; upgrade oodshape")
-    return header
+def verify_checksum(header: dict[str, Any], arrays: Tensors | None = None) -> None:
+    """Raise an InputError if the checksum is missing or wrong."""
+    if header.get(CHECKSUM) != checksum(header, arrays):
+        state = "wrong" if CHECKSUM in header else "missing"
+        raise InputError(f"the file is damaged: its checksum is {state}; restore it from a copy, or create it again")
 
 
 def load(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
-    """The header and the tensors of a file of the given kind."""
+    """Return the header and the tensors of a file of the given kind."""
     from safetensors import safe_open
 
-    way_out = WAY_OUT.get(kind, f"give a file that holds {kind}")
-    said = header(path, kind)
-    with reading(path, way_out):
+    header = read_header(path, kind)
+    with reading(path, WAY_OUT[kind]):
         with safe_open(str(path), framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        check_sum(said, 2, tensors)
-    return said, tensors
+        verify_checksum(header, tensors)
+    return header, tensors
 
 
-def is_verified(path: str | Path) -> bool:
-    """Whether a file of ours has a checksum, which loading it then holds it to; those of 0.1.0 have none."""
-    return CHECKSUM in _header(path, "give a file that oodshape wrote")
-
-
-def _header(path: str | Path, way_out: str) -> dict[str, Any]:
-    """Our part of a file's header, with a kind and a format."""
+def read_header(path: str | Path, kind: str) -> dict[str, Any]:
+    """Return the header of a file of the given kind; only `load`, which reads the whole file, verifies the checksum."""
     from safetensors import safe_open
 
+    fix = WAY_OUT[kind]
     if not Path(path).is_file():
         raise InputError(f"there is no file {path}")
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("oodshape", "{}"))
     except (SafetensorError, OSError, ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"{path} is no file of oodshape, or a damaged one ({one_line(error)}); {way_out}") from None
+        raise InputError(f"{path} is not an oodshape file, or it is damaged ({one_line(error)}); {fix}") from None
     if not isinstance(header, dict) or not isinstance(header.get("kind"), str):
-        raise InputError(f"{path} is no file of oodshape; {way_out}")
-    if type(header.get("format")) is not int or header["format"] < 1:
-        raise InputError(f"{path} is damaged (format {header.get('format')!r}); {way_out}")
+        raise InputError(f"{path} is not an oodshape file; {fix}")
+    if header["kind"] != kind:
+        raise InputError(f"{path} is an oodshape file, but holds {header['kind']}, not {kind}; {fix}")
+    if header.get("format") != FORMAT:
+        raise InputError(
+            f"{path} has format {header.get('format')!r}, this version of oodshape reads {FORMAT}; "
+            "upgrade oodshape, or create the file again"
+        )
     return header

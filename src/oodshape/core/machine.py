@@ -1,4 +1,4 @@
-"""What this machine offers: cores to work on, memory, a folder for caches, locks between processes."""
+"""Cores, the cache folder, and locks between processes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from filelock import lock_descriptor
 
 
 def cores() -> int:
-    """The number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_cache() -> Path:
-    """The folder for cached features: $OODSHAPE_CACHE, or oodshape in the user's cache folder."""
+    """Return the folder for cached features: $OODSHAPE_CACHE, or oodshape in the user's cache folder."""
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("OODSHAPE_CACHE") or Path(user) / "oodshape")
 
 
 def lock_file(descriptor: int, waiting: Callable[[], None]) -> None:
-    """Lock an open file, until it is closed or the process ends, however it does; `waiting` is called before a wait."""
+    """Lock an open file until it is closed or the process ends; `waiting` is called before a wait."""
     if not lock_descriptor(descriptor, blocking=False):
         waiting()
         lock_descriptor(descriptor)

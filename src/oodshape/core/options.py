@@ -176,6 +176,8 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {self.batch_size}")
+        if self.workers is not None and self.workers < 0:
+            raise InputError(f"workers must be 0 (decode nothing ahead) or more, got {self.workers}")
 
 
 class RunKeywords(TypedDict, total=False):
@@ -204,6 +206,10 @@ class FitKeywords(CalibrateKeywords, SubsetKeywords, HeadKeywords, total=False):
 
 class OpenKeywords(ModelKeywords, HeadKeywords, total=False):
     """Keywords of functions that open a model."""
+
+
+class ExtractKeywords(ImageKeywords, CacheKeywords, RunKeywords, total=False):
+    """Keywords of functions that extract features."""
 
 
 class ExportKeywords(ModelKeywords, ImageKeywords, total=False):

@@ -44,7 +44,7 @@ def progress_bar(text: str, total: int | None, show: bool | None = None, unit: s
             bar.remove_task(task)
 
 
-def tracked(items: Iterable[tuple[str, T]], text: str, show: bool | None, unit: str) -> Iterator[tuple[str, T]]:
+def track_named(items: Iterable[tuple[str, T]], text: str, show: bool | None, unit: str) -> Iterator[tuple[str, T]]:
     """Yield the named items behind a bar that shows the name of the current one."""
     every = list(items)
     with progress_bar(text, len(every), show, unit) as report:
@@ -53,7 +53,7 @@ def tracked(items: Iterable[tuple[str, T]], text: str, show: bool | None, unit: 
             yield name, item
 
 
-def counting(items: Iterable[T], text: str, total: int | None, show: bool | None, unit: str) -> Iterator[T]:
+def track(items: Iterable[T], text: str, total: int | None, show: bool | None, unit: str) -> Iterator[T]:
     """Yield the items behind a bar that counts them."""
     with progress_bar(text, total, show, unit) as report:
         for done, item in enumerate(items, 1):

@@ -1,4 +1,4 @@
-"""Where the time goes: seconds by name, over all threads; what is inside something else counts for itself alone."""
+"""Measure seconds by name over all threads; nested blocks count only for themselves."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _mine = threading.local()
 
 
 @contextmanager
-def spending(name: str) -> Iterator[None]:
-    """Count the seconds of this block, without those of blocks inside it."""
+def timing(name: str) -> Iterator[None]:
+    """Measure the seconds of a block, without those of nested blocks."""
     outer = getattr(_mine, "inside", 0.0)
     _mine.inside, begun = 0.0, time.perf_counter()
     try:
@@ -27,8 +27,8 @@ def spending(name: str) -> Iterator[None]:
         _mine.inside = outer + taken
 
 
-def spent() -> dict[str, float]:
-    """The seconds so far, and none from now on."""
+def take_timings() -> dict[str, float]:
+    """Return the seconds so far and reset them."""
     with _lock:
         found = dict(_seconds)
         _seconds.clear()

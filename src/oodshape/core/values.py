@@ -41,6 +41,7 @@ import numpy as np
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.own_code import import_object
 from oodshape.core.reading import reading
 
 if TYPE_CHECKING:  # a service reads values without it
@@ -246,6 +247,7 @@ class Value:
     """
 
     known: ClassVar[dict[str, type[Value]]] = {}  # by `type_name`
+    later: ClassVar[list[Callable[[], None]]] = []  # imports of further types, for a file that names an unknown one
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Make the subclass known by its name; a cell or module that runs again replaces its own classes only."""
@@ -313,13 +315,19 @@ def type_name(kind: type[Value]) -> str:
 
 def type_named(name: str) -> type[Value]:
     """The known type that a file calls by this name."""
+    if name not in Value.known:
+        for import_more in Value.later:
+            import_more()
     if name in Value.known:
         return Value.known[name]
     module, mark, inner = name.rpartition(":")
     if not mark:
         raise InputError(f"unknown type {name!r}; the file was written by a newer oodshape")
     if module != "__main__":
-        raise InputError(f"unknown type {name!r}; import {module}, which defines it, before loading")
+        raise InputError(
+            f"unknown type {name!r}; import {module}, which defines it, before loading; if you trust its author, "
+            "allow the import with --trust-code (Python: trust_code=True)"
+        )
     # the script that wrote the file may be a module to the program that reads it
     found = [known for known in Value.known if ":" in known and known.rpartition(":")[2] == inner]
     if len(found) > 1:
@@ -431,8 +439,22 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]} ..."
 
 
-def load_values(path: str | Path, kind: str, *names: str) -> list[Any]:
-    """What a file of the given kind holds under each name; None where it does not hold it."""
+def load_values(path: str | Path, kind: str, *names: str, trust_code: bool = False) -> list[Any]:
+    """What a file of the given kind holds under each name; None where it does not hold it.
+
+    With `trust_code` the modules of types that are not of the package are imported, as the file names them.
+    """
     header, tensors = files.load(path, kind)
     with reading(path, files.WAY_OUT.get(kind, "")):
-        return [decode(json.loads(header.get(name, "null")), tensors) for name in names]
+        found = [json.loads(header.get(name, "null")) for name in names]
+        if trust_code:
+            _import_types(found)
+        return [decode(each, tensors) for each in found]
+
+
+def _import_types(data: Json) -> None:
+    for item in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
+        _import_types(item)
+    name = data.get("type") if isinstance(data, dict) else None
+    if isinstance(name, str) and ":" in name and name not in Value.known and not name.startswith("__main__:"):
+        import_object(name, "the file holds a value of this type")

@@ -1,1 +1,1 @@
-"""Engines: a fit and a scoring on many machines. Nothing but the command line imports this room, inside a command."""
+"""Engines: a fit and a scoring on many machines. Only the command line imports this package, inside a command."""

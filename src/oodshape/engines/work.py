@@ -12,7 +12,7 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.options import HeadOptions, ModelOptions, RunOptions
-from oodshape.core.timings import spent
+from oodshape.core.timings import take_timings
 from oodshape.guard.fit.collect import collected
 from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.parts import Collected, together
@@ -76,7 +76,7 @@ class Collector:
         shard = Shard(number, self.job.shards)
         part = collected(self.extractor, self.images, self.recipe, shard=shard, hold_out=self.hold_out)
         data = packed(part, self.extractor)
-        return {"shard": number, "part": data, "lost": part.lost, "spent": json.dumps(spent())}
+        return {"shard": number, "part": data, "lost": part.lost, "spent": json.dumps(take_timings())}
 
 
 class ShardScorer:
@@ -95,7 +95,7 @@ class ShardScorer:
     def _one(self, number: int) -> dict[str, Any]:
         begun = time.time()
         tally = self._scored(number, begun + PATIENCE)
-        said = {"tally": json.dumps(vars(tally)), "spent": json.dumps(spent())}
+        said = {"tally": json.dumps(vars(tally)), "spent": json.dumps(take_timings())}
         return {"shard": number, **said, "begun": begun, "ended": time.time(), "pid": os.getpid()}
 
     def _scored(self, number: int, until: float) -> Tally:

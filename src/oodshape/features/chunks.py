@@ -35,7 +35,7 @@ class Chunked(Protocol):
 
     def __len__(self) -> int: ...
 
-    def classified(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor]]:
+    def classified_chunks(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor]]:
         """(first row, [n, M] values, [n] predicted classes) for consecutive runs of rows.
 
         `whole` asks for a single run where that costs no memory.
@@ -44,7 +44,7 @@ class Chunked(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Picked:
+class RowSubset:
     """Some rows of an array, read when they are asked for."""
 
     base: Any  # [N, M] numpy, torch, memory-mapped, or picked itself

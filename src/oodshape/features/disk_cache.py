@@ -245,7 +245,7 @@ class Entry:
 
 
 @contextmanager
-def locked(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
+def lock_folder(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Make the folder and hold its lock; `waiting` is called before a wait."""
     with _said(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -20,11 +20,12 @@ from torch import Tensor
 
 import oodshape
 from oodshape.core.errors import InputError
-from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.files import compute_fingerprint
+from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
-from oodshape.core.timings import spending
+from oodshape.core.timings import timing
 from oodshape.features.chunks import check_finite
-from oodshape.features.disk_cache import Entry, locked
+from oodshape.features.disk_cache import Entry, lock_folder
 from oodshape.images.decode.prefetch import decoded_rows, prepared
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, reader
@@ -34,6 +35,7 @@ FORMAT = 1  # raised when the same key would mean other numbers
 PROBED = 2  # images that go through the network before kept features are used
 CHUNK = 512  # rows that are written together, up to whole batches: what a killed run loses at most
 
+DEFAULT = RunOptions()
 DTypeName = Literal["float32", "float16"]
 Batch = tuple[NDArray[Any], NDArray[np.int64]]  # features [n, M], predictions [n]
 
@@ -50,18 +52,12 @@ class Extraction:
     images: ImageSet
     preprocessing: Preprocessing
     dtype: DTypeName = "float32"
-    batch_size: int = 64
-    workers: int | None = None
-    progress: bool | None = None
+    run: RunOptions = DEFAULT
     skip: bool = False  # leave out images that cannot be read, instead of stopping at the first
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "float16"):
             raise InputError(f"dtype must be 'float32' or 'float16', got {self.dtype!r}")
-        if self.batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, got {self.batch_size}")
-        if self.workers is not None and self.workers < 0:
-            raise InputError(f"workers must be 0 (decode nothing ahead) or more, got {self.workers}")
         if self.n == 0:
             raise InputError(f"{self.images.name} holds no images")
 
@@ -83,7 +79,7 @@ class Extraction:
     def _in_memory(self) -> Batch:
         n, first = self.n, 0
         features, predictions = np.empty((n, 0)), np.empty(n, np.int64)
-        with progress_bar(self.images.name, n, self.progress) as report, closing(self._batches(0)) as batches:
+        with progress_bar(self.images.name, n, self.run.progress) as report, closing(self._batches(0)) as batches:
             for part, classes in batches:
                 if features.shape[1] < part.shape[1]:  # the first images that can be read
                     features = np.zeros((n, part.shape[1]), self.dtype)
@@ -107,21 +103,21 @@ class Extraction:
         prints = self._prints
         self.find_head()
         named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype, self.classifier.precision)
-        return cache / fingerprint_of(str(FORMAT), *prints.values(), *named)
+        return cache / compute_fingerprint(str(FORMAT), *prints.values(), *named)
 
     @cached_property
     def _prints(self) -> dict[str, str]:
         """What identifies the network and the images."""
         # Equal weights do not make equal networks: the text of a module tells strides and activations.
         modules = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.classifier.net))
-        return {"network": fingerprint_of(self.classifier.fingerprint, modules), "images": self.images.fingerprint}
+        return {"network": compute_fingerprint(self.classifier.fingerprint, modules), "images": self.images.fingerprint}
 
     def _fill(self, entry: Entry, prints: dict[str, str]) -> Batch:
         """The arrays of the entry, after the rows that it lacks have been through the network."""
-        images, chunk = self.images, -(-CHUNK // self.batch_size) * self.batch_size
-        with progress_bar(images.name, self.n, self.progress) as report:
+        images, chunk = self.images, -(-CHUNK // self.run.batch_size) * self.run.batch_size
+        with progress_bar(images.name, self.n, self.run.progress) as report:
             waiting = partial(report, 0, f"{images.name}: another process is at it")
-            with locked(entry.folder, waiting):
+            with lock_folder(entry.folder, waiting):
                 kept = entry.load()  # that process has filled it, or died
                 if kept is not None and self.still(*kept):
                     return kept
@@ -172,7 +168,9 @@ class Extraction:
     def _batches(self, first: int) -> Generator[Batch, None, None]:
         """Features and predictions from row `first` on; to be closed, since threads decode ahead."""
         every = range(first, self.n)
-        images = decoded_rows(self.images, self.preprocessing, every, self.batch_size, self.workers, skip=self.skip)
+        images = decoded_rows(
+            self.images, self.preprocessing, every, self.run.batch_size, self.run.workers, skip=self.skip
+        )
         with closing(images):
             for rows, pixels, read in images:
                 where = f"{self.images.name}, images {rows.start} to {rows.stop - 1}"
@@ -192,7 +190,7 @@ class Extraction:
     def _through(self, pixels: NDArray[np.uint8], first: int, where: str) -> Batch:
         """Features and predictions of one batch."""
         try:
-            with spending("network"):
+            with timing("network"):
                 outputs = self.classifier(self.preprocessing.normalize(pixels))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None

@@ -65,10 +65,10 @@ class FeatureStats:
     def of(cls, features: Chunked, *, weights: bool = False) -> FeatureStats:
         """The statistics of a data set in one pass (with `weights`, also the sums of w_max and w_max^2)."""
         running = RunningStatistics(features.head, len(features), half=features.half, weights=weights)
-        for _, raw, classes in features.classified(whole=True):
+        for _, raw, classes in features.classified_chunks(whole=True):
             running.add(raw, classes)
         if not running.finite:
-            for first, raw, _ in features.classified():
+            for first, raw, _ in features.classified_chunks():
                 check_finite(raw, first)
         return running.result()
 
@@ -106,7 +106,7 @@ class FeatureStats:
         """The same statistics in float32 bins that share `shift` low bits, so that unlike parts can be added."""
         order = self.keys << self.shift
         if self.bits == 16:
-            order = ordered(kernels.bits_of(decode(self.keys, 16, 0).astype(np.float32)).astype(np.int64), 32)
+            order = ordered(kernels.view_bits(decode(self.keys, 16, 0).astype(np.float32)).astype(np.int64), 32)
         keys, starts = np.unique(order >> shift, return_index=True)
         summed = {name: getattr(self, name) for name in COLUMNS}
         summed = {name: np.add.reduceat(c, starts) if len(c) else c for name, c in summed.items()}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import torch
@@ -14,18 +14,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.features.chunks import Picked, as_tensor, check_finite
+from oodshape.core.options import CacheOptions, ExtractKeywords, ImageOptions, RunOptions, make_options, takes_options
+from oodshape.features.chunks import RowSubset, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
 from oodshape.features.feature_stats import FeatureStats, RunningStatistics, between
 from oodshape.features.kernels import bracket, interval_sums
 from oodshape.features.moments import Moments, RunningMoments
 from oodshape.features.sum_kernels import add_columns
-from oodshape.features.tensor_batches import SeenTensors, check_unkept, tensors_through
+from oodshape.features.tensor_batches import SeenTensors, refuse_cache, run_tensors
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
 from oodshape.images.sources.image_set import identities_of
-from oodshape.images.sources.listing import Given, image_set
+from oodshape.images.sources.listing import Given, image_set, in_column
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head
 
@@ -37,7 +38,7 @@ ABOUT_MEANS = frozenset(["squares"])  # who asks for these takes them around the
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, "float16", "float32", "float64")
 
 
-def matrix(features: Any, width: int) -> Any:
+def check_matrix(features: Any, width: int) -> Any:
     """[images, features] as they were given, a tensor or an array; what cannot be features for a head is refused."""
     values = features.detach() if isinstance(features, Tensor) else np.asanyarray(features)
     if values.ndim != 2:
@@ -53,7 +54,7 @@ def matrix(features: Any, width: int) -> Any:
     return values
 
 
-def integers(values: Any, name: str, n: int, classes: int | None = None) -> Tensor | None:
+def check_integers(values: Any, name: str, n: int, classes: int | None = None) -> Tensor | None:
     """[n] int64, or None where none are given; `classes` bounds them."""
     if values is None:
         return None
@@ -110,46 +111,54 @@ class Features:
         numbers 0, 1, ...; where parts are added up, give their own, so that numbers of different images differ.
         """
         head = Head.of(head)
-        values = matrix(features, head.width)
+        values = check_matrix(features, head.width)
         n = len(values)
         return cls(
             values,
             head,
-            integers(labels, "labels", n),
-            integers(predictions, "predictions", n, head.classes),
+            check_integers(labels, "labels", n),
+            check_integers(predictions, "predictions", n, head.classes),
             None if identities is None else identity.checked(identities, n),
         )
 
     @classmethod
+    @takes_options(ImageOptions, CacheOptions, RunOptions)
     def extract(
         cls,
         classifier: Classifier,
         images: Given,
         preprocessing: Preprocessing | None = None,
         *,
-        prepared: bool = False,
-        cache: str | Path | None = None,
         dtype: Literal["float32", "float16"] = "float32",
-        batch_size: int = 64,
-        workers: int | None = None,
-        progress: bool | None = None,
+        **options: Unpack[ExtractKeywords],
     ) -> Features:
-        """The features of images of any kind (`images.listing.ACCEPTED`), once through the network.
+        """Extract the features of images: once through the network.
 
-        With a `cache` folder they are written there in chunks and memory-mapped afterwards; a later call with the
-        same weights, preprocessing and images runs two images only, to see that the network still gives these
-        features (else they are made anew), and one after a crash resumes at the last whole chunk.
-        Without it they stay in memory. `workers` threads decode image files ahead (None: one per core, at most 4).
-        On a terminal a bar shows the progress, unless progress=False. With `prepared`, the images are batches of
-        tensors that the network takes as they are; their features stay in memory.
+        With a `cache` folder they are written there in chunks and memory-mapped afterwards. A later call with the
+        same weights, preprocessing and images runs two images only, to check that the network still gives these
+        features; after a crash it resumes at the last whole chunk. Without a cache they stay in memory.
+
+        Args:
+            classifier: The network with its head.
+            images: Images of any kind (`images.sources.listing.ACCEPTED`).
+            preprocessing: Preprocessing of the images; not needed for prepared batches.
+            dtype: Type in which features are stored.
+
+        Returns:
+            The features, with labels and identities of the images.
+
+        Raises:
+            InputError: If an image cannot be read, or the network does not accept the images.
         """
-        if prepared:
-            check_unkept(cache)
-            return cls.from_tensors(tensors_through(classifier, images, dtype, progress=progress), classifier.head)
+        reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
+        cache = make_options(CacheOptions, options).cache
+        if reading.prepared:
+            refuse_cache(cache)
+            return cls.from_tensors(run_tensors(classifier, images, dtype, progress=run.progress), classifier.head)
         if preprocessing is None:
-            raise InputError("say how the images are prepared, preprocessing=..., or that they are, prepared=True")
-        extraction = Extraction(classifier, image_set(images), preprocessing, dtype, batch_size, workers, progress)
-        return cls.extracted(extraction, None if cache is None else Path(cache))[0]
+            raise InputError("give the preprocessing of the images (preprocessing=...), or prepared=True for tensors")
+        images = image_set(in_column(images, reading.column))
+        return cls.extracted(Extraction(classifier, images, preprocessing, dtype, run), cache)[0]
 
     @classmethod
     def from_tensors(cls, seen: SeenTensors, head: Head) -> Features:
@@ -165,7 +174,7 @@ class Features:
             head = head.to("cpu")  # where the features are kept
         n, read = len(predictions), predictions >= 0
         # a set of a user's own may say anything of its images; the rest was made here
-        labels, which = integers(images.labels, "labels", n), identity.checked(identities_of(images), n)
+        labels, which = check_integers(images.labels, "labels", n), identity.checked(identities_of(images), n)
         kept = cls(values, head, labels, torch.from_numpy(np.maximum(predictions, 0)), which)
         return kept if read.all() else kept[np.flatnonzero(read)], read
 
@@ -179,8 +188,8 @@ class Features:
         """The features of some rows; nothing is copied: a slice is a view, a list of indices reads by chunk."""
         rows = rows if isinstance(rows, slice) else np.asarray(rows)
         chosen = torch.from_numpy(np.arange(len(self))[rows].copy())
-        view = isinstance(rows, slice) and (rows.step or 1) > 0 and not isinstance(self._values, Picked)
-        values = self._values[rows] if view else Picked(self._values, chosen)
+        view = isinstance(rows, slice) and (rows.step or 1) > 0 and not isinstance(self._values, RowSubset)
+        values = self._values[rows] if view else RowSubset(self._values, chosen)
         if len(chosen) == 0:
             raise InputError(f"no row of {len(self)} is chosen")
         labels = None if self.labels is None else self.labels[chosen]
@@ -210,7 +219,7 @@ class Features:
     @property
     def direct(self) -> bool:
         """Whether the values can be read where they lie, in memory or in a file, without a copy."""
-        if isinstance(self._values, Picked):
+        if isinstance(self._values, RowSubset):
             return False
         kept = self._values.dtype in (np.float16, np.float32, torch.float16, torch.float32)
         if isinstance(self._values, Tensor):
@@ -236,15 +245,15 @@ class Features:
         for first, raw in self.chunks():
             check_finite(raw, first)
 
-    def classified(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor]]:
+    def classified_chunks(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor]]:
         """(first row, values, predicted classes) as `chunks`; predictions that were not known are kept.
 
         Not checked for NaN. A `whole` run is given where the predictions are known: they need a chunk's room.
         """
-        for first, raw, classes, _ in self.looked_at(whole=whole):
+        for first, raw, classes, _ in self.chunks_with_logits(whole=whole):
             yield first, raw, classes
 
-    def looked_at(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor, Tensor | None]]:
+    def chunks_with_logits(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor, Tensor | None]]:
         """As `classified`, and the logits where the classes had to be read off them."""
         if self._predictions is not None:
             for first, raw in self.chunks(whole=whole):
@@ -263,7 +272,7 @@ class Features:
     def predictions(self) -> Tensor:
         """[N] int64: the class that the head predicts (bias included)."""
         if self._predictions is None:
-            for first, raw, _ in self.classified():
+            for first, raw, _ in self.classified_chunks():
                 check_finite(raw, first)
         assert self._predictions is not None
         return self._predictions
@@ -371,7 +380,7 @@ class Features:
         moments = RunningMoments(self, needs)
         statistics = RunningStatistics(self.head, len(self), half=self.half) if stats else None
         sums = np.zeros(self.width) if statistics is None and needs & ABOUT_MEANS else None
-        for first, raw, classes, logits in self.looked_at():
+        for first, raw, classes, logits in self.chunks_with_logits():
             moments.add(first, raw, classes, logits)
             if statistics is not None:
                 statistics.add(raw, classes)

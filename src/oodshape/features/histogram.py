@@ -57,8 +57,8 @@ class Tally32:
     def add(self, raw: Tensor, classes: Tensor, weight: Tensor) -> None:
         """Count some rows in; `classes` picks the row of `weight` that is w_max."""
         z = raw.float().numpy()
-        arrays = kernels.bits_of(z), z, classes.numpy(), weight.numpy(), self.shift == COARSE
-        kernels.over_rows(
+        arrays = kernels.view_bits(z), z, classes.numpy(), weight.numpy(), self.shift == COARSE
+        kernels.run_over_rows(
             lambda p, a, b: kernels._tally32_rows(*arrays, self.tables[p], self.sums[p], self.limits[p], a, b),
             *z.shape,
         )
@@ -103,7 +103,7 @@ class Tally16:
         """Count some rows in; `classes` picks the row of `weight` that is w_max."""
         bits = raw.numpy().view(np.uint16)
         arrays = bits, self.values, classes.numpy(), weight.numpy()
-        kernels.over_rows(
+        kernels.run_over_rows(
             lambda p, a, b: kernels._tally16_rows(*arrays, self.tables[p], self.sums[p], a, b), *bits.shape
         )
 

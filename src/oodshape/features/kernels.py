@@ -1,6 +1,6 @@
 """The compiled CPU loops, and the same functions in plain torch for every other device.
 
-Each compiled loop works on a range of rows and releases the GIL; `over_rows` runs the ranges side by side.
+Each compiled loop works on a range of rows and releases the GIL; `run_over_rows` runs the ranges side by side.
 Threads of our own instead of numba's: they may be entered from several threads of a server at once.
 
 Numba compiles a loop again when the file of the loop changes, and looks at no other file: all that a loop calls,
@@ -47,7 +47,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
-def over_rows(work: Callable[[int, int, int], T], rows: int, width: int) -> list[T]:
+def run_over_rows(work: Callable[[int, int, int], T], rows: int, width: int) -> list[T]:
     """The results of `work(part, first, last)` for equal ranges of rows, one per torch thread."""
     global _pool
     parts = min(torch.get_num_threads(), max(rows, 1))
@@ -241,7 +241,7 @@ def _bad_row(bits, exponent, first, last_row):  # type: ignore[no-untyped-def]
     return -1
 
 
-def bits_of(values: Array) -> Array:
+def view_bits(values: Array) -> Array:
     """The float16 or float32 values as signed integers of the same width, without a copy."""
     return values.view(np.int16 if values.dtype == np.float16 else np.int32)
 
@@ -251,9 +251,9 @@ def first_bad_row(z: Tensor) -> int | None:
     if z.device.type != "cpu" or z.dtype not in (torch.float16, torch.float32):
         bad = (~torch.isfinite(z)).any(dim=1)
         return int(bad.to(torch.uint8).argmax()) if bool(bad.any()) else None
-    bits = bits_of(z.numpy())
+    bits = view_bits(z.numpy())
     exponent = np.int16(0x7C00) if bits.dtype == np.int16 else np.int32(0x7F800000)
-    found = over_rows(lambda _, first, last: _bad_row(bits, exponent, first, last), *z.shape)
+    found = run_over_rows(lambda _, first, last: _bad_row(bits, exponent, first, last), *z.shape)
     return min((row for row in found if row >= 0), default=None)
 
 
@@ -265,7 +265,7 @@ def scale_by_theta(
     arrays = z.numpy(), values.numpy()
     origin, scale = np.float32(grid[0]), np.float32(grid[1])
     table, target = padded.numpy(), out.numpy()
-    over_rows(lambda _, a, b: _scale_rows(*arrays, origin, scale, table, target, a, b), *z.shape)
+    run_over_rows(lambda _, a, b: _scale_rows(*arrays, origin, scale, table, target, a, b), *z.shape)
     return out
 
 
@@ -275,7 +275,7 @@ def frozen_logits(z: Tensor, classes: Tensor, weight: Tensor, grid: tuple[float,
     arrays = z.numpy(), classes.numpy(), weight.numpy()
     origin, scale = np.float32(grid[0]), np.float32(grid[1])
     table = padded.numpy()
-    over_rows(lambda _, a, b: _frozen_rows(*arrays, origin, scale, table, out, a, b), *z.shape)
+    run_over_rows(lambda _, a, b: _frozen_rows(*arrays, origin, scale, table, out, a, b), *z.shape)
     return torch.from_numpy(out)
 
 
@@ -296,12 +296,12 @@ def bracket(z: Tensor, low: float, high: float) -> tuple[tuple[int, int, int], A
     return (below, at_low, at_high), np.concatenate([part[3] for part in found])
 
 
-def taken(table: Tensor, places: Tensor) -> Tensor:
+def look_up(table: Tensor, places: Tensor) -> Tensor:
     """[...]: the value of a 1-d table at each place; graphs know this form better than table[places]."""
     return table.index_select(0, places.reshape(-1)).reshape(places.shape)
 
 
-def places_torch(values: Tensor, ordered: Tensor, *, right: bool) -> Tensor:
+def search_sorted(values: Tensor, ordered: Tensor, *, right: bool) -> Tensor:
     """int64: how many of the `ordered` are below each value (`right`: or equal to it), NaN as the lowest.
 
     In a graph it is a binary search of fixed length: other runtimes have no such operator.
@@ -312,31 +312,31 @@ def places_torch(values: Tensor, ordered: Tensor, *, right: bool) -> Tensor:
     table = torch.nn.functional.pad(ordered, (1, 2**steps - 1 - len(ordered)), value=torch.inf)
     place = torch.zeros(values.shape, dtype=torch.int64, device=values.device)
     for step in range(steps - 1, -1, -1):
-        edge = taken(table, place + 2**step)
+        edge = look_up(table, place + 2**step)
         place = torch.where(values >= edge if right else values > edge, place + 2**step, place)
     return place.clamp_max(len(ordered))  # a value of infinity is not below the padding
 
 
-def cells_torch(z: Tensor, edges: Tensor, grid: tuple[float, float] | None = None) -> Tensor:
+def find_cells(z: Tensor, edges: Tensor, grid: tuple[float, float] | None = None) -> Tensor:
     """[N, M] int64 by plain torch: 0 below the first edge, k in the k-th interval, len(edges) above.
 
     Where the intervals are those of a grid, arithmetic makes a guess, and a comparison with the two stored edges
     beside it decides: whatever rounding a runtime does, no value changes sides.
     """
     if grid is None:
-        return places_torch(z.contiguous(), edges, right=True)
+        return search_sorted(z.contiguous(), edges, right=True)
     guess = (z - grid[0]) * grid[1]
     guess = torch.where(guess > 0, guess, 0.0)  # NaN becomes 0
     cell = torch.where(guess < len(edges), guess, float(len(edges))).to(torch.int64)
     bounds = torch.nn.functional.pad(torch.nn.functional.pad(edges, (1, 0), value=-torch.inf), (0, 1), value=torch.inf)
-    return cell - (z < taken(bounds, cell)).to(torch.int64) + (z >= taken(bounds[1:], cell)).to(torch.int64)
+    return cell - (z < look_up(bounds, cell)).to(torch.int64) + (z >= look_up(bounds[1:], cell)).to(torch.int64)
 
 
 def scale_by_theta_torch(
     z: Tensor, values: Tensor, edges: Tensor, padded: Tensor, grid: tuple[float, float] | None = None
 ) -> Tensor:
     """What `scale_by_theta` gives, on any device."""
-    return taken(padded, cells_torch(z, edges, grid)) * values
+    return look_up(padded, find_cells(z, edges, grid)) * values
 
 
 def frozen_logits_torch(

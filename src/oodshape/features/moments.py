@@ -74,7 +74,7 @@ class Moments:
     def of(cls, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> Moments:
         """The parts asked for, in one pass."""
         running = RunningMoments(features, needs, exact=exact)
-        for first, raw, predicted in features.classified() if needs else ():
+        for first, raw, predicted in features.classified_chunks() if needs else ():
             running.add(first, raw, predicted)
         return running.result()
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.tensor_batches import check_unkept, tensors_through
+from oodshape.features.tensor_batches import refuse_cache, run_tensors
 from oodshape.images.datasets.synthetic import Scrambled, noise_of, scrambled
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
@@ -40,8 +40,8 @@ def panel_features(
     other features. With `prepared`, the images are batches of tensors that the network takes as they are.
     """
     if prepared:
-        check_unkept(cache)
-        seen = tensors_through(classifier, images, keep=size, progress=progress)
+        refuse_cache(cache)
+        seen = run_tensors(classifier, images, keep=size, progress=progress)
         return tensor_panel(classifier, seen.kept, seen.identities[seen.kept_rows], seed, progress=progress)
     made = Scrambled(limited(image_set(images), size, seed), seed)
     how: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "progress": progress}

@@ -102,7 +102,7 @@ class Rows:
     @cached_property
     def inverse_lengths(self) -> Tensor:
         """[n] float64: what makes each row one of length 1."""
-        return lengths(self.z).clamp_min(TINY).reciprocal()
+        return row_lengths(self.z).clamp_min(TINY).reciprocal()
 
     @cached_property
     def labelled(self) -> Tensor:

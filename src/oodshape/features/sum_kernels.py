@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from oodshape.features.kernels import over_rows, unit
+from oodshape.features.kernels import run_over_rows, unit
 
 Array = NDArray[Any]
 SUMS = {"reassoc", "nsz", "contract"}  # as in kernels: numba would not see a change there
@@ -75,25 +75,25 @@ def add_by_class(rows: Tensor, classes: Tensor, total: Array, factors: Tensor | 
     """Add each row, times its factor, to the row of its class in the total [C, ...]; threads share the columns."""
     scale = np.ones(len(rows)) if factors is None else factors.double().numpy()
     arrays = rows.contiguous().numpy(), scale, classes.numpy(), total
-    over_rows(lambda _, a, b: _class_columns(*arrays, a, b), rows.shape[1], len(rows))
+    run_over_rows(lambda _, a, b: _class_columns(*arrays, a, b), rows.shape[1], len(rows))
 
 
 def add_columns(rows: Tensor, total: Array) -> None:
     """Add the values of each column to the total [M]."""
     values = rows.contiguous().numpy()
-    over_rows(lambda _, a, b: _plain_columns(values, total, a, b), rows.shape[1], len(rows))
+    run_over_rows(lambda _, a, b: _plain_columns(values, total, a, b), rows.shape[1], len(rows))
 
 
 def add_squares(rows: Tensor, total: Array) -> None:
     """Add the squares of each column to the total [M]."""
     values = rows.contiguous().numpy()
-    over_rows(lambda _, a, b: _square_columns(values, total, a, b), rows.shape[1], len(rows))
+    run_over_rows(lambda _, a, b: _square_columns(values, total, a, b), rows.shape[1], len(rows))
 
 
-def lengths(rows: Tensor) -> Tensor:
+def row_lengths(rows: Tensor) -> Tensor:
     """[n] float64: the length of each row; torch would make a copy of all in float64."""
     values, total = rows.contiguous().numpy(), np.empty(len(rows))
-    over_rows(lambda _, a, b: _row_squares(values, total, a, b), *rows.shape)
+    run_over_rows(lambda _, a, b: _row_squares(values, total, a, b), *rows.shape)
     return torch.from_numpy(total).sqrt_()
 
 
@@ -107,7 +107,7 @@ def add_sorted(rows: Tensor, total: Array) -> None:
             summed += np.sort(values[start : min(start + SORTED, last)], axis=1).sum(axis=0, dtype=np.float64)
         return summed
 
-    for summed in over_rows(part, *rows.shape):
+    for summed in run_over_rows(part, *rows.shape):
         total += summed
 
 
@@ -156,6 +156,6 @@ def _openblas() -> Any:
     return ThreadpoolController().select(internal_api="openblas")
 
 
-def torchs_threads() -> Any:
+def limit_blas_threads() -> Any:
     """As a context: scipy takes as many threads as torch was told to take."""
     return _openblas().limit(limits=torch.get_num_threads())

@@ -58,7 +58,7 @@ class Sums:
         if left_out is not None:
             stay = np.flatnonzero(~left_out[features.predictions.cpu().numpy()])
             if len(stay):
-                near = Sums.of(features[stay].with_head(without(features.head, left_out)), needs)
+                near = Sums.of(features[stay].with_head(drop_classes(features.head, left_out)), needs)
         moments = Moments.of(features, needs, exact=True)  # else sums would hang on the number of parts
         return cls(features.head, features.stats, moments, near)
 
@@ -75,7 +75,7 @@ class Sums:
         return self.held
 
     def __add__(self, other: Sums) -> Sums:
-        near = together(self.near, other.near)
+        near = add_present(self.near, other.near)
         return Sums(self.head, (self.stats + other.stats).settled(), self.held + other.held, near)
 
 
@@ -104,14 +104,14 @@ class Summed:
         fitting, selecting = (None if each is None else Sums.of(each, needs, left_out) for each in groups)
         known = np.zeros(0, bool) if features.labels is None else features.labels.numpy() >= 0
         right = 0 if not known.any() else round((features.accuracy or 0.0) * int(known.sum()))
-        return cls(share, fitting, selecting, smallest(groups[1]), int(known.sum()), right)
+        return cls(share, fitting, selecting, keep_smallest(groups[1]), int(known.sum()), right)
 
     def __add__(self, other: Summed) -> Summed:
         return Summed(
             self.share,
-            together(self.fitting, other.fitting),
-            together(self.kept, other.kept),
-            smallest(joined([each for each in (self.selection, other.selection) if each is not None])),
+            add_present(self.fitting, other.fitting),
+            add_present(self.kept, other.kept),
+            keep_smallest(concatenate_rows([each for each in (self.selection, other.selection) if each is not None])),
             self.labelled + other.labelled,
             self.right + other.right,
         )
@@ -121,7 +121,7 @@ class Summed:
 
     @cached_property
     def every(self) -> Sums:
-        found = together(self.fitting, self.kept)
+        found = add_present(self.fitting, self.kept)
         assert found is not None
         return found
 
@@ -139,19 +139,19 @@ class Summed:
         return self.right / self.labelled if self.labelled else None
 
 
-def without(head: Head, left_out: LeftOut) -> Head:
+def drop_classes(head: Head, left_out: LeftOut) -> Head:
     """The head without some of its classes."""
     stays = torch.from_numpy(np.flatnonzero(~left_out)).to(head.weight.device)
     return Head(head.weight[stays].contiguous(), head.bias[stays].contiguous())
 
 
-def together(*each: T | None) -> T | None:
+def add_present(*each: T | None) -> T | None:
     """Those that are there, added up."""
     there = [one for one in each if one is not None]
     return reduce(add, there) if there else None
 
 
-def joined(each: list[Features]) -> Features | None:
+def concatenate_rows(each: list[Features]) -> Features | None:
     """The rows of all, in their order, in memory."""
     if len(each) < 2:
         return each[0] if each else None
@@ -162,7 +162,7 @@ def joined(each: list[Features]) -> Features | None:
     return Features(torch.cat(values), each[0].head, torch.cat(labels), predictions, names)
 
 
-def smallest(rows: Features | None, count: int = MOST, purpose: str = SELECTION) -> Features | None:
+def keep_smallest(rows: Features | None, count: int = MOST, purpose: str = SELECTION) -> Features | None:
     """At most `count` of the rows, those with the smallest keys, in their order."""
     if rows is None or len(rows) <= count:
         return rows
@@ -217,7 +217,7 @@ def unpack_sums(said: Said, name: str, arrays: Arrays, head: Head, left_out: Lef
     if said["near"] is not None:
         if left_out is None:
             raise InputError("sums without some classes, where none can be left out")
-        near = unpack_sums(said["near"], f"{name}.near", arrays, without(head, left_out), None)
+        near = unpack_sums(said["near"], f"{name}.near", arrays, drop_classes(head, left_out), None)
     numbers: dict[str, Any] = {key: value for key, value in said.items() if key != "near"}
     stats = FeatureStats(**numbers | _below(f"{name}.stats.", arrays))
     return Sums(head, stats, Moments(stats.head, stats.n, _below(f"{name}.moments.", arrays)), near)

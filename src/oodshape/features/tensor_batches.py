@@ -1,7 +1,8 @@
-"""Batches of tensors through a network, once, in one pass: nothing is read twice, since a loader may shuffle."""
+"""Run batches of tensors through a network in one pass: nothing is read twice, because a loader may shuffle."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sized
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,22 +24,22 @@ from oodshape.networks.classifier import Classifier
 
 @dataclass(frozen=True, eq=False)
 class SeenTensors:
-    """What a network said about them, what they were, and some of them."""
+    """The features, predictions, labels and identities of a stream of tensors, and some of the images."""
 
     features: NDArray[Any]  # [N, M]
     predictions: NDArray[np.int64]  # [N]
     labels: NDArray[np.int64]  # [N], -1: none
     identities: Keys  # [N], by content
-    kept: Tensor  # [K, ...]: images themselves
-    kept_rows: NDArray[np.int64]  # [K]: which they are, ascending in their keys
+    kept: Tensor  # [K, ...]: images
+    kept_rows: NDArray[np.int64]  # [K]: their rows, by ascending keys
 
 
-def tensors_through(
+def run_tensors(
     classifier: Classifier, images: Any, dtype: str = "float32", *, keep: int = 0, progress: bool | None = None
 ) -> SeenTensors:
-    """Batches of tensors (`images.in_memory`) through the network; `keep` images, chosen by identity, stay."""
+    """Run batches of tensors through the network, and keep `keep` images, selected by identity."""
     parts: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], Keys]] = []
-    chosen, first = _Chosen(keep), 0
+    subset, first = _Subset(keep), 0
     total = len(images) if isinstance(images, Sized) else None
     with progress_bar("prepared batches", total, progress) as report:
         for place, (batch, labels) in enumerate(prepared_batches(images)):
@@ -51,7 +52,7 @@ def tensors_through(
             values = outputs.features.cpu()
             check_finite(values, first)
             which = tensor_identities(batch)
-            chosen.add(batch, which, first)
+            subset.add(batch, which, first)
             classes = outputs.logits.argmax(dim=1).cpu().numpy()
             parts.append((values.to(getattr(torch, dtype)).numpy(), classes, labels, which))
             first += len(batch)
@@ -59,47 +60,39 @@ def tensors_through(
     if not parts:
         raise InputError("there is no batch: the iterable is empty, or was used up before")
     features, predictions, labels, identities = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return SeenTensors(features, predictions, labels, identities, *chosen.found())
+    return SeenTensors(features, predictions, labels, identities, *subset.result())
 
 
 def tensor_identities(batch: Tensor) -> Keys:
-    """[N]: a hash of each image's values."""
+    """Return [N]: a hash of the values of each image."""
     return identity.hashed(image.numpy() for image in batch.detach().cpu().contiguous().float())
 
 
-def check_unkept(cache: str | Path | None) -> None:
-    """Refuse a cache for tensors: what they are is known only when all of them were seen."""
+def refuse_cache(cache: str | Path | None) -> None:
+    """Refuse a cache for tensors: their fingerprint is known only after the last one."""
     if cache is not None:
         raise InputError("features of prepared tensors are not kept on disk: leave the cache out, or give images")
 
 
-class _Chosen:
+class _Subset:
     """The images with the smallest keys of a stream: a seeded subset of all, in bounded memory."""
 
     def __init__(self, count: int) -> None:
-        self.count, self.highest = count, 0
-        self.images, self.keys, self.rows = list[Tensor](), list[int](), list[int]()
+        self.count = count
+        self.heap: list[tuple[int, int, Tensor]] = []  # (-key, -row, image): the largest key is replaced first
 
-    def add(self, batch: Tensor, which: Keys, first: int) -> None:
-        """Look at one more batch."""
-        if self.count == 0:
-            return
-        for place, key in enumerate(identity.keys(which, 0, "subset").tolist()):
-            if len(self.keys) == self.count:
-                if key >= self.highest:
-                    continue
-                out = self.keys.index(self.highest)
-                del self.images[out], self.keys[out], self.rows[out]
-            self.images.append(batch[place].detach().cpu().clone())
-            self.keys.append(key)
-            self.rows.append(first + place)
-            self.highest = max(self.keys)
+    def add(self, batch: Tensor, identities: Keys, first: int) -> None:
+        for place, key in enumerate(identity.keys(identities, 0, "subset").tolist() if self.count else ()):
+            if len(self.heap) == self.count and -key <= self.heap[0][0]:
+                continue
+            push = heapq.heappush if len(self.heap) < self.count else heapq.heapreplace
+            push(self.heap, (-key, -first - place, batch[place].detach().cpu().clone()))
 
-    def found(self) -> tuple[Tensor, NDArray[np.int64]]:
-        """The images and their rows, by ascending keys."""
-        if not self.images:
+    def result(self) -> tuple[Tensor, NDArray[np.int64]]:
+        """Return the images and their rows, by ascending keys."""
+        if not self.heap:
             return torch.empty(0), np.empty(0, np.int64)
-        order = np.argsort(np.array(self.keys, np.uint64), kind="stable")
-        if any(image.shape != self.images[0].shape for image in self.images):
-            raise InputError("prepared images must have one size where a method makes images of them: choose another")
-        return torch.stack([self.images[place] for place in order]), np.array(self.rows, np.int64)[order]
+        _, rows, images = zip(*sorted(self.heap, key=lambda item: item[:2], reverse=True), strict=True)
+        if any(image.shape != images[0].shape for image in images):
+            raise InputError("prepared images must have one size for this method: choose another")
+        return torch.stack(images), -np.array(rows, np.int64)

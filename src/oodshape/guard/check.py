@@ -117,10 +117,10 @@ class Check:
         return len(self.inside.guard.values) - self.inside.guard.accepted
 
     @property
-    def promised(self) -> tuple[int, int] | None:
+    def guaranteed(self) -> tuple[int, int] | None:
         """The limits between which the promise puts the number of rejected ID images, 99 times in 100.
 
-        None where nothing is promised, or where each class has a threshold, and a law, of its own.
+        None without a guarantee, or with a threshold per class, which has a distribution of its own.
         """
         detector = self.guard.detector
         if not self.guard.about.held_out or detector.groups is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oodshape.core.text import counted
+from oodshape.core.text import format_count
 from oodshape.guard.export.guarded_file import EXIF
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.preprocessing import Preprocessing
@@ -82,7 +82,7 @@ def lines(guard: Fitted) -> list[tuple[str, str]]:
         rows += [("", f"{per_class_line(guard)}")]
     rows += [
         ("guarantee", guard.guarantee),
-        ("calibrated on", f"{counted(fact['calibration_images'], 'image')}, alpha = {detector.alpha:g}"),
+        ("calibrated on", f"{format_count(fact['calibration_images'], 'image')}, alpha = {detector.alpha:g}"),
         ("fitted on", f"{detector.n_train:,} images"),
         ("preprocessing", preprocessing_line(about.preprocessing)),
         ("", f"EXIF orientation {fact['exif']}"),

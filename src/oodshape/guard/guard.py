@@ -342,9 +342,9 @@ class Guard(Fitted):
         self.detector.save(path, guard=self.about)
 
     @classmethod
-    def load(cls, path: str | Path) -> Guard:
-        """The guard that `save` wrote."""
-        detector, about = load_values(path, "detector", "value", "guard")
+    def load(cls, path: str | Path, *, trust_code: bool = False) -> Guard:
+        """Read the guard that `save` wrote; `trust_code` imports the modules of custom methods that the file names."""
+        detector, about = load_values(path, "detector", "value", "guard", trust_code=trust_code)
         if about is None:
             raise InputError(
                 f"{path} holds a detector without preprocessing and network, as Detector.save writes it; "

@@ -87,7 +87,7 @@ class Live:
             else:  # the network alone runs in it, as in a Classifier
                 with self._classifier.casting():
                     features = guarded.features(ready)
-                logits, scores, accepted = guarded.judged(features.float())
+                logits, scores, accepted = guarded.score_features(features.float())
             if not bool(torch.isfinite(scores).all()):
                 row = int((~torch.isfinite(scores)).nonzero()[0])
                 raise InputError(f"image {row} has no score: its logits or features hold NaN or infinite values")

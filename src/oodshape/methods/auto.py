@@ -24,19 +24,15 @@ from oodshape.methods.detector import Method
 from oodshape.methods.fit_all import fit_each, score_each
 from oodshape.methods.fusion import SCRAMBLED, Fusion, Member
 from oodshape.methods.held_out_classes import ClassPanel
-from oodshape.methods.paper_settings import Row
-from oodshape.methods.registry import METHODS, ROWS, named
+from oodshape.methods.records import RECORDS
+from oodshape.methods.registry import find_method
 from oodshape.methods.training import Training
 from oodshape.metrics.detection import auroc
 
 T = TypeVar("T")
 FALLBACK = "optfs"
-# one row per idea: near copies of one score would crowd the others out of a fusion
-CANDIDATES = (
-    *("msp", "mls", "energy", "dice", "react", "ash-s", "vra-p", "optfs"),
-    *("gen", "scale", "lts", "ras", "bats", "gradnorm", "klm", "she", "fdbd", "nci"),
-    *("vim", "mds++", "knn", "cadref", "nnguide"),
-)
+# one method per idea: near copies of one score would crowd the others out of a fusion
+CANDIDATES = tuple(record.id for record in RECORDS.values() if record.candidate)
 FEWEST = 10  # images of the selection part: the lowest tenth must hold one
 BY_HEART = 0.99  # the accuracy on training images from which they say little about others
 NO_PANEL = (
@@ -62,7 +58,7 @@ class Auto(ScoreRecipe):
 
     wants_panel = True
 
-    candidates: tuple[str, ...] = ()  # rows of METHODS; none: CANDIDATES
+    candidates: tuple[str, ...] = ()  # ids of methods; none: CANDIDATES
     fuse: Annotated[int, AtLeast(1)] = 7
     share: Annotated[float, Fraction()] = 0.25
     near: Annotated[float, Fraction(zero=True, one=True)] = 0.5
@@ -82,7 +78,7 @@ class Auto(ScoreRecipe):
 
     def methods(self) -> dict[str, Method]:
         """The candidates by name; classes are the predicted ones: images are looked at whose labels nobody knows."""
-        return {name: named(name).unlabelled() for name in self.candidates or CANDIDATES}
+        return {name: find_method(name).unlabelled() for name in self.candidates or CANDIDATES}
 
     @property
     def exportable(self) -> bool:
@@ -218,17 +214,6 @@ def split(train: Features, share: float) -> tuple[Features, Features]:
 def _fallback(train: Training, why: str) -> Fusion:
     """OptFS on all images, and a warning that says why."""
     warnings.warn(f"auto {why}. It falls back to {FALLBACK}.", stacklevel=4)
-    detector = named(FALLBACK).fit(train.features)
+    detector = find_method(FALLBACK).fit(train.features)
     scores = detector.score(train.features)
     return Fusion((Member.of_detector(FALLBACK, detector, scores),), (), notes=(f"auto {why}",))
-
-
-# the last row of the table; METHODS stays one dict, so that a method that a user puts there is a candidate too
-ROWS["auto"] = Row(
-    Method(score=Auto()),
-    "the methods that best tell ID images from scrambled ones and classes left out, fused; no OOD data",
-    "80 training images, and 500 scrambled ones through the network",
-    "where every method does: check on your own images",
-    "Our own; p-values are fused as Fisher did.",
-)
-METHODS["auto"] = ROWS["auto"].method

@@ -17,13 +17,14 @@ from torch import Tensor, nn
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.values import Ascending, AtLeast, Sizes, encode, frozen_array, load_values, sizes_inside
+from oodshape.core.values import Ascending, AtLeast, Sizes, Value, encode, frozen_array, load_values, sizes_inside
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
 from oodshape.methods.base import Batch, Evidence, FittedSlots, HeadRecipe, Identity, Recipe, ScoreRecipe, Shaper
 from oodshape.methods.guarded_net import GuardedNet, wrap
 from oodshape.methods.heads import Linear
-from oodshape.methods.perturb.odin import Odin, Step
+from oodshape.methods.perturb.none import NoPerturbation, Step
+from oodshape.methods.records import import_types
 from oodshape.methods.scores.logits import Energy
 from oodshape.methods.training import Training, TrainingData
 from oodshape.metrics import conformal
@@ -41,7 +42,7 @@ class Decision(NamedTuple):
     accepted: Tensor  # [N] bool
 
 
-def predicted(data: Features | Outputs) -> Tensor:
+def predict_classes(data: Features | Outputs) -> Tensor:
     """[N] int64: the class that the network itself predicts."""
     return data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)
 
@@ -52,13 +53,13 @@ class Method(Recipe):
 
     >>> from oodshape.methods.shapes.clipping import ReAct
     >>> Method(shape=ReAct(q=0.9))
-    Method(shape=ReAct(q=0.9), head=Linear(), score=Energy(), perturb=Odin(eps=0.0, std=(1.0,), temperature=1000.0))
+    Method(shape=ReAct(q=0.9), head=Linear(), score=Energy(), perturb=NoPerturbation())
     """
 
     shape: Shaper = Identity()
     head: HeadRecipe = Linear()
     score: ScoreRecipe = Energy()
-    perturb: Step = Odin()
+    perturb: Step = NoPerturbation()
 
     def __post_init__(self) -> None:
         """Refuse a shape or a head that the score would never look at."""
@@ -67,6 +68,11 @@ class Method(Recipe):
                 f"{type(self.score).__name__} reads the features themselves, as the network gives them; "
                 "leave shape and head out, or choose a score of the logits"
             )
+
+    @property
+    def perturbs(self) -> bool:
+        """Whether it perturbs images, so that it needs these and a classifier in place of features."""
+        return not isinstance(self.perturb, NoPerturbation)
 
     def unlabelled(self) -> Method:
         """The same method with classes that the network predicts."""
@@ -140,10 +146,10 @@ class Detector(FittedSlots):
 
     def check_features(self, data: Features | Outputs) -> None:
         """Refuse features that this detector cannot score."""
-        if self.method.perturb.eps > 0:
+        if self.method.perturbs:
             raise InputError(
-                f"this detector perturbs images (eps = {self.method.perturb.eps:g}) and cannot work on features "
-                "alone; give it a classifier and images, or use eps = 0"
+                f"this detector perturbs images ({type(self.method.perturb).__name__}) and cannot score features "
+                "alone; give it a classifier and images"
             )
         self._check_head(data.head)
 
@@ -197,7 +203,7 @@ class Detector(FittedSlots):
         if per_class:
             if data is None:
                 raise InputError("thresholds per class need the predicted classes: give calibrate the data, not scores")
-            groups = predicted(data).cpu().numpy()[order].astype(np.int32)
+            groups = predict_classes(data).cpu().numpy()[order].astype(np.int32)
         classes = self.classes if data is None else data.head.classes
         return replace(self, calibration=scores[order], alpha=alpha, groups=groups, classes=classes)
 
@@ -252,8 +258,8 @@ class Detector(FittedSlots):
         """Class, score, p-value and accepted for each image: `decide(features)` or `decide(classifier, images)`."""
         limits = self.limits
         seen = data(_needed(images)) if isinstance(data, Classifier) else data
-        scores = self.score(data, images) if self.method.perturb.eps > 0 else self.score(seen)
-        classes = predicted(seen)
+        scores = self.score(data, images) if self.method.perturbs else self.score(seen)
+        classes = predict_classes(seen)
         limits = limits if len(limits) == 1 else limits[classes.cpu()]
         return Decision(classes, scores, self.p_values(scores, classes), scores >= limits.to(scores.device))
 
@@ -272,11 +278,15 @@ class Detector(FittedSlots):
         files.save(path, "detector", header, tensors)
 
     @classmethod
-    def load(cls, path: str | Path) -> Detector:
-        [value] = load_values(path, "detector", "value")
+    def load(cls, path: str | Path, *, trust_code: bool = False) -> Detector:
+        """Read the detector of a file; `trust_code` imports the modules of custom methods that the file names."""
+        [value] = load_values(path, "detector", "value", trust_code=trust_code)
         if not isinstance(value, cls):
             raise InputError(f"{path} holds a {type(value).__name__}, not a detector; {files.WAY_OUT['detector']}")
         return value
+
+
+Value.later.append(import_types)
 
 
 def _needed(images: Tensor | None) -> Tensor:

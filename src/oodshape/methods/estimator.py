@@ -18,7 +18,7 @@ from oodshape.core.errors import InputError, check_fraction
 from oodshape.features.features import Features
 from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import PARTS, Detector, Method, check_scores
-from oodshape.methods.registry import named
+from oodshape.methods.registry import find_method
 from oodshape.metrics.conformal import rank
 from oodshape.networks.head import Head
 
@@ -66,7 +66,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     def fit(self, X: Any, y: Any = None) -> OODEstimator:
         """Fit head, method and threshold."""
         rows = self._rows(X, reset=True)
-        method = self.method if isinstance(self.method, Method) else named(self.method)
+        method = self.method if isinstance(self.method, Method) else find_method(self.method)
         check_fraction("alpha", self.alpha)
         labels = None if y is None else column_or_1d(y)
         if labels is not None and len(labels) != len(rows):

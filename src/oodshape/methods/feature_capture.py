@@ -1,4 +1,4 @@
-"""Taps: how a guarded network reads the features that reach its head, without hooks, in a graph too."""
+"""Feature capture: read the features that reach the head of a network without hooks, also in a graph."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from oodshape.networks.head import Head
 from oodshape.networks.linear_maps import Tap, logits_of, outputs_of
 
 
-class LayerTap(nn.Linear):
-    """In the place of an nn.Linear that gives the logits: it gives its input on, and keeps the weights."""
+class LayerCapture(nn.Linear):
+    """Replaces the nn.Linear that computes the logits: returns its input, and keeps the weights."""
 
     def __init__(self, layer: nn.Linear) -> None:
-        """Share the layer's weights; those that a parametrization computes are taken as they are now."""
+        # weights computed by a parametrization are copied
         nn.Module.__init__(self)
         self.in_features, self.out_features = layer.in_features, layer.out_features
         self.weight, self.bias = _kept(layer.weight), None if layer.bias is None else _kept(layer.bias)
@@ -24,16 +24,16 @@ class LayerTap(nn.Linear):
         return input
 
     def logits(self, features: Tensor) -> Tensor:
-        """[N, C]: what the layer gives."""
+        """Return [N, C]: the output of the layer."""
         return nn.functional.linear(features, self.weight, self.bias)
 
     @staticmethod
     def near(eps: float) -> float:
-        """How far logits may be from the network's own, as a fraction of the largest: it is the same product."""
+        """Return the tolerance of the logits as a fraction of the largest: it is the same product."""
         return 4 * eps
 
     def read(self, net: nn.Module, images: Tensor) -> Tensor:
-        """[N, M]: what reaches the head of a network in which it stands."""
+        """Return [N, M]: the features that reach the head of `net`, which contains this layer."""
         features = logits_of(net(images)).flatten(1)
         if features.shape[1] != self.in_features:
             raise InputError(
@@ -42,51 +42,51 @@ class LayerTap(nn.Linear):
             )
         return features
 
-    def compared(self, net: nn.Module, images: Tensor) -> tuple[list[Tensor], Tensor]:
-        """What a copy of the network with the head in its place gives, and what the head gives."""
+    def compare(self, net: nn.Module, images: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Return the outputs of a copy of the network with its head restored, and the output of the head."""
         seen: list[Tensor] = []
 
-        def logits(tap: LayerTap, args: tuple[Tensor], features: Tensor) -> Tensor:
+        def logits(tap: LayerCapture, args: tuple[Tensor], features: Tensor) -> Tensor:
             seen.append(tap.logits(features))
             return seen[-1].clone()
 
-        own = next(module for module in net.modules() if isinstance(module, LayerTap))
+        own = next(module for module in net.modules() if isinstance(module, LayerCapture))
         own.register_forward_hook(logits)
         whole = logits_of(net(images.clone()))
         return [whole], seen[0].reshape(len(images), -1) if len(seen) == 1 else whole.new_empty(0)
 
 
-class MapTap(nn.Module):
-    """Beside a network whose head is linear and no layer that could be replaced: its weights, as they are now.
+class MapCapture(nn.Module):
+    """The weights of a head that is linear, but not a layer that could be replaced.
 
-    The network runs as it is, and what the head's map is given is kept; a graph leaves out what then goes unused.
+    The network runs unchanged, and the input of the linear map is captured; a graph drops the unused operations.
     """
 
     weight: Tensor
     bias: Tensor
 
     def __init__(self, head: Head, order: int) -> None:
-        """Of the map that `order` others run before."""
+        # `order`: the number of linear maps that run before the head
         super().__init__()
         self.in_features, self.out_features, self.order = head.width, head.classes, order
         self.register_buffer("weight", head.weight, persistent=False)
         self.register_buffer("bias", head.bias, persistent=False)
 
     def logits(self, features: Tensor) -> Tensor:
-        """[N, C]: what the map gives."""
+        """Return [N, C]: the output of the map."""
         return nn.functional.linear(features, self.weight.to(features.dtype), self.bias.to(features.dtype))
 
     @staticmethod
     def near(eps: float) -> float:
-        """How far logits may be from the network's own: an average before or after the product rounds otherwise."""
+        """Return the tolerance of the logits: an average before or after the product rounds differently."""
         return max(2e-3, 8 * eps)
 
     def read(self, net: nn.Module, images: Tensor) -> Tensor:
-        """[N, M]: what reaches the head."""
+        """Return [N, M]: the features that reach the head."""
         return self._both(net, images)[1]
 
-    def compared(self, net: nn.Module, images: Tensor) -> tuple[list[Tensor], Tensor]:
-        """What the network gives, and what the head gives."""
+    def compare(self, net: nn.Module, images: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Return the outputs of the network, and the output of the head."""
         output, features = self._both(net, images.clone())
         return outputs_of(output), self.logits(features)
 
@@ -103,11 +103,11 @@ class MapTap(nn.Module):
         return output, features
 
 
-def tapped(net: nn.Module, head: str) -> nn.Module:
-    """The network with a tap wherever the layer stands."""
+def replace_head(net: nn.Module, head: str) -> nn.Module:
+    """Replace the head layer by a capture wherever it occurs in the network."""
     layer = net.get_submodule(head)
     assert isinstance(layer, nn.Linear)
-    tap = LayerTap(layer)
+    tap = LayerCapture(layer)
     for module in [*net.modules()]:
         for name, child in [*module._modules.items()]:  # named_children gives each once only
             if child is layer:

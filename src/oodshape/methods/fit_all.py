@@ -1,8 +1,9 @@
-"""Several methods on the same images: fitted from one set of sums, scored on batches that share what they can."""
+"""Fit several methods from one pass over the features, and score them on shared batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -16,7 +17,7 @@ from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import Detector, Method, batches, check_scores
 from oodshape.networks.head import Head
 
-ROWS = 256  # images that are scored at once
+ROWS = 256  # images per batch
 # methods that need them are fitted first, so that they can be dropped
 LARGE = (Statistic.SOFTMAX_SUMS, Statistic.SCATTER, Statistic.UNIT_SCATTER, Statistic.BANK)
 
@@ -24,11 +25,11 @@ LARGE = (Statistic.SOFTMAX_SUMS, Statistic.SCATTER, Statistic.UNIT_SCATTER, Stat
 def fit_each(
     methods: Mapping[str, Method], train: Features | Sums, panel: Sequence[Features] = ()
 ) -> Iterator[tuple[str, Detector | InputError]]:
-    """Every method fitted, or why it cannot be, from one pass over the features for all that any method needs.
+    """Yield every method fitted, or the error, from one pass over the features for all methods.
 
-    Sums that no method needs any more are dropped on the way: kept, they are a fifth of the memory of a fit of `auto`.
+    Sums are dropped as soon as no method needs them: otherwise they are a fifth of the memory of a fit of `auto`.
     """
-    collect(methods, train)
+    collect_statistics(methods, train)
     needs = {name: method.needs for name, method in methods.items()}
     everything = frozenset[Statistic]().union(*needs.values())
     left = sorted(methods, key=lambda name: [part not in needs[name] for part in LARGE])
@@ -43,9 +44,9 @@ def fit_each(
 
 
 def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Features] = ()) -> dict[str, Detector]:
-    """Every method fitted on the same features, from one pass over them for all that any method needs.
+    """Fit every method on the same features, from one pass over them.
 
-    The `panel` is for those that choose by it.
+    The `panel` is the proxy OOD set for methods that select by it.
 
     >>> train = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
     >>> list(fit_all({"plain": Method()}, train))
@@ -59,48 +60,48 @@ def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Feat
     return {name: fitted[name] for name in methods}
 
 
-def collect(methods: Mapping[str, Method], train: Features | Sums) -> None:
-    """Go over the features once for all that any of the methods needs; the features keep it."""
+def collect_statistics(methods: Mapping[str, Method], train: Features | Sums) -> None:
+    """Collect the statistics of all methods in one pass; the features keep them."""
     train.moments(frozenset[Statistic]().union(*(method.needs for method in methods.values())))
 
 
 def score_each(detectors: Mapping[str, Detector], data: Features) -> dict[str, Tensor | InputError]:
-    """The scores of every detector as its own `score` gives them, or why there are none; the head is multiplied once.
+    """Return the scores of every detector, or its error; the product with the head is computed once.
 
     >>> train = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
     >>> score_each({"plain": Method().fit(train)}, train)
     {'plain': tensor([1.4741, 3.0789])}
     """
-    found: dict[str, Tensor | InputError] = {}
+    scores: dict[str, Tensor] = {}
+    errors: dict[str, InputError] = {}
     layers: dict[str, Head] = {}
     for name, detector in detectors.items():
-        try:
+        with _collect(errors, name):
             detector.check_features(data)
             layers[name] = detector.head.bind(data.head)
-            found[name] = torch.empty(len(data), device=data.head.weight.device)
-        except InputError as error:
-            found[name] = error
-    for batch in _small_batches(data):  # which keep values, logits and directions for all methods
-        for name, layer in layers.items():
-            scores = found[name]
-            if isinstance(scores, Tensor):
-                detector = detectors[name]
-                seen = Evidence(batch, detector.shape, detector.head, layer)
-                try:
-                    scores[batch.first : batch.first + len(batch.raw)] = detector.scorer.of(seen)
-                except InputError as error:
-                    found[name] = error
-    for name, scores in found.items():
-        try:
-            if isinstance(scores, Tensor):
-                check_scores(scores)
-        except InputError as error:
-            found[name] = error
-    return found
+            scores[name] = torch.empty(len(data), device=data.head.weight.device)
+    for batch in _small_batches(data):  # a batch computes values, logits and directions once for all methods
+        for name in [name for name in scores if name not in errors]:
+            detector = detectors[name]
+            with _collect(errors, name):
+                evidence = Evidence(batch, detector.shape, detector.head, layers[name])
+                scores[name][batch.first : batch.first + len(batch.raw)] = detector.scorer.of(evidence)
+    for name in [name for name in scores if name not in errors]:
+        with _collect(errors, name):
+            check_scores(scores[name])
+    return {name: errors.get(name, scores.get(name)) for name in detectors}  # type: ignore[misc]
+
+
+@contextmanager
+def _collect(errors: dict[str, InputError], name: str) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        errors[name] = error
 
 
 def _small_batches(data: Features) -> Iterator[Batch]:
-    """Batches of few rows: there are many methods, and some need room for several times as many values."""
+    """Yield small batches, because some methods need several times the memory of a batch."""
     for first in range(0, len(data), ROWS):
         for batch in batches(data[first : first + ROWS]):
             yield replace(batch, first=first + batch.first)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Ascending, Sizes
-from oodshape.features.kernels import places_torch, taken
+from oodshape.features.kernels import look_up, search_sorted
 from oodshape.methods.base import Evidence, FittedHead, FittedScore, Shape
 from oodshape.methods.detector import Detector
 
@@ -68,8 +68,8 @@ class Member(FittedScore):
     def _place(self, scores: Tensor) -> Tensor:
         """[n]: 1 + the number of ID scores below, linear between neighbours; n above the highest."""
         ordered, n = self.tensor("reference", scores), len(self.reference)
-        place = places_torch(scores.contiguous(), ordered, right=False)
-        low, high = taken(ordered, (place - 1).clamp_min(0)), taken(ordered, place.clamp_max(n - 1))
+        place = search_sorted(scores.contiguous(), ordered, right=False)
+        low, high = look_up(ordered, (place - 1).clamp_min(0)), look_up(ordered, place.clamp_max(n - 1))
         between = torch.where(high > low, (scores - low) / (high - low).clamp_min(1e-30), 0.0).clamp(0, 1)
         return (place + between).clamp(1, n)
 

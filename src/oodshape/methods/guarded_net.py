@@ -16,7 +16,7 @@ from oodshape.networks.find_head import linears
 from oodshape.networks.head import Head
 
 # logits [N, C], score [N] float32, accepted [N] bool: a plain tuple, so that an exported program is readable anywhere
-Judged = tuple[Tensor, Tensor, Tensor]
+GuardedOutput = tuple[Tensor, Tensor, Tensor]
 
 
 class GuardedNet(nn.Module):
@@ -35,7 +35,7 @@ class GuardedNet(nn.Module):
     head_bias: Tensor
 
     def __init__(
-        self, net: nn.Module, head: str, detector: FittedSlots, threshold: Tensor, tap: MapTap | None = None
+        self, net: nn.Module, head: str, detector: FittedSlots, threshold: Tensor, tap: MapCapture | None = None
     ) -> None:
         """Guard `net`, whose layer `head` gives the logits, or in whose module `head` a map does that `tap` reads."""
         super().__init__()
@@ -45,7 +45,7 @@ class GuardedNet(nn.Module):
                 "fit another method (METHODS[name].exportable), or score with Detector.score(classifier, images)"
             )
         whole = _shared_copy(net)
-        self.net = tapped(whole, head) if tap is None else whole
+        self.net = replace_head(whole, head) if tap is None else whole
         self.head_name, self.map_tap = head, tap
         self.checked = False  # whether the network's own output was seen to be the logits
         classes = self.tap.out_features
@@ -65,24 +65,24 @@ class GuardedNet(nn.Module):
             self.score(torch.zeros(2, own.width, device=device), torch.zeros(2, classes, device=device))
 
     @property
-    def tap(self) -> LayerTap | MapTap:
+    def tap(self) -> LayerCapture | MapCapture:
         """What stands in the head's place, or beside the network."""
         tap = self.map_tap or self.net.get_submodule(self.head_name)
-        assert isinstance(tap, (LayerTap, MapTap))
+        assert isinstance(tap, (LayerCapture, MapCapture))
         return tap
 
-    def forward(self, images: Tensor, threshold: Tensor | None = None) -> Judged:
+    def forward(self, images: Tensor, threshold: Tensor | None = None) -> GuardedOutput:
         """The network's logits, and whether to trust them; `threshold` in place of the module's own."""
         traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
         if not traced and not self.checked and len(images) > 0:
             self._check(images[:2])
-        return self.judged(self.features(images), threshold)
+        return self.score_features(self.features(images), threshold)
 
     @torch.no_grad()
     def _check(self, images: Tensor) -> None:
         """Refuse a network whose output is not its head's; where the logits are not finite, the next call checks."""
         # a copy with the head in its place again; other threads may be in the one with the tap
-        given, head = self.tap.compared(_shared_copy(self.net), images)
+        given, head = self.tap.compare(_shared_copy(self.net), images)
         whole = [each.flatten(1) for each in given if each.shape[:1] == images.shape[:1] and each.ndim > 1]
         if any(not bool(torch.isfinite(own).all()) for own in whole):
             return
@@ -99,7 +99,7 @@ class GuardedNet(nn.Module):
         near = self.tap.near(eps)
         return own.shape == head.shape and bool((own.float() - head.float()).abs().max() <= near * head.abs().max())
 
-    def judged(self, features: Tensor, threshold: Tensor | None = None) -> Judged:
+    def score_features(self, features: Tensor, threshold: Tensor | None = None) -> GuardedOutput:
         """[N, M] features -> (logits, score, accepted)."""
         logits = self.tap.logits(features)
         score = self.score(features, logits)
@@ -155,7 +155,7 @@ def wrap(
     if classifier is not None and classifier.head_order is not None:
         own, name = classifier.head, classifier.head_name
         if own.fingerprint == detector.fingerprint and head in (None, name):
-            return GuardedNet(inner, str(name), detector, threshold, MapTap(own, classifier.head_order))
+            return GuardedNet(inner, str(name), detector, threshold, MapCapture(own, classifier.head_order))
     layers = linears(inner)
     for name in layers if head is None else [head] if head in layers else []:
         if Head.of((layers[name].weight, layers[name].bias)).fingerprint == detector.fingerprint:

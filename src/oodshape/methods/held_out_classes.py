@@ -9,7 +9,7 @@ import numpy as np
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.sums import LeftOut, Sums, without
+from oodshape.features.sums import LeftOut, Sums, drop_classes
 from oodshape.images import identity
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import fit_each, score_each
@@ -59,7 +59,7 @@ class ClassPanel:
         fewer = min(int(held_gone.sum()), int((~held_gone).sum()))
         if fewer < FEWEST_IMAGES:
             raise InputError(f"{fewer} images to select by lie on one side, and {FEWEST_IMAGES} are needed")
-        smaller = without(head, left_out)
+        smaller = drop_classes(head, left_out)
         sides = (selection[np.flatnonzero(rows)].with_head(smaller) for rows in (~held_gone, held_gone))
         return cls(count, head.classes, stay, *sides)
 
@@ -91,6 +91,6 @@ def _staying(fitting: Features | Sums, left_out: LeftOut) -> tuple[Features | Su
     if isinstance(fitting, Features):
         gone = left_out[fitting.predictions.cpu().numpy()]
         stay = np.flatnonzero(~gone)
-        return fitting[stay].with_head(without(fitting.head, left_out)) if len(stay) else fitting, int(gone.sum())
+        return fitting[stay].with_head(drop_classes(fitting.head, left_out)) if len(stay) else fitting, int(gone.sum())
     near = fitting.near
     return (fitting, len(fitting)) if near is None else (near, len(fitting) - len(near))

@@ -1,14 +1,14 @@
 """Methods as OpenOOD v1.5 runs them: its settings, what each is fitted on, and the grid that its search goes over.
 
-Read from the source of OpenOOD (github.com/Jingkang50/OpenOOD at 3c35632, configs/postprocessors). Methods that it
-does not have keep their general settings here and are fitted on the training images.
+Read from the source of OpenOOD (github.com/Jingkang50/OpenOOD at 3c35632, configs/postprocessors) into the records.
+Methods that it does not have keep their general settings and are fitted on the training images.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
+from typing import Any
 
 from oodshape.methods.detector import Method
 from oodshape.methods.heads import Dice
@@ -33,29 +33,21 @@ SHARES = (0.65, 0.70, 0.75, 0.80, 0.85, 0.90, 0.95)
 
 @dataclass(frozen=True)
 class Setting:
-    """A method as OpenOOD runs it: its name there and on the leaderboard, the set it is fitted on, the grid it tries.
-
-    `says` tells where ours is another method under a similar name; such a one has no name there.
-    """
+    """A method as OpenOOD runs it, the set it is fitted on (train or val), and the methods that its search tries."""
 
     method: Method
-    theirs: str = ""
-    published: str = ""
-    fit: Literal["train", "val"] = "train"
+    fit: str = "train"
     grid: tuple[Method, ...] = ()
-    says: str = ""
 
 
 def openood_settings(std: tuple[float, ...] = (1.0,)) -> dict[str, Setting]:
-    """The settings by our names; `std` is that of the preprocessing, in units of which ODIN takes its step.
+    """The settings by our ids; `std` is that of the preprocessing, which scales the step of a perturbation.
 
     >>> openood_settings()["ash-b"].method.shape, openood_settings()["react"].fit
     (AshB(p=0.9), 'val')
     """
+    return {name: _setting(record, std) for name, record in RECORDS.items() if record.openood}
 
-    def odin(temperature: float, eps: float) -> Method:
-        step = Odin(eps=eps, std=std, temperature=temperature)
-        return Method(perturb=step, score=MaxSoftmax(temperature=temperature))
 
     return {
         "msp": Setting(Method(score=MaxSoftmax()), "msp", "MSP"),

@@ -1,285 +1,78 @@
-"""The table of methods: a name, a recipe, its sentences. Contract tests, benchmarks and docs go over every row.
-
-A new method is a row of `NEWER_ROWS`. `auto.py`, which chooses among the others, adds its own row as the last.
-"""
+"""Methods from their records, and the resolver of method names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 from oodshape.core.errors import InputError, no_such
+from oodshape.core.own_code import import_object
+from oodshape.methods.base import HeadRecipe, ScoreRecipe, Shaper
 from oodshape.methods.detector import Method
-from oodshape.methods.heads import Lts
-from oodshape.methods.paper_settings import (
-    BANK,
-    CONFIDENT,
-    FAR,
-    HENDRYCKS,
-    IMAGES,
-    NOTHING,
-    OWN,
-    PER_CLASS,
-    SIGNED,
-    Row,
-    paper_rows,
-)
-from oodshape.methods.perturb.adascale import AdaScale
-from oodshape.methods.perturb.odin import AUTHORS_STD, Odin
-from oodshape.methods.scores.class_means import CadRef, CaRef, KlMatching, She
-from oodshape.methods.scores.decision_boundary import Fdbd, Gen, GradNorm, Nci, Ora
-from oodshape.methods.scores.logits import MaxSoftmax, TemperatureScaling
-from oodshape.methods.scores.mahalanobis import Mds, MdsPlus, Rmds, RmdsPlus
-from oodshape.methods.scores.nearest_neighbours import Knn, NnGuide
-from oodshape.methods.scores.subspace import Neco, Vim
-from oodshape.methods.shapes.ash import Scale
-from oodshape.methods.shapes.bats_ras import Bats, Ras
-from oodshape.methods.shapes.clipping import VraP
-from oodshape.methods.shapes.optfs import BySign, OptFS
+from oodshape.methods.perturb.none import Step
+from oodshape.methods.records import PACKAGE, RECORDS, Record, Spec, merge, registered
 
-CADREF = (
-    "Ling et al., *CADRef: Robust Out-of-Distribution Detection via Class-Aware Decoupled Relative Feature "
-    "Leveraging*, "
-    "CVPR 2025, arXiv:2503.00325."
-)
+GROUP = "oodshape.methods"  # entry points of other packages
 
-ADASCALE = "Regmi, *AdaSCALE: Adaptive Scaling for OOD Detection*, arXiv 2503.08023, 2025."
-IMAGES_AND_GRADIENTS = (
-    "ReLU features, the images themselves, and gradients: three passes and one backward for each image"
-)
 
-# methods that cannot work on features alone: a benchmark runs them where they are named
-IMAGE_ROWS: dict[str, Row] = {
-    "adascale-a": Row(
-        Method(perturb=AdaScale()),
-        "energy after scaling the features, more where a step in the image moves the largest of them less",
-        IMAGES_AND_GRADIENTS,
-        SIGNED,
-        ADASCALE,
-    ),
-    "adascale-l": Row(
-        Method(perturb=AdaScale(on_logits=True)),
-        "energy after scaling the logits by the same idea",
-        IMAGES_AND_GRADIENTS,
-        SIGNED,
-        ADASCALE,
-    ),
-}
-IMAGE_METHODS: dict[str, Method] = {name: row.method for name, row in IMAGE_ROWS.items()}
+def make_method(record: Record, *changes: Spec) -> Method:
+    """Make the method of a record, with changed settings or another class in a slot.
 
-# what came after the paper, with general settings whatever the ID set
-NEWER_ROWS: dict[str, Row] = {
-    "optfs-f": Row(
-        Method(shape=OptFS(k=100, bound="features")),
-        "energy of features shaped as well as those of the same energy can be",
-        IMAGES,
-        "after a ReLU, now and then below optfs-e",
-        OWN,
-    ),
-    "optfs": Row(
-        Method(shape=BySign(signed=OptFS(k=100, bound="features"), plain=OptFS(k=100))),
-        "optfs-f where features may be negative, optfs-e after a ReLU",
-        IMAGES,
-        FAR,
-        OWN,
-    ),
-    "gen": Row(
-        Method(score=Gen(gamma=0.1, top=100)),
-        "minus the generalised entropy of the top probabilities",
-        NOTHING,
-        CONFIDENT,
-        "Liu et al., *GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection*, CVPR 2023, "
-        "https://openaccess.thecvf.com/content/CVPR2023/html/Liu_GEN_Pushing_the_Limits_of_Softmax-Based_Out-of-Distribution_Detection_CVPR_2023_paper.html.",
-    ),
-    "scale": Row(
-        Method(shape=Scale(p=0.85)),
-        "energy after scaling by how concentrated the features are",
-        "ReLU features",
-        SIGNED,
-        "Xu et al., *Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement*, ICLR "
-        "2024, arXiv:2310.00227.",
-    ),
-    "lts": Row(
-        Method(head=Lts(share=0.05)),
-        "energy after scaling the logits by the same idea",
-        "ReLU features",
-        SIGNED,
-        "Djurisic, Liu and Nikolic, *Logit Scaling for Out-of-Distribution Detection*, arXiv:2409.01175, 2024.",
-    ),
-    "ras": Row(
-        Method(shape=Ras()),
-        "energy of the mean sorted profile in the image's own order of features",
-        IMAGES,
-        "where sizes matter",
-        "Guglielmo and Masana, *Ranked Activation Shift for Post-Hoc Out-of-Distribution Detection*, "
-        "arXiv:2604.08572, 2026.",
-    ),
-    "bats": Row(
-        Method(shape=Bats(width=1.0)),
-        "energy after clipping each feature to its usual range",
-        IMAGES,
-        "on transformers",
-        "Zhu et al., *Boosting Out-of-distribution Detection with Typical Features*, NeurIPS 2022, arXiv:2210.04200.",
-    ),
-    "gradnorm": Row(
-        Method(score=GradNorm()),
-        "length of the features times how far the probabilities are from uniform",
-        NOTHING,
-        "with many classes",
-        "Huang et al., *On the Importance of Gradients for Detecting Distributional Shifts in the Wild*, NeurIPS "
-        "2021, arXiv:2110.00218.",
-    ),
-    "klm": Row(
-        Method(score=KlMatching()),
-        "divergence from the nearest class's mean probabilities",
-        "training images of every class",
-        "with few of them",
-        HENDRYCKS,
-    ),
-    "she": Row(
-        Method(score=She(classes="auto")),
-        "inner product with the predicted class's mean feature",
-        "training images of every class",
-        "with few of them",
-        "Zhang et al., *Out-of-Distribution Detection Based on In-Distribution Data Patterns Memorization with Modern"
-        " Hopfield Energy*, ICLR 2023, https://openreview.net/forum?id=KkazG4lgKL.",
-    ),
-    "fdbd": Row(
-        Method(score=Fdbd()),
-        "mean distance to the decision boundaries, over the distance to the mean feature",
-        IMAGES,
-        "where unknowns lie near the mean",
-        "Liu and Qin, *Fast Decision Boundary based Out-of-Distribution Detector*, ICML 2024, arXiv:2312.11536.",
-    ),
-    "nci": Row(
-        Method(score=Nci()),
-        "how far the features point along the predicted class's weights",
-        IMAGES,
-        "before classes have collapsed",
-        "Liu and Qin, *Detecting Out-of-Distribution Through the Lens of Neural Collapse*, CVPR 2025, "
-        "arXiv:2311.01479.",
-    ),
-    "vim": Row(
-        Method(score=Vim()),
-        "energy minus what lies outside the principal subspace",
-        "more training images than features",
-        "with fewer",
-        "Wang et al., *ViM: Out-Of-Distribution with Virtual-logit Matching*, CVPR 2022, arXiv:2203.10807.",
-    ),
-    "mds++": Row(
-        Method(score=MdsPlus(classes="auto")),
-        "Mahalanobis distance of normalised features to the nearest class",
-        PER_CLASS,
-        "with few images per class",
-        "Mueller and Hein, *Mahalanobis++: Improving OOD Detection via Feature Normalization*, ICML 2025, "
-        "arXiv:2505.18032.",
-    ),
-    "rmds++": Row(
-        Method(score=RmdsPlus(classes="auto", shrinkage="likelihood")),
-        "the same relative to one Gaussian for all; for near OOD",
-        PER_CLASS,
-        "with few images per class, on far OOD",
-        "Ren et al., *A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection*, 2021, "
-        "arXiv:2106.09022; Mueller and Hein,"
-        " *Mahalanobis++: Improving OOD Detection via Feature Normalization*, ICML 2025, arXiv:2505.18032.",
-    ),
-    "knn": Row(
-        Method(score=Knn(k=10)),
-        "distance of normalised features to the k-th nearest in a bank",
-        BANK,
-        "with few images per class; large file",
-        "Sun et al., *Out-of-Distribution Detection with Deep Nearest Neighbors*, ICML 2022, arXiv:2204.06507.",
-    ),
-    "caref": Row(
-        Method(score=CaRef()),
-        "relative distance to the predicted class's mean feature",
-        PER_CLASS,
-        "with few images per class",
-        CADREF,
-    ),
-    "cadref": Row(
-        Method(score=CadRef()),
-        "the same, errors along the weights divided by the energy",
-        PER_CLASS,
-        "with few images per class",
-        CADREF,
-    ),
-    "nnguide": Row(
-        Method(score=NnGuide(k=10)),
-        "energy times its nearest neighbours' similarity and energy",
-        BANK,
-        "where energy fails; large file",
-        "Park et al., *Nearest Neighbor Guidance for Out-of-Distribution Detection*, ICCV 2023, arXiv:2309.14888.",
-    ),
-    "temperature": Row(
-        Method(score=TemperatureScaling()),
-        "the largest probability at the temperature that suits the labels best",
-        "training images with labels; without them it is the softmax",
-        CONFIDENT,
-        "Guo et al., *On Calibration of Modern Neural Networks*, ICML 2017, arXiv:1706.04599.",
-    ),
-    "mds": Row(
-        Method(score=Mds(classes="auto")),
-        "Mahalanobis distance of the features to the nearest class",
-        PER_CLASS,
-        "with few images per class, and where lengths differ much: prefer mds++",
-        "Lee et al., *A Simple Unified Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks*, "
-        "NeurIPS 2018, arXiv:1807.03888.",
-    ),
-    "rmds": Row(
-        Method(score=Rmds(classes="auto", shrinkage="likelihood")),
-        "the same relative to one Gaussian for all",
-        PER_CLASS,
-        "with few images per class, on far OOD",
-        "Ren et al., *A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection*, 2021, arXiv:2106.09022.",
-    ),
-    "neco": Row(
-        Method(score=Neco()),
-        "the max logit times the share of the features in their principal subspace",
-        "more training images than features",
-        "with fewer",
-        "Ben Ammar et al., *NECO: NEural Collapse Based Out-of-distribution Detection*, ICLR 2024, arXiv:2310.06823.",
-    ),
-    "ora": Row(
-        Method(score=Ora()),
-        "the largest angle to a decision boundary, seen from the mean feature",
-        IMAGES,
-        "on some transformers",
-        "Demirel, Fumero and Locatello, *Out-of-Distribution Detection with Relative Angles*, NeurIPS 2025, "
-        "arXiv:2410.04525.",
-    ),
-}
+    >>> make_method(RECORDS["dice"], {"head": {"p": 0.9}}).head
+    Dice(p=0.9)
+    """
+    spec = record.recipe
+    if isinstance(spec, Method):
+        return spec
+    for change in changes:
+        spec = merge(spec, change)
+    return Method(**{slot: _build(piece) for slot, piece in spec.items()})
 
-ROWS: dict[str, Row] = {**paper_rows(), **NEWER_ROWS}
-METHODS: dict[str, Method] = {name: row.method for name, row in ROWS.items()}
-NEWER: dict[str, Method] = {name: row.method for name, row in NEWER_ROWS.items()}
 
-# the paper's table of hyperparameters; ASH-Rand's is the authors' code's
-_SOFTMAX = MaxSoftmax()  # with its ties, as in the authors' code
-_ODIN = Odin(eps=0.004, std=AUTHORS_STD)
-_PAPER: dict[str, dict[str, Any]] = {
-    "imagenet": {
-        "softmax": _SOFTMAX,
-        "odin": Odin(eps=0.0, std=AUTHORS_STD),
-        "vra": VraP(low=0.5, high=1.0, absolute=True),
-    },
-    "cifar10": {"softmax": _SOFTMAX, "odin": _ODIN, "dice": 0.9, "ash_p": 0.9, "ash_b": 0.95, "ash_s": 0.95},
-    "cifar100": {"softmax": _SOFTMAX, "odin": _ODIN, "dice": 0.9, "ash_p": 0.8, "ash_b": 0.85, "ash_s": 0.9},
-}
-# where the authors' code does otherwise: theta's norm, and on CIFAR the paper's percentiles taken for values
-_CODE: dict[str, Any] = {"optfs": OptFS(k=100, norm=1000.0)}
-_LIMITS = {"vra": VraP(low=0.6, high=0.95, absolute=True)}
+_general = cache(make_method)  # records are compared by identity
+
+
+def _build(spec: Any) -> Any:
+    if isinstance(spec, list):
+        return tuple(map(_build, spec))
+    if not isinstance(spec, Mapping):
+        return spec
+    module, _, name = spec["use"].partition(":")
+    settings = {key: _build(value) for key, value in spec.items() if key != "use"}
+    return getattr(import_module(f"{PACKAGE}.{module}"), name)(**settings)
+
+
+class Methods(Mapping[str, Method]):
+    """The methods that score features, by id, with general settings; each is imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> Method:
+        if RECORDS[name].images_only:
+            raise KeyError(name)
+        return _general(RECORDS[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, record in RECORDS.items() if not record.images_only)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+METHODS: Mapping[str, Method] = Methods()
 
 
 def paper_methods(id_set: str) -> dict[str, Method]:
     """The methods with the paper's hyperparameters for `imagenet`, `cifar10` or `cifar100`.
 
-    The methods since the paper follow with their general settings.
+    Methods that the paper does not have keep their general settings.
 
     >>> paper_methods("cifar10")["ash-s"].shape
     AshS(p=0.95)
     """
-    return _with_rows(paper_rows(**_settings(id_set)))
+    _check_id_set(id_set)
+    return {name: make_method(RECORDS[name], RECORDS[name].paper.get(id_set, {})) for name in METHODS}
 
 
 def authors_methods(id_set: str) -> dict[str, Method]:
@@ -290,29 +83,73 @@ def authors_methods(id_set: str) -> dict[str, Method]:
     >>> authors_methods("cifar10")["vra-p"].shape
     VraP(low=0.6, high=0.95, absolute=True)
     """
-    limits = {} if id_set == "imagenet" else _LIMITS
-    return _with_rows(paper_rows(**{**_settings(id_set), **_CODE, **limits}))
+    _check_id_set(id_set)
+    records = [RECORDS[name] for name in METHODS]
+    changes = {each: (each.paper.get(id_set, {}), each.authors.get(id_set, {})) for each in records}
+    return {each.id: make_method(each, *changes[each]) for each in records}
 
 
-def _settings(id_set: str) -> dict[str, Any]:
-    if id_set not in _PAPER:
-        raise InputError(f"the paper has no settings for {id_set!r}; choose one of {', '.join(_PAPER)}")
-    return _PAPER[id_set]
+def _check_id_set(id_set: str) -> None:
+    known = dict.fromkeys(each for record in RECORDS.values() for each in record.paper)
+    if id_set not in known:
+        raise InputError(f"the paper has no settings for {id_set!r}; choose one of {', '.join(known)}")
 
 
-def _with_rows(rows: dict[str, Row]) -> dict[str, Method]:
-    return {name: row.method for name, row in {**ROWS, **rows}.items()}
+def find_record(name: str) -> Record:
+    """Find a method by its id or display name, as "package.module:Name", or as an entry point of another package.
 
+    "package.module:Name" is a Method, a recipe for one of its slots, or the class of one; modules of the working
+    directory are found too. Only give names that you trust: the module is imported.
 
-def named(name: str, table: Mapping[str, Method] = METHODS) -> Method:
-    """The method of that name, or an error that names the nearest.
-
-    >>> named("react").shape
-    ReAct(q=0.9)
-    >>> named("raect", {"react": named("react")})
+    >>> find_record("OptFS (E)").id
+    'optfs-e'
+    >>> find_record("raect")
     Traceback (most recent call last):
-    oodshape.core.errors.InputError: no method is called 'raect'; did you mean react?
+    oodshape.core.errors.InputError: no method is called 'raect'; did you mean react? `oodshape methods` lists them
     """
-    if name not in table:
-        raise no_such("method", name, table, "`oodshape methods` lists them" if table is METHODS else "")
-    return table[name]
+    known = registered(name)
+    if known is not None:
+        return known
+    if ":" in name:
+        return _own_record(name, import_object(name, "a method is package.module:Name, a Method or a recipe class"))
+    for point in entry_points(group=GROUP, name=name):
+        return _own_record(name, point.load())
+    raise no_such("method", name, RECORDS, "`oodshape methods` lists them")
+
+
+def find_method(name: str, table: Mapping[str, Method] = METHODS) -> Method:
+    """Find a method in a table, such as `paper_methods("cifar10")`, or with general settings as `find_record` does.
+
+    >>> find_method("react").shape
+    ReAct(q=0.9)
+    """
+    return table[name] if name in table else _general(find_record(name))
+
+
+def _own_record(name: str, found: Any) -> Record:
+    """The record of a method that is defined elsewhere; its summary is the first line of its docstring."""
+    method = as_method(found, name)
+    summary, *_ = (getattr(found, "__doc__", None) or "").strip().splitlines() or [""]
+    return Record(id=name, name=name.rpartition(":")[2], recipe=method, summary=summary.rstrip("."))
+
+
+def as_method(value: Any, name: str = "") -> Method:
+    """Return the method that a Method, a recipe for one slot, or the class of one stands for.
+
+    >>> from oodshape.methods.shapes.clipping import ReAct
+    >>> as_method(ReAct(q=0.9)) == as_method(ReAct) == METHODS["react"]
+    True
+    """
+
+    try:
+        made = value() if isinstance(value, type) else value
+    except Exception as error:
+        raise InputError(f"{name or value.__name__}() failed: {error}; its settings need defaults") from error
+    if isinstance(made, Method):
+        return made
+    slots: dict[str, Any] = {"shape": Shaper, "head": HeadRecipe, "score": ScoreRecipe, "perturb": Step}
+    for slot, kind in slots.items():
+        if isinstance(made, kind):
+            return Method(**{slot: made})
+    found = type(made).__name__
+    raise InputError(f"{name or 'a method'} must be a Method, or a recipe for one of its slots, got {found}")

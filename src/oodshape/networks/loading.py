@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from traceback import extract_tb
-from types import CodeType
 from typing import Any, Unpack
 
 from torch import nn
 
 from oodshape.core.errors import InputError
 from oodshape.core.options import HeadOptions, ModelOptions, OpenKeywords, make_options, takes_options
+from oodshape.core.own_code import import_object, locate_failure, working_directory
 from oodshape.core.reading import one_line
 from oodshape.images.decode.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
@@ -135,30 +130,16 @@ def built(spec: str) -> tuple[nn.Module, Preprocessing | None]:
 
     The working directory can be imported from, as with `python -m`.
     """
-    module, _, function = spec.partition(":")
-    with _working_directory():
-        try:
-            make = getattr(import_module(module), function)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise InputError(f"cannot import {spec!r}: {error}; a model is {FORMS}") from None
-        except Exception as error:  # the user's own code, while it is imported
-            raise InputError(f"{module} failed: {_failure(error)}") from error
+    make = import_object(spec, f"a model is {FORMS}")
+    with working_directory():
         try:
             made = make()
         except Exception as error:
-            raise InputError(f"{spec} failed: {_failure(error, getattr(make, '__code__', None))}") from error
+            raise InputError(f"{spec} failed: {locate_failure(error, getattr(make, '__code__', None))}") from error
     net, preprocessing = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(net, nn.Module) or not (preprocessing is None or isinstance(preprocessing, Preprocessing)):
         raise InputError(f"{spec}() must return a network, or (network, Preprocessing), got {type(made).__name__}")
     return net, preprocessing
-
-
-def _failure(error: Exception, code: CodeType | None = None) -> str:
-    """What went wrong in a user's code, and where: in the function's own file, or else as deep as it goes."""
-    frames = [each for each in extract_tb(error.__traceback__)[1:] if not each.filename.startswith("<frozen ")]
-    own = [each for each in frames if code is not None and each.filename == code.co_filename]
-    place = "".join(f" ({Path(each.filename).name}:{each.lineno})" for each in (own or frames)[-1:])
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
 
 
 def _from_spec(spec: str, opening: ModelOptions, layer: HeadOptions) -> Source:
@@ -279,14 +260,3 @@ def _filled(
     net = make(**plain) if num_classes is None else make(**plain, num_classes=num_classes)
     load_weights(net, weights)
     return net
-
-
-@contextmanager
-def _working_directory() -> Iterator[None]:
-    """Modules of the working directory can be imported, before any others."""
-    here = os.getcwd()
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        sys.path.remove(here)

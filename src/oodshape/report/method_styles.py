@@ -1,48 +1,13 @@
-"""How reports group and draw a method, by its row in the table of methods; an unknown name is the user's own."""
+"""How reports group and draw a method, by its record; a method without one is custom."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 from zlib import crc32
 
-from oodshape.methods.base import Identity, Recipe
-from oodshape.methods.heads import Linear
-from oodshape.methods.registry import METHODS, NEWER
-from oodshape.methods.shapes.optfs import OptFS
+from oodshape.methods.records import OWN, RECORDS
 from oodshape.report.palette import INKS, TEXT
-
-# what summaries and figures compare with the other methods: the paper's method, and the usual baseline
-FEATURED, BASELINE = "optfs-e", "msp"
-PLAIN, SHAPED, OPTFS, SINCE, OWN = range(5)  # the paper's three blocks, those since the paper, one's own
-
-
-def block(name: str) -> int:
-    """The block of a table: without shaping, with shaping, with OptFS, since the paper, one's own.
-
-    >>> block("msp"), block("react"), block("optfs-e+react"), block("vim"), block("mine")
-    (0, 1, 2, 3, 4)
-    """
-    if name not in METHODS:
-        return OWN
-    if name in NEWER:
-        return SINCE
-    shape = METHODS[name].shape
-    return OPTFS if by_optfs(shape) else PLAIN if isinstance(shape, Identity) else SHAPED
-
-
-def kind(name: str) -> str:
-    """Where a method comes from, in words; whatever shapes by OptFS goes together.
-
-    >>> kind("optfs-e"), kind("auto"), kind("vim"), kind("msp"), kind("mine")
-    ('OptFS', 'chooses among them', 'since the paper', "the paper's baselines", 'your own')
-    """
-    if name in METHODS and METHODS[name].wants_panel:
-        return "chooses among them"
-    words = dict.fromkeys((PLAIN, SHAPED), "the paper's baselines")
-    return (words | {OPTFS: "OptFS", SINCE: "since the paper", OWN: "your own"})[block(name)]
-
 
 CHOICE = "choice"
 # what a method of each family looks at, as a legend says it
@@ -52,8 +17,25 @@ FAMILIES = {
     "optfs": "OptFS",
     "distance": "distances among features",
     CHOICE: "chooses among them",
-    "own": "your own",
+    OWN: "custom",
 }
+# where the methods of a block of the tables come from
+BLOCKS = {
+    **dict.fromkeys(("plain", "shaping"), "the paper's baselines"),
+    "optfs": "OptFS",
+    "later": "since the paper",
+    CHOICE: "chooses among them",
+    OWN: "custom",
+}
+
+
+def block(name: str) -> str:
+    """The block of a table: the paper's three, methods since the paper, methods that choose, custom methods.
+
+    >>> block("msp"), block("react"), block("optfs-e+react"), block("vim"), block("mine")
+    ('plain', 'shaping', 'optfs', 'later', 'own')
+    """
+    return RECORDS[name].block if name in RECORDS else OWN
 
 
 def family(name: str) -> str:
@@ -62,21 +44,7 @@ def family(name: str) -> str:
     >>> [family(name) for name in ("msp", "dice", "optfs-e+react", "optfs", "vim", "auto", "mine")]
     ['logits', 'shaping', 'optfs', 'optfs', 'distance', 'choice', 'own']
     """
-    if name not in METHODS:
-        return "own"
-    method = METHODS[name]
-    if method.wants_panel:
-        return CHOICE
-    if by_optfs(method.shape):
-        return "optfs"
-    if not isinstance(method.shape, Identity) or not isinstance(method.head, Linear):
-        return "shaping"
-    return "distance" if method.score.reads_features else "logits"
-
-
-def by_optfs(recipe: Recipe) -> bool:
-    """Whether OptFS is the shaping function, or a part of it."""
-    return isinstance(recipe, OptFS) or any(by_optfs(part) for part in recipe.inside())
+    return RECORDS[name].family if name in RECORDS else OWN
 
 
 # of a family's members, one after the other: they have one colour
@@ -127,15 +95,14 @@ class Style:
         return f"var(--{name})", " ".join(f"{1.5 * length:g}" for length in dashes)
 
 
-@cache
 def style(method: str) -> Style:
-    """The style of a method: by its family and its place in it, or by its name for a method of one's own.
+    """The style of a method: by its family and its place in it, or by its name for a custom method.
 
     >>> style("knn").family, style("knn").color == INKS["distance"].light
     ('distance', True)
     """
-    if method not in METHODS:
-        return Style(family(method), OWN_DASHES[crc32(method.encode()) % len(OWN_DASHES)])
     own = family(method)
-    members = [name for name in METHODS if family(name) == own]
+    if method not in RECORDS:
+        return Style(own, OWN_DASHES[crc32(method.encode()) % len(OWN_DASHES)])
+    members = [name for name in RECORDS if family(name) == own]
     return Style(own, DASHES[members.index(method) % len(DASHES)])

@@ -1,38 +1,38 @@
-"""The study of `auto`: the AUROC of each method on the proxy OOD sets and on real OOD data, table and figures."""
+"""Study `auto`: the AUROC of each method against proxy OOD sets and against real OOD data."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from oodshape.core.errors import InputError
-from oodshape.features.features import Features
 from oodshape.methods.auto import Auto, split
 from oodshape.methods.detector import Method
 from oodshape.methods.fit_all import fit_all
 from oodshape.methods.fusion import Fusion
 from oodshape.methods.held_out_classes import ClassPanel
-from oodshape.methods.registry import METHODS, NEWER
+from oodshape.methods.records import RECORDS
 from oodshape.metrics.detection import auroc
 from oodshape.report.palette import PALE, TEXT
-from oodshape.studies.methods import measured
+from oodshape.studies.methods import measure, works_on_features
+from oodshape.studies.network import Network
 from oodshape.studies.plotting import (
     TOWARDS,
     Point,
-    below,
-    families,
+    add_family_legend,
+    add_legend,
+    draw_scatter,
+    label_rows,
     line_style,
-    missing,
+    missing_percent,
     name_points,
     panels,
-    scatter,
-    toward_hundred,
+    scale_toward_hundred,
 )
-from oodshape.studies.tables import number, percent
+from oodshape.studies.tables import format_percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 DEFAULT = Auto()
 PAPER, LATER, AUTO, ONE = "paper", "newer", "auto", "auto, best one"
-# well-known choices, drawn beside that of `auto`
+# well-known fixed choices, drawn next to `auto`
 LOOKS: dict[str, dict[str, Any]] = {
     **{name: {"marker": "o"} for name in ("msp", "energy", "ash-s", "optfs-e")},
     ONE: {"marker": "D", "fillstyle": "none", "color": TEXT, "markersize": 5.5},
@@ -48,56 +48,49 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def choice(
-    train: Features,
-    inside: Features,
-    ood: Mapping[str, Features],
-    panel: Sequence[Features],
-    methods: Mapping[str, Method] = METHODS,
-    auto: Auto = DEFAULT,
-) -> DataFrame:
-    """method, group, panel_auroc, chosen, ood, fpr95, auroc of every method that works on features, and of `auto`.
+def compare_selection(network: Network, auto: Auto = DEFAULT) -> DataFrame:
+    """Return method, group, panel_auroc, chosen, ood, fpr95, auroc of every method on features, and of `auto`.
 
-    `panel_auroc` is what `auto` sees: fitted on its fitting part, the mean of `scrambled_auroc`, the selection part
-    against the panel, and `near_auroc`, that against classes left out (NaN where none can be). The other figures are
-    those of the method fitted on the whole training set, and of `auto` with its fusion (group auto) and with the
-    best-ranked candidate alone.
+    `panel_auroc` is the criterion of `auto`: with the method fitted on a part of the training set, the mean of
+    `scrambled_auroc`, the rest of the training set against the panel, and `near_auroc`, the rest against held-out
+    classes (NaN if no class can be held out). The other figures are those of the method fitted on the whole training
+    set, of `auto` with its fusion (group auto), and of the best-ranked candidate alone.
     """
     from pandas import DataFrame
 
-    single = {name: method for name, method in methods.items() if method.perturb.eps == 0 and not method.wants_panel}
+    train, panel = network.train, network.require_panel()
+    methods = {name: method for name, method in network.compared.items() if works_on_features(method)}
     fitting, selection = split(train, auto.share)
-    seen: dict[str, dict[str, float]] = {}
-    tried = {name: method.unlabelled() for name, method in single.items()}
-    for name, detector in fit_all(tried, fitting).items():
+    criteria: dict[str, dict[str, float]] = {}
+    candidates = {name: method.unlabelled() for name, method in methods.items()}
+    for name, detector in fit_all(candidates, fitting).items():
         scores = detector.score(selection)
         far = float(np.mean([auroc(scores, detector.score(images)) for images in panel]))
-        seen[name] = {"panel_auroc": far, "scrambled_auroc": far, "near_auroc": np.nan}
-    with contextlib.suppress(InputError):  # no class can be left out: scrambled images decide alone
-        near = ClassPanel.of(fitting, selection).aurocs(tried)
-        for name, value in seen.items():
-            value["near_auroc"] = near[name]
-            value["panel_auroc"] = (1 - auto.near) * value["scrambled_auroc"] + auto.near * value["near_auroc"]
+        criteria[name] = {"panel_auroc": far, "scrambled_auroc": far, "near_auroc": np.nan}
+    with contextlib.suppress(InputError):  # no class can be held out: only scrambled images count
+        near = ClassPanel.of(fitting, selection).aurocs(candidates)
+        for name, values in criteria.items():
+            mean = (1 - auto.near) * values["scrambled_auroc"] + auto.near * near[name]
+            values |= {"near_auroc": near[name], "panel_auroc": mean}
     fused = Method(score=auto).fit(train, panel=panel)
     best = Method(score=replace(auto, fuse=1)).fit(train, panel=panel)
     assert isinstance(fused.scorer, Fusion)
     chosen = {member.name for member in fused.scorer.members}
     rows: list[dict[str, Any]] = []
-    for name, detector in fit_all(single, train).items():
-        group = LATER if name in NEWER else PAPER
-        said = {"method": name, "group": group, **seen[name], "chosen": name in chosen}
-        rows += measured(detector, inside, ood, **said)
+    for name, detector in fit_all(methods, train).items():
+        group = LATER if name in RECORDS and RECORDS[name].block == "later" else PAPER
+        rows += measure(network, detector, method=name, group=group, **criteria[name], chosen=name in chosen)
     for name, detector in ((AUTO, fused), (ONE, best)):
-        rows += measured(detector, inside, ood, method=name, group=name, panel_auroc=np.nan, chosen=False)
+        rows += measure(network, detector, method=name, group=name, panel_auroc=np.nan, chosen=False)
     return DataFrame(rows)
 
 
-def regret(frame: DataFrame) -> DataFrame:
-    """A row per network and OOD set, and one for the mean over them: rank correlations, and the regret of `auto`.
+def compute_regret(frame: DataFrame) -> DataFrame:
+    """Return a row per network and OOD set, and one for their mean: rank correlations, and the regret of `auto`.
 
-    Takes the columns of `choice` and `network`. `rank_paper` and `rank_all` are Spearman's correlation of
-    `panel_auroc` and `auroc` over the paper's methods and over all; `best_paper` and `best_all` the best single
-    method in hindsight; a regret is its AUROC less that of `auto`, below 0 where `auto` is ahead.
+    Takes the columns of `compare_selection` and `network`. `rank_paper` and `rank_all` are Spearman's correlation of
+    `panel_auroc` and `auroc` over the paper's methods and over all methods; `best_paper` and `best_all` the best single
+    method in hindsight. A regret is the AUROC of that method minus that of `auto`, below 0 if `auto` is better.
     """
     from pandas import DataFrame
 
@@ -106,68 +99,76 @@ def regret(frame: DataFrame) -> DataFrame:
         keys = ["method", "group", "panel_auroc"]
         mean = part.groupby(keys, sort=False, dropna=False)[["fpr95", "auroc"]].mean().reset_index()
         for name, one in (*part.groupby("ood", sort=False), ("mean", mean)):
-            rows.append({"network": network, "ood": name} | _row(one.set_index("method")))
+            rows.append({"network": network, "ood": name} | _compute_row(one.set_index("method")))
     return DataFrame(rows)
 
 
-def _row(one: DataFrame) -> dict[str, Any]:
-    """What one OOD set says; the index are the methods."""
-    sets = {"paper": one[one["group"] == PAPER], "all": one[one["group"].isin([PAPER, LATER])]}
-    row: dict[str, Any] = {}
-    for name, part in sets.items():
-        row[f"rank_{name}"] = part["panel_auroc"].rank().corr(part["auroc"].rank())
-    for name, part in sets.items():  # a group may be empty where methods were picked
-        row |= {f"best_{name}": part["auroc"].idxmax() if len(part) else "", f"auroc_best_{name}": part["auroc"].max()}
-    for name, method in (("auto", AUTO), ("one", ONE)):
-        row |= {f"auroc_{name}": one.loc[method, "auroc"], f"fpr95_{name}": one.loc[method, "fpr95"]}
-        for against in sets:
-            row[f"regret_{name}_{against}"] = row[f"auroc_best_{against}"] - row[f"auroc_{name}"]
+def _compute_row(one: DataFrame) -> dict[str, Any]:
+    """Return the figures of one OOD set; the index holds the methods."""
+    row: dict[str, Any] = {"auroc_auto": one.loc[AUTO, "auroc"], "fpr95_auto": one.loc[AUTO, "fpr95"]}
+    for name, groups in {"paper": [PAPER], "all": [PAPER, LATER]}.items():
+        part = one[one["group"].isin(groups)]
+        best = part["auroc"].max()
+        row |= {
+            f"rank_{name}": part["panel_auroc"].rank().corr(part["auroc"].rank()),
+            f"best_{name}": part["auroc"].idxmax() if len(part) else "",  # none of --methods may be in the group
+            f"auroc_best_{name}": best,
+            f"regret_auto_{name}": best - row["auroc_auto"],
+            f"regret_one_{name}": best - one.loc[ONE, "auroc"],
+        }
     return row
 
 
-def print_choice(frame: DataFrame, digits: int = 1) -> DataFrame:
-    """Per network and OOD set: rank correlations, the best method in hindsight, `auto`, and its regret in points."""
-    table = regret(frame)
-    shown = table[["network", "ood"]].copy()
-    shown["rank corr. paper"] = table["rank_paper"].map(number)
-    shown["rank corr. all"] = table["rank_all"].map(number)
-    shown["auto AUROC"] = [percent(value, digits) for value in table["auroc_auto"]]
-    shown["auto FPR95"] = [percent(value, digits) for value in table["fpr95_auto"]]
-    for against, best, gap in (("paper", "best of the paper", "regret"), ("all", "best of all", "regret to all")):
-        values = [percent(value, digits) for value in table[f"auroc_best_{against}"]]
-        shown[best] = [f"{name} {value}".strip() for name, value in zip(table[f"best_{against}"], values, strict=True)]
-        shown[gap] = [percent(value, digits) for value in table[f"regret_auto_{against}"]]
-    shown["regret of one"] = [percent(value, digits) for value in table["regret_one_paper"]]
-    return shown.rename(columns={"ood": "OOD set"})
+def tabulate_selection(frame: DataFrame, digits: int = 1) -> DataFrame:
+    """Return per network and OOD set: rank correlations, the best method in hindsight, `auto`, and its regret."""
+    table = compute_regret(frame)
+    ranks = table[["rank_paper", "rank_all"]].map("{:z.3f}".format)
+    numbers = table.columns[table.columns.str.match("auroc|fpr95|regret")]
+    text = table[numbers].map(format_percent, digits=digits)
+    columns = {
+        "network": table["network"],
+        "OOD set": table["ood"],
+        "rank corr. paper": ranks["rank_paper"],
+        "rank corr. all": ranks["rank_all"],
+        "auto AUROC": text["auroc_auto"],
+        "auto FPR95": text["fpr95_auto"],
+        "best of the paper": (table["best_paper"] + " " + text["auroc_best_paper"]).str.strip(),
+        "regret": text["regret_auto_paper"],
+        "best of all": (table["best_all"] + " " + text["auroc_best_all"]).str.strip(),
+        "regret to all": text["regret_auto_all"],
+        "regret of one": text["regret_one_paper"],
+    }
+    return table[[]].assign(**columns)
 
 
-def draw_choice(frame: DataFrame) -> Figure:
-    """A point per method: mean AUROC against the panels, and against real OOD sets; chosen ones have a ring."""
+def draw_selection(frame: DataFrame) -> Figure:
+    """Draw a point per method: mean AUROC against the proxy and the real OOD sets; selected methods have a ring."""
     keys = ["method", "group", "panel_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
     figure, (axes,) = panels(4.4)
-    # the best lie near 100: a logarithm of what is missing keeps them apart
     points = [
-        Point(str(row["method"]), missing(row["panel_auroc"]), missing(row["auroc"]), bool(row["chosen"]))
+        Point(
+            str(row["method"]), missing_percent(row["panel_auroc"]), missing_percent(row["auroc"]), bool(row["chosen"])
+        )
         for row in means[means["group"].isin([PAPER, LATER])].to_dict("records")
     ]
-    toward_hundred(axes, "x", "y")
-    scatter(axes, points)
-    fused = missing(float(means.loc[means["method"] == AUTO, "auroc"].iloc[0]))
+    scale_toward_hundred(axes, "x", "y")
+    draw_scatter(axes, points)
+    fused = missing_percent(float(means.loc[means["method"] == AUTO, "auroc"].iloc[0]))
     axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")
     axes.set_ylabel(f"real OOD sets: mean AUROC (%),\n{TOWARDS}")
     axes.set_xlabel(
-        "scrambled ID images and classes left out:\nmean AUROC (%), "
+        "scrambled ID images and held-out classes:\nmean AUROC (%), "
         f"{TOWARDS}\n"
         "rings: fused in auto; dashed: auto; dotted: x = y"
     )
-    families(figure, [point.name for point in points])
+    add_family_legend(figure, [point.name for point in points])
     name_points(axes, points)
     return figure
 
 
 def draw_regret(frame: DataFrame) -> Figure:
-    """A line per network: mean AUROC of `auto` and of fixed choices, less that of the best paper method there."""
+    """Draw a line per network: mean AUROC of `auto` and of fixed choices, minus that of the best paper method."""
     means = frame.groupby(["network", "method", "group"], sort=False)["auroc"].mean().reset_index()
     names = list(dict.fromkeys(means["network"]))
     figure, (axes,) = panels(1.1 + 0.25 * len(names))
@@ -180,8 +181,7 @@ def draw_regret(frame: DataFrame) -> Figure:
                 look = {"color": line_style(name)["color"], "label": name if place == 0 else None} | shape
                 axes.plot([100 * (part.loc[name, "auroc"] - best)], [place], linestyle="none", **look)
         axes.axhline(place, color=PALE, linewidth=0.3, zorder=0)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set(xlabel="mean AUROC (%) less that of\nthe best paper method there", ylabel="network")
-    below(figure, 3)
+    label_rows(axes, names)
+    axes.set(xlabel="mean AUROC (%) minus that of\nthe best paper method", ylabel="network")
+    add_legend(figure, 3)
     return figure

@@ -1,4 +1,4 @@
-"""A figure per study: a tidy frame of one network -> a matplotlib Figure, one column of a paper wide."""
+"""Draw a figure per study: the tidy rows of one network -> a matplotlib Figure, one column of a paper wide."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oodshape.report.method_styles import FEATURED
+from oodshape.methods.records import FEATURED
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PALE, TEXT, WASH
 from oodshape.studies.plotting import (
     TOWARDS,
     Point,
-    below,
-    dots,
-    families,
+    add_family_legend,
+    add_legend,
+    draw_scatter,
+    label_rows,
     line_style,
-    missing,
+    missing_percent,
     name_points,
     panels,
-    scatter,
-    toward_hundred,
+    scale_toward_hundred,
 )
 
 if TYPE_CHECKING:
@@ -29,76 +29,71 @@ if TYPE_CHECKING:
 
 AUROC, FPR = "AUROC (%)", "FPR95 (%)"
 STEPS = "; not to scale"
-# the paper's figure of shaping functions: (title, the curve, the optimal one drawn with it)
-PANELS = (
-    ("ReAct", "react", "optfs with OOD"),
-    ("BFAct", "bfact", "optfs with OOD"),
-    ("VRA-P", "vra-p", "optfs with OOD"),
-    ("OptFS, ID data only", "optfs-v", "optfs with OOD"),
-    ("ASH-P", "ash-p", "optfs with OOD"),
-    ("ASH-B", "ash-b", "optfs with OOD"),
-    ("ASH-S", "ash-s", "optfs with OOD"),
-    ("ASH-Rand", "ash-rand", "optfs with OOD"),
-)
+# the paper's figure of shaping functions, row by row: element-wise methods left, whole-vector methods right
+PANELS = {
+    "react": "ReAct",
+    "ash-p": "ASH-P",
+    "bfact": "BFAct",
+    "ash-b": "ASH-B",
+    "vra-p": "VRA-P",
+    "ash-s": "ASH-S",
+    "optfs-v": "OptFS, ID data only",
+    "ash-rand": "ASH-Rand",
+}
 
 
-def draw_variants(frame: DataFrame) -> Figure:
-    """The mean AUROC of each variant, and a mark for each OOD set."""
-    return _dotted(frame, frame["variant"])
-
-
-def draw_objectives(frame: DataFrame) -> Figure:
-    """The mean AUROC of each source of OOD data and objective."""
-    return _dotted(frame, frame["source"] + " · " + frame["objective"])
-
-
-def _dotted(frame: DataFrame, label: Any) -> Figure:
-    groups = frame.groupby(label, sort=False)["auroc"]
-    labels = list(dict.fromkeys(label))
-    each = [groups.get_group(name).tolist() for name in labels]
-    figure, (axes,) = panels(0.55 + 0.19 * len(labels))
-    dots(axes, labels, [float(np.mean(values)) for values in each], each)
+def draw_means(frame: DataFrame, columns: list[str]) -> Figure:
+    """Draw the mean AUROC of each variant, named by `columns`, and a mark for each OOD set."""
+    labels = frame[columns].agg(" · ".join, axis=1)
+    names = list(labels.unique())
+    figure, (axes,) = panels(0.55 + 0.19 * len(names))
+    for place, name in enumerate(names):
+        values = 100 * frame.loc[labels == name, "auroc"]
+        axes.plot(values, [place] * len(values), "|", color=PALE, markersize=5)
+        color = line_style(name.rpartition(" · ")[2])["color"]
+        axes.plot([values.mean()], [place], "o", color=color, markersize=4.5)
+    label_rows(axes, names)
+    axes.grid(axis="y", visible=False)
     axes.set(xlabel=f"{AUROC}; marks: OOD sets", ylabel="variant")
     return figure
 
 
 def draw_validation(frame: DataFrame) -> Figure:
-    """AUROC on each OOD set of theta with and without its OOD data."""
+    """Draw the AUROC on each OOD set of theta with and without its OOD data."""
     figure, (axes,) = panels(0.85 + 0.22 * len(frame))
     for place, pair in enumerate(100 * frame[["auroc_with", "auroc_without"]].to_numpy(float)):
         axes.plot(pair, [place] * 2, color=PALE, linewidth=0.8)
     without, real = line_style("ours (V)")["color"], line_style("odin")["color"]
     axes.plot(100 * frame["auroc_without"], range(len(frame)), "o", color=without, label="ID data only")
     axes.plot(100 * frame["auroc_with"], range(len(frame)), "D", color=real, fillstyle="none", label="with OOD data")
-    axes.set_yticks(range(len(frame)), frame["ood"])
-    axes.set_ylim(len(frame) - 0.5, -0.5)
+    label_rows(axes, frame["ood"].tolist())
     axes.set(xlabel=AUROC, ylabel="OOD set")
-    below(figure, 2)
+    add_legend(figure, 2)
     return figure
 
 
 def draw_dynamic(frame: DataFrame) -> Figure:
-    """theta(z) with the class of the unshaped features, and with classes that may change."""
+    """Draw theta(z) with the class of the unshaped features, and with classes that may change."""
     figure, (axes,) = panels(2.2)
     for name, part in frame.groupby("curve", sort=False):
         axes.plot((part["left"] + part["right"]) / 2, part["theta"], label=name, **line_style(str(name)))
     axes.set(xlabel="feature value z", ylabel="θ(z)")
-    below(figure, 2)
+    add_legend(figure, 2)
     return figure
 
 
 def draw_intervals(frame: DataFrame) -> Figure:
-    """Mean AUROC and FPR95 over the number of intervals."""
-    return _swept(frame, "k", [str(k) for k in frame["k"].unique()], f"number of intervals K (0: Energy){STEPS}")
+    """Draw mean AUROC and FPR95 over the number of intervals."""
+    return _draw_sweep(frame, "k", [str(k) for k in frame["k"].unique()], f"number of intervals K (0: Energy){STEPS}")
 
 
 def draw_limits(frame: DataFrame) -> Figure:
-    """Mean AUROC and FPR95 over the percentiles that limit the intervals."""
+    """Draw mean AUROC and FPR95 over the percentiles that limit the intervals."""
     names = [f"{100 * tail:g}" for tail in frame["tail"].unique()]
-    return _swept(frame, "tail", names, f"limits at the percentiles p and 100 - p: p{STEPS}")
+    return _draw_sweep(frame, "tail", names, f"limits at the percentiles p and 100 - p: p{STEPS}")
 
 
-def _swept(frame: DataFrame, column: str, ticks: list[str], label: str) -> Figure:
+def _draw_sweep(frame: DataFrame, column: str, ticks: list[str], label: str) -> Figure:
     figure, pair = panels(3.1, 2, sharex=True)
     means = frame.groupby(["method", column], sort=False)[["auroc", "fpr95"]].mean().reset_index()
     for axes, metric, name in zip(pair, ("auroc", "fpr95"), (AUROC, FPR), strict=True):
@@ -107,12 +102,12 @@ def _swept(frame: DataFrame, column: str, ticks: list[str], label: str) -> Figur
         axes.set_ylabel(f"mean {name}")
     pair[1].set_xticks(range(len(ticks)), ticks)
     pair[1].set_xlabel(label)
-    below(figure, 2)
+    add_legend(figure, 2)
     return figure
 
 
 def draw_compatibility(frame: DataFrame) -> Figure:
-    """Bars of mean AUROC and FPR95: each score or method alone (pale) and with OptFS."""
+    """Draw bars of mean AUROC and FPR95: each score or method alone (pale) and with OptFS."""
     figure, pair = panels(3.1, 2, sharex=True)
     means = frame.groupby(["base", "shaped"], sort=False)[["auroc", "fpr95"]].mean()
     bases = list(dict.fromkeys(frame["base"]))
@@ -128,26 +123,25 @@ def draw_compatibility(frame: DataFrame) -> Figure:
         axes.grid(axis="x", visible=False)
     pair[1].set_xticks(range(len(bases)), bases)
     pair[1].set_xlabel("score or method")
-    below(figure, 2)
+    add_legend(figure, 2)
     return figure
 
 
 def draw_shaping(frame: DataFrame) -> Figure:
-    """The eight panels: theta(z) of each method beside the optimal one with OOD data, scaled to fit it."""
+    """Draw eight panels: theta(z) of each method, and the optimal theta with OOD data, scaled to fit it."""
     figure, axes = panels(5.6, 4, 2, sharex=True)
     curves = dict(list(frame.groupby("curve", sort=False)))
-    # the paper's order: element-wise methods left, whole-vector methods right
-    for place, (title, name, other) in zip((0, 2, 4, 6, 1, 3, 5, 7), PANELS, strict=True):
-        _profile(axes[place], title, curves.get(name), curves[other])
-    for place in (6, 7):
-        axes[place].set_xlabel("feature value z")
-    for place in (0, 2, 4, 6):
-        axes[place].set_ylabel("θ(z)")
-    below(figure, 1)
+    for each, (name, title) in zip(axes, PANELS.items(), strict=True):
+        _draw_profile(each, title, curves.get(name), curves["optfs with OOD"])
+    for each in axes[-2:]:
+        each.set_xlabel("feature value z")
+    for each in axes[::2]:
+        each.set_ylabel("θ(z)")
+    add_legend(figure, 1)
     return figure
 
 
-def _profile(axes: Axes, title: str, curve: DataFrame | None, optimal: DataFrame) -> None:
+def _draw_profile(axes: Axes, title: str, curve: DataFrame | None, optimal: DataFrame) -> None:
     axes.set_title(title)
     axes.axhline(0.0, color=TEXT, linewidth=0.4)
     if curve is None:
@@ -156,7 +150,7 @@ def _profile(axes: Axes, title: str, curve: DataFrame | None, optimal: DataFrame
     name = str(curve["curve"].iloc[0])
     middle = (curve["left"] + curve["right"]).to_numpy() / 2
     theta, best = curve["theta"].to_numpy(), optimal["theta"].to_numpy()
-    scaled = fitted(best, theta, curve["count"].to_numpy())
+    scaled = scale_to_fit(best, theta, curve["count"].to_numpy())
     axes.plot(
         middle, scaled, label="OptFS with OOD data, scaled to fit", **line_style("optfs with OOD") | {"linewidth": 0.9}
     )
@@ -167,19 +161,19 @@ def _profile(axes: Axes, title: str, curve: DataFrame | None, optimal: DataFrame
         axes.fill_between(middle, theta - std, theta + std, color=color, alpha=0.2, linewidth=0)
     both = np.concatenate([scaled, theta])
     low, high = min(float(np.nanmin(both)), 0.0), max(float(np.nanmax(both)), 0.0)
-    room = 0.1 * (high - low) or 0.5
-    axes.set_ylim(low - room, high + room)  # the lines decide: the bands may be much wider
+    margin = 0.1 * (high - low) or 0.5
+    axes.set_ylim(low - margin, high + margin)  # from the lines only: the bands may be much wider
 
 
-def fitted(best: Any, theta: Any, count: Any) -> Any:
-    """`best` times the factor that brings it nearest to `theta`, over intervals that hold values, each the same."""
+def scale_to_fit(best: Any, theta: Any, count: Any) -> Any:
+    """Scale `best` by least squares to `theta`, over the intervals that hold values."""
     known = np.isfinite(theta) & (count > 0)
     factor = (best[known] @ theta[known]) / (best[known] @ best[known])
     return best * factor
 
 
 def draw_weights(frame: DataFrame) -> Figure:
-    """Mean and standard deviation of the weights w_max over feature value, ID against OOD."""
+    """Draw mean and standard deviation of the weights w_max over the feature value, ID and OOD."""
     figure, (axes,) = panels(2.3)
     for (name, part), color in zip(frame.groupby("set", sort=False), (ID_COLOR, OOD_COLOR), strict=False):
         middle = (part["left"] + part["right"]) / 2
@@ -190,33 +184,33 @@ def draw_weights(frame: DataFrame) -> Figure:
         )
     axes.axhline(0.0, color=TEXT, linewidth=0.4)
     axes.set(xlabel="feature value z", ylabel="weight of the predicted class")
-    below(figure, 2)
+    add_legend(figure, 2)
     return figure
 
 
 def draw_intuition(frame: DataFrame) -> Figure:
-    """a = E[I_ID] as the unit vector, and b = E[I_OOD] of each OOD set at its angle and length."""
+    """Draw a = E[I_ID] as the unit vector, and b = E[I_OOD] of each OOD set at its angle and length."""
     rows = sorted(frame.itertuples(index=False), key=lambda row: -float(row.y))  # type: ignore[arg-type]
     top = max(1.15 * float(frame["y"].max()), 0.12 * len(rows), 0.3)
     figure, (axes,) = panels(0.55 + 2.0 * (top + 0.12))
-    axes.set_aspect("equal")  # or an angle looks like another
+    axes.set_aspect("equal")  # otherwise the drawn angles are wrong
     arrow: Any = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "linewidth": 1.2}
     axes.annotate("", (1, 0), (0, 0), arrowprops=arrow | {"color": ID_COLOR})
     axes.annotate("a (ID)", (1, 0), (0, -9), textcoords="offset points", ha="right", color=ID_COLOR)
     for place, row in enumerate(rows):
         point = (float(row.x), float(row.y))  # type: ignore[arg-type]
         axes.annotate("", point, (0, 0), arrowprops=arrow | {"color": OOD_COLOR})
-        # the words stand in a column, a thin line leads to the tip: tips lie close together
-        words = (1.04, top * (0.95 - 0.85 * place / max(len(rows) - 1, 1)))
-        says = f"{row.ood}: {row.degrees:.0f}°, {np.hypot(*point):.2f}"
+        # labels in a column, joined to the tips by thin lines, because the tips are close together
+        position = (1.04, top * (0.95 - 0.85 * place / max(len(rows) - 1, 1)))
+        text = f"{row.ood}: {row.degrees:.0f}°, {np.hypot(*point):.2f}"
         line = {"arrowstyle": "-", "color": PALE, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 1}
-        axes.annotate(says, point, words, va="center", fontsize=6.8, arrowprops=line, annotation_clip=False)
+        axes.annotate(text, point, position, va="center", fontsize=6.8, arrowprops=line, annotation_clip=False)
     axes.set(xlabel="along a, in units of |a|", ylabel="across a", ylim=(-0.12, top), xlim=(0, 1.02))
     return figure
 
 
 def draw_bars(frame: DataFrame) -> Figure:
-    """Bars of the mean AUROC of every method, that of OptFS (E) as a dashed line."""
+    """Draw bars of the mean AUROC of every method, that of OptFS (E) as a dashed line."""
     means = frame.groupby("method", sort=False)["auroc"].mean()
     figure, (axes,) = panels(0.7 + 0.155 * len(means))
     for place, (name, value) in enumerate(means.items()):
@@ -224,15 +218,14 @@ def draw_bars(frame: DataFrame) -> Figure:
         axes.text(101.5, place, f"{100 * value:.1f}", va="center", fontsize=6.5)
     if FEATURED in means:
         axes.axvline(100 * means[FEATURED], **line_style(FEATURED) | {"color": TEXT, "linewidth": 0.9})
-    axes.set_yticks(range(len(means)), [str(name) for name in means.index])
-    axes.set_ylim(len(means) - 0.4, -0.6)
+    label_rows(axes, [str(name) for name in means.index])
     axes.set(xlim=(0, 100), xlabel=f"mean {AUROC}; dashed: {FEATURED}", ylabel="method")
     axes.grid(axis="y", visible=False)
     return figure
 
 
 def draw_generalisation(table: DataFrame) -> Figure:
-    """A point per method: mean AUROC on ConvNets against that on transformers and MLPs; on the line both are equal."""
+    """Draw a point per method: mean AUROC on ConvNets and on transformers and MLPs; both are equal on the line."""
     known = table.dropna()
     figure, (axes,) = panels(4.0)
     axes.set(
@@ -243,18 +236,18 @@ def draw_generalisation(table: DataFrame) -> Figure:
         axes.text(0.5, 0.5, "needs a ConvNet and another network", transform=axes.transAxes, ha="center")
         return figure
     points = [
-        Point(str(name), missing(x), missing(y))
+        Point(str(name), missing_percent(x), missing_percent(y))
         for name, x, y in zip(known["method"], known["convnets"], known["others"], strict=True)
     ]
-    toward_hundred(axes, "x", "y")
-    scatter(axes, points)
-    families(figure, [point.name for point in points])
-    name_points(axes, points)  # at last: the legend moves the axes
+    scale_toward_hundred(axes, "x", "y")
+    draw_scatter(axes, points)
+    add_family_legend(figure, [point.name for point in points])
+    name_points(axes, points)  # last, because the legend moves the axes
     return figure
 
 
 def draw_tuning(frame: DataFrame) -> Figure:
-    """The mean AUROC of each rival with its settings as given and tuned on surrogates; OptFS (E) dashed."""
+    """Draw the mean AUROC of each method with the given settings and tuned on surrogates; OptFS (E) dashed."""
     means = frame.groupby(["method", "tuned"], sort=False)["auroc"].mean()
     reference = means.pop((FEATURED, False)) if (FEATURED, False) in means.index else None
     names = list(dict.fromkeys(means.index.get_level_values("method")))
@@ -268,8 +261,7 @@ def draw_tuning(frame: DataFrame) -> Figure:
         axes.plot(values[1:], [place], "o", color=color, label=tuned)
     if reference is not None:
         axes.axvline(100 * reference, **line_style(FEATURED), label=FEATURED)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
+    label_rows(axes, names)
     axes.set(xlabel=f"mean {AUROC}", ylabel="method")
-    below(figure, 3)
+    add_legend(figure, 3)
     return figure

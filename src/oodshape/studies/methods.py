@@ -1,20 +1,19 @@
-"""How methods compare: FPR95 and AUROC per OOD set, with and without OptFS, on ConvNets and on the others."""
+"""Compare methods: FPR95 and AUROC per OOD set, with and without OptFS, on ConvNets and on other networks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from oodshape.features.features import Features
 from oodshape.methods.detector import Detector, Method
-from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.metrics.detection import auroc, fpr_at_tpr
+from oodshape.studies.network import Network
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# a score or method, and the same on features that OptFS has shaped
+# a score or method, and the same on features shaped by OptFS
 PAIRS = (
     ("msp", "optfs-msp"),
     ("mls", "optfs-mls"),
@@ -24,70 +23,70 @@ PAIRS = (
 )
 
 
-def measured(detector: Detector, inside: Features, ood: Mapping[str, Features], **columns: Any) -> list[dict[str, Any]]:
-    """A row per OOD set: the columns given, ood, fpr95 and auroc (fractions, ID positive)."""
-    scores = detector.score(inside)
+def measure(network: Network, detector: Detector, **columns: Any) -> list[dict[str, Any]]:
+    """Return a row per OOD set: the given columns, ood, fpr95 and auroc (fractions, ID positive)."""
+    scores = detector.score(network.id_test)
     rows = []
-    for name, outside in ood.items():
-        other = detector.score(outside)
+    for name, features in network.ood.items():
+        other = detector.score(features)
         rows.append(columns | {"ood": name, "fpr95": fpr_at_tpr(scores, other), "auroc": auroc(scores, other)})
     return rows
 
 
-def optfs_of(methods: Mapping[str, Method]) -> OptFS:
-    """OptFS with the settings that the methods have."""
+def measure_all(network: Network, detectors: Mapping[str, Detector], column: str) -> DataFrame:
+    """Measure several detectors; `column` holds their names."""
+    from pandas import DataFrame
+
+    return DataFrame([row for name, each in detectors.items() for row in measure(network, each, **{column: name})])
+
+
+def find_optfs(methods: Mapping[str, Method]) -> OptFS:
+    """Return OptFS with the settings of these methods."""
     shape = methods["optfs-v"].shape
     assert isinstance(shape, OptFS)
     return shape
 
 
-def compatibility(
-    train: Features, inside: Features, ood: Mapping[str, Features], methods: Mapping[str, Method] = METHODS
-) -> DataFrame:
-    """base, shaped (False, True), method, ood, fpr95, auroc: each score or method alone and with OptFS."""
-    from pandas import DataFrame
-
-    rows: list[dict[str, Any]] = []
-    for pair in PAIRS:
-        for shaped, name in enumerate(pair):
-            detector = methods[name].fit(train)
-            rows += measured(detector, inside, ood, base=pair[0], shaped=bool(shaped), method=name)
-    return DataFrame(rows)
+def works_on_features(method: Method) -> bool:
+    """Whether a method needs neither images to perturb nor a proxy OOD set."""
+    return not method.perturbs and not method.wants_panel
 
 
-def every_method(
-    train: Features,
-    inside: Features,
-    ood: Mapping[str, Features],
-    methods: Mapping[str, Method] = METHODS,
-    panel: Sequence[Features] = (),
-) -> DataFrame:
-    """method, ood, fpr95, auroc of every method that works on what is given.
+def compare_with_optfs(network: Network) -> DataFrame:
+    """Return base, shaped (False, True), method, ood, fpr95, auroc: each score or method alone and with OptFS."""
+    names = {name: (pair[0], name != pair[0]) for pair in PAIRS for name in pair}
+    detectors = {name: network.methods[name].fit(network.train) for name in names}
+    frame = measure_all(network, detectors, "method")
+    frame.insert(0, "base", [names[name][0] for name in frame["method"]])
+    frame.insert(1, "shaped", [names[name][1] for name in frame["method"]])
+    return frame
 
-    One that perturbs images does not work on features, and one that chooses by a panel needs it.
+
+def compare_methods(network: Network) -> DataFrame:
+    """Return method, ood, fpr95, auroc of every compared method that works on these features.
+
+    Methods that perturb images are left out, and those that select by a proxy OOD set if there is none.
     """
-    from pandas import DataFrame
+    detectors = {
+        name: method.fit(network.train, panel=network.panel)
+        for name, method in network.compared.items()
+        if works_on_features(method) or (network.panel and method.wants_panel)
+    }
+    return measure_all(network, detectors, "method")
 
-    rows: list[dict[str, Any]] = []
-    for name, method in methods.items():
-        if method.perturb.eps == 0 and (panel or not method.wants_panel):
-            rows += measured(method.fit(train, panel=panel), inside, ood, method=name)
-    return DataFrame(rows)
 
+def average_by_family(frame: DataFrame) -> DataFrame:
+    """Return method, convnets, others: the mean AUROC on ConvNets and on all other networks.
 
-def generalisation(frame: DataFrame) -> DataFrame:
-    """method, convnets, others: the mean AUROC on ConvNets and on all other networks, NaN where there is none.
-
-    Takes the columns model, family, method and auroc (`Results.frame` has them); a model's OOD sets are averaged
-    first, so that each network counts the same. A method that is missing on one network of a group has NaN there:
-    its mean would not compare.
+    Takes the columns network, family, method and auroc. The OOD sets of a network are averaged first, so that each
+    network has the same weight. A method that is missing on one network of a group gets NaN.
     """
     from pandas import DataFrame
 
     order = frame["method"].unique()
-    means = frame.groupby(["method", "model"], sort=False)["auroc"].mean().unstack("model").loc[order]
-    families = frame.drop_duplicates("model").set_index("model")["family"]
-    convnets = [model for model in means.columns if families[model] == "ConvNet"]
-    groups = {"convnets": convnets, "others": [model for model in means.columns if model not in convnets]}
-    values = {name: means[models].mean(axis=1, skipna=False) for name, models in groups.items()}
-    return DataFrame(values).rename_axis("method").reset_index()
+    means = frame.groupby(["method", "network"], sort=False)["auroc"].mean().unstack("network").loc[order]
+    families = frame.drop_duplicates("network").set_index("network")["family"]
+    is_convnet = (families[means.columns] == "ConvNet").to_numpy()
+    groups = {"convnets": means.loc[:, is_convnet], "others": means.loc[:, ~is_convnet]}
+    averages = {name: group.mean(axis=1, skipna=False) for name, group in groups.items()}
+    return DataFrame(averages).rename_axis("method").reset_index()

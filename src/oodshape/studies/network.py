@@ -1,4 +1,4 @@
-"""Network: the features of every set of one network, from a folder of files or from a benchmark."""
+"""Load what studies use: the features of every image set of a network, from feature files or from a benchmark."""
 
 from __future__ import annotations
 
@@ -15,92 +15,94 @@ from oodshape.features.features import Features
 from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.images.decode.limits import npz_within
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import named
+from oodshape.methods.registry import find_method
 from oodshape.networks.zoo import MODELS
 
 SURROGATES = ("gaussian", "uniform")
 PANEL = "scrambled"
-NOISE = 50_000  # noise images of a kind, unless there is a limit
-HELD_OUT = "calibration"  # ID images that are neither fitted on nor tested
-CODED_REAL = {"cifar100": "Places365"}  # what the configuration of the authors' code takes for real OOD data
+NOISE = 50_000  # noise images of each kind, without --limit
+HELD_OUT = "calibration"  # ID images that are used neither for fitting nor for testing
+AUTHORS_REAL = {"cifar100": "Places365"}  # the real OOD set in the configuration of the authors' code
 LAYOUT = "head.npz (weight, bias), train.npz, val.npz or test.npz, and a .npz per OOD set (features, labels)"
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """What a study looks at: fitting data, ID and OOD test data, surrogates that are never tested, the methods."""
+    """The features of one network, the methods to fit, and the options of a study."""
 
     name: str
     family: str  # ConvNet, transformer or MLP
     train: Features
-    inside: Features
+    id_test: Features
     ood: dict[str, Features]
-    surrogates: dict[str, Features]
+    surrogates: dict[str, Features]  # noise images, never tested
     methods: dict[str, Method]
-    panel: tuple[Features, ...] = ()  # scrambled ID images, to choose methods by
+    panel: tuple[Features, ...] = ()  # scrambled ID images: the proxy OOD set that `auto` selects by
     held_out: Features | None = None  # further ID images
-    told: str = ""  # the OOD set that is to stand for real OOD data
-    picked: tuple[str, ...] = ()  # only these methods, where a study compares them
+    requested_real: str = ""  # the OOD set to use as real OOD data
+    compared_names: tuple[str, ...] = ()  # the methods to compare; empty: all
     seed: int = 0
-    settings: str = "general"  # whose hyperparameters the methods have
-    id_set: str = ""  # of the paper, where it is one of these
+    settings: str = "general"  # the source of the hyperparameters
+    id_set: str = ""  # of the paper, if it is one of them
 
     @property
     def real(self) -> str:
-        """The OOD set that stands for real OOD data: as told, else the largest, the first of equals."""
-        return self.told if self.told in self.ood else max(self.ood, key=lambda name: len(self.ood[name]))
+        """The name of the real OOD set: the requested one, or the largest (the first of equal size)."""
+        return self.requested_real if self.requested_real in self.ood else max(self.ood, key=lambda k: len(self.ood[k]))
 
     @property
-    def as_coded(self) -> bool:
-        """Whether all is to be as in the authors' code: the objective and the search too, not the methods alone."""
+    def follows_authors(self) -> bool:
+        """Whether objective, noise and search follow the authors' code too, not only the hyperparameters."""
         return self.settings == AUTHORS
 
     @property
     def compared(self) -> dict[str, Method]:
         """The methods that a study compares."""
-        return {name: named(name, self.methods) for name in self.picked} if self.picked else self.methods
+        return {name: find_method(name, self.methods) for name in self.compared_names} or self.methods
 
-    def telling(self, real: str = "", methods: tuple[str, ...] = (), seed: int = 0) -> Network:
-        """The same network with what a study is told: the set that is real OOD data, the methods, what is drawn."""
+    def with_options(self, real: str = "", methods: tuple[str, ...] = (), seed: int = 0) -> Network:
+        """Set the real OOD set, the methods to compare and the seed."""
         if real and real not in self.ood:
             raise InputError(f"{self.name} has no OOD set {real!r}; there are {', '.join(self.ood)}")
-        made = replace(self, told=real or self.told, picked=methods, seed=seed)
-        _ = made.compared  # refuses a method that is not there
-        return made
+        for name in methods:
+            find_method(name, self.methods)  # refuses an unknown method
+        return replace(self, requested_real=real or self.requested_real, compared_names=methods, seed=seed)
 
-    @property
-    def surrogate(self) -> Features:
-        """The surrogates to tune on: the Gaussian ones, or an error that says what is missing."""
+    def require_surrogate(self) -> Features:
+        """Return the Gaussian surrogates."""
         if SURROGATES[0] not in self.surrogates:
             raise InputError(f"{self.name} has no {SURROGATES[0]} surrogates to tune on")
         return self.surrogates[SURROGATES[0]]
 
-    def chosen_by(self) -> tuple[Features, ...]:
-        """The panel, or an error that says what is missing."""
+    def require_panel(self) -> tuple[Features, ...]:
+        """Return the panel."""
         if not self.panel:
             raise InputError(
-                f"{self.name} has no panel: put {PANEL}.npz, the features of scrambled ID images, beside its "
-                f"features, or --panel DIR with DIR/{self.name}/{PANEL}.npz"
+                f"{self.name} has no panel: put {PANEL}.npz, the features of scrambled ID images, into its folder, "
+                f"or give --panel DIR with DIR/{self.name}/{PANEL}.npz"
             )
         return self.panel
 
     def describe(self) -> str:
-        """The sizes of all sets in a line."""
-        sets = {"train": self.train, "ID test": self.inside, **self.ood}
-        sizes = ", ".join(f"{name} {len(features):,}" for name, features in sets.items())
-        extra = ", ".join(f"{name} {len(features):,}" for name, features in self.surrogates.items())
+        """Return one line with the sizes of all sets and the settings."""
+        sets = {"train": self.train, "ID test": self.id_test, **self.ood}
+        sizes, extra = (
+            ", ".join(f"{name} {len(features):,}" for name, features in group.items())
+            for group in (sets, self.surrogates)
+        )
         panel = sum(len(features) for features in self.panel)
-        why = "" if self.real == self.told else " (the largest)"
-        why = f" (the largest here; {self.told} is not)" if self.told not in ("", self.real) else why
-        whose = f"{self.settings} ({self.id_set})" if self.as_coded else self.settings
+        why = "" if self.real == self.requested_real else " (the largest)"
+        if self.requested_real not in ("", self.real):
+            why = f" (the largest here; {self.requested_real} is not)"
+        settings = f"{self.settings} ({self.id_set})" if self.follows_authors else self.settings
         return (
-            f"{self.name}: {sizes}; surrogates: {extra or 'none'}; panel: {panel}; settings: {whose}; "
+            f"{self.name}: {sizes}; surrogates: {extra or 'none'}; panel: {panel}; settings: {settings}; "
             f"real OOD data: {self.real}{why}"
         )
 
 
-def folders_in(paths: Sequence[Path]) -> list[Path]:
-    """The folders of feature files: each path itself, or those inside it."""
+def find_folders(paths: Sequence[Path]) -> list[Path]:
+    """List the folders of feature files: each path itself, or the folders inside it."""
     found = []
     for path in paths:
         inside = [path] if (path / "head.npz").is_file() else sorted(p.parent for p in path.glob("*/head.npz"))
@@ -110,11 +112,11 @@ def folders_in(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def from_folder(folder: Path, panels: Path | None = None, settings: str = "") -> Network:
-    """The network whose feature files lie in a folder; family and settings follow from its name where known.
+def load_folder(folder: Path, panels: Path | None = None, settings: str = "") -> Network:
+    """Load a network from a folder of feature files; its family and settings follow from the folder's name.
 
-    The panel is scrambled.npz there, or in the folder of the same name below `panels`. Without `settings`, methods have
-    those of the paper for the ID set of the network, as the folder is named, or general ones.
+    The panel is scrambled.npz in the folder, or in the folder of the same name below `panels`. Without `settings`, the
+    methods use those of the paper for the network's ID set, or general ones if that set is unknown.
     """
     arrays = {}
     more = [] if panels is None else [panels / folder.name / f"{PANEL}.npz"]
@@ -127,63 +129,74 @@ def from_folder(folder: Path, panels: Path | None = None, settings: str = "") ->
             name: Features.from_arrays(items["features"], pair, labels=items.get("labels"))
             for name, items in arrays.items()
         }
-        train, inside = sets.pop("train"), sets.pop("test" if "test" in sets else "val")
+        train, id_test = sets.pop("train"), sets.pop("test" if "test" in sets else "val")
     except KeyError as error:
         raise InputError(f"{folder} lacks {error}; a network's folder has {LAYOUT}") from None
     surrogates = {name: sets.pop(name) for name in SURROGATES if name in sets}
     panel, held_out = (sets.pop(PANEL),) if PANEL in sets else (), sets.pop(HELD_OUT, None)
     if not sets:
         raise InputError(f"{folder} holds no OOD set; a network's folder has {LAYOUT}")
-    family, id_set = _known(folder.name)
-    known = id_set if id_set in ID_SETS else ""
-    whose = settings or known or "general"
-    if whose not in ("general", *ID_SETS, AUTHORS):
-        raise InputError(f"methods cannot have the settings {whose!r} on feature files: these are of a benchmark")
-    methods = dict(with_settings(whose, known, folder.name))
-    said: dict[str, Any] = {"settings": whose, "id_set": known}
-    return Network(folder.name, family, train, inside, sets, surrogates, methods, panel, held_out, **said)
+    plain = folder.name.replace("_", "-")
+    entries = [entry for entry in MODELS.values() if plain.endswith(entry.name.replace("_", "-"))]
+    entry = max(entries, key=lambda entry: len(entry.name), default=None)
+    id_set = entry.id_set if entry is not None and entry.id_set in ID_SETS else ""
+    settings = settings or id_set or "general"
+    if settings not in ("general", *ID_SETS, AUTHORS):
+        raise InputError(f"the settings {settings!r} cannot be used on feature files: they need a benchmark")
+    return Network(
+        folder.name,
+        "unknown" if entry is None else entry.family,
+        train,
+        id_test,
+        sets,
+        surrogates,
+        dict(with_settings(settings, id_set, folder.name)),
+        panel,
+        held_out,
+        settings=settings,
+        id_set=id_set,
+    )
 
 
-def _known(name: str) -> tuple[str, str]:
-    """(family, ID set) of the network of the zoo that a folder is named after: `imagenet_resnet50`."""
-    plain = name.replace("_", "-")
-    found = [entry for entry in MODELS.values() if plain.endswith(entry.name.replace("_", "-"))]
-    if not found:
-        return "unknown", ""
-    entry = max(found, key=lambda entry: len(entry.name))
-    return entry.family, entry.id_set
-
-
-def _side(model: Model) -> int:
-    """The side of the noise images: the paper's, or that of the test images where nothing brings them to one size."""
-    way = model.preprocessing
-    return 32 if way.resize or way.crop else len(way.pixels(model.sets["test"][0]))
-
-
-def from_benchmark(benchmark: Benchmark, options: Options) -> Iterator[Network]:
-    """The networks of a benchmark one by one; noise images are made where the benchmark has no set of that name."""
+def load_benchmark(benchmark: Benchmark, options: Options) -> Iterator[Network]:
+    """Yield the networks of a benchmark; noise images are created if the benchmark has no set of that name."""
+    authors = benchmark.settings == AUTHORS  # then noise is drawn as in their code
+    real = AUTHORS_REAL.get(benchmark.of_paper, benchmark.real) if authors else benchmark.real
     for model in extracted(benchmark, options):
         sets = dict(model.features)
-        train, inside = sets.pop("train"), sets.pop("test")
-        coded = benchmark.settings == AUTHORS  # then noise is drawn as their code does
+        train, id_test = sets.pop("train"), sets.pop("test")
         noise = {name: sets.pop(name) for name in SURROGATES if name in sets}
         for name in SURROGATES:
-            if name not in noise or coded:
+            if name not in noise or authors:
                 noise[name] = Features.extract(
                     model.classifier,
-                    NoiseSet(name, options.limit or NOISE, side=_side(model), truncated=coded),
+                    NoiseSet(name, options.limit or NOISE, side=_noise_side(model), truncated=authors),
                     model.preprocessing,
                     cache=options.cache,
                     **vars(options.run),
                 )
-        methods = methods_of(benchmark, options.methods)
-        panel = tuple(model.panel)
-        real = CODED_REAL.get(benchmark.of_paper, benchmark.real) if coded else benchmark.real
-        said: dict[str, Any] = {"told": real, "settings": benchmark.settings, "id_set": benchmark.of_paper}
-        yield Network(model.spec.title, model.family, train, inside, sets, noise, methods, panel, **said)
+        yield Network(
+            model.spec.title,
+            model.family,
+            train,
+            id_test,
+            sets,
+            noise,
+            methods_of(benchmark, options.methods),
+            tuple(model.panel),
+            requested_real=real,
+            settings=benchmark.settings,
+            id_set=benchmark.of_paper,
+        )
 
 
-def networks(
+def _noise_side(model: Model) -> int:
+    """Return the side of the noise images: the paper's, or that of the test images if they are not resized."""
+    steps = model.preprocessing
+    return 32 if steps.resize or steps.crop else len(steps.pixels(model.sets["test"][0]))
+
+
+def load_networks(
     benchmark: str,
     features: Sequence[Path],
     models: tuple[str, ...] = (),
@@ -191,16 +204,15 @@ def networks(
     settings: str = "",
     **how: Any,
 ) -> list[Network]:
-    """The networks that studies look at: from folders of feature files where any is given, else from a benchmark.
+    """Load the networks of a study from folders of feature files, or without any from a benchmark.
 
-    `how` are the other `Options` that a benchmark runs with.
+    `how` are the other `Options` of a benchmark.
     """
     if features:
-        found = [from_folder(folder, panel, settings) for folder in folders_in(features)]
+        found = [load_folder(folder, panel, settings) for folder in find_folders(features)]
         missing = set(models) - {network.name for network in found}
         if missing:
             raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")
         return [network for network in found if not models or network.name in models]
-    options = Options(models=models, **how)
-    chosen = Benchmark.load(benchmark)
-    return list(from_benchmark(chosen.with_settings(settings) if settings else chosen, options))
+    spec = Benchmark.load(benchmark)
+    return list(load_benchmark(spec.with_settings(settings) if settings else spec, Options(models=models, **how)))

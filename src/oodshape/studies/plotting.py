@@ -1,4 +1,4 @@
-"""What the figures of studies share: size, colours, legends, scatters with named points, and three file formats."""
+"""Shared parts of the figures: size, colours, legends, scatter plots with named points, and three file formats."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 WIDTH = 3.3  # inches: one column of a paper
 FORMATS = ("svg", "pdf", "png")
 MARKERS = dict(zip(FAMILIES, ("o", "s", "D", "^", "*", "P"), strict=True))
-FLOOR = 0.01  # percent, the least that is drawn as missing to an AUROC of 100
+FLOOR = 0.01  # percent: the smallest drawn distance from an AUROC of 100
 TOWARDS = "logarithmic towards 100"
 SIZE = 5.8  # of the names, in points
-# where a name may stand beside its point, in points; the nearest first
+# offsets of a name from its point, in points; the nearest first
 PLACES = ((4, 0), (-4, 0), (5, 0), (-5, 0), (0, 6), (0, -6), (4, 5), (4, -5), (-4, 5), (-4, -5), (0, 8), (0, -8))
-FAR = tuple((dx, dy) for dy in (10, -10, 15, -15, 21, -21) for dx in (6, -6, 16, -16))  # with a line to the point
+FAR = tuple((dx, dy) for dy in (10, -10, 15, -15, 21, -21) for dx in (6, -6, 16, -16))  # joined to the point by a line
 Box = tuple[float, float, float, float]
-_LOOK: Any = {
+_STYLE: Any = {
     "font.size": 7.5,
     "axes.titlesize": 7.5,
     "axes.labelsize": 7.5,
@@ -40,7 +40,7 @@ _LOOK: Any = {
     "legend.borderaxespad": 0.2,
     "text.parse_math": False,
     "svg.fonttype": "none",
-    "svg.hashsalt": "oodshape",  # the same figure, the same file
+    "svg.hashsalt": "oodshape",  # makes the file reproducible
     "pdf.fonttype": 42,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -57,7 +57,7 @@ _LOOK: Any = {
     "lines.markersize": 3.5,
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), TEXT),
 }
-# names in figures that are no methods: variants of OptFS (V) have its colour, what saw OOD images that of these
+# names that are not methods: variants of OptFS (V) have its colour, those fitted with OOD images the OOD colour
 _OPTFS = INKS["optfs"].light
 _VARIANTS: dict[str, tuple[str, Any]] = {
     "optfs with OOD": (OOD_COLOR, "-"),
@@ -71,17 +71,17 @@ _VARIANTS: dict[str, tuple[str, Any]] = {
 
 
 @contextmanager
-def look() -> Iterator[None]:
-    """The settings of matplotlib in which every figure of a study is drawn and saved."""
+def use_style() -> Iterator[None]:
+    """Apply the matplotlib settings of all figures."""
     from matplotlib import rc_context
 
-    with rc_context(_LOOK), warnings.catch_warnings():
+    with rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         yield
 
 
 def panels(height: float, rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
-    """A figure one column wide and its axes, row by row."""
+    """Create a figure one column wide and its axes, row by row."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -90,7 +90,7 @@ def panels(height: float, rows: int = 1, columns: int = 1, **settings: Any) -> t
 
 
 def line_style(name: str) -> dict[str, Any]:
-    """Colour and dashes of a method or variant, the same in every figure."""
+    """Return the colour and dashes of a method or variant, the same in every figure."""
     if name in _VARIANTS:
         color, dashes = _VARIANTS[name]
     else:
@@ -98,24 +98,14 @@ def line_style(name: str) -> dict[str, Any]:
     return {"color": color, "linestyle": dashes}
 
 
-def marker(name: str) -> str:
-    """The marker of a method's family."""
-    return MARKERS[family(name)]
+def label_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Label the rows of a figure, the first at the top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
 
 
-def dots(axes: Axes, labels: Sequence[str], values: Sequence[float], each: Sequence[Sequence[float]]) -> None:
-    """A line per label: a dot for the mean in percent, a short mark for each OOD set; the first label on top."""
-    for place, (label, value, single) in enumerate(zip(labels, values, each, strict=True)):
-        axes.plot([100 * v for v in single], [place] * len(single), "|", color=PALE, markersize=5)
-        name = label.rpartition(" · ")[2] if " · " in label else label
-        axes.plot([100 * value], [place], "o", color=line_style(name)["color"], markersize=4.5)
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.grid(axis="y", visible=False)
-
-
-def below(figure: Figure, columns: int, handles: Any = None, labels: Any = None) -> None:
-    """A legend below the axes."""
+def add_legend(figure: Figure, columns: int, handles: Any = None, labels: Any = None) -> None:
+    """Add a legend below the axes."""
     if handles is None:
         found: dict[str, Any] = {}
         for axes in figure.axes:
@@ -126,11 +116,11 @@ def below(figure: Figure, columns: int, handles: Any = None, labels: Any = None)
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write the figure as SVG, PDF and PNG; the paths written."""
+    """Write the figure as SVG, PDF and PNG, and return the paths."""
     stamps: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.{kind}" for kind in FORMATS]
-    with look():
+    with use_style():
         for path, kind in zip(paths, FORMATS, strict=True):
             with replacing(path) as temporary:
                 figure.savefig(temporary, format=kind, dpi=220, metadata=stamps[kind])
@@ -138,7 +128,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
 
 def slug(name: str) -> str:
-    """A name as a part of a file's name.
+    """Turn a name into a part of a file name.
 
     >>> slug("MLP-Mixer (B/16)")
     'mlp-mixer-b-16'
@@ -147,7 +137,7 @@ def slug(name: str) -> str:
 
 
 class Point(NamedTuple):
-    """A method and its place in a figure; a ring marks what was chosen."""
+    """A method and its coordinates in a figure; a ring marks selected methods."""
 
     name: str
     x: float
@@ -155,13 +145,13 @@ class Point(NamedTuple):
     ring: bool = False
 
 
-def missing(auroc: float) -> float:
-    """What is missing to an AUROC of 100 %, in percent, on a logarithmic axis never 0."""
+def missing_percent(auroc: float) -> float:
+    """Return the distance from an AUROC of 100 % in percent, at least FLOOR for a logarithmic axis."""
     return max(100 * (1 - auroc), FLOOR)
 
 
-def toward_hundred(axes: Axes, *sides: str) -> None:
-    """Make axes ("x", "y") of what is missing to 100 logarithmic, and name their places by the AUROC itself."""
+def scale_toward_hundred(axes: Axes, *sides: str) -> None:
+    """Make axes ("x", "y") of `missing_percent` logarithmic, and label them with the AUROC."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     for side in sides:
@@ -173,10 +163,12 @@ def toward_hundred(axes: Axes, *sides: str) -> None:
         axis.set_minor_locator(NullLocator())
 
 
-def scatter(axes: Axes, points: Sequence[Point]) -> None:
-    """A marker per method in its family's colour, and the line on which x = y, as far as it lies in the picture."""
+def draw_scatter(axes: Axes, points: Sequence[Point]) -> None:
+    """Draw a marker per method in its family's colour, and the visible part of the line x = y."""
     for point in points:
-        axes.plot([point.x], [point.y], marker(point.name), color=line_style(point.name)["color"], markersize=4.5)
+        axes.plot(
+            [point.x], [point.y], MARKERS[family(point.name)], color=line_style(point.name)["color"], markersize=4.5
+        )
         if point.ring:
             axes.plot([point.x], [point.y], "o", color=TEXT, fillstyle="none", markersize=8, markeredgewidth=0.8)
     wide, high = sorted(axes.get_xlim()), sorted(axes.get_ylim())
@@ -186,7 +178,7 @@ def scatter(axes: Axes, points: Sequence[Point]) -> None:
 
 
 def name_points(axes: Axes, points: Sequence[Point]) -> None:
-    """The names of points beside them where there is room: what was chosen and OptFS first, then the best."""
+    """Write names next to points where they fit: selected methods and OptFS first, then the best."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
@@ -211,14 +203,14 @@ def name_points(axes: Axes, points: Sequence[Point]) -> None:
 
 def _write(axes: Axes, point: Point, dx: float, dy: float) -> None:
     side = "left" if dx > 0 else "right" if dx < 0 else "center"
-    look: Any = {"textcoords": "offset points", "ha": side, "va": "center", "fontsize": SIZE}
+    style: Any = {"textcoords": "offset points", "ha": side, "va": "center", "fontsize": SIZE}
     if (dx, dy) in FAR:
-        look["arrowprops"] = {"arrowstyle": "-", "color": PALE, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2}
-    axes.annotate(point.name, (point.x, point.y), (dx, dy), color=line_style(point.name)["color"], **look)
+        style["arrowprops"] = {"arrowstyle": "-", "color": PALE, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2}
+    axes.annotate(point.name, (point.x, point.y), (dx, dy), color=line_style(point.name)["color"], **style)
 
 
-def families(figure: Figure, names: Sequence[str]) -> None:
-    """A legend below the axes of the families that these methods belong to."""
+def add_family_legend(figure: Figure, names: Sequence[str]) -> None:
+    """Add a legend of the families of these methods below the axes."""
     from matplotlib.lines import Line2D
 
     first = {family(name): name for name in reversed(names)}
@@ -227,4 +219,4 @@ def families(figure: Figure, names: Sequence[str]) -> None:
         Line2D([], [], linestyle="none", marker=MARKERS[own], color=style(first[own]).color, markersize=4.5)
         for own in there
     ]
-    below(figure, 2, handles, [FAMILIES[own] for own in there])
+    add_legend(figure, 2, handles, [FAMILIES[own] for own in there])

@@ -1,8 +1,7 @@
-"""How many images does a fit need? Methods fitted on parts of the fitting set, drawn again and again."""
+"""Measure how many images a fit needs: methods fitted on random subsets of the fitting set."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,75 +11,59 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.images.identity import smallest
-from oodshape.methods.detector import Detector, Method
-from oodshape.methods.registry import METHODS
+from oodshape.methods.detector import Detector
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.studies.figures import AUROC
-from oodshape.studies.methods import measured
+from oodshape.studies.methods import measure, works_on_features
 from oodshape.studies.network import Network
-from oodshape.studies.plotting import below, line_style, panels
-from oodshape.studies.tables import percent
+from oodshape.studies.plotting import add_legend, line_style, panels
+from oodshape.studies.tables import format_percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
 SIZES = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000)
-LOOKED_AT = ("optfs-v", "optfs-e", "react", "mds++")  # unless others are asked for
+DEFAULT_METHODS = ("optfs-v", "optfs-e", "react", "mds++")
 RESAMPLES = 10
 
 
-def samples(
-    train: Features,
-    inside: Features,
-    ood: Mapping[str, Features],
-    methods: Mapping[str, Method] = METHODS,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> DataFrame:
-    """images, resample, method, theta, fpr95, auroc: each method fitted on `resamples` parts of each size.
+def resample(network: Network, resamples: int = RESAMPLES) -> DataFrame:
+    """Return images, resample, method, theta, fpr95, auroc: each method fitted on `resamples` subsets of each size.
 
-    fpr95 and auroc are means over the OOD sets. `theta` is how far OptFS's theta lies from that of the whole fitting
-    set, |theta - whole| / |whole|, NaN for others. Parts are drawn without replacement by the images' identities; of
-    the size of the whole set, with replacement (a bootstrap).
+    fpr95 and auroc are means over the OOD sets. `theta` is the distance of OptFS's theta from that of the whole fitting
+    set, |theta - whole| / |whole|, and NaN for other methods. Subsets are drawn without replacement by the identities
+    of the images; those of the size of the whole set, with replacement (a bootstrap).
     """
     from pandas import DataFrame
 
-    rows: list[dict[str, Any]] = []
-    sizes = [size for size in SIZES if size < len(train)]
+    train = network.train
+    names = network.compared_names or DEFAULT_METHODS
+    methods = {name: method for name, method in network.methods.items() if name in names and works_on_features(method)}
     whole = {name: method.fit(train) for name, method in methods.items()}
-    for size in (*sizes, len(train)):
-        for place in range(resamples):
-            part = train[_drawn(train, size, seed + place)]
+    rows: list[dict[str, Any]] = []
+    for size in (*(size for size in SIZES if size < len(train)), len(train)):
+        for number in range(resamples):
+            subset = train[_draw(train, size, network.seed + number)]
             for name, method in methods.items():
                 try:
-                    detector = method.fit(part)
+                    detector = method.fit(subset)
                 except InputError:  # too few images for this method
                     continue
-                found = measured(detector, inside, ood)
-                figures = {each: float(np.mean([row[each] for row in found])) for each in ("fpr95", "auroc")}
-                said = {"images": size, "resample": place, "method": name}
-                rows.append({**said, "theta": _change(detector, whole[name]), **figures})
+                means = DataFrame(measure(network, detector))[["fpr95", "auroc"]].mean()
+                columns = {"images": size, "resample": number, "method": name}
+                rows.append({**columns, "theta": _measure_change(detector, whole[name]), **means})
     return DataFrame(rows)
 
 
-def of_network(network: Network) -> DataFrame:
-    """The samples of a network: of the methods that were picked, or of a few."""
-    found = network.compared if network.picked else {name: network.methods[name] for name in LOOKED_AT}
-    methods = {name: method for name, method in found.items() if not method.wants_panel and method.perturb.eps == 0}
-    sets = network.train, network.inside, network.ood
-    return samples(*sets, methods, seed=network.seed)
-
-
-def _drawn(train: Features, size: int, seed: int) -> NDArray[np.int64]:
+def _draw(train: Features, size: int, seed: int) -> NDArray[np.int64]:
     if size == len(train):
         return np.random.default_rng(seed).integers(size, size=size)
     return np.asarray(smallest(train.identities, size, seed, "samples"))
 
 
-def _change(detector: Detector, whole: Detector) -> float:
-    """How far a theta lies from another, in the middles of that one's intervals; NaN where there is none."""
+def _measure_change(detector: Detector, whole: Detector) -> float:
+    """Return the relative distance of two thetas at the middles of the intervals of `whole`; NaN without thetas."""
     if not isinstance(detector.shape, PiecewiseConstant) or not isinstance(whole.shape, PiecewiseConstant):
         return float("nan")
     edges = torch.from_numpy(np.array(whole.shape.edges, np.float32))
@@ -89,8 +72,8 @@ def _change(detector: Detector, whole: Detector) -> float:
     return float(torch.linalg.vector_norm(one - two) / torch.linalg.vector_norm(two))
 
 
-def print_samples(frame: DataFrame, digits: int = 1) -> DataFrame:
-    """Per network and size: each method's AUROC, mean and standard deviation over resamples, and theta's change."""
+def tabulate_samples(frame: DataFrame, digits: int = 1) -> DataFrame:
+    """Return per network and size: the AUROC of each method (mean ± standard deviation), and the change of theta."""
     from pandas import DataFrame
 
     rows = []
@@ -98,7 +81,7 @@ def print_samples(frame: DataFrame, digits: int = 1) -> DataFrame:
         row = {"network": str(network), "images": str(images)}
         for name, one in part.groupby("method", sort=False):
             spread = one["auroc"].std() if len(one) > 1 else 0.0
-            row[f"{name} AUROC"] = f"{percent(one['auroc'].mean(), digits)} ± {percent(spread, digits)}"
+            row[f"{name} AUROC"] = f"{format_percent(one['auroc'].mean(), digits)} ± {format_percent(spread, digits)}"
         change = part["theta"].dropna()
         row["change of theta"] = f"{change.mean():.3f}" if len(change) else ""
         rows.append(row)
@@ -106,16 +89,14 @@ def print_samples(frame: DataFrame, digits: int = 1) -> DataFrame:
 
 
 def draw_samples(frame: DataFrame) -> Figure:
-    """AUROC over the number of fitting images, the mean over resamples with a band of one standard deviation."""
+    """Draw AUROC over the number of fitting images: the mean over resamples, and a band of one standard deviation."""
     figure, [axes] = panels(3.1)
     for name, part in frame.groupby("method", sort=False):
         groups = part.groupby("images")["auroc"]
         mean, spread = 100 * groups.mean(), 100 * groups.std().fillna(0.0)
         style = line_style(str(name))
         axes.plot(mean.index, mean, "o", label=name, **style)
-        axes.fill_between(mean.index, mean - spread, mean + spread, color=style.get("color"), alpha=0.15, linewidth=0)
-    axes.set_xscale("log")
-    axes.set_xlabel("images to fit on (logarithmic)")
-    axes.set_ylabel(f"mean {AUROC}")
-    below(figure, 4)
+        axes.fill_between(mean.index, mean - spread, mean + spread, color=style["color"], alpha=0.15, linewidth=0)
+    axes.set(xscale="log", xlabel="images to fit on (logarithmic)", ylabel=f"mean {AUROC}")
+    add_legend(figure, 4)
     return figure

@@ -1,4 +1,4 @@
-"""The rivals with settings chosen on surrogates: what tuning without real OOD data is worth."""
+"""Tune the settings of other methods on surrogates: what tuning without real OOD data achieves."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from oodshape.features.features import Features
 from oodshape.images.identity import smallest
 from oodshape.methods.base import Shaper
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.ash import AshB, AshP, AshS
 from oodshape.methods.shapes.clipping import BFAct, ReAct, VraP
 from oodshape.metrics.detection import auroc
-from oodshape.studies.methods import measured
+from oodshape.studies.methods import measure
+from oodshape.studies.network import Network
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -37,15 +37,15 @@ GRIDS: dict[str, tuple[Shaper, ...]] = {
 
 @dataclass(frozen=True)
 class Search:
-    """How settings are chosen on surrogates: the grids, the most images of a side, and whether those are held out."""
+    """A search for settings: the grids, the maximum number of images per side, and whether they are held out."""
 
     grids: Mapping[str, tuple[Shaper, ...]]
     most: int
-    apart: bool  # images that are tried on are kept from fitting meanwhile
+    hold_out: bool  # whether the images of the search are excluded from the fit during the search
 
 
-OURS = Search(GRIDS, most=250, apart=True)
-# the published code: up to 50,000 images that it also fits on, VRA-P's limits as feature values, of equals the first
+OURS = Search(GRIDS, most=250, hold_out=True)
+# the published code: up to 50,000 images that it also fits on, VRA-P's limits as feature values, the first of equals
 AUTHORS = Search(
     {
         **GRIDS,
@@ -54,58 +54,52 @@ AUTHORS = Search(
         ),
     },
     most=50_000,
-    apart=False,
+    hold_out=False,
 )
 
 
-def tune_on_surrogates(
-    train: Features,
-    inside: Features,
-    ood: Mapping[str, Features],
-    surrogate: Features,
-    methods: Mapping[str, Method] = METHODS,
-    *,
-    search: Search = OURS,
-    seed: int = 0,
-) -> DataFrame:
-    """method, tuned, setting, surrogate_auroc, ood, fpr95, auroc: each rival as given, and tuned on surrogates.
+def compare_tuned(network: Network, search: Search | None = None) -> DataFrame:
+    """Return method, tuned, setting, surrogate_auroc, ood, fpr95, auroc: each method as given and tuned, and optfs-e.
 
-    Settings are tried on at most 250 surrogates and as many training images, held out of the fit while trying;
-    the best AUROC wins, of equals the one with the largest gap of mean scores in standard deviations. The winner
-    is fitted on the whole training set. `search=AUTHORS` is how the authors' code of OptFS does it.
+    Settings are compared on at most 250 surrogates and as many training images, held out of the fit meanwhile. The best
+    AUROC wins; among equals, the largest gap of the mean scores in standard deviations. The winner is fitted on the
+    whole training set. With the authors' settings, the search is that of their code.
     """
     from pandas import DataFrame
 
-    most = search.most
-    held = smallest(train.identities, max(1, min(most, len(train) // 5)) if search.apart else most, seed, "tuning")
-    fit, tried = train[np.delete(np.arange(len(train)), held)] if search.apart else train, _single(train[held])
-    noise = _single(surrogate[smallest(surrogate.identities, most, seed, "tuning")])
+    search = search or (AUTHORS if network.follows_authors else OURS)
+    train, surrogate, most = network.train, network.require_surrogate(), search.most
+    count = max(1, min(most, len(train) // 5)) if search.hold_out else most
+    held = smallest(train.identities, count, network.seed, "tuning")
+    fit = train[np.delete(np.arange(len(train)), held)] if search.hold_out else train
+    sets = fit, _copy(train[held]), _copy(surrogate[smallest(surrogate.identities, most, network.seed, "tuning")])
     rows: list[dict[str, Any]] = []
     for name, grid in search.grids.items():
-        given = methods[name]
-        worth = {setting: _worth(replace(given, shape=setting), fit, tried, noise) for setting in grid}
-        chosen = max(worth, key=lambda setting: worth[setting] if search.apart else worth[setting][0])
-        worths = {given.shape: _worth(given, fit, tried, noise), chosen: worth[chosen]}
-        for tuned, setting in ((False, given.shape), (True, chosen)):
+        given = network.methods[name]
+        results = {setting: _evaluate(replace(given, shape=setting), *sets) for setting in grid}
+        best = max(results, key=lambda setting: results[setting] if search.hold_out else results[setting][0])
+        results[given.shape] = _evaluate(given, *sets)
+        for tuned, setting in ((False, given.shape), (True, best)):
+            columns = {"tuned": tuned, "setting": repr(setting), "surrogate_auroc": results[setting][0]}
             try:
                 detector = replace(given, shape=setting).fit(train)
-            except InputError:  # a setting as given may not suit these features
+            except InputError:  # the given setting may not suit these features
                 continue
-            said = {"method": name, "tuned": tuned, "setting": repr(setting), "surrogate_auroc": worths[setting][0]}
-            rows += measured(detector, inside, ood, **said)
-    return DataFrame(rows)
+            rows += measure(network, detector, method=name, **columns)
+    columns = {"method": "optfs-e", "tuned": False, "setting": "no setting", "surrogate_auroc": np.nan}
+    return DataFrame(rows + measure(network, network.methods["optfs-e"].fit(train), **columns))
 
 
-def _single(features: Features) -> Features:
-    """The features as one float32 tensor, converted once for hundreds of scores."""
+def _copy(features: Features) -> Features:
+    """Convert the features to one float32 tensor, once for hundreds of scores."""
     return Features.from_arrays(torch.cat([raw.float() for _, raw in features.chunks()]), features.head)
 
 
-def _worth(method: Method, fit: Features, tried: Features, noise: Features) -> tuple[float, float]:
-    """(AUROC, gap of the means in standard deviations) on surrogates; the lowest where the fit is refused."""
+def _evaluate(method: Method, fit: Features, id_images: Features, noise: Features) -> tuple[float, float]:
+    """Return the AUROC and the gap of the means in standard deviations; the lowest values if the fit is refused."""
     try:
         detector = method.fit(fit)
-        inner, outer = detector.score(tried).double(), detector.score(noise).double()
+        inner, outer = detector.score(id_images).double(), detector.score(noise).double()
     except InputError:
         return -1.0, 0.0
     spread = float((inner.var(correction=0) + outer.var(correction=0)).sqrt())

@@ -1,16 +1,20 @@
-"""Variants of OptFS tested on all OOD sets: theta from OOD data, other objectives, intervals and limits."""
+"""Compare variants of OptFS: theta from OOD data, other objectives, intervals, limits, and changing classes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from oodshape.features.features import Features
-from oodshape.methods.detector import Method
 from oodshape.methods.registry import METHODS
-from oodshape.studies.methods import measured, optfs_of
-from oodshape.studies.theta import OBJECTIVES, Objective, dynamic, with_ood
+from oodshape.methods.shapes.piecewise import PiecewiseConstant
+from oodshape.metrics.detection import auroc
+from oodshape.studies.methods import find_optfs, measure, measure_all
+from oodshape.studies.network import Network
+from oodshape.studies.theta import OBJECTIVES, cosine, fit_dynamic, fit_with_ood, interval_columns, measure_changed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -19,84 +23,115 @@ NUMBERS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 TAILS = (0.0, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)  # the paper's eight percentile pairs
 
 
-def variants(
-    train: Features,
-    inside: Features,
-    ood: Mapping[str, Features],
-    sources: Mapping[str, Features],
-    methods: Mapping[str, Method] = METHODS,
-    *,
-    objective: Objective = "mean-gap",
-    seed: int = 0,
-) -> DataFrame:
-    """variant, ood, fpr95, auroc: theta with each source of OOD data, with dynamic classes, and from ID data alone.
+def _sources(network: Network) -> dict[str, Features]:
+    """Return the sets that theta is fitted with: one real OOD set, and the surrogates."""
+    return {"real": network.ood[network.real], **network.surrogates}
 
-    `objective` is what theta makes small with the OOD data (`with_ood`). Each theta is tested on every OOD set with
-    the V score; the last variant is the E score of the ID-only theta.
+
+def compare_variants(network: Network) -> DataFrame:
+    """Return variant, ood, fpr95, auroc: theta with each source of OOD data, with dynamic classes, and from ID data.
+
+    Each theta is tested on every OOD set with the V score; the last variant is the E score of the ID-only theta.
+    """
+    train, methods = network.train, network.methods
+    vanilla, optfs = methods["optfs-v"].fit(train), find_optfs(methods)
+    objective: Any = "authors-code" if network.follows_authors else "mean-gap"
+    how: Any = {"optfs": optfs, "seed": network.seed}
+    shapes = {
+        name: fit_with_ood(train, source, objective=objective, **how) for name, source in _sources(network).items()
+    }
+    shapes["dynamic"] = fit_dynamic(train, **how)
+    detectors = {name: replace(vanilla, shape=shape) for name, shape in shapes.items()}
+    return measure_all(network, detectors | {"ours (V)": vanilla, "ours (E)": methods["optfs-e"].fit(train)}, "variant")
+
+
+def compare_objectives(network: Network) -> DataFrame:
+    """Return source, objective, ood, fpr95, auroc: theta by each objective from each source of OOD data."""
+    from pandas import DataFrame
+
+    vanilla = METHODS["optfs-v"].fit(network.train)
+    rows: list[dict[str, Any]] = []
+    for name, source in _sources(network).items():
+        for objective in OBJECTIVES:
+            detector = replace(vanilla, shape=fit_with_ood(network.train, source, objective=objective))
+            rows += measure(network, detector, source=name, objective=objective)
+    return DataFrame(rows)
+
+
+def sweep_intervals(network: Network, numbers: Sequence[int] = NUMBERS) -> DataFrame:
+    """Return k, method (optfs-v, optfs-e), ood, fpr95, auroc for each number of intervals; k = 0 is Energy."""
+    return _sweep(network, "k", numbers)
+
+
+def sweep_limits(network: Network, tails: Sequence[float] = TAILS) -> DataFrame:
+    """Return tail, method, ood, fpr95, auroc, lower, upper (the limits); tail = 0 is the whole range."""
+    frame, quantile = _sweep(network, "tail", tails), network.train.stats.quantile
+    return frame.assign(lower=frame["tail"].map(quantile), upper=(1 - frame["tail"]).map(quantile))
+
+
+def _sweep(network: Network, setting: str, values: Sequence[float]) -> DataFrame:
+    from pandas import DataFrame
+
+    methods, rows = network.methods, []
+    for value in values:
+        settings: Any = {setting: value}
+        for name in ("optfs-v", "optfs-e"):
+            if setting == "k" and value == 0:
+                method = methods["energy"]
+            else:
+                method = replace(methods[name], shape=replace(find_optfs(methods), **settings))
+            rows += measure(network, method.fit(network.train), **settings, method=name)
+    return DataFrame(rows)
+
+
+def compare_dynamic(network: Network) -> DataFrame:
+    """Return curve, left, right, theta with the network's classes and with changing ones, and the changed ratios."""
+    from pandas import DataFrame, concat
+
+    fixed = network.methods["optfs-v"].fit(network.train).shape
+    dynamic = fit_dynamic(network.train, optfs=find_optfs(network.methods), seed=network.seed)
+    columns = {**interval_columns(dynamic.edges), **vars(measure_changed(network.train, fixed))}
+    curves: dict[str, Any] = {"ours (V)": fixed, "dynamic": dynamic}
+    frames = [DataFrame({"curve": name, **columns, "theta": shape.theta}) for name, shape in curves.items()]
+    return concat(frames, ignore_index=True)
+
+
+def validate(network: Network) -> DataFrame:
+    """Return ood, norm_ratio |b|/|a|, cosine cos(a, b), auroc_with, auroc_without: may the OOD term be left out?
+
+    a and b are the mean impacts of the training set and of the OOD set. auroc_with is that of theta ~ a - b on the same
+    OOD set, auroc_without that of theta ~ a; both with the V score.
     """
     from pandas import DataFrame
 
-    vanilla, energy = methods["optfs-v"].fit(train), methods["optfs-e"].fit(train)
-    optfs = optfs_of(methods)
-    detectors = {
-        name: replace(vanilla, shape=with_ood(train, source, objective=objective, optfs=optfs, seed=seed))
-        for name, source in sources.items()
-    }
-    detectors["dynamic"] = replace(vanilla, shape=dynamic(train, optfs=optfs, seed=seed))
-    detectors |= {"ours (V)": vanilla, "ours (E)": energy}
-    rows: list[dict[str, Any]] = []
-    for name, detector in detectors.items():
-        rows += measured(detector, inside, ood, variant=name)
-    return DataFrame(rows)
-
-
-def objectives(
-    train: Features, inside: Features, ood: Mapping[str, Features], sources: Mapping[str, Features]
-) -> DataFrame:
-    """source, objective, ood, fpr95, auroc: theta by each objective from each source of OOD data, tested on all."""
-    from pandas import DataFrame
-
+    train, id_test = network.train, network.id_test
     vanilla = METHODS["optfs-v"].fit(train)
-    rows: list[dict[str, Any]] = []
-    for name, source in sources.items():
-        for objective in OBJECTIVES:
-            detector = replace(vanilla, shape=with_ood(train, source, objective=objective))
-            rows += measured(detector, inside, ood, source=name, objective=objective)
+    assert isinstance(vanilla.shape, PiecewiseConstant)
+    a, scores = train.stats.impact(vanilla.shape.edges), vanilla.score(id_test)
+    rows = []
+    for name, ood in network.ood.items():
+        b = ood.stats.impact(vanilla.shape.edges)
+        real = replace(vanilla, shape=fit_with_ood(train, ood))
+        rows.append(
+            {
+                "ood": name,
+                "norm_ratio": float(np.linalg.norm(b) / np.linalg.norm(a)),
+                "cosine": cosine(a, b),
+                "auroc_with": auroc(real.score(id_test), real.score(ood)),
+                "auroc_without": auroc(scores, vanilla.score(ood)),
+            }
+        )
     return DataFrame(rows)
 
 
-def k_sweep(
-    train: Features,
-    inside: Features,
-    ood: Mapping[str, Features],
-    numbers: Sequence[int] = NUMBERS,
-    methods: Mapping[str, Method] = METHODS,
-) -> DataFrame:
-    """k, method (optfs-v, optfs-e), ood, fpr95, auroc for each number of intervals; k = 0 is Energy for both."""
+def project_impacts(table: DataFrame) -> DataFrame:
+    """Return ood, x, y, degrees, orthogonal, turned: b in the plane where a is (1, 0), from the table of `validate`.
+
+    orthogonal is the length of b orthogonal to a, and turned the angle between a and a - b in degrees.
+    """
     from pandas import DataFrame
 
-    rows: list[dict[str, Any]] = []
-    for k in numbers:
-        for name in ("optfs-v", "optfs-e"):
-            method = replace(methods[name], shape=replace(optfs_of(methods), k=k)) if k else methods["energy"]
-            rows += measured(method.fit(train), inside, ood, k=k, method=name)
-    return DataFrame(rows)
-
-
-def limits_sweep(
-    train: Features,
-    inside: Features,
-    ood: Mapping[str, Features],
-    tails: Sequence[float] = TAILS,
-    methods: Mapping[str, Method] = METHODS,
-) -> DataFrame:
-    """tail, lower, upper (the limits as feature values), method, ood, fpr95, auroc; tail = 0 is the whole range."""
-    from pandas import DataFrame
-
-    rows: list[dict[str, Any]] = []
-    for tail in tails:
-        for name in ("optfs-v", "optfs-e"):
-            detector = replace(methods[name], shape=replace(optfs_of(methods), tail=tail)).fit(train)
-            lower, upper = train.stats.quantile(tail), train.stats.quantile(1 - tail)
-            rows += measured(detector, inside, ood, tail=tail, lower=lower, upper=upper, method=name)
-    return DataFrame(rows)
+    cosines, ratio = table["cosine"].clip(-1, 1), table["norm_ratio"]
+    x, y = ratio * cosines, ratio * np.sqrt(1 - cosines**2)
+    degrees, turned = np.degrees(np.arccos(cosines)).round(9), np.degrees(np.arctan2(y, 1 - x))
+    return DataFrame({"ood": table["ood"], "x": x, "y": y, "degrees": degrees, "orthogonal": y, "turned": turned})

@@ -136,7 +136,7 @@ class _WithFeatures(nn.Module):
 
     def forward(self, images: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         features = self.guarded.features(images)
-        return *self.guarded.judged(features, threshold), features
+        return *self.guarded.score_features(features, threshold), features
 
 
 def _traced(guarded: GuardedNet, images: Tensor) -> Any:
@@ -201,7 +201,7 @@ def _compared(guarded: GuardedNet, images: Tensor, answers: Answers, path: Path)
     """The differences, each inside its limit."""
     with torch.no_grad():
         features = guarded.features(images)
-        logits, score, accepted = guarded.judged(features)
+        logits, score, accepted = guarded.score_features(features)
         theirs = [torch.from_numpy(answers[name]).to(images.device) for name in ("features", "logits")]
         same, limit = guarded.score(*theirs), guarded.limit(theirs[1])
     eps = torch.finfo(features.dtype).eps if features.is_floating_point() else 0.0

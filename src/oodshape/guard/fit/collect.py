@@ -13,7 +13,7 @@ import numpy as np
 
 import oodshape
 from oodshape.core.errors import InputError
-from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.files import compute_fingerprint
 from oodshape.core.options import RunOptions
 from oodshape.features.extraction import Extraction, NoneReadable
 from oodshape.features.features import Features
@@ -26,7 +26,7 @@ from oodshape.images.sources.image_set import ImageSet, Shard, Subset, identitie
 from oodshape.images.sources.listing import Given, classes_of, image_set
 from oodshape.methods.auto import Auto
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import METHODS, named
+from oodshape.methods.registry import METHODS, find_method
 from oodshape.networks.loading import Source, prepared
 
 WHOLE = Shard()
@@ -49,7 +49,7 @@ def collected(
             share=recipe.keeps,
             panel=recipe.wants_panel,
             held_out=hold_out,
-            images=fingerprint_of(identities_of(images)),
+            images=compute_fingerprint(identities_of(images)),
             total=len(images),
             batch_size=extractor.run.batch_size,
             classes=classes_of(images),
@@ -169,7 +169,7 @@ def collect_shard(
 
 def recipe_of(method: str | Method, exportable: bool) -> Method:
     """The recipe; where it must be `exportable`, with such candidates alone."""
-    recipe = named(method) if isinstance(method, str) else method
+    recipe = find_method(method) if isinstance(method, str) else method
     if not exportable:
         return recipe
     if isinstance(recipe.score, Auto):

@@ -14,6 +14,7 @@ from oodshape.guard.fit.split import Split, split_held_out
 from oodshape.guard.fitted import Fitted
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fusion import Fusion
+from oodshape.methods.records import BASELINE
 from oodshape.methods.registry import METHODS
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.loading import Source
@@ -39,7 +40,7 @@ def fit_detector(
     detector = recipe.fit(found.train, panel=panel, held_out=choosing)
     detector = detector.calibrate(deciding, alpha, per_class=per_class)
     _warn_if_weak(detector.scorer)
-    softmax = METHODS["msp"]
+    softmax = METHODS[BASELINE]
     same = recipe == softmax and not per_class
     return detector, detector if same else softmax.fit(found.train).calibrate(deciding, alpha)
 

@@ -23,7 +23,16 @@ from oodshape.core.reading import reading
 from oodshape.core.values import AtLeast, Value, decode, encode
 from oodshape.features.features import Features
 from oodshape.features.proxy import SIZE
-from oodshape.features.sums import LeftOut, Summed, joined, pack_rows, pack_summed, smallest, unpack_rows, unpack_summed
+from oodshape.features.sums import (
+    LeftOut,
+    Summed,
+    concatenate_rows,
+    keep_smallest,
+    pack_rows,
+    pack_summed,
+    unpack_rows,
+    unpack_summed,
+)
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
@@ -115,9 +124,9 @@ class Collected:
             assert fitting is not None
             return self.make_panel(fitting, size)
         if self.panel is None or fitting is None:
-            return smallest(self.panel, size, "subset")
+            return keep_smallest(self.panel, size, "subset")
         chosen = np.flatnonzero(np.isin(self.panel.identities, fitting))
-        return smallest(self.panel[chosen], size, "subset") if len(chosen) else None
+        return keep_smallest(self.panel[chosen], size, "subset") if len(chosen) else None
 
     def bounded(self) -> Collected:
         """The same part as a file holds it: many images as sums, and the panel as features."""
@@ -159,7 +168,7 @@ class Collected:
 
 def made_of(path: str | Path) -> Made:
     """What a part's file says that it is, without its sums."""
-    header = files.header(path, KIND)
+    header = files.read_header(path, KIND)
     with reading(path, files.WAY_OUT[KIND]):
         return _decode_made(header)
 
@@ -195,14 +204,14 @@ def _held(identities: Keys, made: Made) -> np.ndarray[Any, np.dtype[np.bool_]]:
 def together(parts: list[Collected]) -> Collected:
     """All parts as one; their order does not matter."""
     parts = sorted(parts, key=lambda part: part.made.shard)
-    rows = joined([part.rows for part in parts if part.rows is not None])
+    rows = concatenate_rows([part.rows for part in parts if part.rows is not None])
     summed = [part.summed for part in parts if part.summed is not None]
     held_out = [part.held_out for part in parts if part.held_out is not None]
     if rows is not None and (summed or len(rows) > MANY):
         more, held = decided(rows, parts[0].made)
         summed += [] if more is None else [more]
         held_out, rows = [*held_out, *([] if held is None else [held])], None
-    panel = joined([part.panel for part in parts if part.panel is not None])
+    panel = concatenate_rows([part.panel for part in parts if part.panel is not None])
     if panel is not None and summed:  # small parts keep those of images that turn out to be held out
         fitting = np.flatnonzero(~_held(panel.identities, parts[0].made))
         panel = panel[fitting] if len(fitting) else None
@@ -211,7 +220,7 @@ def together(parts: list[Collected]) -> Collected:
         lambda: made,
         rows,
         reduce(add, summed) if summed else None,
-        joined(held_out),
+        concatenate_rows(held_out),
         panel,
         None,
         sum(part.lost for part in parts),

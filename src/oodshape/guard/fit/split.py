@@ -15,7 +15,7 @@ from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.proxy import SIZE, tensor_panel
 from oodshape.features.sums import Summed
-from oodshape.features.tensor_batches import check_unkept, tensors_through
+from oodshape.features.tensor_batches import refuse_cache, run_tensors
 from oodshape.guard.fit.collect import collected
 from oodshape.guard.fit.extractor import Extractor, warn_of_lost
 from oodshape.guard.fit.parts import HELD_OUT, Collected
@@ -118,7 +118,7 @@ def split_tensors(
     progress: bool | None,
 ) -> Split:
     """The parts of tensors that the network takes as they are."""
-    check_unkept(cache)
+    refuse_cache(cache)
     if limit is not None:
         raise InputError("limit chooses among images; of prepared tensors give fewer batches")
     for each in (images, calibrate):
@@ -126,7 +126,7 @@ def split_tensors(
             check_prepared(each)
     # of those kept for the panel, some may turn out to be held out
     keep = math.ceil(SIZE / (1 - HELD_OUT)) if panel else 0
-    seen = tensors_through(classifier, images, keep=keep, progress=progress)
+    seen = run_tensors(classifier, images, keep=keep, progress=progress)
     every = Features.from_tensors(seen, classifier.head)
     if calibrate is None:
         check_enough_to_split(len(every), alpha)

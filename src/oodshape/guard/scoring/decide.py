@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from oodshape.core import files
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.reading import reading
-from oodshape.core.text import counted
+from oodshape.core.text import format_count
 from oodshape.core.values import decode
 from oodshape.guard.scoring.score_table import Cells, ScoreRow, open_text, read_scores, write_csv, write_json_lines
 from oodshape.metrics.conformal import false_discoveries, fewest_flagged
@@ -68,7 +68,7 @@ class Decisions:
     def lines(self) -> list[str]:
         m, lost = int(self.readable.sum()), int((~self.readable).sum())
         said = [
-            f"{counted(m, 'image')}: {int(self.flagged.sum()):,} flagged as strange; of those flagged, at most "
+            f"{format_count(m, 'image')}: {int(self.flagged.sum()):,} flagged as strange; of those flagged, at most "
             f"{100 * self.level:g} % are familiar on average ({'Storey' if self.storey else 'Benjamini-Hochberg'})"
         ]
         said += [f"{lost:,} more could not be read, and are neither"] if lost else []
@@ -82,9 +82,8 @@ class Decisions:
         if self.storey:
             together = f"without Storey's estimate {together}"
         elif self.fewest > m:
-            together = (
-                f"nothing can be flagged among {counted(m, 'image')}: give more calibration images or a larger --fdr"
-            )
+            among = format_count(m, "image")
+            together = f"nothing can be flagged among {among}: give more calibration images or a larger --fdr"
         said.append(f"{border}{together}{end}")
         if self.calibration is not None and not self.calibration.held_out:
             said.append("no guarantee: the guard was calibrated on training images")

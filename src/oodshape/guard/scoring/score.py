@@ -14,7 +14,7 @@ from torch import Tensor
 from oodshape.core.errors import HeadError, InputError, NotTaken
 from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
-from oodshape.core.timings import spending
+from oodshape.core.timings import timing
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.prefetch import Pixels, decoded
@@ -141,10 +141,10 @@ class _Work:
         detector = self.guard.detector
         try:
             images = self.images(rows)
-            with spending("network"):
+            with timing("network"):
                 outputs = self.source.classifier(images)
-            perturbs = detector.method.perturb.eps > 0
-            with spending("score"):
+            perturbs = detector.method.perturbs
+            with timing("score"):
                 decision = detector.decide(self.source.classifier, images) if perturbs else detector.decide(outputs)
             return [Part(rows, decision, outputs)]
         except HeadError:

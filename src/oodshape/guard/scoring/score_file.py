@@ -19,8 +19,7 @@ from typing import IO, Any, NamedTuple, TextIO
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import replacing, writing
-from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.files import compute_fingerprint, replacing, writing
 from oodshape.core.machine import lock_file
 from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
@@ -77,7 +76,7 @@ def score_to_file(
             for batch in see(guard, source, listing, pairs, run):
                 lines = [json.dumps(row) + "\n" for row in rows_of(guard, batch)]
                 rows = "".join(lines).encode()
-                mark = fingerprint_of(mark, rows)
+                mark = compute_fingerprint(mark, rows)
                 with writing(part):
                     file.write(rows + _sealed(mark))
                     file.flush()
@@ -131,7 +130,7 @@ def identity(guard: Fitted, batch_size: int, precision: str = "float32") -> str:
     value = encode((guard.detector, guard.about), tensors)
     value[1].pop("precision")  # that of the fit; the one in which the network runs now counts
     arrays = (tensors[name] for name in sorted(tensors))
-    return fingerprint_of(f"{batch_size} {precision}", json.dumps(value), *arrays, *Limits.now().words)
+    return compute_fingerprint(f"{batch_size} {precision}", json.dumps(value), *arrays, *Limits.now().words)
 
 
 SEAL = b'{"checksum": '  # how the line after a batch begins; those of images are lists
@@ -157,7 +156,7 @@ def _resume(
         )
     end, keep, mark = file.tell(), 0, who
     for block, seal in _blocks(file, part, batch_size):
-        mark_now = fingerprint_of(mark, b"".join(block))
+        mark_now = compute_fingerprint(mark, b"".join(block))
         if seal != _sealed(mark_now):
             raise InputError(f"{part} is damaged after image {keep}: a checksum is wrong; remove it to start anew")
         # Whole batches only: a network may give other last bits in a batch of another size.

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
-from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.files import compute_fingerprint
 from oodshape.core.reading import any_names, one_line, reading
-from oodshape.core.text import counted
+from oodshape.core.text import format_count
 from oodshape.guard.verdict import Scored
 from oodshape.images.sources.image_set import Shard, order_shards
 
@@ -233,7 +233,7 @@ class Tally:
 
     def lines(self) -> list[str]:
         again = f" ({self.resumed:,} of them by an earlier run)" if self.resumed else ""
-        said = [f"{counted(self.images, 'image')}{again}: {self.accepted:,} accepted, {self.rejected:,} rejected"]
+        said = [f"{format_count(self.images, 'image')}{again}: {self.accepted:,} accepted, {self.rejected:,} rejected"]
         return said + ([f"{self.unreadable:,} could not be read; {self.first_error}"] if self.unreadable else [])
 
 
@@ -312,7 +312,7 @@ def _write_parquet(path: Path, rows: Iterable[Scored], named: bool, shard: str =
     schema = pa.schema(
         list(zip(COLUMNS, types, strict=True)), metadata={KIND: "scores"} | ({SHARD: shard} if shard else {})
     )
-    left, mark = map(as_dict, rows), fingerprint_of(shard) if shard else ""
+    left, mark = map(as_dict, rows), compute_fingerprint(shard) if shard else ""
     with pq.ParquetWriter(path, schema, write_page_checksum=True) as file:
         while part := list(islice(left, GROUP)):
             table = pa.table({name: [_utf8(row[name]) for row in part] for name in COLUMNS}, schema=schema)
@@ -326,7 +326,7 @@ def read_parquet(path: str | Path) -> Iterator[Cells]:
     with reading(path, ADVICE), _import_parquet()[1].ParquetFile(path, page_checksum_verification=True) as file:
         notes = (file.schema_arrow.metadata or {}) | (file.metadata.metadata or {})
         ours = KIND in notes or CHECKSUM in notes
-        mark, found = fingerprint_of(notes[SHARD]) if SHARD in notes else "", 0
+        mark, found = compute_fingerprint(notes[SHARD]) if SHARD in notes else "", 0
         for group in range(file.num_row_groups):
             table = file.read_row_group(group)
             mark, found = _add_to_checksum(mark, table) if ours else "", found + len(table)
@@ -394,4 +394,4 @@ def _add_to_checksum(mark: str, table: Any) -> str:
             parts.append("\0".join(each or "" for each in column.to_pylist()))
         else:
             parts.append(column.fill_null(str(field.type) != "bool" and 0).to_numpy(zero_copy_only=False))
-    return fingerprint_of(*parts)
+    return compute_fingerprint(*parts)

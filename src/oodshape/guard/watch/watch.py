@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.text import counted
+from oodshape.core.text import format_count
 from oodshape.core.values import AtLeast, Value, encode, load_values
 from oodshape.guard.verdict import Judged
 from oodshape.guard.watch.history import Event, History
@@ -175,7 +175,7 @@ class Watch(Value):
             return "\n".join(["no images yet", *self._unreadable_lines()])
         low, high = test.interval()
         lines = [
-            f"{counted(self.seen, 'image')}, {test.hits:,} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); "
+            f"{format_count(self.seen, 'image')}, {test.hits:,} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); "
             f"guaranteed {self.alpha:.2%}, up to {test.allowed:.2%} is within sampling error for "
             f"{self.n_calibration:,} calibration images",
             f"p-values up to {MIDDLE:g}: {self.middle.rate:.2%}, up to {self.middle.allowed:.2%} expected",
@@ -186,7 +186,7 @@ class Watch(Value):
 
     def _unreadable_lines(self) -> list[str]:
         total = self.seen + self.unreadable
-        return [f"{self.unreadable} of {counted(total, 'image')} could not be read"] if self.unreadable else []
+        return [f"{self.unreadable} of {format_count(total, 'image')} could not be read"] if self.unreadable else []
 
     def _advice(self) -> list[str]:
         if not self.alarm:

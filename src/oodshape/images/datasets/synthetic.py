@@ -11,7 +11,7 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.files import compute_fingerprint
 from oodshape.images.decode.read import in_mode
 from oodshape.images.identity import Keys, keys, numbered
 from oodshape.images.sources.image_set import ImageSet, identities_of
@@ -52,7 +52,7 @@ class NoiseSet:
     @property
     def fingerprint(self) -> str:
         """A hash of what the images are drawn from."""
-        return fingerprint_of(repr(self))
+        return compute_fingerprint(repr(self))
 
     @property
     def identities(self) -> Keys:
@@ -116,7 +116,7 @@ class Scrambled:
     def fingerprint(self) -> str:
         """A hash of the kind, its settings and the ID set's fingerprint."""
         settings = {name: value for name, value in vars(self).items() if name not in ("base", "labels")}
-        return fingerprint_of(type(self).__name__, repr(sorted(settings.items())), self.base.fingerprint)
+        return compute_fingerprint(type(self).__name__, repr(sorted(settings.items())), self.base.fingerprint)
 
     @property
     def identities(self) -> Keys:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.machine import cores
-from oodshape.core.timings import spending
+from oodshape.core.timings import timing
 from oodshape.images.decode.limits import TURNS
 from oodshape.images.decode.preprocessing import Preprocessing, stacked
 from oodshape.images.sources.image_set import Image, ImageSet, reader
@@ -97,5 +97,5 @@ def prepared(read: Callable[[Item], Image], preprocessing: Preprocessing, item: 
 
 
 def _decoded(read: Callable[[Item], Image], preprocessing: Preprocessing, batch: Sequence[Item]) -> Batch[Item]:
-    with spending("decode"):
+    with timing("decode"):
         return batch, [prepared(read, preprocessing, item) for item in batch]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.reading import DAMAGE, one_line, reading
-from oodshape.core.timings import spending
+from oodshape.core.timings import timing
 from oodshape.images import identity
 from oodshape.images.decode.formats import EXTENSIONS
 from oodshape.images.decode.read import Unreadable, open_image
@@ -57,7 +57,7 @@ class Stored(IndexedImages):
     def _file(self, index: int) -> BytesIO:
         """The encoded image as a file; whatever its store makes of a file that has gone or is damaged, as one error."""
         try:
-            with spending("read"):
+            with timing("read"):
                 return BytesIO(self._data(index))
         except InputError:
             raise

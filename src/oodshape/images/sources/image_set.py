@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.files import compute_fingerprint
 from oodshape.images import identity
 from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.read import Large
@@ -128,7 +128,7 @@ class IndexedImages(ABC):
     def fingerprint(self) -> str:
         """A hash of identities, stamps of the files, labels, the way images are turned, and limits of one's own."""
         turned = f"upright={self.upright}"
-        return fingerprint_of(self.identities, *self._stamps(), self.labels, turned, *Limits.now().words)
+        return compute_fingerprint(self.identities, *self._stamps(), self.labels, turned, *Limits.now().words)
 
     def open(self, index: int, *, upright: bool | None = None) -> Image:
         """An image as a preprocessing takes it: a large one as it is stored."""
@@ -200,7 +200,7 @@ class ArraySet:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the pixels and the labels."""
-        return fingerprint_of(self.images, self.labels)
+        return compute_fingerprint(self.images, self.labels)
 
     @cached_property
     def identities(self) -> Keys:
@@ -227,7 +227,7 @@ class Subset:
     @property
     def fingerprint(self) -> str:
         """A hash of the whole set's fingerprint and the numbers chosen."""
-        return fingerprint_of(self.base.fingerprint, np.asarray(self.indices, np.int64))
+        return compute_fingerprint(self.base.fingerprint, np.asarray(self.indices, np.int64))
 
     @property
     def classes(self) -> tuple[str, ...]:

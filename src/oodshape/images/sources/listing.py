@@ -22,7 +22,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import any_names
-from oodshape.core.text import counted
+from oodshape.core.text import format_count
 from oodshape.images.decode.read import open_image
 from oodshape.images.sources.archives import PACKED, ParquetImages, Stored, TarImages
 from oodshape.images.sources.folders import ImageFiles, ImageFolder, class_folders, list_folder, list_pairs, match_glob
@@ -80,7 +80,7 @@ class Listing:
     def name(self) -> str:
         """A short name for messages: the folder's or the file's."""
         if isinstance(self.given, tuple):
-            return counted(len(self.given), "image")
+            return format_count(len(self.given), "image")
         if is_remote(self.given):
             return self.given.rstrip("/").rpartition("/")[2]
         return "standard input" if self.given == "-" else Path(self.given).resolve().name
@@ -200,18 +200,18 @@ def _of_items(images: Iterable[Any], upright: bool) -> Listing | Pictures:
         items.append(item)
     if all(isinstance(item, (str, os.PathLike)) for item in items):
         return Listing(tuple(map(os.fspath, items)))
-    return Pictures(items, counted(len(items), "image"), upright=upright)
+    return Pictures(items, format_count(len(items), "image"), upright=upright)
 
 
 def _stacked(images: Any) -> tuple[Any, str]:
     """One image in memory, or a batch of them, as a sequence, and its name."""
     if isinstance(images, np.ndarray) and images.ndim == 4:
         as_image(images[0] if len(images) else images, upright=False)
-        return images, counted(len(images), "image")
+        return images, format_count(len(images), "image")
     if isinstance(images, Tensor) and images.ndim == 4:
         images = as_bytes(images)
         as_image(images[0] if len(images) else images, upright=False)
-        return images, counted(len(images), "image")
+        return images, format_count(len(images), "image")
     if isinstance(images, (np.ndarray, Tensor)):
         as_image(images, upright=False)
     return [images], "1 image"

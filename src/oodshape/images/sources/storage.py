@@ -11,7 +11,7 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line
-from oodshape.core.timings import spending
+from oodshape.core.timings import timing
 from oodshape.images.decode.formats import EXTENSIONS
 
 SIGNS = r"[*?[]"  # what makes a glob of a path
@@ -93,7 +93,7 @@ def readable(path: str) -> str | BytesIO:
     """What a decoder can open: the path itself, or the bytes behind an address."""
     if not is_remote(path):
         return path
-    with spending("read"):
+    with timing("read"):
         return BytesIO(read_bytes(path))
 
 

@@ -1,55 +1,16 @@
-"""Perturbations of the input images before they reach the network."""
+"""ODIN: a gradient step on the image that raises the confidence of the predicted class."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.methods.base import Recipe
-from oodshape.networks.head import Outputs
-
-# the per-channel constants of the ODIN code, which most later code copied whatever the data
-AUTHORS_STD = (63.0 / 255.0, 62.1 / 255.0, 66.7 / 255.0)
-
-
-class Differentiable(Protocol):
-    """A classifier whose logits can be differentiated by the images."""
-
-    def __call__(self, images: Tensor) -> Outputs:
-        """[N, ...] images -> features and logits, without gradients."""
-        ...
-
-    def logits(self, images: Tensor) -> Tensor:
-        """[N, ...] images -> [N, C] logits, the graph kept."""
-        ...
-
-
-class Step(Recipe):
-    """A step in the image, of size `eps`: what fills the first slot."""
-
-    eps: float
-
-    @property
-    def learns(self) -> bool:
-        """Whether it has to see training images before it can be used (`learned`)."""
-        return False
-
-    def learned(self, classifier: Differentiable, batches: Iterable[Tensor]) -> Step:
-        """The same step once it has seen batches of training images."""
-        raise NotImplementedError
-
-    def __call__(self, classifier: Differentiable, images: Tensor) -> Tensor:
-        """The perturbed images; the input is left alone."""
-        raise NotImplementedError
-
-    def outputs(self, classifier: Differentiable, images: Tensor) -> Outputs:
-        """What shape, head and score go on with: what the network says of the perturbed images."""
-        return classifier(self(classifier, images))
+from oodshape.core.values import Fraction, Positive
+from oodshape.methods.perturb.none import Differentiable, Step
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,28 +18,24 @@ class Odin(Step):
     """A step of size eps that raises the confidence of the predicted class (Liang et al., 2018).
 
     images - eps / std * sign(gradient of the cross entropy at the given temperature). `std` is that of the
-    transform that made the images, one per channel, so that eps is in units of the pixel range 0..1.
+    preprocessing of the images, one per channel, so that eps is in units of the pixel range 0..1.
     """
 
-    eps: float = 0.0
+    exportable = False  # a step needs a gradient, which a graph does not have
+
+    eps: Annotated[float, Fraction()] = 0.0014
     std: tuple[float, ...] = (1.0,)
-    temperature: float = 1000.0
+    temperature: Annotated[float, Positive()] = 1000.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.eps < 1:
-            raise InputError(f"eps must lie in [0, 1), got {self.eps:g}; the pixel range is 0..1")
-        if not (self.temperature > 0 and self.std and min(self.std) > 0):
-            raise InputError(f"temperature and std must be positive, got {self.temperature:g} and {self.std}")
+        if not (self.std and min(self.std) > 0):
+            raise InputError(f"std must be positive, got {self.std}")
 
-    @property
-    def exportable(self) -> bool:
-        """Only where it does nothing: a step needs a gradient, which a graph does not have."""
-        return self.eps == 0
+    def with_std(self, std: tuple[float, ...]) -> Odin:
+        return replace(self, std=std)
 
     def __call__(self, classifier: Differentiable, images: Tensor) -> Tensor:
-        """The perturbed images; the input is left alone."""
-        if self.eps == 0:
-            return images
+        """Return perturbed images; the input is not changed."""
         if len(self.std) not in (1, images.shape[1]):
             raise InputError(f"std has {len(self.std)} values, the images have {images.shape[1]} channels")
         with torch.enable_grad():

@@ -222,7 +222,7 @@ def likeliest_share(scatter: Array, free: int) -> float:
     _trace(scatter, free)
     if free < 2:
         return 1.0
-    with torchs_threads():
+    with limit_blas_threads():
         found = eigvalsh(scatter.T, overwrite_a=True, check_finite=False, driver="evd")
     values = np.maximum(found / free, 0.0)
     best, lowest = 1.0, np.inf
@@ -245,7 +245,7 @@ def whitening(scatter: Array, free: int, share: float) -> Array:
     mean = _trace(scatter, free) / free / len(scatter)
     covariance = torch.from_numpy(scatter).div_(free)
     covariance.mul_(1 - share).diagonal().add_(share * mean)
-    with torchs_threads():  # both in the scatter's own memory
+    with limit_blas_threads():  # both in the scatter's own memory
         upper, failed = dpotrf(covariance.numpy().T, overwrite_a=True)
         if failed:
             raise InputError("the covariance of the training features has no inverse; give more images")

@@ -121,7 +121,7 @@ class Neco(ScoreRecipe):
         scale = np.sqrt(np.where(variance > UNCHANGED * mean**2, variance, 1.0))
         covariance /= scale
         covariance /= scale[:, None]
-        with torchs_threads():  # in the covariance's own memory
+        with limit_blas_threads():  # in the covariance's own memory
             values, axes = eigh(covariance.T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
         shares = np.cumsum(np.maximum(values[::-1], 0.0))
         kept = 1 + int(np.searchsorted(shares, (self.variance - ROUNDING) * shares[-1]))

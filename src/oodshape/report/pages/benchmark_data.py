@@ -8,10 +8,8 @@ from typing import Any
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
 from oodshape.methods.describe import cited
-from oodshape.methods.detector import Method
-from oodshape.methods.paper_settings import Row
-from oodshape.methods.registry import ROWS
-from oodshape.report.method_styles import FEATURED, kind, style
+from oodshape.methods.records import FEATURED, RECORDS
+from oodshape.report.method_styles import BLOCKS, block, style
 from oodshape.report.tables.kinds import STANDARD4
 from oodshape.report.tables.measures import MAIN, MEASURES, SHOWN
 from oodshape.report.tables.paper import comparable, paper_figures
@@ -106,10 +104,13 @@ def _methods(results: Results) -> list[dict[str, Any]]:
     found = []
     for name in results.names("method"):
         color, dashes = style(name).web
-        row = ROWS.get(name, Row(Method()))
-        said = {"name": name, "sentence": row.what, "needs": row.needs, "fails": row.fails, "papers": cited(row.paper)}
-        said |= {"paper": row.paper.replace("*", ""), "recipe": str(recipes.get(name, ""))}
-        found.append(said | {"kind": kind(name), "color": color, "dashes": dashes})
+        said: dict[str, Any] = {"name": name, "sentence": "", "needs": "", "fails": "", "papers": [], "paper": ""}
+        if name in RECORDS:
+            record = RECORDS[name]
+            said |= {"sentence": record.summary, "needs": record.needs, "fails": record.fails}
+            said |= {"papers": cited(record.citation), "paper": record.citation.replace("*", "")}
+        said |= {"recipe": str(recipes.get(name, "")), "kind": BLOCKS[block(name)]}
+        found.append(said | {"color": color, "dashes": dashes})
     return found
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.results import Results
-from oodshape.core.text import joined
+from oodshape.core.text import join_names
 from oodshape.report.pages.benchmark_data import curves, payload
 from oodshape.report.pages.html import document, page_json, web_file, write_html
 from oodshape.report.tables.summary import ERRORS, Answer, Mean, answers, summarize
@@ -130,7 +130,7 @@ def _tied(names: Sequence[str]) -> str:
     ('is best', 'is tied with vim and knn', 'is tied with a, b, c and 2 others')
     """
     few = list(names) if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} others"]
-    return f"is tied with {escape(joined(few))}" if few else "is best"
+    return f"is tied with {escape(join_names(few))}" if few else "is best"
 
 
 def _facts(facts: Mapping[str, Any]) -> str:

@@ -1,16 +1,16 @@
-"""The page of scored images, of `score` and of `check`: what is accepted, at which threshold, and why. One file."""
+"""Render the page of scored images for `score` and `check`: what is accepted, at which threshold, and why."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from oodshape.core.text import counted
+from oodshape.core.text import format_count
 from oodshape.guard.describe import lines
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
@@ -21,17 +21,17 @@ from oodshape.report.pages.html import document, html_table, page_json, web_file
 from oodshape.report.pages.scored_data import SHOWN, Images, describe_images, payload
 from oodshape.report.pages.scored_set import ScoredSet, ShownImage, group_tables
 
-BROKEN = 100  # unreadable images that are named
+BROKEN = 100  # unreadable images that are listed
 SCRIPTS = ("elements.js", "groups.js", "scored.js")
 _AXIS = (
-    "All panels have one axis, and both of its ends hold what lies beyond them. Reading a threshold off the strange "
-    "images shown here and using it would be tuning on the test: the promise holds for an alpha that was chosen before."
+    "Shared x-axis; the outer bins include everything beyond. Do not read a threshold off the OOD images shown here: "
+    "that would be tuning on test data, and the guarantee holds only for an alpha that was chosen before."
 )
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a page comes from, as far as who writes it knows."""
+    """The command and the guard file that a page was made with, if known."""
 
     command: str = ""
     guard: str = ""  # its file
@@ -46,7 +46,7 @@ def render_scored_page(
     origin: Origin,
     more: Mapping[str, tuple[str, str]],
 ) -> str:
-    """The page's HTML: `verdict` are sentences and `more` sections by id, (title, body), both as HTML."""
+    """Return the HTML of the page: `verdict` holds sentences, `more` sections by id as (title, body); both are HTML."""
     sections = [
         f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{head}</h2>\n{body}\n</section>'
         for name, (head, body) in more.items()
@@ -54,63 +54,59 @@ def render_scored_page(
     parts = {
         "title": escape(title),
         "verdict": f'<div class="verdict">{"".join(f"<p>{said}</p>" for said in verdict)}</div>',
-        "facts": _facts(guard, origin),
+        "facts": _definitions(_facts(guard, origin).items()),
         "axis": _AXIS,
         "shown": escape(_shown(sets, len(data["items"]))),
         "groups": group_tables(sets),
         "links": "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in more.items()),
         "more": "\n".join(sections),
-        "origin": _described(guard),
+        "origin": _definitions(lines(guard)),
         "data": page_json(data),
     }
     body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], web_file("scored.html").rstrip())
     return document(title, body, "\n".join(map(web_file, SCRIPTS)), web_file("scored.css"))
 
 
-def _facts(guard: Fitted, origin: Origin) -> str:
-    """Network, guard, method, date, command."""
+def _facts(guard: Fitted, origin: Origin) -> dict[str, str]:
+    """Return network, guard, method, date and command."""
     about = guard.about
     weights = f" with {Path(about.weights).name}" if about.weights else ""
-    method = dict(lines(guard)).get("method", about.method)
-    told = {
+    return {
         "network": f"{about.model or 'given in Python'}{weights} ({about.network})",
         "guard": Path(origin.guard).name or "in memory",
-        "method": method,
+        "method": dict(lines(guard)).get("method", about.method),
         "guarantee": guard.guarantee,
         "date": date.today().isoformat(),
         "command": origin.command,
     }
-    rows = (f"<dt>{name}</dt><dd>{escape(str(value))}</dd>" for name, value in told.items() if value)
-    return f"<dl>{''.join(rows)}</dl>"
 
 
-def _described(guard: Fitted) -> str:
-    rows = (f"<dt>{escape(str(what))}</dt><dd>{escape(str(value))}</dd>" for what, value in lines(guard))
-    return f"<dl>{''.join(rows)}</dl>"
+def _definitions(rows: Iterable[tuple[str, Any]]) -> str:
+    found = (f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in rows if value)
+    return f"<dl>{''.join(found)}</dl>"
 
 
 def _shown(sets: Sequence[ScoredSet], items: int) -> str:
     total = sum(map(len, sets))
     if items == total:
         first = "" if all(scored.role == "new" for scored in sets) else ", mistakes first"
-        return f"All {counted(total, 'image')}, sorted by p-value{first}." if total > 1 else ""
+        return f"All {format_count(total, 'image')}, sorted by p-value{first}." if total > 1 else ""
     return (
-        f"A sample: {items:,} of {total:,} images. Of each set those with the lowest p-values, those with the highest, "
-        "and some of all; every figure above and below counts all images."
+        f"A sample: {items:,} of {total:,} images. Of each set, the lowest p-values, the highest p-values and a random "
+        "subset; all figures above and below count all images."
     )
 
 
 class ScoredRows:
-    """Rows of `score` as they go by, in memory that does not follow their size."""
+    """Collect rows of `score` for the page, in bounded memory."""
 
     def __init__(self, guard: Fitted, name: str) -> None:
-        """None yet."""
         self.scored = ScoredSet(name, "new", SHOWN, alpha=guard.detector.alpha or 0.0)
         self.broken: list[tuple[str, str]] = []
         self.unreadable = self._seen = 0
 
     def add(self, row: Scored) -> None:
-        """Look at one more row."""
+        """Add a row."""
         number, self._seen = self._seen, self._seen + 1
         if row.score is None or row.p_value is None:
             self.unreadable += 1
@@ -123,12 +119,12 @@ class ScoredRows:
 def write_scored(
     guard: Fitted, source: Source, images: Images, seen: ScoredRows, path: str | Path, origin: Origin
 ) -> None:
-    """Write the page; `images` are read again for those that it shows."""
+    """Write the page; the shown images are read again from `images`."""
     scored = seen.scored
     more = {}
     if seen.unreadable:
-        table = html_table(["file", "why"], seen.broken, "Not readable")
-        more["unreadable"] = (f"Not readable: {seen.unreadable:,}", table)
+        table = html_table(["file", "why"], seen.broken, "Unreadable images")
+        more["unreadable"] = (f"Unreadable: {seen.unreadable:,}", table)
     items = describe_images(guard, source, [(scored, images)])
     title = f"{scored.name}: images scored by a guard of {guard.about.model or 'a network given in Python'}"
     data = payload(guard, [scored] if len(scored) else [], items) | {"risk": None}
@@ -136,21 +132,20 @@ def write_scored(
 
 
 def _verdict(scored: ScoredSet, detector: Detector) -> list[str]:
-    """How many are rejected, and whether familiar images would be, the luck of the calibration included."""
+    """Say how many images are rejected, and whether that is expected of ID images."""
     if not len(scored):
         return ["<b>No image could be read.</b>"]
     out = sum(p_value <= scored.alpha for p_value in scored.p_values)
-    share = 100 * out / len(scored)
-    at = f"At the guard's own alpha of {100 * scored.alpha:g} %,"
-    said = f"{at} {out:,} of {counted(len(scored), 'image')} {'is' if out == 1 else 'are'} rejected ({share:.1f} %)."
+    images = format_count(len(scored), "image")
+    summary = f"At alpha = {100 * scored.alpha:g} %, {out:,} of {images} rejected ({100 * out / len(scored):.1f} %)."
     calibrated = len(detector.calibration) if detector.calibration is not None else 0
     few, many = rejected_count(calibrated, scored.alpha, len(scored))
     few = few if detector.groups is None else 0  # small classes reject less than alpha
-    asked = f"Of so many familiar ones {few:,} to {many:,} would be (99 times in 100; {calibrated:,} calibrated it)"
+    end = f"Expected for ID images: {few:,} to {many:,} (99 % range, {calibrated:,} calibration images). "
     if out > many:
-        end = f"{asked}: these are more than chance explains, so some are strange, or the images have changed."
+        end += "More are rejected: some images are OOD, or the images have changed."
     elif out < few:
-        end = f"{asked}: these are fewer, so the images are more ordinary than those it was calibrated on."
+        end += "Fewer are rejected: the images are more typical than the calibration set."
     else:
-        end = f"{asked}: by their number, these may all be familiar."
-    return [f"<b>{escape(said)}</b>", escape(end)]
+        end += "The number of rejections is consistent with all images being ID."
+    return [f"<b>{escape(summary)}</b>", escape(end)]

@@ -1,4 +1,4 @@
-"""A set of scored images as its page needs it: numbers of all images, a sample to show, tables by class and folder."""
+"""A set of scored images for its page: numbers of all images, a sample to show, tables by class and folder."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from oodshape.report.pages.html import html_table
 
 Pair = tuple[str, int]
 Role = Literal["id", "ood", "new"]
-CLEAR = 0.01  # a group stands out where chance would make it so less often, all groups counted
-ROWS = 15  # of a table of classes or folders
-MOST = 200_000  # numbers of all tables together, about a megabyte; beyond it they stay at the guard's own threshold
+CLEAR = 0.01  # significance level
+ROWS = 15  # rows of a table of classes or folders
+MOST = 200_000  # numbers in all tables, about a megabyte; larger tables are shown at the guard's threshold only
 MARKED = (
-    "Marked: rejected more often than the rest of its set, beyond chance (Fisher's exact test, Holm, 1 %). "
-    "Where none is, by chance alone some come first."
+    "Marked: rejected significantly more often than the rest of its set (Fisher's exact test, Holm, 1 %). "
+    "Without a mark, the order may be chance."
 )
 
 
 class Group(NamedTuple):
-    """Images of one class or folder: how many, how many are rejected, and whether that is more than chance."""
+    """Images of one class or folder: their number, how many are rejected, and whether that is significant."""
 
     name: str
     images: int
@@ -37,19 +37,18 @@ class Group(NamedTuple):
 
 
 class Groups:
-    """The group of each image, by its name."""
+    """The group of each image."""
 
     def __init__(self) -> None:
-        """None yet."""
         self.names: dict[str, int] = {}
         self._of = array("i")
 
     def add(self, name: str) -> None:
-        """The group of one more image."""
+        """Add the group of an image."""
         self._of.append(self.names.setdefault(name, len(self.names)))
 
-    def ranked(self, p_values: array[float], alpha: float) -> list[Group]:
-        """Groups by their share of rejected images, and which of them have more than the rest would make likely."""
+    def rank(self, p_values: array[float], alpha: float) -> list[Group]:
+        """Sort the groups by their rejection rate, and mark those with a significantly higher rate than the rest."""
         from scipy.stats import fisher_exact
 
         rejected = np.bincount(self._places[np.asarray(p_values) <= alpha], minlength=len(self.names)).tolist()
@@ -63,7 +62,7 @@ class Groups:
         return sorted(rows, key=lambda row: (-row.rejected / row.images, -row.images, row.name))
 
     def steps(self, p_values: array[float], ticks: NDArray[np.float64]) -> list[tuple[str, int, list[int]]]:
-        """(name, images, steps) of each group: at the tick of that place so many more are rejected, place by place.
+        """Return (name, images, steps) of each group; steps are pairs: number of a tick, images rejected from it on.
 
         >>> groups, p_values = Groups(), array("d", [0.01, 0.2, 0.2, 0.9])
         >>> for name in ("cat", "cat", "dog", "dog"):
@@ -90,35 +89,33 @@ class Groups:
 
 
 class ShownImage(NamedTuple):
-    """One image that may be shown."""
+    """An image that may be shown."""
 
     p_value: float
     score: float
     pair: Pair
     label: str  # predicted
-    truth: str  # the right class, empty where it is not known
+    truth: str  # the true class, empty if unknown
 
 
 class ScoredSet:
-    """Judged images, one by one: a few numbers of each are kept, and `keep` items; memory does not follow their size.
+    """Scored images, added one by one: a few numbers of each are kept, and at most `keep` images to show.
 
-    Faces are those with the lowest p-values, those with the highest, and some of all by a hash of their names.
+    Those are the images with the lowest and the highest p-values, and a random subset by a hash of their names.
     """
 
     def __init__(self, name: str, role: Role, keep: int, *, alpha: float) -> None:
-        """An empty set; `role` says whether its images are familiar, strange, or nobody knows."""
         self.name, self.role, self.keep, self.alpha = name, role, max(keep, 1), alpha
         self.scores, self.p_values, self.softmax_p = array("f"), array("d"), array("d")
         self.by_class, self.by_folder = Groups(), Groups()
-        self.has_truth = False  # whether some image's right class is known
+        self.has_truth = False  # whether the true class of any image is known
         self._kept: tuple[list[tuple[float, int, ShownImage]], ...] = ([], [], [])
 
     def __len__(self) -> int:
-        """How many images it has seen."""
         return len(self.p_values)
 
     def add(self, item: ShownImage, softmax_p: float | None = None) -> None:
-        """Look at one more image."""
+        """Add an image."""
         self.scores.append(item.score)
         self.p_values.append(item.p_value)
         if softmax_p is not None:
@@ -127,14 +124,14 @@ class ScoredSet:
         self.by_class.add(item.truth or item.label)
         self.by_folder.add(os.path.dirname(item.pair[0]))
         drawn = int(identity.hashed([item.pair[0].encode(errors="surrogateescape")])[0]) / 2**64
-        # each heap holds its worst on top: it makes room for better ones; of equals the first stays
+        # the worst image is at the top of each heap and is replaced first; among equals the first stays
         for heap, worth in zip(self._kept, (-item.p_value, item.p_value, -drawn), strict=True):
             push = heapq.heappush if len(heap) < self.keep else heapq.heappushpop
             push(heap, (worth, -len(self), item))
 
     @property
     def items(self) -> list[ShownImage]:
-        """The images to show, the lowest p-value first."""
+        """The images to show, by ascending p-value."""
         low, high, drawn = (sorted(heap, reverse=True) for heap in self._kept)
         third = -(-self.keep // 3)
         found: dict[int, ShownImage] = {}
@@ -145,23 +142,23 @@ class ScoredSet:
 
     @property
     def classes(self) -> list[Group]:
-        """Right classes where they are known, else predicted ones; the most often rejected first."""
-        return self.by_class.ranked(self.p_values, self.alpha)
+        """True classes if known, else predicted ones; the highest rejection rate first."""
+        return self.by_class.rank(self.p_values, self.alpha)
 
     @property
     def folders(self) -> list[Group]:
-        """The folders of the images, the most often rejected first."""
-        return self.by_folder.ranked(self.p_values, self.alpha)
+        """The folders of the images; the highest rejection rate first."""
+        return self.by_folder.rank(self.p_values, self.alpha)
 
     def rejected(self, ticks: NDArray[np.float64], *, softmax: bool = False) -> list[int]:
-        """How many images have a p-value of at most each tick: those that are rejected at that alpha."""
+        """Count the images that are rejected at each alpha in `ticks`."""
         values = np.sort(np.asarray(self.softmax_p if softmax else self.p_values, np.float64))
         found: list[int] = np.searchsorted(values, ticks, side="right").tolist()
         return found
 
 
 def common_folder(names: Iterable[str]) -> str:
-    """The folder that all of these folders lie in, with its separator; empty where there is none.
+    """Return the common parent of these folders with its separator; empty if there is none.
 
     >>> common_folder(["/a/inbox/x", "/a/inbox/y/z"])
     '/a/inbox/'
@@ -174,63 +171,63 @@ def common_folder(names: Iterable[str]) -> str:
     return os.path.join(shared, "") if shared else ""
 
 
-class Shown(NamedTuple):
-    """A table of groups: its head, what its rows are, and whose they are."""
+class GroupView(NamedTuple):
+    """A table of groups: its title, the kind of its rows, and their set."""
 
     title: str
     what: str
     scored: ScoredSet
     groups: Groups
-    root: str  # the folder that all names begin with
+    root: str  # the common parent folder of all names
 
-    def named(self, name: str) -> str:
-        """A group's name as it is shown."""
+    def shorten(self, name: str) -> str:
+        """Return the name of a group without the common folder."""
         return name.removeprefix(self.root) or name or "."
 
 
-def shown(sets: Sequence[ScoredSet]) -> Iterator[Shown]:
-    """The tables of a page: classes of images that may be familiar, and folders that are no classes."""
+def group_views(sets: Sequence[ScoredSet]) -> Iterator[GroupView]:
+    """Yield the tables of a page: classes of images that may be ID, and folders that are not classes."""
     for scored in sets:
         classes, folders = scored.by_class, scored.by_folder
         if scored.role != "ood" and len(classes.names) > 1:
             which = "by predicted class" if not scored.has_truth else "by class"
-            yield Shown(f"{scored.name}, {which}: most rejected first", "class", scored, classes, "")
+            yield GroupView(f"{scored.name}, {which}: most rejected first", "class", scored, classes, "")
         if len(folders.names) > 1 and {os.path.basename(name) for name in folders.names} != set(classes.names):
-            yield Shown(f"{scored.name}, by folder", "folder", scored, folders, common_folder(folders.names))
+            yield GroupView(f"{scored.name}, by folder", "folder", scored, folders, common_folder(folders.names))
 
 
 def group_tables(sets: Sequence[ScoredSet]) -> str:
-    """The tables at the guard's own threshold, as HTML; the page's script counts them again at another."""
+    """Return the tables at the guard's threshold as HTML; the script of the page updates them at another."""
     parts = []
-    for place, each in enumerate(shown(sets)):
-        groups = each.groups.ranked(each.scored.p_values, each.scored.alpha)
+    for place, each in enumerate(group_views(sets)):
+        groups = each.groups.rank(each.scored.p_values, each.scored.alpha)
         parts.append(f'<h3>{escape(each.title)}</h3><div data-groups="{place}">{_table(each, groups)}</div>')
     if not parts:
         return "<p>One class, one folder.</p>"
-    at = f"At alpha {100 * sets[0].alpha:g} %, the guard's own."
+    at = f"At alpha = {100 * sets[0].alpha:g} %, that of the guard."
     return "\n".join([f'<p id="groups-at" role="status">{at}</p>', *parts, f'<p class="soft">{MARKED}</p>'])
 
 
 def group_data(sets: Sequence[ScoredSet], ticks: NDArray[np.float64]) -> list[Any] | None:
-    """For each table its groups with what is rejected from which tick on; None where that is too much for a page."""
+    """Return the groups of each table with their steps; None if that is too much for a page."""
     found, size = [], 0
-    for each in shown(sets):
+    for each in group_views(sets):
         steps = each.groups.steps(each.scored.p_values, ticks)
         size += sum(len(part) + 2 for _, _, part in steps)
         if size > MOST:
             return None
-        found.append([[each.named(name), images, part] for name, images, part in steps])
+        found.append([[each.shorten(name), images, part] for name, images, part in steps])
     return found
 
 
-def _table(table: Shown, groups: Sequence[Group]) -> str:
+def _table(table: GroupView, groups: Sequence[Group]) -> str:
     rows = [
         [
-            table.named(group.name),
+            table.shorten(group.name),
             f"{group.images:,}",
             f"{group.rejected:,}",
             f"{100 * group.rejected / group.images:.1f} %",
-            "stands out" if group.stands_out else "",
+            "marked" if group.stands_out else "",
         ]
         for group in groups[:ROWS]
     ]

@@ -1,4 +1,4 @@
-"""The page of a watch: evidence, acceptance and p-values over time, what could not be read, every class, each alarm."""
+"""Render the page of a watch: evidence, acceptance rate and p-values over time, unreadable images, classes, alarms."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CLASSES = 200  # rows of the table
 def write_watch(watch: Watch, path: str | Path) -> None:
     """Write the page of a watch."""
     history = watch.history
-    said = "".join(f"<p>{escape(line)}</p>\n" for line in str(watch).splitlines())
-    body = [said]
+    summary = "".join(f"<p>{escape(line)}</p>\n" for line in str(watch).splitlines())
+    body = [summary]
     if history.seen:
         body += [_events(history), _acceptance(watch), _evidence(watch), _p_values(history), _unreadable(history)]
     body.append(_classes(history))
@@ -30,7 +30,7 @@ def write_watch(watch: Watch, path: str | Path) -> None:
 
 
 def _events(history: History) -> str:
-    """What happened, in the order of time."""
+    """Return the table of alarms and resets."""
     rows = []
     for event in history.events:
         began = f"the change began near image {event.began:,}" if event.began is not None else ""
@@ -39,7 +39,7 @@ def _events(history: History) -> str:
 
 
 class _Frame:
-    """One drawing: readable images to the right, a share of the height up."""
+    """A figure: readable images on the x-axis, a fraction of the height on the y-axis."""
 
     def __init__(self, history: History) -> None:
         self.history, self.total = history, history.seen
@@ -50,7 +50,7 @@ class _Frame:
         return LEFT + (WIDTH - LEFT) * image / max(self.total, 1)
 
     def svg(self, label: str, inside: str, ticks: Mapping[float, str], caption: str) -> str:
-        """The drawing with its two axes, the alarms and resets, and what it shows."""
+        """Return the figure with its axes, alarms, resets and caption."""
         lines = "".join(
             f'<line x1="{LEFT}" x2="{WIDTH}" y1="{_y(at):.1f}" y2="{_y(at):.1f}" stroke="var(--line)"/>'
             f'<text x="{LEFT - 6}" y="{_y(at) + 4:.1f}" font-size="12" text-anchor="end" fill="currentColor">'
@@ -76,7 +76,7 @@ class _Frame:
         )
 
     def steps(self, values: NDArray[np.float64], color: str) -> str:
-        """A line with a level for each block."""
+        """Return a line with one level per block."""
         points = [
             f"{self.x(x):.1f},{_y(min(max(float(value), 0.0), 1.0)):.1f}"
             for start, end, value in zip(self.starts, self.ends, values, strict=True)
@@ -94,7 +94,7 @@ def _y(share: float) -> float:
 
 
 def _acceptance(watch: Watch) -> str:
-    """The share of accepted images, between a floor below all of it and 1."""
+    """Draw the acceptance rate, from a lower limit below all values to 1."""
     frame, history = _Frame(watch.history), watch.history
     accepted = 1 - history.rejected / np.maximum(history.sizes, 1)
     floor = min(float(accepted.min()), 1 - watch.rejection.allowed)
@@ -109,17 +109,17 @@ def _acceptance(watch: Watch) -> str:
         "acceptance rate over time",
         inside,
         ticks,
-        f"Accepted images, by {history.block:,}; {1 - watch.alpha:.1%} are promised, down to "
-        f"{1 - watch.rejection.allowed:.1%} by the luck of the calibration. Red: an alarm, and dotted where the change "
-        "began by the estimate; dashed: a reset.",
+        f"Acceptance rate per {history.block:,} images; {1 - watch.alpha:.1%} is expected of ID images, and down to "
+        f"{1 - watch.rejection.allowed:.1%} is within the sampling error of the calibration. Red: an alarm (dotted: "
+        "the estimated start of the change); dashed: a reset.",
     )
 
 
 def _evidence(watch: Watch) -> str:
-    """Both tests on a scale of logarithms, up to a little more than the alarm."""
+    """Draw both tests on a logarithmic scale, up to a little above the alarm."""
     frame, history = _Frame(watch.history), watch.history
     limit = -math.log(watch.rejection.delta)
-    top = 1.5 * limit  # an evidence beyond it stays at the edge
+    top = 1.5 * limit  # larger values are clipped
     ticks = {0.0: "1", limit / top: f"{math.exp(limit):.0f}"}
     inside = frame.steps(history.evidence[:, 0] / top, "var(--ood)")
     inside += frame.steps(history.evidence[:, 1] / top, "var(--shaping)")
@@ -127,13 +127,13 @@ def _evidence(watch: Watch) -> str:
         "evidence over time",
         inside,
         ticks,
-        'Evidence against the promise, the highest so far: <b style="color:var(--ood)">by rejections</b>, '
-        f'<b style="color:var(--shaping)">by all p-values</b>; an alarm comes at {math.exp(limit):.0f}.',
+        'Evidence against the guarantee, the highest so far: <b style="color:var(--ood)">by rejections</b>, '
+        f'<b style="color:var(--shaping)">by all p-values</b>; an alarm is raised at {math.exp(limit):.0f}.',
     )
 
 
 def _p_values(history: History) -> str:
-    """Each block's p-values by twentieths: evenly coloured where the stream is like the calibration."""
+    """Draw the histogram of the p-values of each block; an even tint is like the calibration set."""
     frame = _Frame(history)
     shares = history.p_values / np.maximum(history.sizes, 1)[:, None]
     tall = HEIGHT / BINS
@@ -148,8 +148,8 @@ def _p_values(history: History) -> str:
         "p-values over time",
         cells,
         {0.0: "0", 0.5: "0.5", 1.0: "1"},
-        f"P-values by {history.block:,} images, from 0 below to 1 above: one even tint where the stream is like the "
-        "calibration, dark at the foot where scores sink.",
+        f"Histograms of p-values per {history.block:,} images, from 0 (bottom) to 1 (top). An even tint: like the "
+        "calibration set. Dark at the bottom: scores have dropped.",
     )
 
 
@@ -160,12 +160,12 @@ def _unreadable(history: History) -> str:
     share = history.unreadable / np.maximum(history.sizes + history.unreadable, 1)
     top = float(share.max())
     ticks = {0.0: "0", 1.0: f"{top:.1%}"}
-    caption = f"Images that could not be read, {int(history.unreadable.sum()):,} in all, as a share of each block."
+    caption = f"Unreadable images, {int(history.unreadable.sum()):,} in all, as a fraction of each block."
     return frame.svg("unreadable images over time", frame.steps(share / top, "var(--soft)"), ticks, caption)
 
 
 def _classes(history: History) -> str:
-    """Every class, the most often rejected first."""
+    """Return the table of classes, the highest rejection rate first."""
     if history.classes is None:
         return ""
     counts = dict(zip(history.names, history.classes.tolist(), strict=True))
@@ -174,5 +174,5 @@ def _classes(history: History) -> str:
         [name, f"{sum(counts[name]):,}", f"{counts[name][1]:,}", f"{counts[name][1] / max(sum(counts[name]), 1):.1%}"]
         for name in order[:CLASSES]
     ]
-    more = f"<p>{len(order) - CLASSES:,} more classes are left out.</p>" if len(order) > CLASSES else ""
+    more = f"<p>{len(order) - CLASSES:,} more classes are not shown.</p>" if len(order) > CLASSES else ""
     return f"<h2>By class</h2>\n{html_table(['class', 'images', 'rejected', 'share'], rows)}{more}"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oodshape.benchmark.results import Results, Row
+from oodshape.core.columns import show_columns
 from oodshape.core.files import replacing
 from oodshape.core.reading import reading
-from oodshape.methods.openood_settings import openood_settings
-from oodshape.report.tables.columns import show_columns
+from oodshape.methods.records import RECORDS
 from oodshape.report.tables.markdown_latex import cells_of
 from oodshape.report.tables.table import departures, skipped_notes
 
@@ -154,18 +154,17 @@ def published() -> dict[tuple[str, str, str], dict[str, float]]:
 def published_of(results: Results, network: str, method: str) -> dict[str, float]:
     """The leaderboard's figures for a method of ours, none where it has none or means something else."""
     board, _ = BOARDS.get(results.names("benchmark")[0], ("", ""))
-    setting = openood_settings().get(method)
-    name = LATER.get(method, "") if setting is None else setting.published
-    return published().get((board, network, name), {})
+    return published().get((board, network, openood_fact(method, "published")), {})
 
 
-LATER = {"mds++": "MDS++", "rmds++": "RMDS++"}  # on the leaderboard, but no part of OpenOOD's code
+def openood_fact(method: str, key: str) -> str:
+    """What the record of a method says about OpenOOD: its name there, its published name, a note; else nothing."""
+    return str(RECORDS[method].openood.get(key, "")) if method in RECORDS else ""
 
 
 def their_name(method: str) -> str:
-    """What OpenOOD calls a method in its files, or our own name."""
-    setting = openood_settings().get(method)
-    return (setting.theirs if setting is not None else "") or method
+    """What OpenOOD calls a method in its files, or our own name; custom names become file names."""
+    return openood_fact(method, "name") or method.replace(":", "-")
 
 
 def said_of(results: Results) -> dict[str, Any]:
@@ -213,7 +212,7 @@ def _said(figure: Figure | None) -> str:
 
 def _notes(results: Results, network: Network) -> Iterator[str]:
     """What the figures are, what they were made with, and what keeps them from being compared."""
-    settings, said = openood_settings(), said_of(results)
+    said, methods = said_of(results), results.names("method")
     scores = Scores(results, network, results.names("method")[0])
     yield (
         "In percent. " + "; ".join(f"{group}: {', '.join(sets)}" for group, sets in scores.groups.items() if sets) + "."
@@ -227,8 +226,7 @@ def _notes(results: Results, network: Network) -> Iterator[str]:
         "FPR95 (OpenOOD): the share of ID images rejected when 95 % of the OOD images are. "
         "FPR95 (paper): the share of OOD images accepted when 95 % of the ID images are."
     )
-    here = [method for method in results.names("method") if method in settings]
-    grids = [method for method in here if settings[method].grid]
+    grids = [method for method in methods if openood_fact(method, "grid")]
     if said.get("settings") != "openood":
         yield "Methods are fitted with oodshape's own settings, not as OpenOOD fits them (--settings openood)."
     elif said.get("tuned") is not None:
@@ -242,7 +240,7 @@ def _notes(results: Results, network: Network) -> Iterator[str]:
         "published: AUROC on OpenOOD's leaderboard (github.com/zjysteven/OpenOOD at 28d3a40; Zhang et al., arXiv "
         "2306.09301). difference: ours minus published. -: no such figure."
     )
-    yield from (f"{method}: {settings[method].says}." for method in here if settings[method].says)
+    yield from (f"{method}: {note}." for method in methods if (note := openood_fact(method, "note")))
     why = why_not_comparable(results)
     if why:
         yield f"Not comparable with the leaderboard, and no rows for it were written: {why}."
@@ -287,8 +285,7 @@ def board_rows(results: Results) -> list[list[str]]:
         for method in results.names("method"):
             scores = Scores(results, network, method)
             near, far = (scores.group(group, "AUROC") for group in GROUPS)
-            accuracy, setting = scores.group(GROUPS[0], "ACC"), openood_settings().get(method)
-            name = (setting.published if setting is not None else "") or method
+            accuracy, name = scores.group(GROUPS[0], "ACC"), openood_fact(method, "published") or method
             figures = [_said(near), _said(far), "/" if accuracy is None else str(accuracy)]
             rows.append(["CrossEntropy", name, *figures, "No", network.name, described])
     return rows

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from oodshape.benchmark.results import Results, Row
-from oodshape.core.text import joined
-from oodshape.report.method_styles import BASELINE, CHOICE, FEATURED, family
+from oodshape.core.text import join_names
+from oodshape.methods.records import BASELINE, FEATURED
+from oodshape.report.method_styles import CHOICE, family
 from oodshape.report.tables.measures import ERROR, MAIN, SHOWN
 from oodshape.report.tables.table import Line, table
 
@@ -81,7 +82,7 @@ def summarize(results: Results) -> list[str]:
     errors = ERRORS[str(results.provenance.get("positive", "id"))]
     best = [line for line in lines if _rank(line) == 1]
     tied = [line.method for line in lines if line.entries[-1].tied and _rank(line) > 1]
-    equal = f" (tied with {joined(tied)})" if tied else ""
+    equal = f" (tied with {join_names(tied)})" if tied else ""
     have, s = ("has", "s") if len(best) == 1 else ("have", "")
     places = [
         f"{line.method} is number {_rank(line)} of {len(lines)} (AUROC {_text(line, MAIN)}, FPR95 {_text(line, ERROR)})"
@@ -89,8 +90,8 @@ def summarize(results: Results) -> list[str]:
         if _rank(line) > 1 and (line.method in (BASELINE, FEATURED) or family(line.method) == CHOICE)
     ]
     return [
-        f"{joined([line.method for line in best])} {have} the highest AUROC, {_text(best[0], MAIN)}{equal}, and "
-        f"{errors.format(s, joined([_text(line, ERROR) for line in best]))}.",
+        f"{join_names([line.method for line in best])} {have} the highest AUROC, {_text(best[0], MAIN)}{equal}, and "
+        f"{errors.format(s, join_names([_text(line, ERROR) for line in best]))}.",
         *(["; ".join(places) + "."] if places else []),
     ]
 

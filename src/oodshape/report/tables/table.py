@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from oodshape.benchmark.results import Axis, Results, convention
 from oodshape.benchmark.spec import AUTHORS
 from oodshape.core.errors import InputError
-from oodshape.core.text import counted
+from oodshape.core.text import format_count
+from oodshape.methods.records import OWN
 from oodshape.report.method_styles import block
 from oodshape.report.tables.measures import SHOWN, Measure
 
@@ -216,9 +217,9 @@ def _meaning(chosen: Results, columns: Columns, full: list[int], measures: tuple
     kinds = [
         f"{kind}: {', '.join(ood for ood in oods if groups[ood] == kind)}" for kind in dict.fromkeys(groups.values())
     ]
-    sets = f"{counted(len(oods), 'OOD set')} ({'; '.join(kinds)})"
+    sets = f"{format_count(len(oods), 'OOD set')} ({'; '.join(kinds)})"
     if columns == "ood":
-        each = f"Each value is the mean over {counted(len(models), 'model')}. " if len(models) > 1 else ""
+        each = f"Each value is the mean over {format_count(len(models), 'model')}. " if len(models) > 1 else ""
         yield f"{each}Average: the mean over {sets}." if len(oods) > 1 else f"{each}On {sets}."
     else:
         few = [f", but {n} for {name}" for name, n in zip(models, full, strict=True) if n < len(oods)]
@@ -226,7 +227,7 @@ def _meaning(chosen: Results, columns: Columns, full: list[int], measures: tuple
         each = f" and over the models of a family ({'; '.join(kinds)})" if columns == "family" else ""
         yield f"Each value is the mean over {sets}{''.join(few)}{each}."
         if len(families(chosen) if columns == "family" else models) > 1:
-            yield f"Average: the mean over {counted(len(models), 'model')}."
+            yield f"Average: the mean over {format_count(len(models), 'model')}."
     if columns == "ood" and len(models) == 1:
         wide = {m.head: (chosen.frame[f"{m.name}_high"] - chosen.frame[f"{m.name}_low"]).max() for m in measures}
         said = " and ".join(f"{100 * width:.1f} ({head})" for head, width in wide.items())
@@ -247,6 +248,9 @@ def caveats(results: Results, incomplete: bool) -> Iterator[str]:
         yield f"Full spectrum ({said['spectrum']}): images of {', '.join(said['shifted'])} count as ID."
     if said.get("lists"):
         yield f"Lists of images: {said['lists']}."
+    custom = [name for name in results.names("method") if block(name) == OWN]
+    if custom:
+        yield f"Custom methods, which are not part of oodshape: {', '.join(custom)}."
     if incomplete:
         yield "(n/m): the mean over n of m results, not ranked. -: no result."
     yield from skipped_notes(results)

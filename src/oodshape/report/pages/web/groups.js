@@ -38,11 +38,11 @@ function drawGroups() {
   const at = document.getElementById("groups-at"), alpha = percentOf(DATA.ticks[state.tick]);
   if (!at) return;
   if (!DATA.groups) {
-    at.textContent = `At alpha ${percentOf(DATA.alpha)}, the guard's own, wherever the slider stands: the groups are too many to count again.`;
+    at.textContent = `At alpha = ${percentOf(DATA.alpha)}, that of the guard: there are too many groups to follow the slider.`;
     return;
   }
-  at.textContent = state.tick === own ? `At alpha ${alpha}, the guard's own; the slider above changes it.`
-    : `At alpha ${alpha}, as the slider above stands; the guard's own is ${percentOf(DATA.alpha)}.`;
+  at.textContent = state.tick === own ? `At alpha = ${alpha}, that of the guard; the slider above changes it.`
+    : `At alpha = ${alpha}, as set above; that of the guard is ${percentOf(DATA.alpha)}.`;
   DATA.groups.forEach((groups, place) => {
     const table = document.querySelector(`[data-groups="${place}"] table`);
     const rows = groups.map(([name, images, steps]) => ({ name, images, rejected: rejectedAt(steps, state.tick) }));
@@ -51,7 +51,7 @@ function drawGroups() {
     rows.sort((a, b) => b.rejected / b.images - a.rejected / a.images || b.images - a.images || (a.name < b.name ? -1 : 1));
     const kinds = [...table.querySelectorAll("thead th")].map((head) => head.className || undefined);
     table.tBodies[0].replaceChildren(...rows.slice(0, ROWS).map(({ name, images, rejected, marked }) => make("tr", {},
-      ...[name, images.toLocaleString("en"), rejected.toLocaleString("en"), share(rejected, images), marked ? "stands out" : ""]
+      ...[name, images.toLocaleString("en"), rejected.toLocaleString("en"), share(rejected, images), marked ? "marked" : ""]
         .map((text, i) => make("td", { class: kinds[i] }, text)))));
   });
 }

@@ -1,12 +1,12 @@
 // Scored images: a threshold that can be moved, the histograms on one axis, the images, and why each was accepted or rejected.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const own = DATA.ticks.indexOf(DATA.alpha); // the guard's own alpha
+const own = DATA.ticks.indexOf(DATA.alpha); // the guard's alpha
 const state = { tick: own, open: -1 };
 const ASKED = [0.01, 0.05, 0.1, 0.2]; // alphas whose figures are shown without asking
 const WORDS = {
-  ood: ["strange", "Strange images that pass", "Strange images that are rejected"],
-  id: ["familiar", "Familiar images that pass", "Familiar images that are rejected"],
+  ood: ["OOD", "OOD images accepted", "OOD images rejected"],
+  id: ["ID", "ID images accepted", "ID images rejected"],
   new: ["", "Accepted", "Rejected"],
 };
 
@@ -25,15 +25,15 @@ const roleOf = (item) => DATA.sets[item.set].role;
 const isWrong = (item) => (roleOf(item) === "id" && !passes(item)) || (roleOf(item) === "ood" && passes(item));
 const limit = () => DATA.thresholds?.[state.tick] ?? null;
 
-// "lets through of letters: 5.0 % (3 of 60); the softmax at this alpha: 33.3 % (20 of 60)."
+// "accepts of letters: 5.0 % (3 of 60); MSP at this alpha: 33.3 % (20 of 60)."
 function sentence(set) {
   const at = state.tick, { name, role, images, rejected } = set;
   const said = (detector) => {
     const out = rejected[detector][at], n = role === "ood" ? images - out : out;
     return [make("b", {}, share(n, images)), ` (${n.toLocaleString("en")} of ${images.toLocaleString("en")})`];
   };
-  const verb = { ood: `lets through of ${name}: `, id: `rejects of ${name}: `, new: `rejects of ${name}: ` }[role];
-  const beside = rejected.softmax ? ["; the softmax at this alpha: ", ...said("softmax")] : [];
+  const verb = { ood: `accepts of ${name}: `, id: `rejects of ${name}: `, new: `rejects of ${name}: ` }[role];
+  const beside = rejected.softmax ? ["; MSP at this alpha: ", ...said("softmax")] : [];
   return make("span", { class: `line role-${role}` }, verb, ...said("guard"), ...beside, ". ");
 }
 
@@ -41,7 +41,7 @@ function tell() {
   const alpha = DATA.ticks[state.tick], score = limit();
   const words = ["alpha ", make("b", {}, percentOf(alpha)),
     DATA.thresholds === null ? ", a threshold for each class. " :
-      score === null ? `, no threshold: ${DATA.calibration} held-out images are too few to reject so little. ` :
+      score === null ? `, no threshold: ${DATA.calibration} calibration images are too few for this alpha. ` :
         `, threshold ${short(score)}. `];
   document.getElementById("said").replaceChildren(...words, ...DATA.sets.map(sentence));
   document.getElementById("alpha").setAttribute("aria-valuetext",
@@ -60,22 +60,22 @@ function drawAsked() {
   const go = (tick) => () => { moveTo(tick); document.querySelector(`[data-tick="${tick}"]`).focus(); };
   const line = (tick) => make("tr", { "aria-current": tick === state.tick ? "true" : undefined }, make("th", { scope: "row" },
     make("button", { type: "button", class: "chip", "data-tick": tick, onclick: go(tick) }, percentOf(DATA.ticks[tick])),
-    tick === own ? " the guard's own" : ""), ...sides.map(([set, detector]) => make("td", {}, figure(set, detector, tick))));
+    tick === own ? " (guard)" : ""), ...sides.map(([set, detector]) => make("td", {}, figure(set, detector, tick))));
   document.getElementById("asked").replaceChildren(make("table", {}, make("thead", {}, make("tr", {},
     ...["alpha", ...heads].map((head) => make("th", { scope: "col" }, head)))), make("tbody", {}, ...rows.map(line))));
 }
 
-// ID scores filled in blue (of the first familiar set, else of the held-out images), another set in its own colour.
+// ID scores filled in blue (of the first ID set, else of the calibration set), another set in its own colour.
 function panel(set, width, mark) {
-  const [low, high] = DATA.axis, familiar = DATA.sets.find((each) => each.role === "id");
-  const base = familiar ? familiar.counts : DATA.heldOut, n = base.length;
-  const parts = [["id", base], ...(set && set !== familiar ? [[set.role, set.counts]] : [])].map(([role, counts]) => {
+  const [low, high] = DATA.axis, idSet = DATA.sets.find((each) => each.role === "id");
+  const base = idSet ? idSet.counts : DATA.heldOut, n = base.length;
+  const parts = [["id", base], ...(set && set !== idSet ? [[set.role, set.counts]] : [])].map(([role, counts]) => {
     const total = Math.max(1, counts.reduce((a, b) => a + b, 0));
     return [role, counts.map((each) => (100 * each) / total)];
   });
   const most = 1.08 * Math.max(...parts.flatMap(([, shares]) => shares));
-  const what = set && set !== familiar ? ` and of ${set.name}` : "";
-  const label = `Histogram of the scores of familiar images${what}, with the threshold`;
+  const what = set && set !== idSet ? ` and of ${set.name}` : "";
+  const label = `Histogram of the scores of ID images${what}, with the threshold`;
   const { svg, X, Y, box } = axes({ width, height: 170, x: [low, high], y: [0, most], label, xTicks: ticks(low, high, 6),
     yTicks: ticks(0, most, 3), xLabel: "score (higher: more like the training images)", yLabel: "% of the set" });
   const edge = (i) => low + ((high - low) * i) / n;
@@ -95,10 +95,10 @@ function panel(set, width, mark) {
 function drawPanels() {
   const area = document.getElementById("panels"), others = DATA.sets.filter((set) => set.role !== "id");
   const width = Math.min(620, Math.max(280, area.clientWidth / (area.clientWidth > 860 && others.length > 1 ? 2 : 1) - 20));
-  const familiar = DATA.sets.find((set) => set.role === "id");
-  const base = make("b", { class: "role-id" }, familiar ? `${familiar.name} (familiar)` : "held-out familiar images");
+  const idSet = DATA.sets.find((set) => set.role === "id");
+  const base = make("b", { class: "role-id" }, idSet ? `${idSet.name} (ID)` : "calibration set");
   const figures = others.map((set) => {
-    const name = set.role === "ood" ? `${set.name} (strange)` : set.name;
+    const name = set.role === "ood" ? `${set.name} (OOD)` : set.name;
     return make("figure", {}, make("figcaption", {}, base.cloneNode(true), " and ",
       make("b", { class: `role-${set.role}` }, name), "; left of the dashed line an image is rejected."),
     panel(set, width));
@@ -107,7 +107,7 @@ function drawPanels() {
 }
 
 function pictured(item, alt) {
-  if (!item.picture) return make("span", { class: "gone" }, "image is gone");
+  if (!item.picture) return make("span", { class: "gone" }, "image not found");
   const image = make("img", { src: item.picture, alt });
   image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth <= 40));
   return image;
@@ -123,7 +123,7 @@ function thumb(item) {
       make("small", { class: "soft" }, `p ${short(item.p)}`), make("span", { class: "unseen" }, `; ${said}`)));
 }
 
-// Mistakes first; in each group the most surprising on top: strange ones with high p-values, others with low ones.
+// Errors first, the most surprising at the top: OOD images with high p-values, others with low ones.
 function groupsNow() {
   const groups = [];
   for (const role of ["ood", "id", "new"]) {
@@ -170,13 +170,13 @@ function membersOf(item) {
   const members = [...item.members].sort((a, b) => a[1] - b[1]), isOne = members.length === 1;
   const rows = members.map(([method, p]) => [method, Math.min(1, Math.max(0, -Math.log10(p) / 4)),
     isOne ? short(p) : `${short(p)}, ln ${lnOf(p)}`, p <= alpha ? "low" : ""]);
-  return [make("h3", {}, isOne ? "What the method says" : "What each member says"),
-    make("p", { class: "soft" }, "p: the share of familiar images that look as strange to it; the bar grows as it falls ",
-      "(logarithmic, full at 0.0001), red at or below alpha."), barred(rows, ["method", "strangeness", "p"]),
-    ...(isOne ? [] : [make("p", {}, make("b", {}, "Together: "), `the score adds up the ln of the members' p: ${
+  return [make("h3", {}, isOne ? "p-value of the method" : "p-values of the component detectors"),
+    make("p", { class: "soft" }, "p-value: the fraction of calibration images that score this low or lower; longer bars are lower ",
+      "p-values (logarithmic, full at 0.0001), red at or below alpha."), barred(rows, ["method", "1 / p", "p"]),
+    ...(isOne ? [] : [make("p", {}, make("b", {}, "Together: "), `the score is the sum of ln p: ${
       members.map(([, p]) => lnOf(p)).join(" ")} = ${signed(item.score)}. `,
-    "So several members that find an image somewhat strange count as much as one that finds it very strange. ",
-    `Among the scores of the held-out familiar images this one has p = ${short(item.p)}, and that decides.`)])];
+    "Several moderately low p-values count as much as one very low p-value. ",
+    `Compared with the calibration set, this score has p = ${short(item.p)}, which decides.`)])];
 }
 
 function featuresOf(item) {
@@ -185,35 +185,35 @@ function featuresOf(item) {
     after === null ? short(before) : `${short(before)} → ${short(after)}`];
   const title = item.shaped ? `w z before and after theta of ${item.shaped}` : "w z; nothing is shaped here";
   const part = (rows, head) => (rows.length ? [make("h3", {}, head), barred(rows.map(said), ["feature", "size", title])] : []);
-  return [make("div", {}, ...part(item.for, `Speaks for ${item.label}`)),
-    make("div", {}, ...part(item.against, `Speaks against ${item.label}`))];
+  return [make("div", {}, ...part(item.for, `Supporting ${item.label}`)),
+    make("div", {}, ...part(item.against, `Opposing ${item.label}`))];
 }
 
 function nearOf(item) {
   if (!item.near.length) return [];
-  return [make("h3", {}, "Nearest training images that the guard keeps"), make("div", { class: "near" },
+  return [make("h3", {}, "Nearest training images stored in the guard"), make("div", { class: "near" },
     ...item.near.map(([sample, cosine]) => {
       const [name, label, source] = DATA.samples[sample];
-      const image = pictured({ picture: source }, `${name}, taken for ${label}`);
+      const image = pictured({ picture: source }, `${name}, predicted ${label}`);
       return make("figure", { title: name }, image, make("figcaption", {}, `${label}, cosine ${cosine.toFixed(2)}`));
     }))];
 }
 
-// In words first: the verdict, what decided it, and what the network took the image for.
+// Text first: the decision, its reason, and the predicted classes.
 function why(item) {
   const at = limit(), set = DATA.sets[item.set];
-  const strangers = item.members.filter(([, p]) => p <= DATA.ticks[state.tick]);
-  const place = item.p <= 1 / (DATA.calibration + 1) + 1e-12 ? "no held-out familiar image scores as low"
-    : `with itself counted, ${percentOf(item.p)} of the held-out familiar images score as low`;
+  const rejecting = item.members.filter(([, p]) => p <= DATA.ticks[state.tick]);
+  const place = item.p <= 1 / (DATA.calibration + 1) + 1e-12 ? "no calibration image scores as low"
+    : `including itself, ${percentOf(item.p)} of the calibration images score this low or lower`;
   const side = at === null ? "" : ` Its score ${short(item.score)} is ${passes(item) ? "at or above" : "below"} the threshold ${short(at)};`;
   const sure = (p) => (p < 0.0005 ? "under 0.1 %" : `${(100 * p).toFixed(1)} %`);
   const guesses = item.guesses.map(([label, p]) => `${label} (${sure(p)})`);
-  const members = item.members.length > 1 ? [make("p", {}, strangers.length
-    ? `${strangers.length} of ${item.members.length} members find it strange at this alpha: ${strangers.map(([name]) => name).join(", ")}.`
-    : `None of the ${item.members.length} members finds it strange at this alpha by itself.`)] : [];
-  const truth = item.truth ? [make("p", {}, `It is ${item.truth === item.label ? "indeed " : ""}${item.truth}.`)] : [];
+  const members = item.members.length > 1 ? [make("p", {}, rejecting.length
+    ? `${rejecting.length} of ${item.members.length} component detectors alone would reject it: ${rejecting.map(([name]) => name).join(", ")}.`
+    : `None of the ${item.members.length} component detectors alone would reject it.`)] : [];
+  const truth = item.truth ? [make("p", {}, `True class: ${item.truth}.`)] : [];
   return [make("p", {}, make("b", {}, passes(item) ? "Accepted." : "Rejected."), `${side} ${place} (p = ${short(item.p)}).`),
-    make("p", {}, `The network takes it for ${guesses[0]}${guesses.length > 1 ? `, then ${guesses.slice(1).join(", ")}` : ""}.`),
+    make("p", {}, `Predicted: ${guesses[0]}${guesses.length > 1 ? `, then ${guesses.slice(1).join(", ")}` : ""}.`),
     ...truth, ...members,
     make("p", { class: "soft" }, `${set.name}${WORDS[set.role][0] ? ` (${WORDS[set.role][0]})` : ""}: ${item.path}`)];
 }
@@ -227,10 +227,10 @@ function fill(item) {
     button("←", step(-1), "previous image"), button("→", step(1), "next image"), button("Close", () => box.close(), "close"));
   box.replaceChildren(bar, make("div", { class: "inside" },
     make("h2", { id: "why-title" }, `#${item.number}: ${verdictOf(item)} as ${item.label}`),
-    make("div", { class: "two" }, make("div", {}, pictured(item, `image ${item.number}, taken for ${item.label}`)),
+    make("div", { class: "two" }, make("div", {}, pictured(item, `image ${item.number}, predicted ${item.label}`)),
       make("div", {}, ...why(item))),
     make("div", { class: "why" },
-      make("div", {}, make("h3", {}, "Its place among familiar images"), panel(undefined, 330, item.score),
+      make("div", {}, make("h3", {}, "Score compared with ID images"), panel(undefined, 330, item.score),
         make("p", { class: "soft" }, "Red: this image. Dashed: the threshold.")),
       make("div", {}, ...membersOf(item)), ...featuresOf(item), make("div", {}, ...nearOf(item)))));
 }
@@ -249,8 +249,8 @@ function drawRisk() {
   const most = 1.08 * Math.max(0.01, ...Object.values(curves).flatMap(([, risk]) => risk));
   const width = Math.min(560, Math.max(280, area.clientWidth));
   const { svg, X, Y, box } = axes({ width, height: 240, x: [0, 100], y: [0, 100 * most], label:
-    "Risk-coverage curves: errors among the images accepted, by the share accepted", xTicks: [0, 25, 50, 75, 100],
-  yTicks: ticks(0, 100 * most, 4), xLabel: "% of labelled familiar images accepted", yLabel: "% wrong among them" });
+    "Risk-coverage curves: error rate among accepted images by the fraction accepted", xTicks: [0, 25, 50, 75, 100],
+  yTicks: ticks(0, 100 * most, 4), xLabel: "% of labelled ID images accepted", yLabel: "% wrong among them" });
   const looks = { guard: { color: "var(--id)", dashes: "" }, softmax: { color: "var(--rest)", dashes: "5 3" } };
   for (const [name, [coverage, risk]] of Object.entries(curves)) {
     svg.append(line(coverage.map((x, i) => [X(100 * x), Y(100 * risk[i])]), looks[name], 2));
