@@ -53,6 +53,8 @@ def test_one_output_is_refused_and_the_fix_works() -> None:
 def test_a_segmentation_network_is_refused_by_its_output_shape() -> None:
     with pytest.raises(InputError, match=r"returns \[2, 3, 8, 8\], values at many places"):
         Classifier(nn.Conv2d(1, 3, 1))(IMAGES[:2])
+    with pytest.raises(InputError, match=r"returns \[2, 8, 5\], values at many places"):
+        Classifier(nn.Sequential(nn.Flatten(1, 2), nn.Linear(8, 5)))(IMAGES[:2])
 
 
 def test_a_data_parallel_network_is_the_one_inside() -> None:

@@ -355,7 +355,7 @@ class Features:
         grid = origin, scale, k
         if grid not in self._interval_sums:
             weight, total = self.head.weight.cpu(), np.zeros((k + 2, 2))
-            for _, raw, classes in self.classified():
+            for _, raw, classes in self.classified_chunks():
                 total += interval_sums(raw.float().cpu(), classes.cpu(), weight, (origin, scale), k + 2)
             if not np.isfinite(total).all():
                 self.check_finite()

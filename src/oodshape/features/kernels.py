@@ -284,14 +284,14 @@ def interval_sums(z: Tensor, classes: Tensor, weight: Tensor, grid: tuple[float,
     parts = np.zeros((torch.get_num_threads(), cells + ZEROS, 2))
     arrays = z.numpy(), classes.numpy(), weight.numpy()
     origin, scale = np.float32(grid[0]), np.float32(grid[1])
-    over_rows(lambda p, a, b: _interval_rows(*arrays, origin, scale, parts[p], a, b), *z.shape)
+    run_over_rows(lambda p, a, b: _interval_rows(*arrays, origin, scale, parts[p], a, b), *z.shape)
     return np.asarray(parts[:, :cells].sum(axis=0))
 
 
 def bracket(z: Tensor, low: float, high: float) -> tuple[tuple[int, int, int], Array]:
     """((how many values lie below low, at low, at high), the values between both), float32 on the CPU."""
     limits = z.numpy(), np.float32(low), np.float32(high)
-    found = over_rows(lambda _, a, b: _bracket_rows(*limits, a, b), *z.shape)
+    found = run_over_rows(lambda _, a, b: _bracket_rows(*limits, a, b), *z.shape)
     below, at_low, at_high = (sum(part[place] for part in found) for place in range(3))
     return (below, at_low, at_high), np.concatenate([part[3] for part in found])
 

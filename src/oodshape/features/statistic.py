@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oodshape.core.errors import no_such
 from oodshape.features.kernels import TINY
-from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, lengths
+from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, row_lengths
 from oodshape.networks.head import Head
 
 

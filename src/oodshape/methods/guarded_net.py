@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.methods.base import Batch, Evidence, FittedSlots
-from oodshape.methods.feature_capture import LayerTap, MapTap, tapped
+from oodshape.methods.feature_capture import LayerCapture, MapCapture, replace_head
 from oodshape.networks.classifier import Classifier, unwrapped
 from oodshape.networks.find_head import linears
 from oodshape.networks.head import Head

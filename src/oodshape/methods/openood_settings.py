@@ -11,24 +11,8 @@ from itertools import product
 from typing import Any
 
 from oodshape.methods.detector import Method
-from oodshape.methods.heads import Dice
-from oodshape.methods.perturb.odin import Odin
-from oodshape.methods.scores.class_means import KlMatching, She
-from oodshape.methods.scores.decision_boundary import Fdbd, Gen, GradNorm, Nci
-from oodshape.methods.scores.logits import Energy, MaxLogit, MaxSoftmax, TemperatureScaling
-from oodshape.methods.scores.openood_variants import (
-    EmpiricalMds,
-    EmpiricalRmds,
-    LengthFdbd,
-    ShareKnn,
-    ShareNnGuide,
-    WholeVim,
-)
-from oodshape.methods.shapes.ash import AshB, Scale
-from oodshape.methods.shapes.clipping import ReAct, VraP
-
-HIGH = (0.85, 0.90, 0.95, 0.99)
-SHARES = (0.65, 0.70, 0.75, 0.80, 0.85, 0.90, 0.95)
+from oodshape.methods.records import RECORDS, Record, merge
+from oodshape.methods.registry import make_method
 
 
 @dataclass(frozen=True)
@@ -49,63 +33,27 @@ def openood_settings(std: tuple[float, ...] = (1.0,)) -> dict[str, Setting]:
     return {name: _setting(record, std) for name, record in RECORDS.items() if record.openood}
 
 
-    return {
-        "msp": Setting(Method(score=MaxSoftmax()), "msp", "MSP"),
-        "mls": Setting(Method(score=MaxLogit()), "mls", "MLS"),
-        "energy": Setting(Method(score=Energy()), "ebo", "EBO"),
-        "temperature": Setting(Method(score=TemperatureScaling()), "temp_scaling", "TempScale", "val"),
-        "gen": Setting(
-            Method(score=Gen(gamma=0.1, top=100)),
-            "gen",
-            "GEN",
-            grid=tuple(
-                Method(score=Gen(gamma=gamma, top=top))
-                for gamma, top in product((0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0), (10, 50, 100, 200, 500, 1000))
-            ),
-        ),
-        "odin": Setting(
-            odin(1000.0, 0.0014),
-            "odin",
-            "ODIN",
-            grid=tuple(odin(*pair) for pair in product((1.0, 10.0, 100.0, 1000.0), (0.0014, 0.0028))),
-        ),
-        "react": Setting(
-            Method(shape=ReAct(q=0.9)), "react", "ReAct", "val", tuple(Method(shape=ReAct(q=q)) for q in HIGH)
-        ),
-        "vra-p": Setting(
-            Method(shape=VraP(low=0.10, high=0.90)),
-            fit="val",
-            grid=tuple(Method(shape=VraP(low=low, high=high)) for high, low in product(HIGH, (0.01, 0.05, 0.10, 0.15))),
-            says="features below the low limit become 0, as in its paper; OpenOOD's vra lifts them to the limit",
-        ),
-        "ash-b": Setting(Method(shape=AshB(p=0.9)), "ash", "ASH", grid=tuple(Method(shape=AshB(p=p)) for p in SHARES)),
-        "scale": Setting(
-            Method(shape=Scale(p=0.85)), "scale", "SCALE", grid=tuple(Method(shape=Scale(p=p)) for p in SHARES)
-        ),
-        "dice": Setting(Method(head=Dice(p=0.9)), "dice", "DICE"),
-        "knn": Setting(
-            Method(score=ShareKnn(k=50)),
-            "knn",
-            "KNN",
-            grid=tuple(Method(score=ShareKnn(k=k)) for k in (50, 100, 200, 500, 1000)),
-        ),
-        "vim": Setting(
-            Method(score=WholeVim(dimensions=256)),
-            "vim",
-            "VIM",
-            grid=tuple(Method(score=WholeVim(dimensions=dimensions)) for dimensions in (256, 1000)),
-        ),
-        "mds": Setting(Method(score=EmpiricalMds()), "mds", "MDS"),
-        "rmds": Setting(Method(score=EmpiricalRmds()), "rmds", "RMDS"),
-        "she": Setting(Method(score=She(classes="labels")), "she", "SHE"),
-        "klm": Setting(Method(score=KlMatching()), "klm", "KLM", "val"),
-        "gradnorm": Setting(Method(score=GradNorm()), "gradnorm", "GradNorm"),
-        "nnguide": Setting(Method(score=ShareNnGuide(k=100, share=0.01)), "nnguide", "NNGuide"),
-        "fdbd": Setting(Method(score=Fdbd()), "fdbd", "fDBD", grid=(Method(score=Fdbd()), Method(score=LengthFdbd()))),
-        "nci": Setting(
-            Method(score=Nci(alpha=0.0001)),
-            "nci",
-            "NCI",
-            grid=tuple(Method(score=Nci(alpha=alpha)) for alpha in (0.0001, 0.001, 0.01, 0.1)),
-        ),
-    }
+def _setting(record: Record, std: tuple[float, ...]) -> Setting:
+    said = record.openood
+
+    def made(changes: dict[str, Any]) -> Method:
+        method = make_method(record, said.get("settings", {}), changes)
+        return replace(method, perturb=method.perturb.with_std(std))
+
+    grid = said.get("grid", {})
+    tried = [made(_changes(dict(zip(grid, values, strict=True)))) for values in product(*grid.values()) if grid]
+    return Setting(made({}), said.get("fit", "train"), tuple(tried))
+
+
+def _changes(values: dict[str, Any]) -> dict[str, Any]:
+    """Changes of a recipe from values by path; a key may name several paths.
+
+    >>> _changes({"shape.p": 0.9, "perturb.temperature score.temperature": 10.0})
+    {'shape': {'p': 0.9}, 'perturb': {'temperature': 10.0}, 'score': {'temperature': 10.0}}
+    """
+    changes: Any = {}
+    for paths, value in values.items():
+        for path in paths.split():
+            slot, _, key = path.partition(".")
+            changes = merge(changes, {slot: {key: value}})
+    return dict(changes)

@@ -161,7 +161,7 @@ def fit_dynamic(
             shaped = z if theta is None else theta(z)
             classes = train.head.logits(shaped).argmax(dim=1)
             total += kernels.interval_sums(z, classes, weight, shape.grid, optfs.k + 2)
-        theta = replace(shape, theta=on_the_way.solve(total[1:-1, 0] / len(rows)))
+        theta = replace(shape, theta=unscaled.solve(total[1:-1, 0] / len(rows)))
     return shape if theta is None else replace(theta, theta=optfs.solve(theta.theta))
 
 

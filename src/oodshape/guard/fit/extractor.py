@@ -43,7 +43,7 @@ class Extractor:
 
     def read(self, images: ImageSet) -> Seen:
         """What can be read of images."""
-        extraction = Extraction(self.classifier, images, self.preprocessing, skip=True, **vars(self.run))
+        extraction = Extraction(self.classifier, images, self.preprocessing, run=self.run, skip=True)
         extraction.check_repeatable()
         features, read = Features.extracted(extraction, self.cache)
         if read.all():

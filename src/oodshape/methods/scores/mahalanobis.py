@@ -15,7 +15,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, freeze, frozen_array
 from oodshape.features.statistic import Statistic
-from oodshape.features.sum_kernels import torchs_threads
+from oodshape.features.sum_kernels import limit_blas_threads
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, by_label
 

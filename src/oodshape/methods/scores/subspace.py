@@ -14,7 +14,7 @@ from torch import Tensor
 from oodshape.core.values import AtLeast, Fraction, Sizes
 from oodshape.features.kernels import TINY
 from oodshape.features.statistic import Statistic
-from oodshape.features.sum_kernels import NOISE, torchs_threads
+from oodshape.features.sum_kernels import NOISE, limit_blas_threads
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
@@ -57,7 +57,7 @@ class Vim(ScoreRecipe):
         origin = -solved.solution.numpy()
         away = torch.from_numpy(moments.parts["scatter_sums"] / n - origin)
         scatter = torch.from_numpy(moments.parts[Statistic.SCATTER].copy()).addr_(away, away, alpha=n)
-        with torchs_threads():
+        with limit_blas_threads():
             # by divide and conquer in the scatter's own memory: all vectors take less time than the half that is needed
             values, vectors = eigh(scatter.numpy().T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
         filled = int((values > NOISE * values[-1]).sum())
