@@ -313,7 +313,7 @@ class Features:
             reach = math.sqrt(q * (1 - q) / min(len(self), SAMPLED_ROWS))
             while found is None:
                 first, last = (math.floor((q + side * reach) * len(values)) for side in (-1, 1))
-                low = -math.inf if first <= 0 else float(values[first])
+                low = -math.inf if first <= 0 else float(values[min(first, len(values) - 1)])
                 high = math.inf if last >= len(values) - 1 else float(values[last])
                 found = self._quantile_between(q, low, high)
                 reach = 8 * reach + 1e-3
