@@ -15,7 +15,7 @@ def main() -> None:
     for row in guard.score(test[:3], model="zoo:digits-convnet"):
         print(f"{row.path}: class {row.label}, p = {row.p_value:.2f}, {'accepted' if row.accepted else 'rejected'}")
     check = guard.check(test, {"photos": images["photos"][:60]}, model="zoo:digits-convnet")
-    print(f"AUROC against photos: {check.compared(check.outside[0]).auroc.value:.2f}")
+    print(f"AUROC against photos: {check.compared(check.outside[0])['auroc'].value:.2f}")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def differences(results: Results, oracle: dict[str, Any], sets: dict[str, str]) 
     for row in results.rows:
         theirs = oracle["results"].get(row.method, {}).get(sets.get(row.ood, row.ood))
         if theirs is not None:
-            gaps = (abs(100 * getattr(row, name) - theirs[name]) for name in ("auroc", "fpr95"))
+            gaps = (abs(100 * row.value(name) - theirs[name]) for name in ("auroc", "fpr95"))
             found.append((*gaps, f"{row.method} on {row.ood}"))
     return sorted(found, reverse=True)  # type: ignore[arg-type]
 

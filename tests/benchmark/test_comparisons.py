@@ -12,13 +12,15 @@ import pytest
 
 from commands import call
 from oodshape import InputError, Results, auroc
-from oodshape.benchmark.comparisons import AVERAGE, averages, compared, compared_with_best, ties
+from oodshape.benchmark.comparisons import AVERAGE, compared, compared_with_best, ties
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.repeat import again, agreement
 from oodshape.benchmark.scores import FILE, KeptScores
 from oodshape.benchmark.spec import Benchmark
+from oodshape.metrics.detection import Estimate
 from oodshape.report.benchmark_files import run_benchmark
 from oodshape.report.tables.table import table
+from synthetic import row as make_row
 
 METHODS = ("energy", "optfs-e", "ash-rand")
 FEW = Options(models=("ConvNet", "ViT"), methods=METHODS, resamples=20, progress=False, samples=0)
@@ -43,12 +45,12 @@ def test_kept_scores_are_those_of_the_figures(folder: Path, results: Results) ->
     for row in results.rows:
         inside, ood = kept.of(row.model)[row.method]
         if row.method != "ash-rand":  # a mean over two seeds
-            assert auroc(inside, ood[row.ood]) == pytest.approx(row.auroc, abs=1e-6)
+            assert auroc(inside, ood[row.ood]) == pytest.approx(row.value("auroc"), abs=1e-6)
 
 
 def test_seeds_give_mean_and_spread_where_anything_is_random(results: Results) -> None:
     for row in results.rows:
-        assert (row.seeds, row.auroc_spread > 0) == ((2, True) if row.method == "ash-rand" else (1, False))
+        assert (row.seeds, row.spreads.get("auroc", 0) > 0) == ((2, True) if row.method == "ash-rand" else (1, False))
     notes = " ".join(table(results).notes)
     assert "Means over 2 seeds where a seed matters (ash-rand)" in notes
     assert "95 % intervals of a network's mean" in notes
@@ -64,9 +66,9 @@ def test_ties_are_what_compare_says(folder: Path, results: Results) -> None:
         assert tie.best == best
         assert (name in tie.tied) == (name != best and p_value >= 0.05)
         (row,) = (a for a in results.averages_of if (a.model, a.method) == (model, name))
-        assert row.auroc == pytest.approx(mean)
-        assert row.auroc_low <= row.auroc <= row.auroc_high
-        assert row.fpr95_low <= row.fpr95 <= row.fpr95_high
+        assert row.metrics["auroc"].value == pytest.approx(mean, abs=1e-6)
+        for name in ("auroc", "fpr95", "joint_aurc"):
+            assert row.metrics[name].low <= row.metrics[name].value <= row.metrics[name].high
 
 
 def made(**gaps: float) -> KeptScores:
@@ -84,9 +86,9 @@ def test_tied_methods_are_marked_in_the_table(results: Results) -> None:
     (both,) = (t for t in ties(kept) if t.ood == "")
     assert (both.best, both.tied) == ("two", ("one",)) or (both.best, both.tied) == ("one", ("two",))
     rows = tuple(
-        replace(results.rows[0], model="net", method=a.method, ood=ood, auroc=a.auroc)
-        for a in averages(kept, resamples=10, seed=0)
-        for ood in ("a", "b")
+        make_row("net", method, ood, auroc=auroc(inside, part))
+        for method, (inside, sets) in kept.of("net").items()
+        for ood, part in sets.items()
     )
     shown = table(Results(rows, {}, ties=tuple(ties(kept))))
     marks = {line.method: [entry.mark for entry in line.entries] for line in shown.lines}
@@ -97,7 +99,7 @@ def test_tied_methods_are_marked_in_the_table(results: Results) -> None:
 
 def test_two_methods_are_compared_in_pairs() -> None:
     found = list(compared(made(one=1.0, two=0.9), "one", "two", resamples=200))
-    assert [(c.ood, c.metric) for c in found] == [
+    assert [(c.ood, c.metric.head) for c in found] == [
         *((ood, metric) for ood in ("a", "b") for metric in ("AUROC", "FPR95")),
         (AVERAGE, "AUROC"),
         (AVERAGE, "FPR95"),
@@ -127,12 +129,18 @@ def test_a_run_is_made_again_from_its_results(results: Results) -> None:
     assert benchmark.hash == Benchmark.load("digits").hash
     assert (options.methods, options.models, options.seeds) == (METHODS, ("ConvNet", "ViT"), 2)
     assert agreement(results, results).same
-    moved = [replace(row, auroc=row.auroc - 0.02) if row.method == "energy" else row for row in results.rows]
+    worse = Estimate(0.5, 0.4, 0.6)
+    moved = [
+        replace(row, metrics=row.metrics | {"auroc": worse}) if row.method == "energy" else row for row in results.rows
+    ]
     other = replace(results, rows=tuple(moved[:-1]), provenance={**results.provenance, "torch": "0.1"})
     found = agreement(results, other)
     assert not found.same
     assert {each.row.method for each in found.apart} == {"energy"}
-    assert found.auroc == pytest.approx(0.02)
+    areas = [row.value("auroc") - 0.5 for row in results.rows if row.method == "energy"]
+    assert found.largest["auroc"] == pytest.approx(max(areas[:-1] if moved[-1].method == "energy" else areas))
+    assert set(found.apart[0].differences) == {"auroc"}
+    assert "fit_seconds" not in found.largest
     assert [note.split(" ")[0] for note in found.notes] == ["only", "torch"]
     with pytest.raises(InputError, match="do not say how they were made"):
         again(replace(results, provenance={}))

@@ -19,6 +19,7 @@ from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.images.datasets.catalog import open_source
+from oodshape.metrics.detection import Estimate
 from oodshape.networks import zoo
 from openood_files import write_openood
 
@@ -123,18 +124,18 @@ def test_both_directions_of_fpr95_are_scikit_learns(place: Path, options: Option
         conf, is_ood = np.concatenate([inside, outside]), np.repeat([0, 1], [len(inside), len(outside)])
         for positive, values in (("ood", -conf), ("id", conf)):
             fpr, tpr, _ = roc_curve(is_ood if positive == "ood" else 1 - is_ood, values)
-            found = row.fpr95_ood if positive == "ood" else row.fpr95
+            found = row.value("fpr95_ood" if positive == "ood" else "fpr95")
             assert found == pytest.approx(fpr[np.argmax(tpr >= 0.95)], abs=1e-12)
-        assert row.auroc == pytest.approx(roc_auc_score(is_ood, -conf), abs=1e-12)
+        assert row.value("auroc") == pytest.approx(roc_auc_score(is_ood, -conf), abs=1e-12)
         precision, recall, _ = precision_recall_curve(is_ood, -conf)
-        assert row.aupr_out == pytest.approx(auc(recall, precision), abs=1e-12)
+        assert row.value("aupr_out") == pytest.approx(auc(recall, precision), abs=1e-12)
         precision, recall, _ = precision_recall_curve(1 - is_ood, conf)
-        assert row.aupr_in == pytest.approx(auc(recall, precision), abs=1e-12)
+        assert row.value("aupr_in") == pytest.approx(auc(recall, precision), abs=1e-12)
     assert {row.n_train for row in results.rows if row.method in ("react", "klm", "vra-p")} == {6}
     loaded = Results.load(_saved(results, place / "saved"))
-    assert [row.fpr95_ood for row in loaded.rows] == [row.fpr95_ood for row in results.rows]
+    assert [row.metrics for row in loaded.rows] == [row.metrics for row in results.rows]
     with pytest.raises(InputError, match="fpr95_ood"):
-        replace(results.rows[0], fpr95_ood=2.0)
+        replace(results.rows[0], metrics={"fpr95_ood": Estimate(2.0, 2.0, 2.0)})
 
 
 def _saved(results: Results, folder: Path) -> Path:
@@ -225,5 +226,7 @@ def test_shifted_images_count_as_id(place: Path, options: Options) -> None:
     inside = np.concatenate([scores["test"], scores["cifar10c"]])
     is_id = np.repeat([1, 0], [12, 6])
     (row,) = (r for r in results.rows if (r.model, r.ood) == ("ResNet18 s0", "mnist"))
-    assert row.auroc == pytest.approx(roc_auc_score(is_id, np.concatenate([inside, scores["mnist"]])), abs=1e-12)
+    assert row.value("auroc") == pytest.approx(
+        roc_auc_score(is_id, np.concatenate([inside, scores["mnist"]])), abs=1e-12
+    )
     assert results.provenance["settings"]["shifted"] == ["cifar10c"]

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from sklearn.metrics import auc
 
 from oodshape.benchmark.curves import Curve, Theta
-from oodshape.benchmark.results import METRICS, Results, Row, convention
+from oodshape.benchmark.results import CONVENTION, Results, Row
 from oodshape.benchmark.run import _merge_seeds
 from oodshape.core.errors import InputError
 from oodshape.methods.base import Identity
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.clipping import Band, Clip
 from oodshape.metrics.detection import auroc
+from oodshape.metrics.registry import METRICS
 from synthetic import results, row
 
 scores = st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=200)
@@ -42,8 +43,9 @@ def test_the_csv_holds_every_row_as_fractions(tmp_path: Path) -> None:
     back = pd.read_csv(tmp_path / "results.csv")
     pd.testing.assert_frame_equal(back, original.frame, check_dtype=False)
     with (tmp_path / "results.csv").open(encoding="utf-8") as file:
-        assert next(csv.reader(file)) == list(Row.__dataclass_fields__)
-    assert back[[m + end for m in METRICS for end in ("", "_low", "_high")]].max().max() <= 1
+        head = next(csv.reader(file))
+    assert head[:9] == ["benchmark", "model", "family", "method", "ood", "group", "auroc", "auroc_low", "auroc_high"]
+    assert back[[name for name, metric in METRICS.items() if metric.unit == "%"]].max().max() <= 1
 
 
 def test_the_json_is_strict_and_says_where_it_comes_from(tmp_path: Path) -> None:
@@ -53,7 +55,7 @@ def test_the_json_is_strict_and_says_where_it_comes_from(tmp_path: Path) -> None
     origin = data["provenance"]
     assert origin["settings"]["limit"] == 50
     assert origin["methods"]["react"].startswith("Method(shape=ReAct(q=0.9)")
-    assert origin["convention"] == convention("id")
+    assert origin["convention"] == CONVENTION
     assert set(origin["weights"]) == {"convnet", "vit"}
     assert {"date", "oodshape", "torch", "numpy", "python", "platform", "benchmark"} <= set(origin)
 
@@ -68,7 +70,7 @@ def test_averages_equal_a_loop() -> None:
             mine = [r for r in made.rows if (r.method, getattr(r, by)) == key]
             assert frame.loc[key, "over"] == len(mine)
             for metric in METRICS:
-                assert math.isclose(frame.loc[key, metric], fmean(getattr(r, metric) for r in mine))
+                assert math.isclose(frame.loc[key, metric], fmean(r.value(metric) for r in mine))
     with pytest.raises(InputError, match="'model' or 'ood', got 'family'"):
         made.averages("family")  # type: ignore[arg-type]
 
@@ -76,7 +78,9 @@ def test_averages_equal_a_loop() -> None:
 def test_both_directions_of_fpr95_are_means_over_seeds() -> None:
     first, second = (row("net", "msp", "letters", fpr95=a, fpr95_ood=b) for a, b in ((0.2, 0.4), (0.4, 0.8)))
     (both,) = _merge_seeds([first], [[second]])
-    assert (both.fpr95, both.fpr95_ood) == (pytest.approx(0.3), pytest.approx(0.6))
+    assert (both.value("fpr95"), both.value("fpr95_ood")) == (pytest.approx(0.3), pytest.approx(0.6))
+    assert both.spreads["fpr95"] == pytest.approx(0.02**0.5)
+    assert Row.of_flat(both.flat()) == both
 
 
 def test_impossible_rows_are_refused() -> None:

@@ -82,7 +82,7 @@ def test_a_run_keeps_samples_and_they_are_saved(tmp_path: Path) -> None:
         models=("ViT",), methods=("energy", "knn", "optfs-e"), limit=40, resamples=5, samples=3, progress=False
     )
     results = run(Benchmark.load("digits"), options)
-    means = {name: np.mean([r.auroc for r in results.rows if r.method == name]) for name in options.methods}
+    means = {name: np.mean([r.value("auroc") for r in results.rows if r.method == name]) for name in options.methods}
     assert {pick.method for pick in results.samples.picks} == {max(means, key=means.__getitem__), "optfs-e"}
     assert all(len(pick.images) == 3 for pick in results.samples.picks)
     assert {pick.ood for pick in results.samples.picks} == {"", *results.names("ood")}

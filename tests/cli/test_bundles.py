@@ -78,4 +78,4 @@ def test_a_benchmark_names_the_head_of_a_network(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(SPEC.replace("two_outputs", "own_net"))
     done = call("bench", "own.toml", "--methods", "msp", "--samples", "0", "--quiet", *FEW, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert [row.auroc for row in rows] == [row.auroc for row in Results.load(tmp_path / "here").rows]
+    assert [row.value("auroc") for row in rows] == [row.value("auroc") for row in Results.load(tmp_path / "here").rows]

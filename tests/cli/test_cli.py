@@ -81,9 +81,11 @@ def test_the_report_again_from_results_alone(tmp_path) -> None:
 
 def test_other_tables_and_the_other_convention_are_made_from_results(tmp_path) -> None:
     results(limit=30).save(tmp_path / "run")
-    groups = call("report", "run", "--table", "groups", "--positive", "ood", "--sort", "fpr95", cwd=tmp_path)
+    groups = call(
+        "report", "run", "--table", "groups", "--columns", "auroc,fpr95-ood", "--sort", "aupr-in", cwd=tmp_path
+    )
     assert groups.returncode == 0, groups.stderr
-    for word in ("ConvNets", "OpenOOD's convention", "limit 30"):
+    for word in ("ConvNets", "OpenOOD's convention", "FPR95-ood↓", "AUPR-in↑", "limit 30"):
         assert word in groups.stdout
     assert "ConvNets" in (tmp_path / "run" / "table.md").read_text()
     before = (tmp_path / "run" / "table.md").read_text()

@@ -101,8 +101,8 @@ def test_a_data_loader_with_prepared_tensors(guard: Guard, digits: Path) -> None
     check = made.check(loaders["test"], {"letters": loaders["letters"]}, MODEL, prepared=True)
     other = guard.check(digits / "test", digits / "letters", MODEL, progress=False)
     assert [each.name for each in (check.inside, *check.outside)] == ["ID", "letters"]
-    assert check.compared(check.outside[0]).auroc.value == pytest.approx(
-        other.compared(other.outside[0]).auroc.value, abs=0.01
+    assert check.compared(check.outside[0])["auroc"].value == pytest.approx(
+        other.compared(other.outside[0])["auroc"].value, abs=0.01
     )
 
 

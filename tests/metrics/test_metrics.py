@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import auc, precision_recall_curve, roc_auc_score, roc_curve
 
 from oodshape.core.errors import InputError
-from oodshape.metrics.detection import aupr_in, aupr_out, auroc, bootstrap, detection_error, fpr_at_tpr, summary
+from oodshape.metrics.detection import aupr_in, aupr_out, auroc, bootstrap, detection_error, fpr_at_tpr
+from oodshape.metrics.registry import measure
 from oracle.metrics import naive_auroc, naive_detection_error, naive_fpr_at_tpr
 
 tied = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=25)
@@ -35,6 +36,10 @@ METRICS: list[Callable[[Any, Any], float]] = [
 def normal(n_id: int, n_ood: int, shift: float = 1.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     return rng.normal(shift, 1, n_id), rng.normal(0, 1, n_ood)
+
+
+def summary(id_scores: Any, ood_scores: Any, **how: Any) -> dict[str, Any]:
+    return measure(id_scores, {"ood": ood_scores}, **how)[1]
 
 
 def labelled(id_scores: Any, ood_scores: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -188,11 +193,11 @@ def test_unusable_settings_are_named() -> None:
         fpr_at_tpr([1.0], [0.0], positive="in")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"tpr must lie in \(0, 1\], got 95; did you mean 0.95"):
         fpr_at_tpr([1.0], [0.0], tpr=95)
-    for measure in (summary, partial(bootstrap, auroc)):
+    for estimate in (summary, partial(bootstrap, auroc)):
         with pytest.raises(InputError, match=r"level must lie in \(0, 1\), got 95; did you mean 0.95"):
-            measure([1.0], [0.0], level=95)
+            estimate([1.0], [0.0], level=95)
         with pytest.raises(InputError, match="resamples must be at least 1, got 0"):
-            measure([1.0], [0.0], resamples=0)
+            estimate([1.0], [0.0], resamples=0)
 
 
 # The bootstrap
@@ -203,7 +208,7 @@ def test_the_summary_is_the_bootstrap_of_each_metric(a: list[float], b: list[flo
     found = summary(a, b, resamples=9, level=0.8, seed=seed)
     named = {"fpr95": fpr_at_tpr, "auroc": auroc, "aupr_in": aupr_in, "aupr_out": aupr_out}
     for name, metric in named.items():
-        estimate, plain = getattr(found, name), bootstrap(metric, a, b, resamples=9, level=0.8, seed=seed)
+        estimate, plain = found[name], bootstrap(metric, a, b, resamples=9, level=0.8, seed=seed)
         assert estimate.value == pytest.approx(metric(a, b), abs=1e-12)
         assert (estimate.low, estimate.high) == pytest.approx((plain.low, plain.high), abs=1e-12)
 
@@ -217,7 +222,7 @@ def test_the_seed_fixes_the_interval() -> None:
 
 def test_auroc_width_is_hanley_and_mcneils() -> None:
     a, b = normal(400, 300)
-    found = summary(a, b, resamples=1000).auroc
+    found = summary(a, b, resamples=1000)["auroc"]
     area, q1, q2 = found.value, found.value / (2 - found.value), 2 * found.value**2 / (1 + found.value)
     variance = (area * (1 - area) + 399 * (q1 - area**2) + 299 * (q2 - area**2)) / (400 * 300)
     assert found.high - found.low == pytest.approx(2 * 1.96 * math.sqrt(variance), rel=0.15)
@@ -226,7 +231,7 @@ def test_auroc_width_is_hanley_and_mcneils() -> None:
 
 def test_fpr_width_is_binomial_when_the_threshold_is_sure() -> None:
     a, b = np.full(50, 1.0), normal(1, 800, seed=5)[1]
-    found = summary(a, b, resamples=1000).fpr95
+    found = summary(a, b, resamples=1000)["fpr95"]
     error = math.sqrt(found.value * (1 - found.value) / 800)
     assert found.value == np.mean(b >= 1.0)
     assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.12)
@@ -234,7 +239,7 @@ def test_fpr_width_is_binomial_when_the_threshold_is_sure() -> None:
 
 def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     truth = 0.5 * (1 + math.erf(1 / 2))  # P(id > ood) for unit normals one apart
-    tries = [summary(*normal(120, 100, seed=s), level=0.9, resamples=150, seed=s).auroc for s in range(200)]
+    tries = [summary(*normal(120, 100, seed=s), level=0.9, resamples=150, seed=s)["auroc"] for s in range(200)]
     covered = np.mean([estimate.low <= truth <= estimate.high for estimate in tries])
     assert 0.83 <= covered <= 0.96  # 0.9, with three standard errors of 200 tries
 

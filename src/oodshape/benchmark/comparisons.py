@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from oodshape.benchmark.scores import KeptScores
 from oodshape.core.errors import InputError
 from oodshape.core.values import check_fields
-from oodshape.metrics.comparison import (
-    LEVEL,
-    Difference,
-    MeanAuroc,
-    delong,
-    fpr95,
-    mean_fpr95,
-    paired_bootstrap,
-    tied_with_best,
-)
-from oodshape.metrics.detection import auroc
+from oodshape.metrics.comparison import LEVEL, Difference, MeanAuroc, paired_bootstrap, tied_with_best
+from oodshape.metrics.detection import Estimate
+from oodshape.metrics.registry import DEFAULT_METRICS, Metric, check_metrics, flatten, gather
 
 FEWEST = 2  # images of a set: one has no variance
 AVERAGE = "average"
@@ -28,20 +21,26 @@ ALL = ""  # in place of a name: the mean over all networks, or over all OOD sets
 
 @dataclass(frozen=True, kw_only=True)
 class Average:
-    """A method's means over the OOD sets of a network, with the limits of their 95 % intervals."""
+    """A method's means over the OOD sets of a network, with their 95 % intervals."""
 
     model: str
     method: str
-    fpr95: float
-    fpr95_low: float
-    fpr95_high: float
-    auroc: float
-    auroc_low: float
-    auroc_high: float
+    metrics: dict[str, Estimate]
 
     def __post_init__(self) -> None:
-        """Refuse what is no number."""
+        """Refuse impossible metrics."""
         check_fields(self)
+        check_metrics(self.metrics)
+
+    def flat(self) -> dict[str, Any]:
+        """The average as the columns of a flat file."""
+        return {"model": self.model, "method": self.method} | flatten(self.metrics)
+
+    @classmethod
+    def of_flat(cls, columns: Mapping[str, Any]) -> Average:
+        """The average of such columns."""
+        metrics, rest = gather(columns)
+        return cls(metrics=metrics, **rest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,26 +58,6 @@ class Ties:
     def __post_init__(self) -> None:
         """Refuse what is no list of names."""
         check_fields(self)
-
-
-def averages(scores: KeptScores, *, resamples: int, seed: int) -> Iterator[Average]:
-    """The average of every method on every network."""
-    for model in scores.by_model:
-        for method, kept in scores.of(model).items():
-            if min(len(kept[0]), *map(len, kept[1].values())) < FEWEST:
-                continue
-            auroc = MeanAuroc.of(kept).estimate()
-            fpr = mean_fpr95(kept, resamples=resamples, seed=seed)
-            yield Average(
-                model=model,
-                method=method,
-                fpr95=fpr.value,
-                fpr95_low=fpr.low,
-                fpr95_high=fpr.high,
-                auroc=auroc.value,
-                auroc_low=auroc.low,
-                auroc_high=auroc.high,
-            )
 
 
 def ties(scores: KeptScores) -> Iterator[Ties]:
@@ -137,7 +116,7 @@ class Compared:
 
     model: str
     ood: str
-    metric: str  # AUROC or FPR95
+    metric: Metric
     first: float
     second: float
     difference: Difference
@@ -148,26 +127,26 @@ def compared(
     first: str,
     second: str,
     *,
+    metrics: Sequence[Metric] = DEFAULT_METRICS,
     resamples: int = 1000,
     seed: int = 0,
 ) -> Iterator[Compared]:
-    """AUROC by DeLong, FPR95 and the means over OOD sets by a paired bootstrap, for every network."""
-    how: dict[str, Any] = {"resamples": resamples, "seed": seed}
+    """Metrics by their own test or a paired bootstrap, the means over OOD sets by the bootstrap, for every network."""
     for model in scores.by_model:
         methods = scores.of(model)
         for name in (first, second):
             if name not in methods:
                 raise InputError(f"no scores of a method {name!r} were kept; there are {', '.join(methods)}")
-        (id_a, sets_a), (id_b, sets_b) = methods[first], methods[second]
-        for ood in sets_a:
-            pair = (id_a, sets_a[ood]), (id_b, sets_b[ood])
-            yield Compared(model, ood, "AUROC", auroc(*pair[0]), auroc(*pair[1]), delong(*pair))
-            made = paired_bootstrap(fpr95, (id_a, {ood: sets_a[ood]}), (id_b, {ood: sets_b[ood]}), **how)
-            yield Compared(model, ood, "FPR95", fpr95(*pair[0]), fpr95(*pair[1]), made)
-        for title, each in (("AUROC", auroc), ("FPR95", fpr95)):
-            one, two = (
-                sum(each(inside, ood) for ood in sets.values()) / len(sets)
-                for inside, sets in (methods[first], methods[second])
-            )
-            made = paired_bootstrap(each, methods[first], methods[second], **how)
-            yield Compared(model, AVERAGE, title, one, two, made)
+        sets = methods[first][1]
+        for ood, chosen in (*((ood, [ood]) for ood in sets), (AVERAGE, list(sets))):
+            pair = [
+                (inside, {name: outside[name] for name in chosen})
+                for inside, outside in (methods[first], methods[second])
+            ]
+            for metric in metrics:
+                one, two = (fmean(metric(inside, part) for part in outside.values()) for inside, outside in pair)
+                if metric.paired is not None and ood != AVERAGE:
+                    made = metric.paired(*((inside, outside[ood]) for inside, outside in pair))
+                else:
+                    made = paired_bootstrap(metric, *pair, resamples=resamples, seed=seed)
+                yield Compared(model, ood, metric, one, two, made)

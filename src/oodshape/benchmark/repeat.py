@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,10 @@ from oodshape.benchmark.results import Results, Row
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError, check_trust
 from oodshape.methods.records import registered
+from oodshape.metrics.registry import METRICS
 
 # the options that decide the figures
 CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "precision", "tuned", "any_list")
-AUROC_APART = 0.001  # a processor's last bits move it by less
-FPR95_APART = 0.005
-IMAGES_APART = 2  # OOD images that may change sides
 
 
 def recipe_of(benchmark: Benchmark, options: Options) -> dict[str, Any]:
@@ -52,11 +51,10 @@ def again(results: Results, **where: Any) -> tuple[Benchmark, Options]:
 
 @dataclass(frozen=True)
 class Apart:
-    """A row whose figures differ by more than processors do, as fractions: now less before."""
+    """A row with metrics that differ by more than processors do: now less before."""
 
     row: Row
-    auroc: float
-    fpr95: float
+    differences: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,7 @@ class Agreement:
     """How two runs of the same benchmark compare."""
 
     rows: int  # in both
-    auroc: float  # the largest difference of a row
-    fpr95: float
+    largest: dict[str, float]  # metric -> the largest difference of a row, without its sign
     apart: tuple[Apart, ...]
     notes: tuple[str, ...]  # what else is not the same: weights, images, rows of one run alone
 
@@ -84,14 +81,15 @@ def agreement(before: Results, now: Results) -> Agreement:
     both = [(old[key], new[key]) for key in old if key in new]
     if not both:
         raise InputError("the two runs have no row in common")
-    moved = [Apart(b, b.auroc - a.auroc, b.fpr95 - a.fpr95) for a, b in both]
-    apart = [
-        each
-        for each in moved
-        if abs(each.auroc) > AUROC_APART or abs(each.fpr95) > FPR95_APART + IMAGES_APART / each.row.n_ood
-    ]
-    largest = {name: max(abs(getattr(each, name)) for each in moved) for name in ("auroc", "fpr95")}
-    return Agreement(len(both), largest["auroc"], largest["fpr95"], tuple(apart), tuple(_notes(before, now, old, new)))
+    largest: dict[str, float] = {}
+    apart = []
+    for a, b in both:
+        moved = {name: b.value(name) - a.value(name) for name, metric in METRICS.items() if metric.interval}
+        moved = {name: change for name, change in moved.items() if not math.isnan(change)}
+        largest |= {name: max(abs(change), largest.get(name, 0.0)) for name, change in moved.items()}
+        far = {name: change for name, change in moved.items() if abs(change) > METRICS[name].allow(b.n_ood)}
+        apart += [Apart(b, far)] if far else []
+    return Agreement(len(both), largest, tuple(apart), tuple(_notes(before, now, old, new)))
 
 
 def _notes(before: Results, now: Results, old: Mapping[Any, Row], new: Mapping[Any, Row]) -> Iterator[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,22 +22,22 @@ from oodshape.core.reading import reading
 from oodshape.core.values import check_fields
 from oodshape.methods.describe import short_recipe
 from oodshape.methods.detector import Method
-from oodshape.metrics.detection import Positive
+from oodshape.metrics.detection import Estimate
+from oodshape.metrics.registry import METRICS, check_metrics, flatten, gather
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from oodshape.metrics.detection import Summary
-
-FORMAT = 3
+FORMAT = 4
 LISTS = ("rows", "curves", "shapes", "averages_of", "ties")
-METRICS = ("fpr95", "auroc", "aupr_in", "aupr_out", "fpr95_ood")  # fpr95: ID is positive, fpr95_ood: OOD is
+SPREAD = "_spread"  # ends the columns of the standard deviations
+CONVENTION = "higher score = ID"
 Axis = Literal["model", "ood"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One method on one model and one OOD set; metrics are fractions with the limits of their 95 % intervals."""
+    """One method on one model and one OOD set; metrics have 95 % intervals."""
 
     benchmark: str
     model: str
@@ -44,49 +45,44 @@ class Row:
     method: str
     ood: str
     group: str  # near or far
-    fpr95: float
-    fpr95_low: float
-    fpr95_high: float
-    auroc: float
-    auroc_low: float
-    auroc_high: float
-    aupr_in: float
-    aupr_in_low: float
-    aupr_in_high: float
-    aupr_out: float
-    aupr_out_low: float
-    aupr_out_high: float
-    fpr95_ood: float
-    fpr95_ood_low: float
-    fpr95_ood_high: float
+    metrics: dict[str, Estimate]  # by the names of `metrics.registry`
     n_train: int
     n_id: int
     n_ood: int
     id_accuracy: float | None  # None where the ID images have no labels
-    seconds: float  # to fit the method and score this set
     limit: int = 0  # at most so many images of each set were used; 0 = all
     seeds: int = 1  # how many runs the metrics are means over, each with a seed of its own
-    fpr95_spread: float = 0.0  # the standard deviation over these runs
-    auroc_spread: float = 0.0
+    spreads: dict[str, float] = field(default_factory=dict)  # metric -> the standard deviation over these runs
 
     def __post_init__(self) -> None:
-        """Make every number a plain one, and refuse metrics outside 0..1."""
-        kinds = {"int": int, "float": float, "float | None": float}
-        for field in fields(self):
-            value, kind = getattr(self, field.name), kinds.get(str(field.type))
+        """Make every number a plain one, and refuse impossible metrics."""
+        kinds = {"int": int, "float | None": float}
+        for each in fields(self):
+            value, kind = getattr(self, each.name), kinds.get(str(each.type))
             if kind is not None and value is not None and not isinstance(value, (str, bool)):
-                object.__setattr__(self, field.name, kind(value))
+                object.__setattr__(self, each.name, kind(value))
         check_fields(self)
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and field.name.startswith((*METRICS, "id_accuracy")):
-                check_fraction(field.name, value, zero=True, one=True)
+        check_metrics(self.metrics)
+        if self.id_accuracy is not None:
+            check_fraction("id_accuracy", self.id_accuracy, zero=True, one=True)
 
+    def value(self, metric: str) -> float:
+        """The value of a metric; NaN where it was not measured."""
+        return self.metrics[metric].value if metric in self.metrics else math.nan
 
-def flat(summary: Summary) -> dict[str, Any]:
-    """The metrics and their limits under the names of the columns, for `Row(**flat(summary), ...)`."""
-    parts = {"": "value", "_low": "low", "_high": "high"}
-    return {m + end: getattr(getattr(summary, m), part) for m in METRICS for end, part in parts.items()}
+    def flat(self) -> dict[str, Any]:
+        """The row as the columns of a flat file."""
+        spreads = {name + SPREAD: value for name, value in self.spreads.items()}
+        parts = {"metrics": flatten(self.metrics), "spreads": spreads}
+        named = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {key: value for name, item in named for key, value in parts.get(name, {name: item}).items()}
+
+    @classmethod
+    def of_flat(cls, columns: Mapping[str, Any]) -> Row:
+        """The row of such columns."""
+        metrics, rest = gather(columns)
+        spreads = {name: rest.pop(name + SPREAD) for name in metrics if name + SPREAD in rest}
+        return cls(metrics=metrics, spreads=spreads, **rest)
 
 
 @dataclass(frozen=True)
@@ -124,10 +120,10 @@ class Results:
 
     @property
     def frame(self) -> DataFrame:
-        """A new DataFrame with one line per row, its columns the fields of Row."""
+        """A new DataFrame with one line per row, flat: a metric has the columns NAME, NAME_low and NAME_high."""
         from pandas import DataFrame
 
-        return DataFrame([vars(row) for row in self.rows], columns=[field.name for field in fields(Row)])
+        return DataFrame([row.flat() for row in self.rows])
 
     def names(self, column: Literal["model", "method", "ood", "benchmark"]) -> list[str]:
         """The different entries of a column in order of appearance, but methods in the order of the run."""
@@ -135,15 +131,21 @@ class Results:
         first = [name for name in self.provenance.get("methods", {}) if name in found] if column == "method" else []
         return list(dict.fromkeys([*first, *found]))
 
-    def averages(self, by: Axis) -> DataFrame:
+    def averages(self, by: Axis, group: str = "") -> DataFrame:
         """One line per method and model (mean over its OOD sets), or per method and OOD set (mean over models).
 
-        The column `over` says over how many rows the means are.
+        Args:
+            by: model or ood.
+            group: near or far: only these OOD sets.
+
+        Returns:
+            A column per metric, and `over`: over how many rows the means are.
         """
         if by not in get_args(Axis):
             raise InputError(f"by must be 'model' or 'ood', got {by!r}")
-        groups = self.frame.groupby(["method", by], sort=False)
-        means = groups[list(METRICS)].mean()
+        frame = self.frame
+        groups = frame[frame["group"] == group if group else slice(None)].groupby(["method", by], sort=False)
+        means = groups[[name for name in METRICS if name in frame]].mean()
         return means.assign(over=groups.size()).reset_index()
 
     def save(self, folder: str | Path) -> None:
@@ -151,6 +153,7 @@ class Results:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         lists = {name: [vars(item) for item in getattr(self, name)] for name in LISTS}
+        lists |= {name: [item.flat() for item in getattr(self, name)] for name in ("rows", "averages_of")}
         data = {"kind": "results", "format": FORMAT, "provenance": self.provenance, "skipped": self.skipped}
         samples = {"images": self.samples.images, "picks": [vars(pick) for pick in self.samples.picks]}
         said = {**data, **lists, "samples": samples}
@@ -176,13 +179,13 @@ class Results:
             verify_checksum(data)
             json.dumps(data, ensure_ascii=False).encode()  # half a character, which no page and no table can hold
             return cls(
-                rows=tuple(Row(**row) for row in data["rows"]),
+                rows=tuple(map(Row.of_flat, data["rows"])),
                 provenance=data["provenance"],
                 skipped=data["skipped"],
                 curves=tuple(Curve(**_tuples(curve)) for curve in data["curves"]),
                 shapes=tuple(Theta(**_tuples(shape)) for shape in data["shapes"]),
                 samples=_samples(data["samples"]),
-                averages_of=tuple(Average(**each) for each in data["averages_of"]),
+                averages_of=tuple(map(Average.of_flat, data["averages_of"])),
                 ties=tuple(Ties(**_tuples(each)) for each in data["ties"]),
             )
 
@@ -193,15 +196,6 @@ def _samples(data: dict[str, Any]) -> Samples:
 
 def _tuples(item: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in item.items()}
-
-
-def convention(positive: Positive = "id") -> str:
-    """The direction of scores and of FPR95 in words."""
-    says = {
-        "id": "ID positive, share of OOD accepted when 95 % of ID is accepted",
-        "ood": "OOD positive, share of ID rejected when 95 % of OOD is rejected",
-    }
-    return f"higher score = ID; FPR95: {says[positive]}"
 
 
 def provenance(
@@ -223,6 +217,5 @@ def provenance(
         "weights": dict(weights),
         "methods": {name: short_recipe(method) for name, method in methods.items()},
         "settings": dict(settings),
-        "positive": "id",
-        "convention": convention(),
+        "convention": CONVENTION,
     }

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oodshape.benchmark.comparisons import averages, ties
+from oodshape.benchmark.comparisons import Average, ties
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.hardest_images import Gallery
 from oodshape.benchmark.openood_protocol import OOD_VAL, pooled_accuracy
 from oodshape.benchmark.perturbed_scores import learned, perturbed_scores
 from oodshape.benchmark.plan import Model, Options, Prepared
 from oodshape.benchmark.repeat import recipe_of
-from oodshape.benchmark.results import METRICS, Results, Row, flat, provenance
+from oodshape.benchmark.results import Results, Row, provenance
 from oodshape.benchmark.scores import KeptScores
 from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.progress import progress_bar, track, track_named
@@ -29,7 +29,8 @@ from oodshape.features.proxy import panel_features
 from oodshape.images.sources.image_set import Subset
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import collect_statistics
-from oodshape.metrics.detection import summary
+from oodshape.metrics.detection import Estimate
+from oodshape.metrics.registry import MAIN, measure
 
 
 def run(benchmark: Benchmark, options: Options = Options()) -> Results:
@@ -52,6 +53,7 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     rows: list[Row] = []
     curves: list[Curve] = []
     shapes: list[Theta] = []
+    means: list[Average] = []
     weights: dict[str, str] = {}
     protocol = prepared.protocol
     gallery, kept = Gallery(sets, options.samples), KeptScores()
@@ -72,11 +74,12 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
             chosen = learned(chosen, model.classifier, *way, seed=options.seed, workers=options.workers)
             detector = chosen.fit(images, panel=model.panel)
             fitting = time.perf_counter() - start
-            rows_of_method, curves_of_method = _compared(
+            rows_of_method, curves_of_method, average = _compared(
                 benchmark, model, name, detector, fitting, options, gallery, kept
             )
             rows += rows_of_method
             curves += curves_of_method
+            means.append(average)
             theta = Theta.of(title, name, detector.shape, low, high)
             shapes += [theta] if theta is not None else []
     settings: dict[str, Any] = {
@@ -90,8 +93,6 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     settings |= _departures(prepared)
     said = provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
     said["run"] = recipe_of(benchmark, options)
-    how: dict[str, Any] = {"resamples": options.resamples, "seed": options.seed}
-    means = track(averages(kept, **how), "intervals", len(weights) * len(methods), options.progress, "methods")
     equals = track(ties(kept), "ties", None, options.progress, "columns")
     results = Results(
         tuple(rows),
@@ -99,19 +100,21 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         tuple(prepared.skipped),
         tuple(curves),
         tuple(shapes),
-        gallery.samples(_best_methods(rows)),
+        gallery.samples(_best_methods(means)),
         tuple(means),
         tuple(equals),
     )
     return results, kept
 
 
-def _best_methods(rows: Sequence[Row]) -> dict[str, str]:
-    """The method with the highest mean AUROC of each network."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        found.setdefault(row.model, {}).setdefault(row.method, []).append(row.auroc)
-    return {model: max(methods, key=lambda name: mean(methods[name])) for model, methods in found.items()}
+def _best_methods(means: Sequence[Average]) -> dict[str, str]:
+    """The best method of each network by the mean of the main metric; of equals the first."""
+    best: dict[str, Average] = {}
+    for each in means:
+        known = best.setdefault(each.model, each)
+        if MAIN.sign * (each.metrics[MAIN.name].value - known.metrics[MAIN.name].value) > 0:
+            best[each.model] = each
+    return {model: each.method for model, each in best.items()}
 
 
 def _departures(prepared: Prepared) -> dict[str, Any]:
@@ -178,48 +181,71 @@ def _compared(
     options: Options,
     gallery: Gallery,
     kept: KeptScores,
-) -> tuple[list[Row], list[Curve]]:
-    """The rows and curves of one fitted method on one network."""
+) -> tuple[list[Row], list[Curve], Average]:
+    """The rows, the curves and the average of one fitted method on one network."""
     counted = ["test", *(look.name for look in benchmark.pooled)]
-    parts = [_scored(detector, model, name, options) for name in counted]
-    inside, seconds = torch.cat([part for part, _ in parts]), sum(spent for _, spent in parts)
-    rows, curves, scores = [], [], {"test": parts[0][0]}
-    accuracy = pooled_accuracy([model.features[name] for name in counted])
-    for ood in benchmark.ood:
-        if ood.name not in model.features:
-            continue
-        outside, more = _scored(detector, model, ood.name, options)
-        scores[ood.name] = outside
-        measured = summary(inside, outside, resamples=options.resamples, seed=options.seed)
-        rows.append(
-            Row(
-                benchmark=benchmark.name,
-                model=model.spec.title,
-                family=model.family,
-                method=name,
-                ood=ood.name,
-                group=ood.group,
-                **flat(measured),
-                n_train=detector.n_train,
-                n_id=len(inside),
-                n_ood=len(outside),
-                id_accuracy=accuracy,
-                seconds=fitting + seconds + more,
-                limit=options.limit or 0,
-            )
+    sets = {ood.name: ood for ood in benchmark.ood if ood.name in model.features}
+    parts = {each: _scored(detector, model, each, options) for each in (*counted, *sets)}
+    inside = torch.cat([parts[each][0] for each in counted])
+    outside = {ood: parts[ood][0] for ood in sets}
+    measured, means = measure(
+        inside,
+        outside,
+        correct=_correct([model.features[each] for each in counted]),
+        fit_seconds=fitting,
+        image_seconds={ood: _mean_seconds([parts[each] for each in (*counted, ood)]) for ood in sets},
+        resamples=options.resamples,
+        seed=options.seed,
+    )
+    title, accuracy = model.spec.title, pooled_accuracy([model.features[each] for each in counted])
+    rows = [
+        Row(
+            benchmark=benchmark.name,
+            model=title,
+            family=model.family,
+            method=name,
+            ood=ood,
+            group=sets[ood].group,
+            metrics=metrics,
+            n_train=detector.n_train,
+            n_id=len(inside),
+            n_ood=len(outside[ood]),
+            id_accuracy=accuracy,
+            limit=options.limit or 0,
         )
-        curves.append(Curve.of(model.spec.title, name, ood.name, inside, outside))
-    gallery.add(model.spec.title, name, scores, model.features)
-    kept.add(model.spec.title, name, inside.cpu(), {ood: part.cpu() for ood, part in scores.items() if ood != "test"})
-    return rows, curves
+        for ood, metrics in measured.items()
+    ]
+    curves = [Curve.of(title, name, ood, inside, part) for ood, part in outside.items()]
+    gallery.add(title, name, {"test": parts["test"][0], **outside}, model.features)
+    kept.add(title, name, inside.cpu(), {ood: part.cpu() for ood, part in outside.items()})
+    return rows, curves, Average(model=title, method=name, metrics=means)
+
+
+def _correct(parts: Sequence[Features]) -> Any:
+    """[n] whether the class of each image is predicted correctly; None unless every image has a label."""
+    found = []
+    for part in parts:
+        if part.labels is None or bool((part.labels < 0).any()):
+            return None
+        found.append(part.predictions.cpu() == part.labels)
+    return torch.cat(found).numpy()
+
+
+def _mean_seconds(parts: Sequence[tuple[Tensor, float | None]]) -> float | None:
+    """The mean time to score an image; None where one of the times is not known."""
+    times = [seconds for _, seconds in parts if seconds is not None]
+    return sum(times) / sum(len(scores) for scores, _ in parts) if len(times) == len(parts) else None
 
 
 def _scores(detector: Detector, name: str, *, model: Model, options: Options) -> Tensor:
     return _scored(detector, model, name, options)[0]
 
 
-def _scored(detector: Detector, model: Model, name: str, options: Options) -> tuple[Tensor, float]:
-    """The scores of a set, and the seconds they took; a perturbation goes back to the images."""
+def _scored(detector: Detector, model: Model, name: str, options: Options) -> tuple[Tensor, float | None]:
+    """The scores of a set, and the seconds they took: None where they may come from the cache.
+
+    A perturbation goes back to the images.
+    """
     start = time.perf_counter()
     if not detector.method.perturbs:
         return detector.score(model.features[name]), time.perf_counter() - start
@@ -232,7 +258,7 @@ def _scored(detector: Detector, model: Model, name: str, options: Options) -> tu
         progress=options.progress,
         workers=options.workers,
     )
-    return scores, time.perf_counter() - start
+    return scores, None if options.cache else time.perf_counter() - start
 
 
 def _with_further_seeds(prepared: Prepared) -> Iterator[Prepared]:
@@ -260,7 +286,11 @@ def _merge_seeds(rows: Sequence[Row], more: Sequence[Sequence[Row]]) -> tuple[Ro
 def _mean_row(rows: Sequence[Row]) -> Row:
     if len(rows) == 1:
         return rows[0]
-    ends = [name + end for name in METRICS for end in ("", "_low", "_high")]
-    means = {name: mean(getattr(row, name) for row in rows) for name in ends}
-    spreads = {f"{name}_spread": stdev(getattr(row, name) for row in rows) for name in ("fpr95", "auroc")}
-    return replace(rows[0], **means, **spreads, seeds=len(rows), seconds=sum(row.seconds for row in rows))
+    names = [name for name in rows[0].metrics if all(name in row.metrics for row in rows)]
+    estimates = {name: [row.metrics[name] for row in rows] for name in names}
+    means = {
+        name: Estimate(*(mean(getattr(each, part) for each in some) for part in ("value", "low", "high")))
+        for name, some in estimates.items()
+    }
+    spreads = {name: stdev(each.value for each in some) for name, some in estimates.items()}
+    return replace(rows[0], metrics=means, spreads=spreads, seeds=len(rows))

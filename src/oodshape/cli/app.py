@@ -26,7 +26,7 @@ from oodshape.cli.report import report
 from oodshape.cli.score import score
 from oodshape.cli.serve import serve
 from oodshape.cli.study import study
-from oodshape.cli.terminal import wrapped
+from oodshape.cli.terminal import set_quiet, wrapped
 from oodshape.cli.watch import watch
 
 app = typer.Typer(
@@ -99,6 +99,7 @@ def common(
     ] = "",
 ) -> None:
     """Options that stand before a command."""
+    set_quiet(quiet)
     if limits:
         from oodshape.images.decode.limits import Limits
 

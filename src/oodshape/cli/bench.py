@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.comparing import CHANCE, Compared, Drawing
+from oodshape.cli.comparing import CHANCE, ColumnsOption, Compared, Drawing
 from oodshape.cli.completion import benchmark_names, method_names
 from oodshape.cli.openood import OpenOod
 from oodshape.cli.options import words
@@ -41,6 +41,7 @@ def bench(
             rich_help_panel=CHANCE,
         ),
     ] = None,
+    columns: ColumnsOption = "",
     out: Annotated[
         Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
@@ -58,8 +59,9 @@ def bench(
     from oodshape.benchmark.plan import Options
     from oodshape.benchmark.spec import Benchmark
     from oodshape.report.benchmark_files import run_benchmark, show_report
+    from oodshape.report.tables.table import parse_columns
 
-    chosen = openood.of(Benchmark.load(benchmark))
+    chosen, shown = openood.of(Benchmark.load(benchmark)), parse_columns(columns)
     options = Options(
         **compared.as_kwargs(),
         **vars(drawing),
@@ -70,7 +72,7 @@ def bench(
         any_list=openood.other_lists,
     )
     folder = out or Path("oodshape-results") / chosen.name
-    results = run_benchmark(chosen, options, folder)
+    results = run_benchmark(chosen, options, folder, shown)
     if not is_quiet():
-        show_report(results, console())
+        show_report(results, console(), columns=shown)
     say(f"page: {folder / 'report.html'}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodshape.cli.comparing import SeedOption
+from oodshape.cli.comparing import ColumnsOption, SeedOption
 from oodshape.cli.completion import method_names
 from oodshape.cli.options import words
 from oodshape.cli.terminal import console, say
@@ -29,24 +29,26 @@ def compare(
             help="Two methods, a,b: how much better a is. Without it: who is tied with the best.",
         ),
     ] = "",
+    columns: ColumnsOption = "",
     resamples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
     seed: SeedOption = 0,
 ) -> None:
     """Tell whether one method is really better than another on the images of a run.
 
-    Both have scored the same images, so these are compared in pairs: AUROC by DeLong's test, FPR95 and the means over
-    OOD sets by a bootstrap that draws the ID images once for all sets. Without --methods, every method is compared with
-    the best by mean AUROC; tied are those whose p-value, corrected over all pairs of methods, is at least 0.05.
-
-    After a run with --seeds, the scores of the first seed are compared.
+    Both have scored the same images, so these are compared in pairs: AUROC by DeLong's test, other metrics and the
+    means over OOD sets by a bootstrap that draws the ID images once for all sets. Without --methods, every method is
+    compared with the best by mean AUROC; tied are those whose p-value, corrected over all pairs of methods, is at
+    least 0.05. After a run with --seeds, the scores of the first seed are compared.
     """
     from oodshape.benchmark.comparisons import compared
-    from oodshape.benchmark.results import Results, convention
+    from oodshape.benchmark.results import CONVENTION, Results
     from oodshape.benchmark.scores import KeptScores
     from oodshape.core.columns import show_columns
     from oodshape.core.errors import InputError
+    from oodshape.report.tables.table import parse_columns
 
     scores = KeptScores.load(results)
+    metrics = dict.fromkeys(column.metric for column in parse_columns(columns))
     chosen = words(methods)
     averaged = {row.method: row.seeds for row in Results.load(results).rows if row.seeds > 1}
     averaged = {name: seeds for name, seeds in averaged.items() if name in (chosen or averaged)}
@@ -65,16 +67,16 @@ def compare(
         (
             each.model,
             each.ood,
-            each.metric,
-            *(f"{100 * value:.2f}" for value in (each.first, each.second)),
+            each.metric.head,
+            *map(each.metric.show, (each.first, each.second)),
             _points(each.difference.value),
             f"{_points(each.difference.low)} to {_points(each.difference.high)}",
             _p(each.difference.p_value),
         )
-        for each in compared(scores, *chosen, resamples=resamples, seed=seed)
+        for each in compared(scores, *chosen, metrics=list(metrics), resamples=resamples, seed=seed)
     ]
     show_columns(HEAD, rows, console())
-    say(f"first: {chosen[0]}, second: {chosen[1]}; percent. {convention()}")
+    say(f"first: {chosen[0]}, second: {chosen[1]}; percent. {CONVENTION}")
 
 
 def _show_ties(scores: KeptScores) -> None:

@@ -8,12 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
+from oodshape.cli.completion import metric_names
 from oodshape.cli.options import DataOption, cache_folder, resolve_device, words
 from oodshape.cli.terminal import show_progress
 from oodshape.core.options import CacheOptions, Help, ModelOptions, RunOptions, SubsetOptions
 
 CHANCE = "How much is chance"
 SeedOption = Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.", rich_help_panel=CHANCE)]
+
+ColumnsOption = Annotated[
+    str,
+    typer.Option(
+        metavar="METRICS",
+        autocompletion=metric_names,
+        help="The columns of the tables, separated by commas, e.g. auroc,near-auroc,aupr-out,image-ms: metrics, and "
+        "with near- or far- their means over these OOD sets. An unknown name lists all \\[default: auroc,fpr95].",
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,12 +25,14 @@ def repeat(
 ) -> None:
     """Run a benchmark again from what its results say, and tell whether the figures agree.
 
-    Features that lie in the cache are not used unless --cache says where. AUROC may differ by 0.1 points and FPR95 by
-    0.5 points and two images: processors do not agree on last bits. Exit status 1 where more differs.
+    Features that lie in the cache are not used unless --cache says where. Metrics may differ by 0.5 points and two OOD
+    images (AUROC by 0.1 points), since processors do not agree on last bits; costs are not compared. Exit status 1
+    where more differs.
     """
     from oodshape.benchmark.repeat import again, agreement
     from oodshape.benchmark.results import Results
     from oodshape.benchmark.run import run
+    from oodshape.metrics.registry import METRICS
 
     before = Results.load(results)
     given = {"data": data, "cache": cache, **vars(running), **vars(resolve_device(opening))}
@@ -44,9 +46,10 @@ def repeat(
         say(f"note: {note}")
     for each in found.apart:
         where_found = f"{each.row.model} / {each.row.method} / {each.row.ood}"
-        say(f"{where_found}: AUROC {100 * each.auroc:+.2f}, FPR95 {100 * each.fpr95:+.2f} points")
+        changes = (f"{METRICS[name].head} {100 * change:+.2f}" for name, change in each.differences.items())
+        say(f"{where_found}: {', '.join(changes)} points")
     verdict = "the figures agree" if found.same else f"the figures do not agree in {len(found.apart)} rows"
-    largest = f"AUROC {100 * found.auroc:.3f}, FPR95 {100 * found.fpr95:.3f} points"
-    say(f"{verdict}: {found.rows} rows, largest difference {largest}")
+    largest = ", ".join(f"{METRICS[name].head} {100 * change:.3f}" for name, change in found.largest.items())
+    say(f"{verdict}: {found.rows} rows, largest differences {largest} points")
     if not found.same:
         raise typer.Exit(1)

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from oodshape.cli.comparing import ColumnsOption
+from oodshape.cli.completion import metric_names
 from oodshape.cli.terminal import console, say
 
 
@@ -22,17 +24,16 @@ def report(
             "models (groups).",
         ),
     ] = "model",
+    columns: ColumnsOption = "",
     sort: Annotated[
-        Literal["auroc", "fpr95", "table"],
+        str,
         typer.Option(
-            metavar="ORDER",
-            help="The order of what is printed: by mean AUROC (auroc) or FPR95 (fpr95), the best on top below `auto`, "
-            "or as in the paper (table), which is the order of the files.",
+            metavar="COLUMN",
+            autocompletion=metric_names,
+            help="The column that printed tables are sorted by, the best on top below `auto`, or `table`: the order of "
+            "the paper and of the files \\[default: the first column].",
         ),
-    ] = "auroc",
-    positive: Annotated[
-        Literal["id", "ood"], typer.Option(help="Which side FPR95 takes as positive: id (the paper) or ood (OpenOOD).")
-    ] = "id",
+    ] = "",
     compare_paper: Annotated[
         bool, typer.Option("--compare-paper", help="Show the paper's figures and the difference next to ours.")
     ] = False,
@@ -48,9 +49,10 @@ def report(
     """
     from oodshape.benchmark.results import Results
     from oodshape.report.benchmark_files import show_report, write_report
+    from oodshape.report.tables.table import parse_columns
 
     folder = out or (results if results.is_dir() else results.parent)
-    loaded = Results.load(results)
-    write_report(loaded, folder, table, paper=compare_paper, positive=positive)
-    show_report(loaded, console(), table, paper=compare_paper, positive=positive, sort=sort)
+    loaded, shown = Results.load(results), parse_columns(columns)
+    write_report(loaded, folder, table, paper=compare_paper, columns=shown)
+    show_report(loaded, console(), table, paper=compare_paper, columns=shown, sort=sort)
     say(f"page: {folder / 'report.html'}")

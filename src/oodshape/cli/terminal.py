@@ -14,7 +14,6 @@ from textwrap import wrap
 from typing import IO, TYPE_CHECKING, Any
 
 import typer
-from click import get_current_context
 
 from oodshape.core.errors import InputError
 
@@ -49,10 +48,18 @@ def wrapped(text: str, stream: IO[str], indent: int = 0) -> str:
     return "\n".join(found)
 
 
+_quiet = False
+
+
+def set_quiet(quiet: bool) -> None:
+    """Print nothing but results and errors from now on."""
+    global _quiet
+    _quiet = quiet
+
+
 def is_quiet() -> bool:
     """Whether `oodshape --quiet` was given."""
-    context = get_current_context(silent=True)
-    return context is not None and bool(context.find_root().params.get("quiet"))
+    return _quiet
 
 
 def show_progress(json: bool = False) -> bool | None:

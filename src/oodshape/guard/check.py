@@ -20,7 +20,8 @@ from oodshape.images.sources.image_set import ImageSource
 from oodshape.images.sources.listing import Given, Listing, classes_of, one_by_one
 from oodshape.images.sources.memory import check_prepared
 from oodshape.metrics.conformal import rejected_count
-from oodshape.metrics.detection import Estimate, Summary, aurc, summary
+from oodshape.metrics.detection import Estimate, aurc
+from oodshape.metrics.registry import DEFAULT_METRICS, measure
 from oodshape.networks.loading import Source
 
 LEVEL = 0.95  # of every interval but the promise's
@@ -145,12 +146,12 @@ class Check:
         found = np.searchsorted(before, now + near, side="right") > np.searchsorted(before, now - near, side="left")
         return float(found.mean())
 
-    def compared(self, of: SetCheck, *, softmax: bool = False) -> Summary:
-        """FPR95, AUROC and the others between the ID set and an OOD set, with bootstrap intervals."""
+    def compared(self, of: SetCheck, *, softmax: bool = False) -> dict[str, Estimate]:
+        """Every metric between the ID set and an OOD set by its name, with bootstrap intervals."""
         sides = (self.inside.softmax, of.softmax) if softmax else (self.inside.guard, of.guard)
         if sides[0] is None or sides[1] is None:
             raise InputError("this guard knows no threshold on the softmax to compare with")
-        return summary(sides[0].values, sides[1].values, level=LEVEL)
+        return measure(sides[0].values, {of.name: sides[1].values}, level=LEVEL)[1]
 
     @property
     def selective(self) -> Selective | None:
@@ -174,7 +175,7 @@ class Check:
                 row |= {"accepted_share": vars(scores.share)}
                 if each is not self.inside:
                     measured = self.compared(each, softmax=detector == "softmax")
-                    row |= {"fpr95": vars(measured.fpr95), "auroc": vars(measured.auroc)}
+                    row |= {metric.name: vars(measured[metric.name]) for metric in DEFAULT_METRICS}
                 found.append(row)
         return found
 

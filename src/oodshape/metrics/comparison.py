@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.metrics.detection import Estimate, as_scores, auroc, kept_at
+from oodshape.metrics.detection import as_scores, auroc
 
 Floats = NDArray[np.float64]
 Metric = Callable[[Floats, Floats], float]
@@ -168,11 +168,6 @@ class MeanAuroc:
         outside = tuple(mine * a + share * b for a, b in zip(self.outside, other.outside, strict=True))
         return MeanAuroc(mine * self.value + share * other.value, mine * self.inside + share * other.inside, outside)
 
-    def estimate(self) -> Estimate:
-        """The mean with its confidence interval, which ends at 0 and 1."""
-        reach = NormalDist().inv_cdf((1 + LEVEL) / 2) * _spread(self.inside, self.outside)
-        return Estimate(self.value, max(0.0, self.value - reach), min(1.0, self.value + reach))
-
     def minus(self, other: MeanAuroc, level: float = LEVEL) -> Difference:
         """The difference of two methods on the same images."""
         self._check(other)
@@ -251,48 +246,3 @@ def _largest_differences(means: Sequence[MeanAuroc]) -> Floats:
 
 
 ALIKE = 1e-12  # of two variances: a smaller one of their difference is rounding
-
-
-def mean_fpr95(scores: Scores, *, resamples: int = 1000, seed: int = 0) -> Estimate:
-    """The mean FPR95 over OOD sets with its percentile bootstrap interval; ID images are resampled once for all sets.
-
-    Resamples are not made but drawn from: the threshold of a resample is one of the sorted scores, at a place that
-    has a beta distribution, and the number of images that it accepts a binomial one.
-
-    >>> mean_fpr95(([1.0, 2.0, 3.0, 4.0], {"a": [0.0, 0.5], "b": [0.0, 0.0]}), resamples=50)
-    Estimate(value=0.0, low=0.0, high=0.0)
-    """
-    if resamples < 1:
-        raise InputError(f"resamples must be at least 1, got {resamples}")
-    inner = np.sort(as_scores(scores[0], "id_scores"))
-    outer = {name: np.sort(as_scores(ood, name)) for name, ood in scores[1].items()}
-    if not outer:
-        raise InputError("there is no OOD set to average over")
-    stream = np.random.default_rng(seed)
-    places = _places(len(inner), resamples, stream)
-    drawn = [_drawn(inner, places, ood, stream) for ood in outer.values()]
-    value = float(np.mean([fpr95(inner, ood) for ood in outer.values()]))
-    low, high = np.quantile(np.mean(drawn, axis=0), [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return Estimate(value, low, high)
-
-
-def fpr95(id_scores: Any, ood_scores: Any) -> float:
-    """FPR95, ID positive, as `fpr_at_tpr`: without sorting, for many resamples.
-
-    >>> fpr95(np.array([4.0, 3.0, 2.0, 1.0]), np.array([2.5, 0.0]))
-    0.5
-    """
-    place = len(id_scores) - kept_at(0.95, len(id_scores))
-    return float(np.mean(ood_scores >= np.partition(id_scores, place)[place]))
-
-
-def _places(n: int, resamples: int, stream: np.random.Generator) -> NDArray[np.int64]:
-    """[resamples]: where among n sorted scores the threshold of a resample lies."""
-    kept = kept_at(0.95, n)
-    return np.minimum((stream.beta(n - kept + 1, kept, resamples) * n).astype(np.int64), n - 1)
-
-
-def _drawn(keeper: Floats, places: NDArray[np.int64], other: Floats, stream: np.random.Generator) -> Floats:
-    """[resamples]: the share of `other`, resampled, that reaches the threshold; both sorted."""
-    accepted = len(other) - np.searchsorted(other, keeper[places], side="left")
-    return np.asarray(stream.binomial(len(other), accepted / len(other)) / len(other))

@@ -1,7 +1,7 @@
-"""How well scores separate ID from OOD: functions of (id_scores, ood_scores), a higher score meaning more ID.
+"""How well scores separate ID from OOD images: functions of (id_scores, ood_scores); a higher score means more ID.
 
-Each metric reads one integer curve: how many ID and how many OOD scores are >= each threshold. A bootstrap
-resample changes only the counts, so the curves of many are computed together, by the code of the point value.
+Every metric reads integer counts: how many images each threshold accepts. A bootstrap resample changes only the counts,
+so the code of the point value also computes many resamples at once. `registry` lists the metrics that are reported.
 Scores are compared as float64, in which float16, bfloat16 and float32 values are exact.
 """
 
@@ -21,12 +21,13 @@ Positive = Literal["id", "ood"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_CHUNK = 1 << 16  # counts per array while resampling: half a megabyte, so that a chunk stays in the cache
+CHUNK = 1 << 16  # counts per array while resampling: half a megabyte, so that a chunk stays in the processor's cache
+RISK = 20  # 1 / 20 = 5 %: the risk at which the joint coverage is read
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric's value and the limits of its bootstrap confidence interval."""
+    """A metric's value and the limits of its confidence interval."""
 
     value: float
     low: float
@@ -34,14 +35,22 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """The metrics of the field, each with its confidence interval; FPR95 with ID and with OOD as the positive side."""
+class Outcome:
+    """What a method made of ID images and one OOD set: the images that every threshold accepts, and the cost.
 
-    fpr95: Estimate
-    auroc: Estimate
-    aupr_in: Estimate
-    aupr_out: Estimate
-    fpr95_ood: Estimate
+    Counts are [..., thresholds], from the threshold that accepts nothing to the one that accepts everything.
+    """
+
+    id: Ints
+    ood: Ints
+    right: Ints | None = None  # accepted ID images whose class is predicted correctly; None without labels
+    fit_seconds: float | None = None
+    image_seconds: float | None = None  # to score one image
+
+    @classmethod
+    def of(cls, id_scores: Any, ood_scores: Any) -> Outcome:
+        """The outcome of two sets of scores."""
+        return count(*ranks(id_scores, ood_scores))
 
 
 def auroc(id_scores: Any, ood_scores: Any) -> float:
@@ -50,7 +59,7 @@ def auroc(id_scores: Any, ood_scores: Any) -> float:
     >>> auroc([3.0, 2.0], [2.0, 1.0])
     0.875
     """
-    return float(_auroc(*_curve(*_ranks(id_scores, ood_scores))))
+    return float(area_under_roc(Outcome.of(id_scores, ood_scores)))
 
 
 def fpr_at_tpr(id_scores: Any, ood_scores: Any, *, tpr: float = 0.95, positive: Positive = "id") -> float:
@@ -64,8 +73,8 @@ def fpr_at_tpr(id_scores: Any, ood_scores: Any, *, tpr: float = 0.95, positive: 
     """
     check_fraction("tpr", tpr, one=True)
     _check_positive(positive)
-    curve = _curve(*_ranks(id_scores, ood_scores))
-    return float(_fpr(*(curve if positive == "id" else _mirror(*curve)), tpr))
+    outcome = Outcome.of(id_scores, ood_scores)
+    return float(false_positive_rate(outcome if positive == "id" else swap(outcome), tpr))
 
 
 def aupr_in(id_scores: Any, ood_scores: Any) -> float:
@@ -74,7 +83,7 @@ def aupr_in(id_scores: Any, ood_scores: Any) -> float:
     >>> aupr_in([3.0, 2.0], [2.0, 1.0])  # (recall, precision): (0, 1), (1/2, 1), (1, 2/3), (1, 1/2)
     0.9166666666666666
     """
-    return float(_aupr(*_curve(*_ranks(id_scores, ood_scores))))
+    return float(area_under_precision_recall(Outcome.of(id_scores, ood_scores)))
 
 
 def aupr_out(id_scores: Any, ood_scores: Any) -> float:
@@ -83,7 +92,7 @@ def aupr_out(id_scores: Any, ood_scores: Any) -> float:
     >>> aupr_out([3.0, 2.0], [2.0, 1.0]) == aupr_in([-1.0, -2.0], [-2.0, -3.0])
     True
     """
-    return float(_aupr(*_mirror(*_curve(*_ranks(id_scores, ood_scores)))))
+    return float(area_under_precision_recall(swap(Outcome.of(id_scores, ood_scores))))
 
 
 def detection_error(id_scores: Any, ood_scores: Any) -> float:
@@ -94,9 +103,9 @@ def detection_error(id_scores: Any, ood_scores: Any) -> float:
     >>> detection_error([4.0, 3.0, 2.0, 1.0], [2.5, 2.0, 0.0, 0.0])
     0.25
     """
-    tp, fp = _curve(*_ranks(id_scores, ood_scores))
-    n_id, n_ood = int(tp[-1]), int(fp[-1])
-    return int(((n_id - tp) * n_ood + fp * n_id).min()) / (2 * n_id * n_ood)
+    outcome = Outcome.of(id_scores, ood_scores)
+    n_id, n_ood = int(outcome.id[-1]), int(outcome.ood[-1])
+    return int(((n_id - outcome.id) * n_ood + outcome.ood * n_id).min()) / (2 * n_id * n_ood)
 
 
 def bootstrap(
@@ -110,69 +119,103 @@ def bootstrap(
 ) -> Estimate:
     """The value of any metric(id_scores, ood_scores) with its percentile bootstrap interval.
 
-    ID and OOD are resampled separately, each to its own size. `summary` makes the same draws, but faster.
+    ID and OOD are resampled separately, each to its own size. `registry.measure` makes the same draws, but faster.
 
     >>> bootstrap(detection_error, [4.0, 3.0, 2.0, 1.0], [2.5, 2.0, 0.0, 0.0], resamples=200)
     Estimate(value=0.25, low=0.0, high=0.375)
     """
     id_values, ood_values = as_scores(id_scores, "id_scores"), as_scores(ood_scores, "ood_scores")
-    draws = _draws(len(id_values), len(ood_values), resamples, seed)
+    draws = draw(len(id_values), len(ood_values), resamples, seed)
     values = [metric(id_values[i], ood_values[j]) for rows in draws for i, j in zip(*rows, strict=True)]
-    return _estimate(metric(id_values, ood_values), np.array(values), level)
+    return interval(metric(id_values, ood_values), np.array(values), level)
 
 
-def summary(
-    id_scores: Any,
-    ood_scores: Any,
-    *,
-    level: float = 0.95,
-    resamples: int = 200,
-    seed: int = 0,
-) -> Summary:
-    """FPR95 (ID and OOD positive), AUROC, AUPR-in and AUPR-out, each with its percentile bootstrap interval.
-
-    >>> summary([4.0, 3.0, 2.0], [1.0, 0.0]).auroc
-    Estimate(value=1.0, low=1.0, high=1.0)
-    """
-    id_ranks, ood_ranks, width = _ranks(id_scores, ood_scores)
-    point = _measure(*_curve(id_ranks, ood_ranks, width))
-    draws = _draws(len(id_ranks), len(ood_ranks), resamples, seed)
-    chunks = [_measure(*_curve(id_ranks[i], ood_ranks[j], width)) for i, j in draws]
-    return Summary(*(_estimate(*row, level) for row in zip(point, np.hstack(chunks), strict=True)))
-
-
-def _ranks(id_scores: Any, ood_scores: Any) -> tuple[Ints, Ints, int]:
+def ranks(id_scores: Any, ood_scores: Any) -> tuple[Ints, Ints, int]:
     """The ranks of ID and of OOD scores among all distinct values, the highest being 1; and their limit."""
     id_values, ood_values = as_scores(id_scores, "id_scores"), as_scores(ood_scores, "ood_scores")
     distinct, inverse = np.unique(-np.concatenate([id_values, ood_values]), return_inverse=True)
     return inverse[: len(id_values)] + 1, inverse[len(id_values) :] + 1, len(distinct) + 1
 
 
-def _curve(id_ranks: Ints, ood_ranks: Ints, width: int) -> tuple[Ints, Ints]:
-    """[..., n] ranks -> [..., width] tp and fp: how many ID and OOD scores each rank accepts, rank 0 none."""
+def count(
+    id_ranks: Ints,
+    ood_ranks: Ints,
+    width: int,
+    correct: NDArray[np.bool_] | None = None,
+    fit_seconds: float | None = None,
+    image_seconds: float | None = None,
+) -> Outcome:
+    """The outcome of [..., n] ranks; `correct` is [..., n_id]."""
 
-    def accepted(ranks: Ints) -> Ints:
+    def accepted(ranks: Ints, chosen: NDArray[np.bool_] | None = None) -> Ints:
         rows = ranks.reshape(-1, ranks.shape[-1])
-        cells = rows + np.arange(len(rows))[:, None] * width
-        counts = np.bincount(cells.ravel(), minlength=len(rows) * width)
+        cells = (rows + np.arange(len(rows))[:, None] * width).ravel()
+        counts = np.bincount(cells if chosen is None else cells[chosen.ravel()], minlength=len(rows) * width)
         return counts.reshape(*ranks.shape[:-1], width).cumsum(axis=-1)
 
-    return accepted(id_ranks), accepted(ood_ranks)
+    right = None if correct is None else accepted(id_ranks, correct)
+    return Outcome(accepted(id_ranks), accepted(ood_ranks), right, fit_seconds, image_seconds)
 
 
-def _mirror(tp: Ints, fp: Ints) -> tuple[Ints, Ints]:
-    """The curve of the negated scores with OOD as the positive class."""
-    return fp[..., -1:] - fp[..., ::-1], tp[..., -1:] - tp[..., ::-1]
+def swap(outcome: Outcome) -> Outcome:
+    """The outcome of the negated scores with OOD as the positive class."""
+    id, ood = (counts[..., -1:] - counts[..., ::-1] for counts in (outcome.ood, outcome.id))
+    return Outcome(id, ood)
 
 
-def _auroc(tp: Ints, fp: Ints) -> Floats:
+def area_under_roc(outcome: Outcome) -> Floats:
+    """[...]: the AUROC."""
+    tp, fp = outcome.id, outcome.ood
     twice = np.einsum("...i,...i->...", np.diff(fp), tp[..., 1:] + tp[..., :-1])  # 2 wins + ties
     return np.asarray(twice / (2 * tp[..., -1] * fp[..., -1]))
 
 
-def _fpr(tp: Ints, fp: Ints, tpr: float) -> Floats:
+def false_positive_rate(outcome: Outcome, tpr: float = 0.95) -> Floats:
+    """[...]: the fraction of OOD images accepted by the strictest threshold that accepts the fraction tpr of ID."""
+    tp, fp = outcome.id, outcome.ood
     first = np.argmax(tp >= kept_at(tpr, int(tp.flat[-1])), axis=-1, keepdims=True)
     return np.asarray(np.take_along_axis(fp, first, axis=-1)[..., 0] / fp[..., -1])
+
+
+def area_under_precision_recall(outcome: Outcome) -> Floats:
+    """[...]: the AUPR with ID as the positive class."""
+    tp, accepted = outcome.id, outcome.id + outcome.ood
+    precision = np.where(accepted == 0, 1.0, tp / np.maximum(accepted, 1))  # the curve starts at (0, 1)
+    twice = np.einsum("...i,...i->...", np.diff(tp), precision[..., 1:] + precision[..., :-1])
+    return np.asarray(twice / (2 * tp[..., -1]))
+
+
+def joint_aurc(outcome: Outcome) -> Floats | None:
+    """[...]: the area under the joint risk-coverage curve; None without labels.
+
+    All ID images together weigh as much as all OOD images. Coverage is the weight of the accepted images, risk the
+    fraction of this weight that is wrong: ID images of a wrong class, and every OOD image. Images of equal score are
+    accepted in parts: between two thresholds, errors grow linearly with coverage. The integral is exact, so it does not
+    change when every image is counted twice, as a sum over images would; resamples count many images twice.
+    """
+    if outcome.right is None:
+        return None
+    accepted, wrong = _weigh(outcome, outcome.right)
+    slope = np.diff(wrong) / np.maximum(np.diff(accepted), 1)
+    rest = wrong[..., :-1] - slope * accepted[..., :-1]  # risk(c) = slope + rest / c between two thresholds
+    curved = np.einsum("...i,...i->...", rest, np.diff(np.log(np.maximum(accepted, 1))))
+    return np.asarray((wrong[..., -1] + curved) / accepted[..., -1])
+
+
+def joint_coverage(outcome: Outcome) -> Floats | None:
+    """[...]: the largest coverage of a threshold whose joint risk is at most 5 %, else 0; None without labels."""
+    if outcome.right is None:
+        return None
+    accepted, wrong = _weigh(outcome, outcome.right)
+    return np.asarray(np.where(RISK * wrong <= accepted, accepted, 0).max(axis=-1) / accepted[..., -1])
+
+
+def _weigh(outcome: Outcome, right: Ints) -> tuple[Ints, Ints]:
+    """The weights of accepted and of wrongly accepted images, in exact integers: an ID image weighs n_ood, an OOD
+    image n_id."""
+    n_id, n_ood = outcome.id[..., -1:], outcome.ood[..., -1:]
+    ood = outcome.ood * n_id
+    return outcome.id * n_ood + ood, (outcome.id - right) * n_ood + ood
 
 
 def kept_at(tpr: float, n: int) -> int:
@@ -185,35 +228,26 @@ def kept_at(tpr: float, n: int) -> int:
     return bisect_left(range(n + 1), tpr, key=lambda m: m / n)
 
 
-def _aupr(tp: Ints, fp: Ints) -> Floats:
-    accepted = tp + fp
-    precision = np.where(accepted == 0, 1.0, tp / np.maximum(accepted, 1))  # the curve starts at (0, 1)
-    twice = np.einsum("...i,...i->...", np.diff(tp), precision[..., 1:] + precision[..., :-1])
-    return np.asarray(twice / (2 * tp[..., -1]))
-
-
-def _measure(tp: Ints, fp: Ints) -> Floats:
-    """[5, ...] values in the order of Summary's fields."""
-    mirror = _mirror(tp, fp)
-    return np.array([_fpr(tp, fp, 0.95), _auroc(tp, fp), _aupr(tp, fp), _aupr(*mirror), _fpr(*mirror, 0.95)])
-
-
 def _check_positive(positive: str) -> None:
     if positive not in get_args(Positive):
         raise InputError(f"positive must be 'id' or 'ood', got {positive!r}")
 
 
-def _estimate(value: float, values: Floats, level: float) -> Estimate:
+def interval(value: float, values: Floats, level: float) -> Estimate:
+    """The value with the percentile interval of its resamples."""
     check_fraction("level", level)
     return Estimate(float(value), *np.quantile(values, [(1 - level) / 2, (1 + level) / 2]).tolist())
 
 
-def _draws(n_id: int, n_ood: int, resamples: int, seed: int) -> Iterator[tuple[Ints, Ints]]:
-    """Chunks of [B, n_id] and [B, n_ood] indices; two streams, so the chunk size changes no draw."""
+def draw(n_id: int, n_ood: int, resamples: int, seed: int, ood: int = 0) -> Iterator[tuple[Ints, Ints]]:
+    """Chunks of [B, n_id] and [B, n_ood] indices; two streams, so the chunk size changes no draw.
+
+    `ood` is the number of the OOD set: all sets share the draws of the ID images.
+    """
     if resamples < 1:
         raise InputError(f"resamples must be at least 1, got {resamples}; a metric alone needs no interval")
-    id_stream, ood_stream = np.random.default_rng(seed).spawn(2)
-    rows = max(1, _CHUNK // (n_id + n_ood))
+    id_stream, *_, ood_stream = np.random.default_rng(seed).spawn(2 + ood)
+    rows = max(1, CHUNK // (n_id + n_ood))
     for start in range(0, resamples, rows):
         size = min(rows, resamples - start)
         yield id_stream.integers(n_id, size=(size, n_id)), ood_stream.integers(n_ood, size=(size, n_ood))

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln
 
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import AtLeast, Sizes, Value
@@ -99,6 +98,7 @@ class RateTest(Value):
     def interval(self) -> tuple[float, float]:
         """A confidence sequence for the rate, if it is constant: at every time at once with probability 1 - delta."""
         from scipy.optimize import brentq
+        from scipy.special import betaln
 
         if not self.seen:
             return 0.0, 1.0

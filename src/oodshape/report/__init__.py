@@ -1,8 +1,7 @@
 """Results as people read them: tables for a terminal, as Markdown and as LaTeX, and pages of one HTML file each.
 
-`measures` declares what is shown. `pivot` makes the table of methods, `beside_paper` adds the paper's figures, `render`
-and `terminal` print it. `page` writes the page of a benchmark, `scored_page` and `check_page` those of a guard, with
-`html`. `benchmark_files` runs a benchmark and writes everything.
+`tables` holds the table of methods, the paper's figures next to it, and the renderers. `pages` writes the pages of
+benchmarks, scored images and checks. `benchmark_files` runs a benchmark and writes everything.
 """
 
 from oodshape.report.pages.benchmark_page import write_page as write_page

@@ -15,14 +15,12 @@ from oodshape.benchmark.run import run_prepared
 from oodshape.benchmark.scores import FILE as SCORES
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
-from oodshape.metrics.detection import Positive
 from oodshape.report.pages.benchmark_page import write_page
-from oodshape.report.tables.kinds import Kind, by_ood, tables_of, with_positive
+from oodshape.report.tables.kinds import Kind, by_ood, tables_of
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown, to_latex, to_markdown
-from oodshape.report.tables.measures import MAIN, Order
 from oodshape.report.tables.openood import is_openood, openood_tables, show_openood, write_openood
 from oodshape.report.tables.summary import summarize
-from oodshape.report.tables.table import Table
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table
 from oodshape.report.tables.terminal import show
 
 if TYPE_CHECKING:
@@ -32,7 +30,9 @@ KEPT = ("results.csv", "results.json")
 FILES = (*KEPT, "report.html", "table.md", "table.tex")
 
 
-def run_benchmark(benchmark: Benchmark, options: Options, folder: Path) -> Results:
+def run_benchmark(
+    benchmark: Benchmark, options: Options, folder: Path, columns: tuple[Column, ...] = DEFAULT_COLUMNS
+) -> Results:
     """Run a benchmark and write `FILES` into the folder; a run that is in the cache is copied.
 
     What identifies a run: the benchmark, the weights, the images, the methods, the settings and this package's code.
@@ -47,19 +47,23 @@ def run_benchmark(benchmark: Benchmark, options: Options, folder: Path) -> Resul
         if (kept / name).is_file():
             with replacing(folder / name) as temporary:
                 temporary.write_bytes((kept / name).read_bytes())
-    write_report(results, folder)
+    write_report(results, folder, columns=columns)
     return results
 
 
 def write_report(
-    results: Results, folder: Path, kind: Kind = "model", *, paper: bool = False, positive: Positive = "id"
+    results: Results,
+    folder: Path,
+    kind: Kind = "model",
+    *,
+    paper: bool = False,
+    columns: tuple[Column, ...] = DEFAULT_COLUMNS,
 ) -> None:
     """Write report.html, table.md and table.tex; the tables start with those of the kind asked for."""
-    shown = with_positive(results, positive)
-    tables = tables_of(shown, kind, paper=paper)
-    tables += [] if kind == "ood" else [by_ood(shown, model) for model in shown.names("model")]
+    tables = tables_of(results, kind, paper=paper, columns=columns)
+    tables += [] if kind == "ood" else [by_ood(results, model, columns=columns) for model in results.names("model")]
     folder.mkdir(parents=True, exist_ok=True)
-    write_page(shown, folder / "report.html")
+    write_page(results, folder / "report.html", columns)
     _write_tables(tables, folder, results)
     if is_openood(results):
         write_openood(results, folder)
@@ -71,15 +75,14 @@ def show_report(
     kind: Kind = "model",
     *,
     paper: bool = False,
-    positive: Positive = "id",
-    sort: Order = MAIN,
+    columns: tuple[Column, ...] = DEFAULT_COLUMNS,
+    sort: str = "",
 ) -> None:
-    """Print the tables of results and a summary."""
-    shown = with_positive(results, positive)
+    """Print the tables of results, by default sorted by their first column, and a summary."""
     show_openood(results, console)
-    for part in tables_of(shown, kind, paper=paper, sort=sort):
+    for part in tables_of(results, kind, paper=paper, columns=columns, sort=sort or columns[0].name):
         show(part, console)
-    console.print("", *summarize(shown), "", sep="\n", markup=False)
+    console.print("", *summarize(results), "", sep="\n", markup=False)
 
 
 def _made(prepared: Prepared, folder: Path) -> Results:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.metrics.detection import auroc, fpr_at_tpr
+from oodshape.metrics.registry import DEFAULT_METRICS
 from oodshape.studies.network import Network
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def measure(network: Network, detector: Detector, **columns: Any) -> list[dict[s
     rows = []
     for name, features in network.ood.items():
         other = detector.score(features)
-        rows.append(columns | {"ood": name, "fpr95": fpr_at_tpr(scores, other), "auroc": auroc(scores, other)})
+        rows.append(columns | {"ood": name} | {each.name: each(scores, other) for each in DEFAULT_METRICS})
     return rows
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oodshape.methods.registry import METHODS
-from oodshape.report.tables.measures import SHOWN
+from oodshape.metrics.registry import DEFAULT_METRICS
 from oodshape.studies.methods import average_by_family
 from oodshape.studies.shaping_functions import mean_and_std
 from oodshape.studies.theta import cosine
@@ -16,7 +16,7 @@ from oodshape.studies.theta import cosine
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-METRICS = {measure.name: measure.title for measure in SHOWN}
+METRICS = {metric.name: metric.head for metric in DEFAULT_METRICS}
 ANGLES = ("degrees", "turned")
 _TITLES = {
     "norm_ratio": "length b / a",

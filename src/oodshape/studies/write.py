@@ -7,8 +7,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oodshape.benchmark.results import convention
+from oodshape.benchmark.results import CONVENTION
 from oodshape.core.files import replacing
+from oodshape.metrics.registry import DEFAULT_METRICS
 from oodshape.report.pages.html import html_table, plain_page, write_html
 from oodshape.report.palette import inline
 from oodshape.report.tables import paper as paper_tables
@@ -101,7 +102,8 @@ def _decimals(networks: Sequence[Network]) -> int:
 
 def _notes(networks: Sequence[Network]) -> list[str]:
     return [
-        f"Percent where a column says FPR95, AUROC or r; {convention()}.",
+        f"Percent where a column says {', '.join(metric.head for metric in DEFAULT_METRICS)} or r; {CONVENTION}.",
+        " ".join(metric.note for metric in DEFAULT_METRICS),
         f"One image can change a mean over OOD sets by {100 / _fewest_images(networks):.2g} points; "
         "the number of decimals follows from this.",
         *(network.describe() for network in networks),

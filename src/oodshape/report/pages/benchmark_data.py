@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
 from oodshape.methods.describe import cited
 from oodshape.methods.records import FEATURED, RECORDS
+from oodshape.metrics.detection import Estimate
+from oodshape.metrics.registry import MAIN, METRICS, UNITS, Metric
 from oodshape.report.method_styles import BLOCKS, block, style
 from oodshape.report.tables.kinds import STANDARD4
-from oodshape.report.tables.measures import MAIN, MEASURES, SHOWN
 from oodshape.report.tables.paper import comparable, paper_figures
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Column
 
 TABLES = ("model", "ood", "standard4")  # of the paper's, those that compare methods
 
 
-def payload(results: Results) -> dict[str, Any]:
-    """Everything that the page shows, with models, methods and OOD sets as places in their lists."""
+def payload(results: Results, columns: Sequence[Column] = DEFAULT_COLUMNS) -> dict[str, Any]:
+    """Everything that the page shows, with models, methods and OOD sets as places in their lists.
+
+    `columns` are those that the table shows at first.
+    """
     models, methods, oods = (_places(results.names(axis)) for axis in ("model", "method", "ood"))
+    metrics = [metric for metric in METRICS.values() if any(metric.name in row.metrics for row in results.rows)]
+    known = dict.fromkeys([*map(Column, metrics), *(column for column in columns if column.metric in metrics)])
     return {
-        "positive": results.provenance.get("positive", "id"),
         "models": _models(results),
         "ours": methods.get(FEATURED),
         "methods": _methods(results),
         "oods": [{"name": row.ood, "group": row.group, "n": row.n_ood} for row in _first(results, "ood").values()],
         "rows": [
             [models[row.model], methods[row.method], oods[row.ood]]
-            + [
-                round(getattr(row, measure.name + end), 6 if end else 12)  # means are printed as in every other table
-                for measure in MEASURES
-                for end in ("", "_low", "_high")
-            ]
+            + [number for metric in metrics for number in _numbers(row.metrics.get(metric.name))]
             for row in results.rows
         ],
-        "metrics": [{"name": each.name, "title": each.title, "best": each.best} for each in MEASURES],
-        "main": MAIN,
-        "shown": sorted((each.name for each in SHOWN), key=lambda name: name != MAIN),
+        "metrics": [_column(column, metrics) for column in known],
+        "main": MAIN.name,
+        "shown": [column.name for column in columns if column in known] or [MAIN.name],
         "shapes": {
             f"{models[s.model]},{methods[s.method]}": [[_short(v) for v in part] for part in (s.z, s.theta)]
             for s in results.shapes
@@ -51,13 +53,26 @@ def payload(results: Results) -> dict[str, Any]:
         },
         "averages": {
             f"{models[each.model]},{methods[each.method]}": {
-                shown.name: [round(getattr(each, f"{shown.name}{end}"), 6) for end in ("_low", "_high")]
-                for shown in SHOWN
+                name: _numbers(found)[1:] for name, found in each.metrics.items() if METRICS[name].interval
             }
             for each in results.averages_of
             if each.model in models and each.method in methods
         },
     }
+
+
+def _numbers(found: Estimate | None) -> list[float | None]:
+    """Value, low and high; values keep their digits, so that means are printed as in every other table."""
+    return [None] * 3 if found is None else [round(found.value, 12), round(found.low, 6), round(found.high, 6)]
+
+
+def _column(column: Column, metrics: Sequence[Metric]) -> dict[str, Any]:
+    """A column as the page knows it; `at` is its place among the numbers of a row."""
+    metric = column.metric
+    _, factor, decimals = UNITS[metric.unit]
+    named = {"name": column.name, "title": column.head, "note": metric.note, "kind": column.kind}
+    shown = {"best": metric.sign, "factor": factor, "decimals": decimals, "interval": metric.interval}
+    return named | shown | {"at": 3 + 3 * metrics.index(metric)}
 
 
 def curves(results: Results) -> list[dict[str, Any]]:

@@ -7,53 +7,41 @@ JSON that stands in the page, so that they follow the reader's filters.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.results import Results
-from oodshape.core.text import join_names
+from oodshape.metrics.registry import DEFAULT_METRICS, MAIN, METRICS
 from oodshape.report.pages.benchmark_data import curves, payload
-from oodshape.report.pages.html import document, page_json, web_file, write_html
-from oodshape.report.tables.summary import ERRORS, Answer, Mean, answers, summarize
-from oodshape.report.tables.table import Table, caveats, skipped_notes, table
+from oodshape.report.pages.html import document, html_table, page_json, web_file, write_html
+from oodshape.report.tables.summary import BEST_HEAD, best_methods, summarize
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, caveats, skipped_notes, table
 
 SCRIPTS = ("elements.js", "data.js", "filters.js", "table.js", "charts.js", "enlarge.js", "state.js", "page.js")
 
-NAMED = 3  # of the methods tied with the best, where these are many
-_READING = {
-    "id": "<b>FPR95</b> is the share of unfamiliar images (out-of-distribution, OOD) that still pass when 95 % of the"
-    " familiar ones (in-distribution, ID) pass: lower is better.",
-    "ood": "<b>FPR95</b> is the share of familiar images (in-distribution, ID) that are rejected when 95 % of the"
-    " unfamiliar ones (out-of-distribution, OOD) are: lower is better. This is OpenOOD's convention.",
-}
-_THRESHOLD = {
-    "id": "What a method lets through is the mean FPR95: at a threshold that keeps 95 % of ID images.",
-    "ood": "What a method rejects is the mean FPR95: at a threshold that rejects 95 % of OOD images.",
-}
+
+def write_page(results: Results, path: str | Path, columns: tuple[Column, ...] = DEFAULT_COLUMNS) -> None:
+    """Write the page of these results atomically; its table shows these columns at first."""
+    write_html(path, page(results, columns))
 
 
-def write_page(results: Results, path: str | Path) -> None:
-    """Write the page of these results, whole or not at all."""
-    write_html(path, page(results))
-
-
-def page(results: Results) -> str:
+def page(results: Results, columns: tuple[Column, ...] = DEFAULT_COLUMNS) -> str:
     """The page's HTML."""
     overview = table(results, "model")
-    positive = str(results.provenance.get("positive", "id"))
     parts = {
         "title": escape(overview.title),
-        "reading": _READING[positive],
-        "lets": _THRESHOLD[positive],
+        "reading": escape(" ".join(metric.note for metric in DEFAULT_METRICS)),
+        "main": escape(MAIN.head),
+        "metrics": "".join(f"<li>{escape(metric.note)}</li>" for metric in METRICS.values()),
         "verdict": "\n".join(f"<p>{escape(line)}</p>" for line in summarize(results)),
-        "answers": "\n".join(_card(answer, ERRORS[positive]) for answer in answers(results)),
+        "answers": html_table(BEST_HEAD, best_methods(overview), "The best methods of each network"),
         "notes": "".join(f"<li>{escape(note)}</li>" for note in _notes(results, overview)),
         "caveat": _caveat(results),
         "skipped": _skipped(results),
         "origin": _facts(results.provenance),
-        "data": page_json(payload(results)),
+        "data": page_json(payload(results, columns)),
     }
     body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], web_file("page.html").rstrip())
     # behind the script, which draws the table before these have come
@@ -88,49 +76,6 @@ def _skipped(results: Results) -> str:
     names = escape(", ".join(what for what, _ in results.skipped))
     reasons = "".join(f"<li>{escape(what)}: {escape(why)}</li>" for what, why in results.skipped)
     return f'<details class="notes"><summary>Not measured: {names}</summary><ul>{reasons}</ul></details>'
-
-
-def _card(answer: Answer, errors: str) -> str:
-    """A network's answers: the best method and its errors, `auto`, and the featured method."""
-
-    def erring(mean: Mean) -> str:
-        return errors.format("s", f"{100 * mean.fpr95:.2f}")
-
-    best, auto, featured = answer.best, answer.auto, answer.featured
-    family = f" <small>{escape(answer.family)}</small>" if answer.family != answer.model else ""
-    lines = [
-        f'<article class="card"><h3>{escape(answer.model)}{family}</h3>',
-        f'<p class="big"><b>{escape(best.method)}</b> {_tied(answer.tied)}</p>',
-        f"<p>AUROC <b>{100 * best.auroc:.2f}</b>; it <b>{erring(best)}</b>.</p>",
-    ]
-    if answer.lowest.fpr95 < best.fpr95:
-        lines.append(f"<p>Lowest FPR95: <b>{escape(answer.lowest.method)}</b>; it {erring(answer.lowest)}.</p>")
-    if auto is not None:
-        said = f"<b>{escape(auto.method)}</b>, which chooses without OOD data: AUROC <b>{100 * auto.auroc:.2f}</b>; it"
-        lines.append(f"<p>{'It chooses without OOD data.' if auto == best else f'{said} {erring(auto)}.'}</p>")
-    if featured is not None and answer.worst is not None and answer.methods > 1:
-        ours, other = answer.worst
-        lines.append(
-            f'<p class="soft"><b>{escape(featured.method)}</b> is number {featured.place} of {answer.methods}: AUROC'
-            f" {100 * featured.auroc:.2f}; it {erring(featured)}."
-        )
-        lines.append(
-            f" It loses most on <b>{escape(ours.ood)}</b>: AUROC {100 * ours.auroc:.2f} against"
-            f" {100 * other.auroc:.2f} ({escape(other.method)}).</p>"
-            if other.auroc > ours.auroc
-            else " No method beats it on any OOD set.</p>"
-        )
-    return "".join([*lines, "</article>"])
-
-
-def _tied(names: Sequence[str]) -> str:
-    """That a method is the best, or with whom it shares that.
-
-    >>> _tied([]), _tied(["vim", "knn"]), _tied(["a", "b", "c", "d", "e"])
-    ('is best', 'is tied with vim and knn', 'is tied with a, b, c and 2 others')
-    """
-    few = list(names) if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} others"]
-    return f"is tied with {escape(join_names(few))}" if few else "is best"
 
 
 def _facts(facts: Mapping[str, Any]) -> str:

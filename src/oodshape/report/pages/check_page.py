@@ -7,18 +7,17 @@ from pathlib import Path
 
 from oodshape.guard.check import SAME, Check, Selective, SetCheck
 from oodshape.metrics.detection import Estimate, mcnemar
+from oodshape.metrics.registry import DEFAULT_METRICS
 from oodshape.networks.loading import Source
 from oodshape.report.pages.html import html_table, write_html
 from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, payload, risk_curves
 from oodshape.report.pages.scored_page import Origin, render_scored_page
 from oodshape.report.pages.scored_set import CLEAR, Role
-from oodshape.report.tables.measures import SHOWN as MEASURED
 
-HEAD = ["set", "detector", "images", "accepted", *(measure.title for measure in MEASURED)]
+HEAD = ["set", "detector", "images", "accepted", *(metric.head for metric in DEFAULT_METRICS)]
 NOTE = (
-    "In brackets: 95 % intervals, exact (Clopper-Pearson) for fractions, bootstrap for FPR95 and AUROC. FPR95: the "
-    "fraction of OOD images accepted when 95 % of the ID images are accepted. AUROC: the probability that an ID image "
-    "scores higher than an OOD image."
+    "In brackets: 95 % intervals, exact (Clopper-Pearson) for fractions of accepted images, else bootstrap. "
+    + " ".join(metric.note for metric in DEFAULT_METRICS)
 )
 ROLES = {"id": "ID", "ood": "OOD"}
 
@@ -29,7 +28,9 @@ def check_rows(check: Check) -> list[list[str]]:
     for row in sorted(check.rows(), key=lambda row: names.index(row["set"]) if row["role"] == "ood" else -1):
         cells = [f"{row['set']} ({ROLES[row['role']]})", row["detector"], f"{row['images']:,}"]
         cells.append(_percent(Estimate(**row["accepted_share"])))
-        rows.append(cells + [_percent(Estimate(**row[each.name])) if each.name in row else "" for each in MEASURED])
+        rows.append(
+            cells + [_percent(Estimate(**row[each.name])) if each.name in row else "" for each in DEFAULT_METRICS]
+        )
     return rows
 
 

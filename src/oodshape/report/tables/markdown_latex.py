@@ -39,10 +39,10 @@ class Grid:
     @classmethod
     def of_table(cls, table: Table, corner: str) -> Grid:
         """The grid of a table of methods; the corner is the head of their names."""
-        span = len(table.measures)
+        span = len(table.columns)
         return cls(
             title=table.title,
-            heads=(corner, *(f"{m.head}{m.arrow}" for _ in table.groups for m in table.measures)),
+            heads=(corner, *(f"{each.head}{each.metric.arrow}" for _ in table.groups for each in table.columns)),
             rows=tuple(
                 (
                     (Cell(line.method), ""),

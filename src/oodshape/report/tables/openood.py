@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -17,6 +17,7 @@ from oodshape.core.columns import show_columns
 from oodshape.core.files import replacing
 from oodshape.core.reading import reading
 from oodshape.methods.records import RECORDS
+from oodshape.metrics.registry import ERROR
 from oodshape.report.tables.markdown_latex import cells_of
 from oodshape.report.tables.table import departures, skipped_notes
 
@@ -33,16 +34,10 @@ BOARDS = {
     "openood-imagenet": ("imagenet1k_ood", "torchvision ckpt"),
     "openood-imagenet-fs": ("imagenet1k_fsood", "torchvision ckpt"),
 }
-# OpenOOD's head of a column -> the figure, a fraction
-METRICS: dict[str, Callable[[Row], float | None]] = {
-    "FPR@95": lambda row: row.fpr95_ood,
-    "AUROC": lambda row: row.auroc,
-    "AUPR_IN": lambda row: row.aupr_in,
-    "AUPR_OUT": lambda row: row.aupr_out,
-    "ACC": lambda row: row.id_accuracy,
-}
+# the columns of OpenOOD's files -> the metric, "" being the accuracy
+METRICS = {"FPR@95": "fpr95_ood", "AUROC": "auroc", "AUPR_IN": "aupr_in", "AUPR_OUT": "aupr_out", "ACC": ""}
 PAPERS_FPR = "FPR95 (paper)"  # the other direction, which OpenOOD does not report
-FIGURES: dict[str, Callable[[Row], float | None]] = {**METRICS, PAPERS_FPR: lambda row: row.fpr95}
+FIGURES = {**METRICS, PAPERS_FPR: ERROR.name}
 GROUPS = ("near", "far")
 FOLDER = "openood"
 BOARD_HEAD = (
@@ -117,7 +112,7 @@ class Scores:
         means = []
         for run in self._runs:
             rows = [self._rows.get((run, ood)) for ood in sets]
-            values = [None if row is None else FIGURES[figure](row) for row in rows]
+            values = [None if row is None else _value(row, FIGURES[figure]) for row in rows]
             known = [value for value in values if value is not None]
             if not known or len(known) < len(values):
                 return None
@@ -133,6 +128,10 @@ class Scores:
         for group, sets in self.groups.items():
             for names, name in (*(([each], each) for each in sets), (sets, f"{group}ood")):
                 yield name, {head: self.of(names, head) for head in METRICS}
+
+
+def _value(row: Row, metric: str) -> float | None:
+    return row.value(metric) if metric else row.id_accuracy
 
 
 def _groups(results: Results) -> dict[str, str]:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
 from oodshape.core.reading import reading
-from oodshape.report.tables.measures import MEASURES, SHOWN, Measure
-from oodshape.report.tables.table import Cell, Entry, Line, Table, families
+from oodshape.metrics.registry import DEFAULT_METRICS, METRICS
+from oodshape.report.tables.table import Cell, Column, Entry, Line, Table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Figures = dict[str, float]  # in percent, by the measure's name
+Figures = dict[str, float]  # in percent, by the metric's name
 Place = tuple[str, str, str, str]  # table, ID set, model, OOD set
 
 
@@ -32,12 +32,12 @@ def paper_figures() -> dict[Place, dict[str, Figures]]:
 
 
 def figures_in(path: Traversable) -> dict[Place, dict[str, Figures]]:
-    """The figures of a CSV file with the columns table, id_set, model, ood, method and a measure each."""
+    """The figures of a CSV file with the columns table, id_set, model, ood, method and a metric each."""
     found: dict[Place, dict[str, Figures]] = {}
     with reading(str(path)):
         for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
             place = (line["table"], line["id_set"], line["model"], line["ood"])
-            figures = {measure.name: float(line[measure.name]) for measure in MEASURES if measure.name in line}
+            figures = {name: float(line[name]) for name in METRICS if name in line}
             found.setdefault(place, {})[line["method"]] = figures
     return found
 
@@ -48,37 +48,25 @@ def beside_paper(table: Table, results: Results, kind: str, model: str | None = 
     `kind` is what the columns are: model, ood (of `model`), standard4 or groups. The paper's average is that of
     the columns that are here, so that both averages are over the same models or sets.
     """
-    several = len(table.groups) > 1
-    names = table.groups[:-1] if several else table.groups
-    columns = _columns(results, kind, model, names)
-    if several:
-        columns.append(_averaged(columns) if kind != "groups" else _averaged(_models(results, "model")))
+    id_set = comparable(results)
+
+    def printed(name: str) -> dict[str, Figures]:
+        """The paper's figures for a model or an OOD set, empty where it has none."""
+        of_set = ("ood", id_set, str(model), name)
+        of_model = ("model" if kind == "groups" else kind, id_set, name, "Average")
+        return paper_figures().get(of_set if kind == "ood" else of_model, {})
+
+    columns = [_averaged([printed(name) for name in members]) for members in table.members]
     if not any(columns):
-        raise InputError(f"the paper has no figures for {', '.join(names)}; leave --compare-paper out")
+        raise InputError(f"the paper has no figures for {', '.join(table.groups)}; leave --compare-paper out")
     lines = []
     for line in table.lines:
         entries: list[Entry] = []
         for entry, figures in zip(line.entries, columns, strict=True):
-            entries += [entry, *_beside(entry, table.measures, figures.get(line.method, {}))]
+            entries += [entry, *_beside(entry, table.columns, figures.get(line.method, {}))]
         lines.append(Line(line.method, tuple(entries), line.rule))
     heads = [part for name in table.groups for part in (name, f"{name} (paper)", f"{name} (difference)")]
     return replace(table, groups=tuple(heads), lines=tuple(lines), notes=(*table.notes, *_notes(kind)))
-
-
-def _columns(results: Results, kind: str, model: str | None, names: Iterable[str]) -> list[dict[str, Figures]]:
-    """The paper's figures of each column, empty where it has none."""
-    id_set = comparable(results)
-    if kind == "ood":
-        return [paper_figures().get(("ood", id_set, str(model), name), {}) for name in names]
-    if kind == "groups":
-        return [_averaged(_models(results, "model", group)) for group in families(results).values()]
-    return _models(results, kind)
-
-
-def _models(results: Results, table: str, names: list[str] | None = None) -> list[dict[str, Figures]]:
-    """The figures of the models, by default of all that are in the results."""
-    wanted = results.names("model") if names is None else names
-    return [paper_figures().get((table, comparable(results), name, "Average"), {}) for name in wanted]
 
 
 def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
@@ -92,8 +80,6 @@ def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
 
 def comparable(results: Results) -> str:
     """The ID set whose figures to compare with: that of the paper's settings, or of those of its authors' code."""
-    if results.provenance.get("positive", "id") != "id":
-        raise InputError("the paper's FPR95 takes ID as positive; leave out --positive ood or --compare-paper")
     said = results.provenance.get("settings", {})
     id_set = str(said.get("id_set", said.get("settings", "general")))
     known = sorted({place[1] for place in paper_figures()})
@@ -102,11 +88,11 @@ def comparable(results: Results) -> str:
     return id_set
 
 
-def _beside(entry: Entry, measures: Iterable[Measure], paper: Figures) -> tuple[Entry, Entry]:
+def _beside(entry: Entry, columns: Iterable[Column], paper: Figures) -> tuple[Entry, Entry]:
     """The paper's figures and the differences, both as printed, neither ranked."""
     theirs, gaps = [], []
-    for cell, measure in zip(entry.cells, measures, strict=True):
-        text, gap = _difference(cell.text, paper.get(measure.name), 2)
+    for cell, column in zip(entry.cells, columns, strict=True):
+        text, gap = _difference(cell.text, paper.get(column.name), 2)
         theirs.append(Cell(text))
         gaps.append(Cell(gap))
     return Entry(tuple(theirs)), Entry(tuple(gaps))
@@ -142,7 +128,7 @@ class StudyTable:
 
 
 def _means(frame: DataFrame, row: str) -> DataFrame:
-    means = frame.groupby(["network", row], sort=False)[[measure.name for measure in SHOWN]].mean() * 100
+    means = frame.groupby(["network", row], sort=False)[[metric.name for metric in DEFAULT_METRICS]].mean() * 100
     return means.rename_axis(["network", "row"]).reset_index()
 
 
@@ -165,7 +151,7 @@ def _limits(frame: DataFrame) -> DataFrame:
     return rows.assign(row=rows["row"].map(lambda tail: f"{100 * tail:g}"))
 
 
-_SEPARATION = {measure.name: (measure.title, 2) for measure in SHOWN}
+_SEPARATION = {metric.name: (metric.head, 2) for metric in DEFAULT_METRICS}
 STUDIES: dict[str, StudyTable] = {
     "validation": StudyTable(
         "Table 3",

@@ -10,18 +10,55 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.benchmark.results import Axis, Results, convention
+from oodshape.benchmark.comparisons import Average
+from oodshape.benchmark.results import CONVENTION, Axis, Results, Row
 from oodshape.benchmark.spec import AUTHORS
 from oodshape.core.errors import InputError
-from oodshape.core.text import format_count
+from oodshape.core.text import format_count, join_names
 from oodshape.methods.records import OWN
+from oodshape.metrics.registry import DEFAULT_METRICS, MAIN, Metric, find_metric
 from oodshape.report.method_styles import block
-from oodshape.report.tables.measures import SHOWN, Measure
 
-Columns = Literal["model", "ood", "family"]
+By = Literal["model", "ood", "family"]
 TIED = " ="
 AVERAGE = "Average"
-SPREADS = {measure.head: measure.name for measure in SHOWN}  # of which results hold the spread over seeds
+KINDS = ("near", "far")  # of OOD sets, over which a column may be the mean
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of every column group: a metric, or its mean over the near or the far OOD sets alone."""
+
+    metric: Metric
+    kind: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in files and in the page."""
+        return f"{self.kind}_{self.metric.name}" if self.kind else self.metric.name
+
+    @property
+    def head(self) -> str:
+        """Its short name."""
+        return f"{self.kind} {self.metric.head}" if self.kind else self.metric.head
+
+
+DEFAULT_COLUMNS = tuple(Column(metric) for metric in DEFAULT_METRICS)
+
+
+def parse_columns(text: str) -> tuple[Column, ...]:
+    """The columns of names with commas between them; near- and far- ask for means over these OOD sets alone.
+
+    >>> [column.head for column in parse_columns("auroc,near-auroc,aupr-out")]
+    ['AUROC', 'near AUROC', 'AUPR-out']
+    """
+    found = [_column(name.strip()) for name in text.split(",") if name.strip()]
+    return tuple(dict.fromkeys(found)) or DEFAULT_COLUMNS
+
+
+def _column(name: str) -> Column:
+    kind, _, metric = name.replace("_", "-").partition("-")
+    return Column(find_metric(metric), kind) if kind in KINDS else Column(find_metric(name))
 
 
 @dataclass(frozen=True)
@@ -39,12 +76,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell per measure of one method in one column group, means over `over` of `full` possible results."""
+    """A cell per column of one method in one column group, means over `over` of `full` possible results."""
 
     cells: tuple[Cell, ...]
     over: int = 0
     full: int = 0
-    tied: bool = False  # with the best AUROC of the column
+    tied: bool = False  # with the best main metric of the column group
 
     @property
     def mark(self) -> str:
@@ -63,106 +100,125 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """A title, column groups with the same measures each, a line per method, and notes that belong to the numbers."""
+    """A title, column groups with the same columns each, a line per method, and notes that belong to the numbers."""
 
     title: str
     groups: tuple[str, ...]
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
-    measures: tuple[Measure, ...] = SHOWN
+    columns: tuple[Column, ...]
+    members: tuple[tuple[str, ...], ...]  # the models or OOD sets that each group is the mean over
 
 
 def table(
-    results: Results, columns: Columns = "model", model: str | None = None, measures: tuple[Measure, ...] = SHOWN
+    results: Results, by: By = "model", model: str | None = None, columns: tuple[Column, ...] = DEFAULT_COLUMNS
 ) -> Table:
     """The table with a line per method and a group of columns per model, OOD set or family.
 
-    Where there are several, the last group is their average.
+    Where there are several, the last group is their average; several near or far OOD sets have a mean before it.
 
     A model's value is the mean over its OOD sets. An OOD set's value is that of `model`, or the mean over models.
-    A family's value is the mean over its models, and the average beside it that over all models.
+    A family's value is the mean over its models, and the average next to it that over all models.
     A method is ranked in the columns where it has as many results as any other.
     """
     chosen = replace(results, rows=tuple(row for row in results.rows if model in (None, row.model)))
     if not chosen.rows:
         why = f"no model {model!r}, only {', '.join(results.names('model'))}" if results.rows else "no rows"
         raise InputError("; ".join([f"these results have {why}", *skipped_notes(results)]))
-    axis: Axis = "ood" if columns == "ood" else "model"
+    axis: Axis = "ood" if by == "ood" else "model"
+    if by == "ood":
+        columns = tuple(dict.fromkeys(replace(column, kind="") for column in columns))  # the kinds are groups here
     methods, names = chosen.names("method"), chosen.names(axis)
-    means = chosen.averages(axis)
+    groups = _groups(chosen, by, names)
+    places = [[names.index(name) for name in members] for _, members in groups]
 
-    def wide(column: str) -> NDArray[np.float64]:
+    def wide(column: str, kind: str = "") -> NDArray[np.float64]:
         """[names, methods], NaN where there is no result."""
+        means = chosen.averages(axis, kind)
+        if column not in means:
+            return np.full((len(names), len(methods)), np.nan)
         pivot = means.pivot(index=axis, columns="method", values=column)
-        return pivot.loc[names, methods].to_numpy(np.float64)
+        return pivot.reindex(index=names, columns=methods).to_numpy(np.float64)
 
-    members = families(chosen) if columns == "family" else {name: [name] for name in names}
-    averaged = [AVERAGE] if len(members) > 1 else []  # one alone is its own
-    places = [[names.index(name) for name in group] for group in (*members.values(), *([names] if averaged else []))]
     counts = np.nan_to_num(wide("over")).astype(int)
     over = np.array([counts[place].sum(axis=0) for place in places])
     full = np.array([counts[place].max(axis=1).sum() for place in places])
-    values = {measure: wide(measure.name) for measure in measures}
-    groups = [
-        _entries({measure: _mean(values[measure][place]) for measure in measures}, over[j].tolist(), int(full[j]))
-        for j, place in enumerate(places)
-    ]
+    values = {column: wide(column.metric.name, column.kind) for column in columns}
     incomplete = bool((over != full[:, None]).any())
-    equal = [frozenset[str]() if incomplete else same for same in _ties(results, columns, model, list(members))]
-    equal = equal[: len(places)]
-    groups = [
-        [replace(entry, tied=method in same) for method, entry in zip(methods, group, strict=True)]
-        for same, group in zip(equal, groups, strict=True)
+    equal = [frozenset[str]() if incomplete else same for same in _ties(results, by, model, groups)]
+    entries = [
+        [
+            replace(entry, tied=method in equal[j])
+            for method, entry in zip(
+                methods,
+                _entries({column: _mean(values[column][place]) for column in columns}, over[j].tolist(), int(full[j])),
+                strict=True,
+            )
+        ]
+        for j, place in enumerate(places)
     ]
     blocks = [block(method) for method in methods]
     rules = [False, *(a != b for a, b in pairwise(blocks))]
     return Table(
         title=_title(chosen, model),
-        groups=(*members, *averaged),
-        lines=tuple(Line(*line) for line in zip(methods, zip(*groups, strict=True), rules, strict=True)),
+        groups=tuple(name for name, _ in groups),
+        lines=tuple(Line(*line) for line in zip(methods, zip(*entries, strict=True), rules, strict=True)),
         notes=(
-            *_meaning(chosen, columns, counts.max(axis=1).tolist(), measures),
-            *_sureness(chosen, any(equal)),
+            *_meaning(chosen, by, counts.max(axis=1).tolist(), columns),
+            *_uncertainty(chosen, any(equal), columns),
             *caveats(results, incomplete=incomplete),
         ),
-        measures=measures,
+        columns=columns,
+        members=tuple(tuple(members) for _, members in groups),
     )
 
 
-def _ties(results: Results, columns: Columns, model: str | None, names: list[str]) -> Iterator[frozenset[str]]:
-    """For each column and the average, the methods that are tied with its best AUROC; "" is the mean over all."""
+def _groups(chosen: Results, by: By, names: list[str]) -> list[tuple[str, list[str]]]:
+    """The column groups, each with the names that it is the mean over; the average last, unless there is one alone."""
+    found = list(families(chosen).items()) if by == "family" else [(name, [name]) for name in names]
+    kinds: list[tuple[str, list[str]]] = []
+    if by == "ood":
+        kind_of = {row.ood: row.group for row in chosen.rows}
+        kinds = [(kind, [name for name in names if kind_of[name] == kind]) for kind in KINDS]
+        kinds = [(kind, sets) for kind, sets in kinds if 1 < len(sets) < len(names)]
+    return [*found, *kinds, *([(AVERAGE, names)] if len(found) > 1 else [])]
+
+
+def _ties(results: Results, by: By, model: str | None, groups: list[tuple[str, list[str]]]) -> Iterator[frozenset[str]]:
+    """For each column group, the methods that are tied with its best; "" is the mean over all."""
     found = {(each.model, each.ood): frozenset(each.tied) for each in results.ties}
     models = results.names("model")
     whole = model or (models[0] if len(models) == 1 else "")
-    for name in (*names, ""):
-        known = columns != "family" or not name  # means over a family were not compared
-        place = (whole, name) if columns == "ood" else (name or whole, "")
-        yield found.get(place, frozenset()) if known else frozenset()
+    every = len({name for _, members in groups for name in members})
+    for _, members in groups:
+        alone = len(members) == 1 and by != "family"
+        if not alone and len(members) < every:
+            yield frozenset()  # means over a family or a kind were not compared
+        elif by == "ood":
+            yield found.get((whole, members[0] if alone else ""), frozenset())
+        else:
+            yield found.get((members[0] if alone else whole, ""), frozenset())
 
 
-def _sureness(results: Results, tied: bool) -> Iterator[str]:
-    """What chance has to do with the numbers: ties with the best, and the spread over seeds."""
+def _uncertainty(results: Results, tied: bool, columns: tuple[Column, ...]) -> Iterator[str]:
+    """Ties with the best, the widths of intervals and the spread over seeds."""
+    metrics = list(dict.fromkeys(column.metric for column in columns if column.metric.interval))
     if tied:
         yield (
-            "=: tied with the best AUROC of its column (no difference at 5 % on the same images; DeLong, corrected "
+            f"=: tied with the best {MAIN.head} of its column (no difference at 5 % on the same images; DeLong, corrected "
             "over all pairs of methods)."
         )
-    if results.averages_of:
-        wide = {
-            head: max(getattr(each, f"{name}_high") - getattr(each, f"{name}_low") for each in results.averages_of)
-            for head, name in SPREADS.items()
-        }
-        said = " and ".join(f"{100 * value:.1f} ({head})" for head, value in wide.items())
+    said = _widths(results.averages_of, columns)
+    if said:
         yield f"The 95 % intervals of a network's mean over the OOD sets are up to {said} points wide."
     rows = [row for row in results.rows if row.seeds > 1]
-    if rows:
-        most = {head: max(getattr(row, f"{name}_spread") for row in rows) for head, name in SPREADS.items()}
-        said = " and ".join(f"{100 * value:.2f} ({head})" for head, value in most.items())
+    if rows and metrics:
+        most = [(metric.head, max(row.spreads.get(metric.name, 0.0) for row in rows)) for metric in metrics]
         names = sorted({row.method for row in rows})
         which = "all methods" if len(names) == len(results.names("method")) else ", ".join(names)
         yield (
             f"Means over {rows[0].seeds} seeds where a seed matters ({which}); the standard deviation over seeds on "
-            f"one OOD set is at most {said} points."
+            f"one OOD set is at most {join_names([f'{100 * value:.2f} ({head})' for head, value in most])} points."
         )
 
 
@@ -175,10 +231,7 @@ def families(results: Results) -> dict[str, list[str]]:
 
 
 def _title(chosen: Results, model: str | None) -> str:
-    """What was measured, on what, and the convention where it is not the usual one."""
-    other = " (OpenOOD's convention: OOD is positive)" if chosen.provenance.get("positive") == "ood" else ""
-    of = f"OOD detection on {', '.join(chosen.names('benchmark'))}" + (f": {model}" if model else "")
-    return of + other + departures(chosen)
+    return f"OOD detection on {', '.join(chosen.names('benchmark'))}{f': {model}' if model else ''}{departures(chosen)}"
 
 
 def departures(results: Results) -> str:
@@ -194,50 +247,61 @@ def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.where(there.any(axis=0), sums / np.maximum(there.sum(axis=0), 1), np.nan))
 
 
-def _entries(values: dict[Measure, NDArray[np.float64]], over: list[int], full: int) -> list[Entry]:
+def _entries(values: dict[Column, NDArray[np.float64]], over: list[int], full: int) -> list[Entry]:
     """The entries of a column group, a method each."""
     compared = [n == full for n in over]
-    columns = [_cells(column, compared, measure.best) for measure, column in values.items()]
+    columns = [_cells(column.metric, numbers, compared) for column, numbers in values.items()]
     return [Entry(cells, n, full) for cells, n in zip(zip(*columns, strict=True), over, strict=True)]
 
 
-def _cells(values: Iterable[float], compared: list[bool], best: int) -> list[Cell]:
+def _cells(metric: Metric, values: Iterable[float], compared: list[bool]) -> list[Cell]:
     """A column's cells; equal printed values share a rank, which is 1 + the number of better ones."""
-    texts = ["-" if np.isnan(value) else f"{100 * value:.2f}" for value in values]
-    goods = [best * float(text) if ok else -np.inf for text, ok in zip(texts, compared, strict=True)]
+    texts = [metric.show(value) for value in values]
+    ranked = [ok and text != "-" for text, ok in zip(texts, compared, strict=True)]
+    goods = [metric.sign * float(text) if ok else -np.inf for text, ok in zip(texts, ranked, strict=True)]
     ranks = [1 + sum(other > good for other in goods) for good in goods]
-    return [Cell(text, rank if ok else 0) for text, rank, ok in zip(texts, ranks, compared, strict=True)]
+    return [Cell(text, rank if ok else 0) for text, rank, ok in zip(texts, ranks, ranked, strict=True)]
 
 
-def _meaning(chosen: Results, columns: Columns, full: list[int], measures: tuple[Measure, ...]) -> Iterator[str]:
-    """What the numbers are, over what they are averaged, and how sure they are."""
-    yield " ".join(measure.note for measure in measures)
+def _meaning(chosen: Results, by: By, full: list[int], columns: tuple[Column, ...]) -> Iterator[str]:
+    """What the numbers are, over what they are averaged, and how wide their intervals are."""
+    yield " ".join(dict.fromkeys(column.metric.note for column in columns))
     models, oods = chosen.names("model"), chosen.names("ood")
     groups = {row.ood: row.group for row in chosen.rows}
     kinds = [
         f"{kind}: {', '.join(ood for ood in oods if groups[ood] == kind)}" for kind in dict.fromkeys(groups.values())
     ]
     sets = f"{format_count(len(oods), 'OOD set')} ({'; '.join(kinds)})"
-    if columns == "ood":
+    if by == "ood":
         each = f"Each value is the mean over {format_count(len(models), 'model')}. " if len(models) > 1 else ""
         yield f"{each}Average: the mean over {sets}." if len(oods) > 1 else f"{each}On {sets}."
     else:
         few = [f", but {n} for {name}" for name, n in zip(models, full, strict=True) if n < len(oods)]
         kinds = [f"{family}: {', '.join(group)}" for family, group in families(chosen).items()]
-        each = f" and over the models of a family ({'; '.join(kinds)})" if columns == "family" else ""
+        each = f" and over the models of a family ({'; '.join(kinds)})" if by == "family" else ""
         yield f"Each value is the mean over {sets}{''.join(few)}{each}."
-        if len(families(chosen) if columns == "family" else models) > 1:
+        if len(families(chosen) if by == "family" else models) > 1:
             yield f"Average: the mean over {format_count(len(models), 'model')}."
-    if columns == "ood" and len(models) == 1:
-        wide = {m.head: (chosen.frame[f"{m.name}_high"] - chosen.frame[f"{m.name}_low"]).max() for m in measures}
-        said = " and ".join(f"{100 * width:.1f} ({head})" for head, width in wide.items())
-        yield f"The 95 % bootstrap intervals are up to {said} points wide."
+    if by == "ood" and len(models) == 1:
+        said = _widths(chosen.rows, columns)
+        if said:
+            yield f"The 95 % bootstrap intervals are up to {said} points wide."
+
+
+def _widths(measured: Iterable[Row | Average], columns: tuple[Column, ...]) -> str:
+    """The widest interval of each metric, in points."""
+    widths: dict[str, float] = {}
+    for metric in {column.metric: None for column in columns if column.metric.interval}:
+        for each in measured:
+            if metric.name in each.metrics:
+                found = each.metrics[metric.name]
+                widths[metric.head] = max(found.high - found.low, widths.get(metric.head, 0.0))
+    return join_names([f"{100 * width:.1f} ({head})" for head, width in widths.items()])
 
 
 def caveats(results: Results, incomplete: bool) -> Iterator[str]:
     """The convention, and what a reader must know before comparing with other results."""
-    positive = results.provenance.get("positive", "id")
-    yield f"Convention: {results.provenance.get('convention', convention(positive))} (positive: {positive})."
+    yield f"Convention: {results.provenance.get('convention', CONVENTION)}."
     limit = results.provenance.get("settings", {}).get("limit")
     if limit is not None:
         yield f"Only a subset was used: at most {limit} images per set (limit {limit})."

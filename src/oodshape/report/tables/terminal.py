@@ -42,13 +42,16 @@ def to_text(table: Table) -> str:
 def _group(
     table: Table, width: int | None, *, styles: tuple[str, str, str], signs: tuple[str, str, str], note: str
 ) -> Group:
-    def text(cell: Cell) -> Text:
-        return Text(" " * (6 - len(cell.text))).append(cell.text, styles[cell.place]).append(signs[cell.place])
+    names = [column.head + column.metric.arrow for column in table.columns]
+    widths = [max(6, len(name)) for name in names]
+
+    def text(cell: Cell, width: int) -> Text:
+        return Text(" " * (width - len(cell.text))).append(cell.text, styles[cell.place]).append(signs[cell.place])
 
     def texts(entry: Entry) -> Text:
-        return Text(" ").join(text(cell) for cell in entry.cells).append(entry.mark)
+        return Text(" ").join(map(text, entry.cells, widths)).append(entry.mark)
 
-    heads = " ".join(f"{measure.head + measure.arrow:>6}" + signs[0] for measure in table.measures)
+    heads = " ".join(f"{name:>{width}}{signs[0]}" for name, width in zip(names, widths, strict=True))
     columns = [
         _centred(Text(name), Text(heads), *map(texts, column))
         for name, *column in zip(table.groups, *(line.entries for line in table.lines), strict=True)

@@ -1,7 +1,7 @@
 // The data of the page and what follows from it: filters, means, ranks. Nothing here draws.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const METRICS = new Map(DATA.metrics.map((metric, index) => [metric.name, { ...metric, at: 3 + 3 * index }]));
+const METRICS = new Map(DATA.metrics.map((metric) => [metric.name, metric])); // the columns that a reader may choose
 const MODEL = 0, METHOD = 1, OOD = 2; // places in a row; the metrics follow, each with its limits
 
 // What the reader has picked, by filter; nothing picked means all.
@@ -17,10 +17,19 @@ const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.
 const better = (metric) => METRICS.get(metric).best;
 const place = (metric) => METRICS.get(metric).at;
 const titled = (metric) => METRICS.get(metric).title;
+const hasInterval = (metric) => METRICS.get(metric).interval;
+const inColumn = (metric) => { // whether a row counts in a column: all do, unless it is of near or far sets alone
+  const { kind, at } = METRICS.get(metric);
+  return (row) => row[at] !== null && (!kind || DATA.oods[row[OOD]].group === kind);
+};
 // Two decimals, a tie to the even digit as in every other table; only odd eighths are exact ties.
 const percent = (value) => {
   const up = (100 * value).toFixed(2), isTie = Math.abs((800 * value) % 2) === 1;
   return isTie && Number(up.at(-1)) % 2 === 1 ? (Number(up) - 0.01).toFixed(2) : up;
+};
+const figure = (value, metric) => { // a value in the unit of its metric
+  const { factor, decimals } = METRICS.get(metric);
+  return factor === 100 ? percent(value) : (factor * value).toFixed(decimals);
 };
 const passes = (filter, value) => picked[filter].size === 0 || picked[filter].has(value);
 const inSet = (ood) => passes("ood", DATA.oods[ood].name) && passes("group", DATA.oods[ood].group);
@@ -62,7 +71,7 @@ function nested(rows, at, outer) {
   return mean([...sums.values()].map(([sum, count]) => sum / count));
 }
 
-// The columns of the board: the average, then a model, family or OOD set each; one alone needs no average.
+// The column groups of the board: the average, near and far sets, then a model, family or OOD set each.
 function columnsOf(rows) {
   const key = {
     model: (row) => DATA.models[row[MODEL]].name,
@@ -70,21 +79,24 @@ function columnsOf(rows) {
     ood: (row) => DATA.oods[row[OOD]].name,
   }[view.columns];
   const parts = [...grouped(rows, key)].map(([name, part]) => ({ name, rows: part }));
-  return parts.length === 1 ? parts : [{ name: "Average", rows }, ...parts];
+  const kinds = view.columns !== "ood" ? [] : [...grouped(rows, (row) => DATA.oods[row[OOD]].group)]
+    .map(([name, part]) => ({ name, rows: part }))
+    .filter((kind) => unique(kind.rows.map((row) => row[OOD])).length > 1 && kind.rows.length < rows.length);
+  return parts.length === 1 ? parts : [{ name: "Average", rows }, ...kinds, ...parts];
 }
 
 // The cells of a column by method: value, limits where these are shown, and over how many of how many results.
 function cellsOf(column, methods, metric) {
   const at = place(metric), outer = view.columns === "ood" ? OOD : MODEL;
-  const byMethod = grouped(column.rows, (row) => row[METHOD]);
+  const byMethod = grouped(column.rows.filter(inColumn(metric)), (row) => row[METHOD]);
   const full = Math.max(0, ...[...byMethod.values()].map((rows) => rows.length));
   const cells = new Map();
   for (const method of methods) {
     const rows = byMethod.get(method) || [];
     const value = rows.length ? nested(rows, at, outer) : undefined;
-    const [low, high] = !view.intervals || !rows.length ? []
+    const [low, high] = !view.intervals || !rows.length || !hasInterval(metric) ? []
       : intervalOf(rows, method, metric) || [1, 2].map((step) => nested(rows, at + step, outer));
-    cells.set(method, { value, low, high, rows, full, text: rows.length ? percent(value) : "–", rank: 0 });
+    cells.set(method, { value, low, high, rows, full, text: rows.length ? figure(value, metric) : "–", rank: 0 });
   }
   const compared = [...cells.values()].filter((cell) => cell.rows.length === full && full > 0);
   const goods = compared.map((cell) => better(metric) * Number(cell.text)); // equal as printed, equal in rank

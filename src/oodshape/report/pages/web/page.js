@@ -83,10 +83,15 @@ const small = (kind, heads, rows) => make("table", { class: kind },
 
 // The figures of both methods on one OOD set, with their intervals.
 function figuresBeside(rows, styles) {
-  const cell = (row, at) => [percent(row[at]), make("span", {}, `${percent(row[at + 1])} – ${percent(row[at + 2])}`)];
+  const cell = (row, metric) => {
+    const [value, low, high] = row.slice(place(metric), place(metric) + 3);
+    if (value === null) return "–";
+    const limits = `${figure(low, metric)} – ${figure(high, metric)}`;
+    return [figure(value, metric), hasInterval(metric) ? make("span", {}, limits) : ""];
+  };
   return small("mini", ["", ...DATA.shown.map(titled)], [...styles.keys()].flatMap((method) =>
     rows.filter((row) => row[METHOD] === method).map((row) =>
-      [DATA.methods[method].name, ...DATA.shown.map((metric) => cell(row, place(metric)))])));
+      [DATA.methods[method].name, ...DATA.shown.map((metric) => cell(row, metric))])));
 }
 
 // A line per network: the means of both methods, and the first less the second.
@@ -95,8 +100,11 @@ function meansBeside(rows, styles) {
   const heads = methods.flatMap((method) => DATA.shown.map((metric) => `${DATA.methods[method].name} ${titled(metric)}`));
   const line = (name, part) => {
     const texts = methods.map((method) => {
-      const own = part.filter((row) => row[METHOD] === method);
-      return DATA.shown.map((metric) => (own.length ? percent(nested(own, place(metric), MODEL)) : "–"));
+      const all = part.filter((row) => row[METHOD] === method);
+      return DATA.shown.map((metric) => {
+        const own = all.filter(inColumn(metric));
+        return own.length ? figure(nested(own, place(metric), MODEL), metric) : "–";
+      });
     });
     const gaps = methods.length < 2 ? [] : DATA.shown.map((_, i) => {
       const gap = Number(texts[0][i]) - Number(texts[1][i]);
@@ -231,6 +239,6 @@ usual = stateNow();
 const section = followState();
 document.addEventListener("DOMContentLoaded", () => { drawRest(); goTo(section); });
 document.getElementById("reset").addEventListener("click", resetFilters);
-document.querySelector(".scroll").addEventListener("scroll", cue);
+document.querySelector("#leaderboard .scroll").addEventListener("scroll", cue);
 let width = innerWidth;
 addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawScatter(); cue(); } });

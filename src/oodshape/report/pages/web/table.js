@@ -30,6 +30,7 @@ function sortBy(column, metric, now) {
 function head(columns, now, ranked) {
   const button = (text, column, metric) => make("th", {
     scope: "col",
+    title: METRICS.get(metric)?.note,
     class: metric === view.metrics[0] ? "start" : undefined,
     "aria-sort": now.column === column && now.metric === metric
       ? (now.descending ? "descending" : "ascending") : undefined,
@@ -48,10 +49,10 @@ function head(columns, now, ranked) {
 
 // What stands behind a mean, for the pointer: each network and OOD set with its interval.
 function behind(cell, metric) {
-  const at = place(metric);
+  const at = place(metric), shown = (value) => figure(value, metric);
+  const limits = (row) => (hasInterval(metric) ? ` (${shown(row[at + 1])} to ${shown(row[at + 2])})` : "");
   return cell.rows.slice(0, 24).map((row) =>
-    `${DATA.models[row[MODEL]].name}, ${DATA.oods[row[OOD]].name}: ${percent(row[at])} ` +
-    `(${percent(row[at + 1])} to ${percent(row[at + 2])})`).join("\n");
+    `${DATA.models[row[MODEL]].name}, ${DATA.oods[row[OOD]].name}: ${shown(row[at])}${limits(row)}`).join("\n");
 }
 
 function boardCell(cell, method, metric, isFirst) {
@@ -61,8 +62,8 @@ function boardCell(cell, method, metric, isFirst) {
   if (metric === DATA.main && cell.rank !== 1 && cell.rows.length === cell.full && isTied(cell.rows, method)) {
     parts.push(make("abbr", { class: "tied", title: "tied with the best: no difference at 5 % on the same images" }, " ="));
   }
-  if (view.intervals && cell.rows.length) {
-    parts.push(make("span", {}, `${percent(cell.low)} – ${percent(cell.high)}`));
+  if (view.intervals && cell.rows.length && hasInterval(metric)) {
+    parts.push(make("span", {}, `${figure(cell.low, metric)} – ${figure(cell.high, metric)}`));
   }
   const theirs = view.paper ? paperFigure(cell.rows, method, metric) : undefined;
   if (theirs !== undefined) {
@@ -112,13 +113,14 @@ function drawBoard() {
 
 // The same as text, to be copied or saved; where intervals are shown, their limits have columns of their own.
 function keepTable(columns, cells, order, key) {
-  const ends = view.intervals ? ["", " low", " high"] : [""];
-  const heads = columns.flatMap(({ name }) => view.metrics.flatMap((metric) => ends.map((end) => `${name} ${titled(metric)}${end}`)));
-  const texts = (cell) => [cell.text, ...(view.intervals ? [percent(cell.low), percent(cell.high)] : [])];
+  const ends = (metric) => (view.intervals && hasInterval(metric) ? ["", " low", " high"] : [""]);
+  const heads = columns.flatMap(({ name }) =>
+    view.metrics.flatMap((metric) => ends(metric).map((end) => `${name} ${titled(metric)}${end}`)));
+  const texts = (cell, metric) => [cell.text, figure(cell.low, metric), figure(cell.high, metric)].slice(0, ends(metric).length);
   taken.rows = [["place", "method", ...heads], ...order.map((method) => [String(key.get(method).rank || ""),
-    DATA.methods[method].name, ...cells.flatMap((column) => column.flatMap((metric) => {
-      const cell = metric.get(method);
-      return cell.rows.length ? texts(cell) : ends.map(() => "");
+    DATA.methods[method].name, ...cells.flatMap((column) => column.flatMap((found, j) => {
+      const cell = found.get(method), metric = view.metrics[j];
+      return cell.rows.length ? texts(cell, metric) : ends(metric).map(() => "");
     }))])];
 }
 
@@ -130,7 +132,7 @@ function tell(rows, methods) {
   document.getElementById("reset").hidden = !view.search && Object.values(picked).every((some) => !some.size);
   document.getElementById("status").textContent = !methods.length ? "No result has all that is picked above."
     : `${count(methods.length, "method")}; means over ${count(networks.length, "network")} and ` +
-      `${count(oods.length, "OOD set")}, in percent.`;
+      `${count(oods.length, "OOD set")}.`;
   const kinds = [...grouped(oods, (ood) => DATA.oods[ood].group)]
     .map(([kind, some]) => `${kind}: ${some.map((ood) => DATA.oods[ood].name).join(", ")}`);
   document.getElementById("over").textContent = `Shown are means over ${count(networks.length, "network")} ` +
@@ -148,7 +150,7 @@ function resetFilters() {
 
 // A shadow and a word where the table goes on to the right.
 function cue() {
-  const box = document.querySelector(".scroll"), isWide = box.scrollWidth > box.clientWidth + 1;
+  const box = document.querySelector("#leaderboard .scroll"), isWide = box.scrollWidth > box.clientWidth + 1;
   document.getElementById("cue").hidden = !isWide;
   box.parentElement.classList.toggle("more", isWide && box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
 }
