@@ -23,12 +23,7 @@ SUMS = {"reassoc", "nsz", "contract"}  # as in kernels: numba would not see a ch
 SORTED = 256  # rows that are sorted at once: a copy that stays in the cache
 STRIP = 256  # columns that are multiplied with those before them at once
 DOUBLE_ROWS = 512  # rows that are multiplied at once in float64
-SINGLE_ROWS = 4096  # rows whose products are added in float32, before they join the others in float64
-FEW = 10  # images for each feature, below which products are float64: a rank may hang on them
-NARROW = 512  # features, below which they are float64 too: they cost little beside the rest
-# Of the largest eigenvalue: below it another is rounding. Products in float32 leave 4e-9 where there is nothing, in
-# float64 1e-15.
-SINGLE_NOISE, DOUBLE_NOISE = 3e-8, 1e-9
+NOISE = 1e-9  # of the largest eigenvalue: below it another is rounding of the features
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
@@ -67,13 +62,6 @@ def _row_squares(rows, total, first, last):  # type: ignore[no-untyped-def]
             value = np.float64(rows[i, j])
             summed += value * value
         total[i] = summed
-
-
-@njit(nogil=True, cache=True)
-def _add_triangle(products, total, first, last):  # type: ignore[no-untyped-def]
-    for i in range(first, last):
-        for j in range(i + 1):
-            total[i, j] += products[i, j]
 
 
 @njit(nogil=True, cache=True)
@@ -123,54 +111,44 @@ def add_sorted(rows: Tensor, total: Array) -> None:
         total += summed
 
 
-def needs_float64(images: int, width: int) -> bool:
-    """Whether the products of so many images and features are made in float64."""
-    return width < NARROW or images < FEW * width
+class Scatter:
+    """The summed products of all pairs of features around their mean; `directions`: of rows of length 1.
 
-
-def eigenvalue_noise(images: int, width: int) -> float:
-    """The share of the largest eigenvalue of the summed products, below which another is rounding."""
-    return DOUBLE_NOISE if needs_float64(images, width) else SINGLE_NOISE
-
-
-class Products:
-    """The summed products of all pairs of features, Z'Z; `directions`: of rows of length 1.
-
-    Half of them are computed, since they are the same on both sides of the diagonal. For many images they are made in
-    float32 (`needs_float64`), a few thousand rows at once, and added up in float64.
+    Products are made in float64 and around the mean of the first rows: in float32, or around 0, rounding hides what
+    varies little beside what varies much. Half of them are computed, since a scatter is symmetric.
     """
 
-    def __init__(self, width: int, images: int, *, directions: bool = False, double: bool = False) -> None:
-        """No products yet; `images` says how many will come; `double`: in float64, however many."""
-        self.total = np.zeros((width, width))  # the lower triangle
-        self.double, self.directions = double or needs_float64(images, width), directions
+    def __init__(self, width: int, *, directions: bool = False) -> None:
+        self.total = torch.zeros(width, width, dtype=torch.float64)  # the lower triangle
+        self.shifted = torch.zeros(width, dtype=torch.float64)
+        self.n, self.center, self.directions = 0, self.shifted, directions
 
-    def room(self) -> Tensor:
-        """Where products of some rows are made, before they join the others; several of these may share it."""
-        return torch.empty(self.total.shape, dtype=torch.float64 if self.double else torch.float32)
+    def add(self, rows: Tensor) -> None:
+        width = rows.shape[1]
+        for part in torch.split(rows, DOUBLE_ROWS):
+            values = unit(part.double()) if self.directions else part.double()
+            if self.n == 0:
+                self.center = values.mean(dim=0)
+            values -= self.center
+            self.n += len(values)
+            self.shifted += values.sum(dim=0)
+            # Strips of torch's product are a tenth more work than BLAS's own for triangles (syrk), and less time:
+            # scipy's threads wait for more by spinning, which whatever torch does next has to pay for.
+            for first in range(0, width, STRIP):
+                last = min(first + STRIP, width)
+                self.total[first:, first:last].addmm_(values[:, first:].T, values[:, first:last])
 
-    def add(self, rows: Tensor, room: Tensor) -> None:
-        for part in torch.split(rows, DOUBLE_ROWS if self.double else SINGLE_ROWS):
-            values = part.double() if self.double else part
-            lower_products(unit(values) if self.directions else values, room)
-            add_triangle(room.numpy(), self.total)
-
-    def result(self) -> Array:
-        """[M, M] float64, both sides of the diagonal. It is no copy: what is added later is in it, on one side."""
-        _mirror(self.total)
-        return self.total
+    def result(self) -> tuple[Array, Array]:
+        """([M, M] scatter around the mean, [M] sums), float64."""
+        scatter = torch.addr(self.total, self.shifted, self.shifted, alpha=-1 / max(self.n, 1)).numpy()
+        _mirror(scatter)
+        return scatter, (self.shifted + self.n * self.center).numpy()
 
 
-def lower_products(rows: Tensor, found: Tensor) -> None:
-    """Write the products of all pairs of columns to the lower triangle [M, M]; above it stands what has no meaning.
-
-    Strips of torch's product are a tenth more work than BLAS's own for triangles (syrk), and less time: scipy's threads
-    wait for more by spinning, which whatever torch does next has to pay for.
-    """
-    width = rows.shape[1]
-    for first in range(0, width, STRIP):
-        last = min(first + STRIP, width)
-        torch.mm(rows[:, first:].T, rows[:, first:last], out=found[first:, first:last])
+def merged_scatter(a: tuple[Array, Array, int], b: tuple[Array, Array, int]) -> Array:
+    """[M, M]: the scatter of both sets around their common mean, from the (scatter, sums, number) of each."""
+    apart = torch.from_numpy(a[1] / a[2] - b[1] / b[2])
+    return np.asarray(torch.from_numpy(a[0] + b[0]).addr_(apart, apart, alpha=a[2] * b[2] / (a[2] + b[2])))
 
 
 @cache
@@ -181,13 +159,3 @@ def _openblas() -> Any:
 def limit_blas_threads() -> Any:
     """As a context: scipy takes as many threads as torch was told to take."""
     return _openblas().limit(limits=torch.get_num_threads())
-
-
-def add_triangle(products: Array, total: Array) -> None:
-    """Add the lower triangle of the products to that of the total; threads take parts of equal size."""
-    width = len(total)
-    # rows up to width * sqrt(share) hold that share of a triangle
-    cuts = [int(width * np.sqrt(part / 8)) for part in range(9)]
-    run_over_rows(
-        lambda _, a, b: [_add_triangle(products, total, cuts[i], cuts[i + 1]) for i in range(a, b)], 8, width**2
-    )
