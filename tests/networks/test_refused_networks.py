@@ -27,7 +27,13 @@ class Net(nn.Module):
 
 
 def test_features_that_depend_on_the_batch_or_on_chance_are_refused() -> None:
-    Classifier(Net()).check_repeatable(IMAGES[:2])
+    net, sizes = Net(), []
+    net.register_forward_pre_hook(lambda _, images: sizes.append(len(images[0])))
+    classifier = Classifier(net, probe=IMAGES)
+    sizes.clear()
+    for _ in range(2):
+        classifier.check_repeatable(IMAGES[:2])
+    assert sizes == [2, 2, 1, 1]  # four forward passes, once
     with pytest.raises(
         InputError, match=r"depend on the other images of its batch \(norm: track_running_stats=False\)"
     ):

@@ -34,8 +34,9 @@ AT_ONCE = 256  # rows of a bank that are looked at: a copy of all would be large
 class Moments:
     """Sums over features by name, and a bank of at most 5,000 of them; two of them add up.
 
-    Sums are float64; logits are float32, unless `exact` is asked for: then parts add up to the whole within 1e-12 of
-    the largest sum. A scatter comes with the sums of its features: scatters of parts are moved to the common mean.
+    Sums are float64; logits are float32, and products of many features where that is enough
+    (`sum_kernels.Scatter`), unless `exact` is asked for: then parts add up to the whole within 1e-12 of the largest
+    sum. A scatter comes with the sums of its features: scatters of parts are moved to the common mean.
     The bank holds the images with the smallest keys, and a key is a seeded hash of which image it is
     (`Features.identities`): a random sample without replacement, the same in whatever order parts are added.
 

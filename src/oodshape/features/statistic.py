@@ -174,7 +174,7 @@ class RunningSums:
     """The sums of some names over all rows that were added."""
 
     def __init__(self, names: frozenset[str], head: Head, *, exact: bool = False, labelled: bool = True) -> None:
-        """Zeros; `labelled` says whether any of the rows may have a label. `exact`: logits are float64."""
+        """Zeros; `labelled` says whether any of the rows may have a label. `exact`: all in float64."""
         self.head, self.exact = head, exact
         axis_sizes = {"C": head.classes, "M": head.width, "T": len(TEMPERATURES), "1": 1}
         sizes = {name: tuple(axis_sizes[axis] for axis in Statistic(name).axes) for name in sorted(names & SUMS.keys())}
@@ -183,7 +183,8 @@ class RunningSums:
         self.never = {name: np.broadcast_to(0.0, size) for name, size in sizes.items() if name in missing}
         self.totals = {name: np.zeros(size) for name, size in sizes.items() if name not in missing}
         self.scatters = {
-            name: Scatter(head.width, directions=SCATTERS[name]) for name in sorted(names & SCATTERS.keys())
+            name: Scatter(head.width, directions=SCATTERS[name], double=exact)
+            for name in sorted(names & SCATTERS.keys())
         }
 
     def add(self, z: Tensor, classes: Tensor, logits: Tensor | None = None, labels: Tensor | None = None) -> None:

@@ -23,6 +23,10 @@ SUMS = {"reassoc", "nsz", "contract"}  # as in kernels: numba would not see a ch
 SORTED = 256  # rows that are sorted at once: a copy that stays in the cache
 STRIP = 256  # columns that are multiplied with those before them at once
 DOUBLE_ROWS = 512  # rows that are multiplied at once in float64
+SINGLE_ROWS = 2048  # rows whose products are added in float32, before they join the others in float64
+NARROW = 512  # features, below which all products are float64: they cost little beside the rest
+JUDGED = 1.5  # rows for each feature that are multiplied in float64, and say whether float32 is enough for the others
+LEAST = 1e-3  # of a feature's variance, which the features before it must leave for products in float32
 NOISE = 1e-9  # of the largest eigenvalue: below it another is rounding of the features
 
 
@@ -114,35 +118,64 @@ def add_sorted(rows: Tensor, total: Array) -> None:
 class Scatter:
     """The summed products of all pairs of features around their mean; `directions`: of rows of length 1.
 
-    Products are made in float64 and around the mean of the first rows: in float32, or around 0, rounding hides what
-    varies little beside what varies much. Half of them are computed, since a scatter is symmetric.
+    Rows are taken around the mean of the first of them. The first products are float64, and so are the others where
+    `double` asks for it, where features are few, or where the first show directions that float32 would lose
+    (`float32_suffices`). Otherwise the others are float32, added up in float64: the product of two features is within
+    1e-6 of that of their standard deviations. Half of them are computed, since a scatter is symmetric.
     """
 
-    def __init__(self, width: int, *, directions: bool = False) -> None:
+    def __init__(self, width: int, *, directions: bool = False, double: bool = False) -> None:
         self.total = torch.zeros(width, width, dtype=torch.float64)  # the lower triangle
         self.shifted = torch.zeros(width, dtype=torch.float64)
         self.n, self.center, self.directions = 0, self.shifted, directions
+        self.double: bool | None = True if double or width < NARROW else None  # None: not chosen yet
 
     def add(self, rows: Tensor) -> None:
-        width = rows.shape[1]
-        for part in torch.split(rows, DOUBLE_ROWS):
-            values = unit(part.double()) if self.directions else part.double()
-            if self.n == 0:
-                self.center = values.mean(dim=0)
-            values -= self.center
-            self.n += len(values)
-            self.shifted += values.sum(dim=0)
-            # Strips of torch's product are a tenth more work than BLAS's own for triangles (syrk), and less time:
-            # scipy's threads wait for more by spinning, which whatever torch does next has to pay for.
-            for first in range(0, width, STRIP):
-                last = min(first + STRIP, width)
-                self.total[first:, first:last].addmm_(values[:, first:].T, values[:, first:last])
+        while len(rows):
+            if self.double is None and self.n >= JUDGED * len(self.total):
+                self.double = not float32_suffices(self.total, self.center, self.n)
+            size = SINGLE_ROWS if self.double is False else DOUBLE_ROWS
+            self._add(rows[:size].to(torch.float32 if self.double is False else torch.float64))
+            rows = rows[size:]
+
+    def _add(self, rows: Tensor) -> None:
+        values = unit(rows) if self.directions else rows
+        if self.n == 0:
+            self.center = values.mean(dim=0).float().double()
+        values = values - self.center.to(values.dtype)
+        self.n += len(values)
+        add_columns(values, self.shifted.numpy())
+        width = values.shape[1]
+        # Strips of torch's product are a tenth more work than BLAS's own for triangles (syrk), and less time:
+        # scipy's threads wait for more by spinning, which whatever torch does next has to pay for.
+        for first in range(0, width, STRIP):
+            last = min(first + STRIP, width)
+            strip = self.total[first:, first:last]
+            if values.dtype == torch.float64:
+                strip.addmm_(values[:, first:].T, values[:, first:last])
+            else:
+                strip += values[:, first:].T @ values[:, first:last]
 
     def result(self) -> tuple[Array, Array]:
         """([M, M] scatter around the mean, [M] sums), float64."""
         scatter = torch.addr(self.total, self.shifted, self.shifted, alpha=-1 / max(self.n, 1)).numpy()
         _mirror(scatter)
         return scatter, (self.shifted + self.n * self.center).numpy()
+
+
+def float32_suffices(lower: Tensor, center: Tensor, n: int) -> bool:
+    """Whether products in float32 keep all directions of a scatter, of which the lower triangle is given.
+
+    What the features before it leave of a feature's variance must be a share `LEAST` of it; features that never change
+    do not count. Rows of length 1 are rounded beside their mean, so that a variance far below that counts as small too.
+    """
+    variance = lower.diagonal()
+    variance = torch.where(variance > 0, variance, torch.inf)
+    scale = variance.rsqrt()
+    alike = (lower * scale).mul_(scale[:, None]).float().fill_diagonal_(1.0)
+    left, failed = torch.linalg.cholesky_ex(alike)
+    offset = n * center.square() / variance
+    return not failed.item() and bool((left.diagonal().square() > LEAST * (1 + 1e-6 * offset)).all())
 
 
 def merged_scatter(a: tuple[Array, Array, int], b: tuple[Array, Array, int]) -> Array:

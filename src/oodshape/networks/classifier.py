@@ -82,6 +82,7 @@ class Classifier:
         self._head: Head | None = None
         self._plain = True  # until a layer turns out not to be an nn.Linear as torch makes them
         self._order: int | None = None  # of the head among all linear maps of a pass, where it is no such layer
+        self._repeatable = False  # whether it was seen that features depend on the image alone
         self._unchanged = False  # whether large logits were seen to reach the output as they are
         self._place = 0  # of the logits among the tensors that the network returns
         if head is not None:
@@ -169,7 +170,12 @@ class Classifier:
             return finite_rows(outputs_of(output)[self._place], len(images)).float()
 
     def check_repeatable(self, images: Tensor) -> None:
-        """Refuse a network whose features of two images [2, ...] change from run to run, or with the batch."""
+        """Refuse a network whose features of two images [2, ...] change from run to run, or with the batch.
+
+        It takes four forward passes of one or two images, once for each classifier.
+        """
+        if self._repeatable:
+            return
         pair, again = self(images).features, self(images).features
         if not self._same(pair, again):
             raise InputError(
@@ -187,6 +193,7 @@ class Classifier:
                 f"the network's features of an image depend on the other images of its batch{cause}: a threshold would "
                 "hold for one batch only; use a network whose normalisation has fixed statistics in eval mode"
             )
+        self._repeatable = True
 
     def _same(self, features: Tensor, others: Tensor) -> bool:
         return bool((features - others).abs().max() <= self.rounding * features.abs().max())
