@@ -19,7 +19,7 @@ import torch
 
 from harness import THREADS, WIDTH, Ratio, check, made, measured, timed_once, written
 from oodshape import METHODS, Features, Head, Method, fit_all
-from oodshape.features.sum_kernels import Products
+from oodshape.features.sum_kernels import Scatter
 from oodshape.methods.auto import Auto
 
 ROWS, QUICK, IMAGENET = 200_000, 24_000, 1_281_167
@@ -55,9 +55,9 @@ def warm_up() -> None:
     train, panel = (Features.from_arrays(part, (weight, None)) for part in z)
     for methods in groups().values():
         fit_all(methods, train, [panel])
-    products = Products(WIDTH, 10**6)
-    products.add(torch.ones(64, WIDTH), products.room())
-    products.result()
+    scatter = Scatter(WIDTH)
+    scatter.add(torch.ones(64, WIDTH))
+    scatter.result()
 
 
 def groups() -> dict[str, dict[str, Method]]:

@@ -155,13 +155,13 @@ def test_fitted_arrays_must_be_those_of_the_head() -> None:
         ("statistics", FeatureStats, {"impacts": lambda a: a * np.nan}),
         ("moments", Moments, {"counts": lambda a: a + 1}),
         ("moments", Moments, {"bank": lambda a: a[:, :-1]}),
-        ("moments", Moments, {"second": lambda a: a.astype(np.float32)}),
+        ("moments", Moments, {"scatter": lambda a: a.astype(np.float32)}),
     ],
 )
 def test_sums_that_no_features_give_are_refused(tmp_path: Path, name: str, kind: Any, change: Any) -> None:
     train = features(60)
     path = tmp_path / f"{name}.safetensors"
-    parts = frozenset(["counts", "bank", "second"])
+    parts = frozenset(["counts", "bank", "scatter"])
     (train.stats if kind is FeatureStats else Moments.of(train, parts)).save(path)
 
     def all_of_it(_: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:

@@ -147,8 +147,13 @@ def test_a_run_is_made_again_from_its_results(results: Results) -> None:
 
 
 def test_the_commands(folder: Path, tmp_path: Path) -> None:
-    said = call("compare", str(folder), "--methods", "optfs-e,energy", "--resamples", "50", cwd=tmp_path).stdout
-    lines = said.splitlines()
+    done = call("compare", str(folder), "--methods", "optfs-e,energy", "--resamples", "50", cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert "seeds" not in done.stderr
+    assert (
+        "ash-rand are means over 2 seeds; scores were kept of the first"
+        in call("compare", str(folder), cwd=tmp_path).stderr
+    )
     assert lines[0].split("\t")[:3] == ["network", "OOD set", "metric"]
     assert len([line for line in lines if "\taverage\t" in line]) == 4
     assert {line.split("\t")[-1] for line in call("compare", str(folder), cwd=tmp_path).stdout.splitlines()[1:]} <= {

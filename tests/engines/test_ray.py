@@ -74,7 +74,7 @@ def test_a_collect_on_the_command_line_gives_the_part_of_one_process(
     sums = [decided(part.rows, part.made)[0] for part in (mine, theirs) if part.rows is not None]
     for one, other in itertools.pairwise([each.every for each in sums if each is not None]):
         assert one.stats.n == other.stats.n == 200
-        for name in ("second", "class_sums"):
+        for name in ("scatter", "class_sums"):
             if name in other.held.parts:
                 np.testing.assert_allclose(one.held.parts[name], other.held.parts[name], rtol=1e-4, atol=1e-3)
 

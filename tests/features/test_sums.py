@@ -10,7 +10,7 @@ from data import features
 from oodshape import METHODS, Features, Moments, auroc
 from oodshape.features import sum_kernels
 from oodshape.features.statistic import TEMPERATURES, Statistic
-from oodshape.features.sum_kernels import Products, eigenvalue_noise, needs_float64
+from oodshape.features.sum_kernels import Scatter
 
 
 def rows(n: int, width: int, seed: int = 0) -> torch.Tensor:
@@ -42,8 +42,10 @@ def test_sums_are_those_of_the_definition() -> None:
         "unit_class_sums": member @ length,
         "softmax_sums": member @ logits.softmax(dim=1),
         "squares": z.square().sum(dim=0),
-        "second": z.T @ z,
-        "unit_second": length.T @ length,
+        "scatter": (z - z.mean(0)).T @ (z - z.mean(0)),
+        "scatter_sums": z.sum(dim=0),
+        "unit_scatter": (length - length.mean(0)).T @ (length - length.mean(0)),
+        "unit_scatter_sums": length.sum(dim=0),
         "profile": z.sort(dim=1).values.sum(dim=0),
         "energy": logits.logsumexp(dim=1).sum()[None],
         "label_counts": given.sum(dim=1),
@@ -60,33 +62,74 @@ def test_sums_are_those_of_the_definition() -> None:
         np.testing.assert_allclose(found[name], values.numpy(), rtol=2e-6, atol=1e-6, err_msg=name)
 
 
+def scatter_of(z: torch.Tensor, *, directions: bool = False, double: bool = False) -> Scatter:
+    scatter = Scatter(z.shape[1], directions=directions, double=double)
+    for part in torch.split(z, 2000):
+        scatter.add(part)
+    return scatter
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_a_scatter_is_that_around_the_mean(offset: float) -> None:
+    """Features of small variance beside an offset: products around 0 would lose them."""
+    z = (rows(9000, 600) * torch.logspace(0, -3, 600) + offset).float()
+    found, sums = scatter_of(z).result()
+    around = z.double() - z.double().mean(dim=0)
+    wanted, size = (around.T @ around).numpy(), np.sqrt(np.diagonal(found))
+    assert (np.abs(found - wanted) <= 1e-6 * np.outer(size, size)).all()
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_allclose(sums, z.double().sum(dim=0), rtol=1e-7)
+
+
 @pytest.mark.parametrize("directions", [False, True])
-def test_products_in_float32_are_within_the_stated_error(directions: bool) -> None:
-    z, total = rows(9000, 600), []
-    for images in (9000, 10):
-        products = Products(600, images, directions=directions)
-        for part in torch.split(z, 2000):
-            products.add(part, products.room())
-        total.append(products.result())
-    single, double = total
-    assert 0 < np.abs(single - double).max() < 1e-6 * np.abs(double).max()
-    np.testing.assert_array_equal(single, single.T)
+def test_products_are_float32_where_that_keeps_every_direction(directions: bool) -> None:
+    z = rows(4000, 600)
+    z[:, 7] = 0.0  # a feature that never changes counts for nothing
+    plain, exact = scatter_of(z, directions=directions), scatter_of(z, directions=directions, double=True)
+    assert not plain.double
+    found, wanted = plain.result()[0], exact.result()[0]
+    assert 0 < np.abs(found - wanted).max() < 1e-6 * np.abs(wanted).max()
+    z[:, -1] = z[:, :-1].sum(dim=1) + 1e-3 * z[:, -1]  # one direction that hardly varies
+    assert scatter_of(z, directions=directions).double
 
 
-def test_float64_where_images_are_few_or_features() -> None:
-    assert [needs_float64(n, m) for n, m in ((20_479, 2048), (20_480, 2048), (10**6, 511))] == [True, False, True]
+def test_one_image_more_changes_no_score() -> None:
+    """Products in float32 from ten images for each feature on took ViM from an AUROC of 86.9 to 47.8."""
+    rng, width = np.random.default_rng(0), 512
+    means, spread = np.abs(rng.normal(0, 1, (10, width))), np.logspace(0, -2, width) * 3e-3
+
+    def drawn(n: int, scale: float = 1.0) -> np.ndarray:
+        return (means[rng.integers(0, 10, n)] + rng.normal(0, scale, (n, width)) * spread).astype(np.float32)
+
+    head = means - means.mean(axis=0), -0.5 * (means**2).sum(axis=1) + means @ means.mean(axis=0)
+    train, inside, outside = (Features.from_arrays(z, head) for z in (drawn(5120), drawn(500), drawn(500, 1.15)))
+    for name in ("vim", "mds", "mds++"):
+        few, many = (METHODS[name].fit(data) for data in (train[:5119], train))
+        found = [auroc(each.score(inside), each.score(outside)) for each in (few, many)]
+        assert found[0] == pytest.approx(found[1], abs=0.005), name
+        assert found[0] > 0.8, name
 
 
-def test_a_rank_is_found_through_the_rounding_of_float32() -> None:
-    basis = rows(150, 600, seed=1)
-    z = rows(7000, 150, seed=2) @ basis
-    products = Products(600, len(z))
-    products.add(z, products.room())
-    values = np.linalg.eigvalsh(products.result())
-    assert (values > eigenvalue_noise(len(z), 600) * values[-1]).sum() == 150
-    assert (
-        values > eigenvalue_noise(10, 600) * values[-1]
-    ).sum() > 150  # the tolerance of float64 would count rounding
+@pytest.mark.parametrize("name", ["mds", "mds++", "rmds", "knn"])
+def test_a_common_offset_does_not_change_who_is_rejected(name: str) -> None:
+    """The head ignores it. Float32 keeps 7 digits, so an offset of 1,000 leaves 4 of features of size 1."""
+    rng, width = np.random.default_rng(0), 64
+    weight = rng.normal(0, 0.3, (8, width))
+    weight -= weight.mean(axis=1, keepdims=True)
+
+    def drawn(n: int, scale: float = 1.0) -> np.ndarray:
+        return rng.normal(0, scale, (n, width)) * np.logspace(0, -1, width) + 3 * weight[rng.integers(0, 8, n)]
+
+    sets = drawn(2000), drawn(400), drawn(400, 1.3)
+    found = []
+    for offset in (100.0, 1000.0):
+        train, inside, outside = (
+            Features.from_arrays((z + offset).astype(np.float32), (weight, np.zeros(8))) for z in sets
+        )
+        detector = METHODS[name].fit(train)
+        found.append(auroc(detector.score(inside), detector.score(outside)))
+    assert found[0] == pytest.approx(found[1], abs=0.01)
+    assert found[0] > 0.7
 
 
 def test_scipy_takes_the_threads_that_torch_has() -> None:
@@ -124,12 +167,11 @@ def test_statistics_are_collected_with_the_sums_and_the_head_is_multiplied_once(
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", ["vim", "mds++", "rmds++"])
-@pytest.mark.parametrize("network", ["cifar10_densenet101", "imagenet_deit_tiny"])
 def test_real_scores_with_products_in_float32_are_those_in_float64(
-    real_features: list[dict], network: str, name: str, monkeypatch: pytest.MonkeyPatch
+    real_features: list[dict], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stated error: 1e-4 of the usual score, 0.01 points of AUROC; both have ten images for each feature."""
-    (net,) = [entry for entry in real_features if entry["name"] == network]
+    """Within 1e-4 of the usual score, and 0.01 points of AUROC."""
+    (net,) = [entry for entry in real_features if entry["name"] == "cifar10_densenet101"]
     sets = {"id": net["id"][:1000], **{key: values[:500] for key, values in net["ood"].items()}}
     found = []
     for narrow in (10**9, 0):

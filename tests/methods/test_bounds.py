@@ -15,7 +15,7 @@ from oodshape.features import kernels
 from oodshape.methods.shapes.optfs import OptFS, within_energy
 from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
 from oodshape.methods.training import Training
-from oracle.shaping import naive_energies, naive_optfs
+from oracle.shaping import naive_energies
 
 NUMBERS = st.floats(-10, 10, allow_subnormal=False)
 
@@ -104,16 +104,6 @@ def test_energies_are_those_of_a_mask_per_interval(half: bool, signed: bool) -> 
     assert data.stats.energy([-100, 100]).sum() == pytest.approx(
         (values_of(data) ** 2).sum() / 400, rel=1e-12 if half else 2**-11
     )
-
-
-@pytest.mark.parametrize(("k", "exact"), [(100, True), (300, False)])
-def test_the_second_pass_is_exact(k: int, exact: bool) -> None:
-    data = features(500, signed=True)
-    shape, z = by_features(data, k=k, exact=exact), values_of(data)
-    energy = naive_energies(z, shape.edges)
-    impact = naive_optfs(z, data.predictions.numpy(), data.head.weight.numpy(), shape.edges, 1.0)
-    ratio = np.divide(impact, energy, out=np.zeros(k), where=energy > 0)
-    np.testing.assert_allclose(shape.theta, ratio * np.sqrt(energy.sum() / (ratio**2 @ energy)), rtol=1e-4, atol=1e-4)
 
 
 def test_scaled_features_have_the_same_theta_and_the_density_does_not_matter() -> None:

@@ -77,6 +77,15 @@ def test_she_takes_images_that_are_classified_correctly() -> None:
     assert score(Method(score=She()), train, labels=labels) == pytest.approx(3 * 4 / 3 + 4 * 102 / 3)
 
 
+def test_she_without_correct_images_of_a_class_takes_those_predicted_as_it() -> None:
+    train = np.array([[1.0, 5.0], [3.0, 7.0], [9.0, 0.0], [7.0, 0.0], [8.0, 1.0]])
+    labels = [0, 0, 0, 0, 0]  # class 1 is predicted twice, never rightly
+    assert score(METHODS["she"], train, labels=labels) == pytest.approx(3 * 2 + 4 * 6)  # of the mean (2, 6)
+    head = (np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]), np.zeros(3))
+    fitted = METHODS["she"].fit(Features.from_arrays(train, head, labels=np.array(labels)))
+    np.testing.assert_allclose(fitted.scorer.means[2], train.mean(axis=0))  # never predicted
+
+
 @pytest.mark.parametrize("name", ["she", "mds++", "rmds++", "mds", "rmds", "temperature"])
 def test_labels_in_another_order_are_not_used(name: str) -> None:
     test, method = features(40, seed=1), METHODS[name]
@@ -121,7 +130,8 @@ def test_parts_by_label_add_up(name: str) -> None:
     merged = Moments.of(parts[0], method.needs) + Moments.of(parts[1], method.needs)
     fitted = method.fit(parts[0].stats + parts[1].stats, head=whole.head, moments=merged)
     test = features(40, seed=1)
-    torch.testing.assert_close(fitted.score(test), method.fit(whole).score(test), rtol=1e-4, atol=1e-4)
+    at_once = method.fit(whole.stats, head=whole.head, moments=Moments.of(whole, method.needs))
+    torch.testing.assert_close(fitted.score(test), at_once.score(test), rtol=1e-4, atol=1e-4)
 
 
 def test_temperature_by_hand() -> None:
@@ -129,11 +139,11 @@ def test_temperature_by_hand() -> None:
     train = Features.from_arrays(np.tile([2.0, 0.0], (4, 1)), HEAD, labels=np.array([0, 0, 0, 1]))
     fitted = METHODS["temperature"].fit(train)
     assert isinstance(fitted.scorer, Tempered)
-    assert fitted.scorer.temperature == pytest.approx(2 / np.log(3), rel=0.01)
+    assert fitted.scorer.temperature == pytest.approx(2 / np.log(3), rel=1e-6)
     held_out = Features.from_arrays(np.tile([2.0, 0.0], (5, 1)), HEAD, labels=np.array([0, 0, 0, 0, 1]))
     fitted = METHODS["temperature"].fit(train, held_out=held_out)
-    assert fitted.scorer.temperature == pytest.approx(2 / np.log(4), rel=0.01)
-    assert float(fitted.score(Features.from_arrays([[2.0, 0.0]], HEAD))[0]) == pytest.approx(np.log(0.8), rel=0.02)
+    assert fitted.scorer.temperature == pytest.approx(2 / np.log(4), rel=1e-6)
+    assert float(fitted.score(Features.from_arrays([[2.0, 0.0]], HEAD))[0]) == pytest.approx(np.log(0.8), rel=1e-5)
 
 
 def test_temperature_is_the_one_of_the_largest_likelihood() -> None:
@@ -145,8 +155,11 @@ def test_temperature_is_the_one_of_the_largest_likelihood() -> None:
     def surprise(log_t: float) -> float:
         return float(torch.nn.functional.cross_entropy(logits / np.exp(log_t), train.labels))
 
-    wanted = np.exp(minimize_scalar(surprise, bounds=(-2, 2), method="bounded").x)
-    assert METHODS["temperature"].fit(train).scorer.temperature == pytest.approx(wanted, rel=0.02)
+    wanted = np.exp(minimize_scalar(surprise, bounds=(-2, 2), method="bounded", options={"xatol": 1e-9}).x)
+    method = METHODS["temperature"]
+    assert method.fit(train).scorer.temperature == pytest.approx(wanted, rel=1e-5)
+    from_sums = method.fit(train.stats, head=train.head, moments=Moments.of(train, method.needs))
+    assert from_sums.scorer.temperature == pytest.approx(wanted, rel=0.01)
 
 
 def test_a_share_of_held_out_likelihood_is_near_the_true_one() -> None:

@@ -52,10 +52,6 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     ),
     "average": (lambda: TwoHeads(lambda a, b: (a + b) / 2), "'first' .* other values"),
     "used twice": (UsedTwice, r"'fc' \(7 -> 5\) ran 2 times"),
-    "per token": (
-        lambda: Net(nn.Unflatten(1, (1, M)), lambda y: y.expand(-1, 3, -1)),
-        r"gives shape \[2, 1, 5\]",
-    ),
     "no linear": (
         lambda: nn.Sequential(nn.Conv2d(3, C, 8), nn.Flatten()),
         "Its nn.Linear layers: none",

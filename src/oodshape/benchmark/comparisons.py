@@ -47,7 +47,7 @@ class Average:
 class Ties:
     """The best method by AUROC on a network and an OOD set, and those that cannot be told from it there.
 
-    No difference has p >= 0.05 after Holm's correction over the methods. "" stands for the mean over all.
+    No difference: p >= 0.05 after correction over all pairs of methods. "" stands for the mean over all.
     """
 
     model: str
@@ -76,7 +76,7 @@ def ties(scores: KeptScores) -> Iterator[Ties]:
 
 
 def compared_with_best(scores: KeptScores) -> Iterator[tuple[str, str, str, float, Difference, float]]:
-    """(network, best, method, mean AUROC, method less best, p-value after Holm) of every method, the best first."""
+    """(network, best, method, mean AUROC, method less best, corrected p-value) of every method, the best first."""
     for model in scores.by_model:
         means = _by_set(scores, model)[ALL]
         best, p_values = tied_with_best(means)

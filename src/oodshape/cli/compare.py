@@ -37,11 +37,11 @@ def compare(
 
     Both have scored the same images, so these are compared in pairs: AUROC by DeLong's test, other metrics and the
     means over OOD sets by a bootstrap that draws the ID images once for all sets. Without --methods, every method is
-    compared with the best by mean AUROC; tied are those whose p-value, after Holm's correction over the methods, is at
-    least 0.05.
+    compared with the best by mean AUROC; tied are those whose p-value, corrected over all pairs of methods, is at
+    least 0.05. After a run with --seeds, the scores of the first seed are compared.
     """
     from oodshape.benchmark.comparisons import compared
-    from oodshape.benchmark.results import CONVENTION
+    from oodshape.benchmark.results import CONVENTION, Results
     from oodshape.benchmark.scores import KeptScores
     from oodshape.core.columns import show_columns
     from oodshape.core.errors import InputError
@@ -50,6 +50,14 @@ def compare(
     scores = KeptScores.load(results)
     metrics = dict.fromkeys(column.metric for column in parse_columns(columns))
     chosen = words(methods)
+    averaged = {row.method: row.seeds for row in Results.load(results).rows if row.seeds > 1}
+    averaged = {name: seeds for name, seeds in averaged.items() if name in (chosen or averaged)}
+    if averaged:
+        say(
+            f"The results of {', '.join(averaged)} are means over {max(averaged.values())} seeds; scores were kept of "
+            "the first seed only, and these are compared. To compare another seed, run the benchmark with --seed.",
+            err=True,
+        )
     if not chosen:
         _show_ties(scores)
         return
@@ -81,7 +89,9 @@ def _show_ties(scores: KeptScores) -> None:
         limits = "" if name == best else f"{_points(difference.low)} to {_points(difference.high)}"
         gap = "" if name == best else _points(difference.value)
         rows.append((model, name, f"{100 * mean:.2f}", gap, limits, "" if name == best else _p(p_value), verdict))
-    show_columns(("network", "method", "mean AUROC", "to the best", "95 % interval", "p (Holm)", ""), rows, console())
+    show_columns(
+        ("network", "method", "mean AUROC", "to the best", "95 % interval", "p (all pairs)", ""), rows, console()
+    )
 
 
 def _points(value: float) -> str:

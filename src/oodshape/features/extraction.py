@@ -161,16 +161,9 @@ class Extraction:
             found, kept = (
                 each.astype(np.float32) for each in (self._through(pixels[None], row, where)[0][0], features[row])
             )
-            if not np.abs(found - kept).max() <= self._rounding * np.abs(found).max():
+            if not np.abs(found - kept).max() <= self.classifier.rounding * np.abs(found).max():
                 return False
         return True
-
-    @property
-    def _rounding(self) -> float:
-        """How far apart, of the largest, features of one image may be: other batches and devices round differently."""
-        floating = [weight for weight in self.classifier.net.parameters() if weight.is_floating_point()]
-        types = {getattr(torch, self.classifier.precision), *(weight.dtype for weight in floating)}
-        return max(2e-3, *(8 * torch.finfo(dtype).eps for dtype in types))
 
     def _batches(self, first: int) -> Generator[Batch, None, None]:
         """Features and predictions from row `first` on; to be closed, since threads decode ahead."""
@@ -207,6 +200,11 @@ class Extraction:
             check_finite(features, first)
             raise InputError(f'{where}: features up to {features.abs().max():g} need dtype="float32"')
         return kept.numpy(), outputs.logits.argmax(dim=1).cpu().numpy()
+
+    def check_repeatable(self) -> None:
+        """Refuse a network that is random, or whose features depend on the batch: the first image, and it darker."""
+        first = self._first_image()
+        self.classifier.check_repeatable(torch.stack([first, first / 2]))
 
     def find_head(self) -> None:
         """Let the classifier know its head, by running one image."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,8 @@ from oodshape.core.errors import InputError
 from oodshape.core.options import CacheOptions, ExtractKeywords, ImageOptions, RunOptions, make_options, takes_options
 from oodshape.features.chunks import RowSubset, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
-from oodshape.features.feature_stats import FeatureStats, RunningStatistics
+from oodshape.features.feature_stats import FeatureStats, RunningStatistics, between
+from oodshape.features.kernels import bracket, interval_sums
 from oodshape.features.moments import Moments, RunningMoments
 from oodshape.features.sum_kernels import add_columns
 from oodshape.features.tensor_batches import SeenTensors, refuse_cache, run_tensors
@@ -29,7 +31,8 @@ from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head
 
 CHUNK_BYTES = 16 << 20
-ABOUT_MEANS = frozenset(["second", "squares"])  # who asks for these takes them around the mean
+SAMPLED_ROWS = 256  # whose values say between which limits a quantile is searched
+ABOUT_MEANS = frozenset(["squares"])  # who asks for these takes them around the mean
 
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, "float16", "float32", "float64")
@@ -88,6 +91,8 @@ class Features:
         self._stats: FeatureStats | None = None
         self._sums: NDArray[np.float64] | None = None
         self._moments: Moments | None = None
+        self._quantiles: dict[float, float] = {}
+        self._interval_sums: dict[tuple[float, float, int], NDArray[np.float64]] = {}
 
     @classmethod
     def from_arrays(
@@ -297,6 +302,65 @@ class Features:
                 self.check_finite()
             self._sums = sums
         return self._sums
+
+    def quantile(self, q: float) -> float:
+        """The q-quantile of all values, exact (linear between neighbours, as numpy's default); kept.
+
+        A sample of rows gives limits around it; one pass counts the values outside and sorts those inside.
+        """
+        if q not in self._quantiles:
+            values, found = self._sorted_sample, None
+            reach = math.sqrt(q * (1 - q) / min(len(self), SAMPLED_ROWS))
+            while found is None:
+                first, last = (math.floor((q + side * reach) * len(values)) for side in (-1, 1))
+                low = -math.inf if first <= 0 else float(values[min(first, len(values) - 1)])
+                high = math.inf if last >= len(values) - 1 else float(values[last])
+                found = self._quantile_between(q, low, high)
+                reach = 8 * reach + 1e-3
+            self._quantiles[q] = found
+        return self._quantiles[q]
+
+    @cached_property
+    def _sorted_sample(self) -> NDArray[np.float32]:
+        """The values of some rows, ascending."""
+        rows = self[np.linspace(0, len(self) - 1, min(len(self), SAMPLED_ROWS)).astype(np.int64)]
+        return np.sort(np.concatenate([raw.float().cpu().numpy().ravel() for _, raw in rows.chunks()]))
+
+    def _quantile_between(self, q: float, low: float, high: float) -> float | None:
+        """The q-quantile if it lies between the limits."""
+        counts, inside = np.zeros(3, np.int64), []
+        for _, raw in self.chunks(whole=not self.half):
+            some, values = bracket(raw.float().cpu(), low, high)
+            counts += some
+            inside.append(values)
+        below, at_low, at_high = counts.tolist()
+        middle = np.sort(np.concatenate(inside))
+        if not np.isfinite(middle[-1:]).all():
+            self.check_finite()
+        total = len(self) * self.width
+        place = (total - 1) * q
+        lower = min(int(place), max(total - 2, 0))
+        ranked = []
+        for rank in (lower, min(lower + 1, total - 1)):
+            rank -= below + at_low
+            if rank < -at_low or rank >= len(middle) + at_high:
+                if high == np.inf and low == -np.inf:
+                    self.check_finite()
+                return None
+            ranked.append(low if rank < 0 else high if rank >= len(middle) else float(middle[rank]))
+        return between(ranked[0], ranked[1], place - lower)
+
+    def interval_sums(self, origin: float, scale: float, k: int) -> NDArray[np.float64]:
+        """[K, 2]: the summed impact w_max z and the summed z^2 of the values in each interval of a grid; kept."""
+        grid = origin, scale, k
+        if grid not in self._interval_sums:
+            weight, total = self.head.weight.cpu(), np.zeros((k + 2, 2))
+            for _, raw, classes in self.classified_chunks():
+                total += interval_sums(raw.float().cpu(), classes.cpu(), weight, (origin, scale), k + 2)
+            if not np.isfinite(total).all():
+                self.check_finite()
+            self._interval_sums[grid] = total[1:-1]
+        return self._interval_sums[grid]
 
     def moments(self, needs: frozenset[str], *, stats: bool = True) -> Moments:
         """The sums that some methods need beside `stats`: one pass for those not yet known; kept afterwards.

@@ -100,15 +100,6 @@ def _frozen_rows(z, classes, weight, origin, scale, padded, out, first, last_row
         out[i] = total
 
 
-@njit(nogil=True, cache=True, fastmath=SUMS)
-def _impact_rows(z, classes, weight, origin, scale, cells, out, first, last_row):  # type: ignore[no-untyped-def]
-    last = np.float32(cells - 1)
-    for i in range(first, last_row):
-        w = weight[classes[i]]
-        for j in range(z.shape[1]):
-            out[_cell(z[i, j], origin, scale, last)] += np.float64(w[j]) * np.float64(z[i, j])
-
-
 def _pair(typing, table, place, offset, first, second):  # type: ignore[no-untyped-def]
     """Add to table[place + offset] and its neighbour at once, which the compiler does not find by itself.
 
@@ -132,6 +123,56 @@ def _pair(typing, table, place, offset, first, second):  # type: ignore[no-untyp
 
 
 _add_pair: Any = intrinsic(_pair)
+
+
+@njit(nogil=True, cache=True, fastmath=SUMS)
+def _interval_rows(z, classes, weight, origin, scale, out, first, last_row):  # type: ignore[no-untyped-def]
+    cells = out.shape[0] - ZEROS
+    last, width, flat = np.float32(cells - 1), z.shape[1], out.reshape(-1)
+    places, impacts = np.empty(width, np.uint32), np.empty(width, np.float64)
+    for i in range(first, last_row):
+        w = weight[classes[i]]
+        for j in range(width):
+            spare = np.uint32(cells + (j & (ZEROS - 1)))
+            cell = spare if z[i, j] == np.float32(0.0) else _cell(z[i, j], origin, scale, last)
+            places[j] = np.uint32(2) * cell
+        for j in range(width):
+            impacts[j] = np.float64(w[j]) * np.float64(z[i, j])
+        for j in range(width):
+            value = np.float64(z[i, j])
+            _add_pair(flat, places[j], 0, impacts[j], value * value)
+
+
+@njit(nogil=True, cache=True)
+def _take_between(values, low, high, inside, n):  # type: ignore[no-untyped-def]
+    for j in range(len(values)):  # without a branch, which would often be predicted wrong
+        inside[n] = values[j]
+        n += np.int64((values[j] > low) & (values[j] < high))
+    return n
+
+
+@njit(nogil=True, cache=True)
+def _bracket_rows(z, low, high, first, last_row):  # type: ignore[no-untyped-def]
+    below, at_low, at_high, n = 0, 0, 0, 0
+    inside = np.empty(1024, np.float32)
+    for i in range(first, last_row):
+        for start in range(0, z.shape[1], BLOCK):
+            values = z[i, start : start + BLOCK]
+            under, lower, between, upper = np.int32(0), np.int32(0), np.int32(0), np.int32(0)
+            for j in range(len(values)):
+                value = values[j]
+                under += np.int32(value < low)
+                lower += np.int32(value == low)
+                between += np.int32((value > low) & (value < high))
+                upper += np.int32(value == high)
+            below, at_low, at_high = below + int(under), at_low + int(lower), at_high + int(upper)
+            if between > 0:
+                if n + BLOCK > len(inside):
+                    larger = np.empty(2 * len(inside), np.float32)
+                    larger[:n] = inside[:n]
+                    inside = larger
+                n = _take_between(values, low, high, inside, n)
+    return below, at_low, at_high, inside[:n]
 
 
 @njit(nogil=True, cache=True)
@@ -238,13 +279,21 @@ def frozen_logits(z: Tensor, classes: Tensor, weight: Tensor, grid: tuple[float,
     return torch.from_numpy(out)
 
 
-def interval_impacts(z: Tensor, classes: Tensor, weight: Tensor, grid: tuple[float, float], cells: int) -> Array:
-    """[cells] float64: the summed impact w z of the values in each cell of the grid (CPU, float32)."""
-    parts = np.zeros((torch.get_num_threads(), cells))
+def interval_sums(z: Tensor, classes: Tensor, weight: Tensor, grid: tuple[float, float], cells: int) -> Array:
+    """[cells, 2] float64: the summed impact w z and the summed z^2 of the values in each cell of the grid (CPU)."""
+    parts = np.zeros((torch.get_num_threads(), cells + ZEROS, 2))
     arrays = z.numpy(), classes.numpy(), weight.numpy()
     origin, scale = np.float32(grid[0]), np.float32(grid[1])
-    run_over_rows(lambda p, a, b: _impact_rows(*arrays, origin, scale, cells, parts[p], a, b), *z.shape)
-    return np.asarray(parts.sum(axis=0))
+    run_over_rows(lambda p, a, b: _interval_rows(*arrays, origin, scale, parts[p], a, b), *z.shape)
+    return np.asarray(parts[:, :cells].sum(axis=0))
+
+
+def bracket(z: Tensor, low: float, high: float) -> tuple[tuple[int, int, int], Array]:
+    """((how many values lie below low, at low, at high), the values between both), float32 on the CPU."""
+    limits = z.numpy(), np.float32(low), np.float32(high)
+    found = run_over_rows(lambda _, a, b: _bracket_rows(*limits, a, b), *z.shape)
+    below, at_low, at_high = (sum(part[place] for part in found) for place in range(3))
+    return (below, at_low, at_high), np.concatenate([part[3] for part in found])
 
 
 def look_up(table: Tensor, places: Tensor) -> Tensor:

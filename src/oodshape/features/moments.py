@@ -20,11 +20,13 @@ from oodshape.core.values import AtLeast, check_fields, freeze
 from oodshape.features.bank import Bank
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import unit
-from oodshape.features.statistic import RunningSums, Statistic, as_statistics
+from oodshape.features.statistic import SCATTERS, RunningSums, Statistic, as_statistics
+from oodshape.features.sum_kernels import merged_scatter
 from oodshape.images import identity
 
 Array = NDArray[Any]
 SEED = 0
+OWNERS = {"bank_keys": "bank", **{f"{name}_sums": name for name in SCATTERS}}  # what comes with another part
 AT_ONCE = 256  # rows of a bank that are looked at: a copy of all would be large, products of fewer slow
 
 
@@ -32,8 +34,9 @@ AT_ONCE = 256  # rows of a bank that are looked at: a copy of all would be large
 class Moments:
     """Sums over features by name, and a bank of at most 5,000 of them; two of them add up.
 
-    Sums are float64; products of pairs of many features over many images are made in float32
-    (`sum_kernels.Products`), and logits are float32, unless `exact` is asked for: then parts add up to the whole.
+    Sums are float64; logits are float32, and products of many features where that is enough
+    (`sum_kernels.Scatter`), unless `exact` is asked for: then parts add up to the whole within 1e-12 of the largest
+    sum. A scatter comes with the sums of its features: scatters of parts are moved to the common mean.
     The bank holds the images with the smallest keys, and a key is a seeded hash of which image it is
     (`Features.identities`): a random sample without replacement, the same in whatever order parts are added.
 
@@ -61,6 +64,9 @@ class Moments:
             for letter, size in zip(letters, part.shape, strict=True):
                 if sizes.setdefault(letter, size) != size:
                     raise InputError(f"{name} has {size} for {letter}, another part has {sizes[letter]}")
+        for extra, of in OWNERS.items():
+            if (extra in self.parts) != (of in self.parts):
+                raise InputError(f"{of} and {extra} come together, got one of them")
         counts = self.parts.get("counts")
         if counts is not None and (counts.min() < 0 or counts.sum() != self.n):
             raise InputError(f"the counts of classes add up to {counts.sum():g}, there are {self.n} images")
@@ -79,8 +85,11 @@ class Moments:
             raise InputError(f"moments of different heads do not add up: {self.head} and {other.head}")
         parts = {
             name: self.parts[name] + other.parts[name]
-            for name in sorted((self.parts.keys() & other.parts.keys()) - {"bank", "bank_keys"})
+            for name in sorted((self.parts.keys() & other.parts.keys()) - {"bank", "bank_keys", *SCATTERS})
         }
+        for name in sorted(SCATTERS.keys() & self.parts.keys() & other.parts.keys()):
+            both = ((each.parts[name], each.parts[f"{name}_sums"], each.n) for each in (self, other))
+            parts[name] = merged_scatter(*both)
         if "bank" in self.parts.keys() & other.parts:
             half = all(moments.parts["bank"].dtype == np.float16 for moments in (self, other))
             bank = Bank(self.parts["bank"].shape[1], half=half)
@@ -104,7 +113,7 @@ class Moments:
 
     def without(self, names: frozenset[str]) -> Moments:
         """The other parts."""
-        kept = {name: part for name, part in self.parts.items() if name.removesuffix("_keys") not in names}
+        kept = {name: part for name, part in self.parts.items() if OWNERS.get(name, name) not in names}
         fewer = replace(self, parts=kept)
         if "bank" in kept and "directions" in vars(self):
             vars(fewer)["directions"] = self.directions
@@ -116,12 +125,15 @@ class Moments:
             yield part.float()
 
     @cached_property
-    def directions(self) -> NDArray[np.float32]:
-        """[B, M] frozen: the images of the bank at length 1, one array for all methods that look at it."""
+    def directions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """([M], [B, M]) frozen: the images of the bank at length 1, their mean and the rest.
+
+        One array for all methods that look at it.
+        """
         rows = np.empty(self.parts["bank"].shape, np.float32)
         for place, part in enumerate(self.bank()):
             rows[place * AT_ONCE : (place + 1) * AT_ONCE] = unit(part).numpy()
-        return freeze(rows)
+        return around_mean(rows)
 
     def means(self, sums: str, counts: str = "counts") -> tuple[Array, Array]:
         """([C, M] means, [C] bool): a class without images has the mean of all images, and False."""
@@ -131,10 +143,17 @@ class Moments:
         return np.where(seen[:, None], total / np.maximum(number, 1)[:, None], every), seen
 
 
+def around_mean(rows: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """([M] mean, [B, M] rows less the mean), frozen; the rows are changed in place."""
+    center = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+    rows -= center
+    return freeze(center), freeze(rows)
+
+
 def _form(name: str) -> tuple[str, str]:
     """(The letters of the axes of a part, its types); the keys of a bank say which images its rows are of."""
-    if name == "bank_keys":
-        return "B", "uint64"
+    if name in OWNERS:
+        return ("B", "uint64") if name == "bank_keys" else ("M", "float64")
     (part,) = as_statistics([name])
     return part.axes, "float32 float16" if part is Statistic.BANK else "float64"  # a bank is as the features are
 
@@ -147,7 +166,7 @@ class RunningMoments:
         self.head, self.n = features.head.to("cpu"), len(features)
         self.labels = features.labels
         labelled = self.labels is not None
-        self.sums = RunningSums(needs - {Statistic.BANK}, self.head, self.n, exact=exact, labelled=labelled)
+        self.sums = RunningSums(needs - {Statistic.BANK}, self.head, exact=exact, labelled=labelled)
         self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
         self.bank = Bank(self.head.width, half=features.half) if "bank" in needs else None
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oodshape.core.errors import no_such
 from oodshape.features.kernels import TINY
-from oodshape.features.sum_kernels import Products, add_by_class, add_sorted, add_squares, row_lengths
+from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, row_lengths
 from oodshape.networks.head import Head
 
 
@@ -40,8 +40,8 @@ class Statistic(StrEnum):
     UNIT_CLASS_SUMS = "unit_class_sums", "CM"  # features of length 1 of each class
     SOFTMAX_SUMS = "softmax_sums", "CC"  # probabilities of each class
     SQUARES = "squares", "M"  # squared features
-    SECOND = "second", "MM"  # products of features
-    UNIT_SECOND = "unit_second", "MM"  # products of features of length 1
+    SCATTER = "scatter", "MM"  # products of features around their mean
+    UNIT_SCATTER = "unit_scatter", "MM"  # products of features of length 1 around their mean
     PROFILE = "profile", "M"  # sorted rows
     ENERGY = "energy", "1"
     BANK = "bank", "BM"  # at most 5,000 images
@@ -67,7 +67,7 @@ def as_statistics(names: Iterable[str]) -> frozenset[Statistic]:
 
 Array = NDArray[Any]
 TEMPERATURES = tuple(2 ** (step / 2) for step in range(-6, 7))  # at which a label's surprise is summed
-PRODUCTS = {"second": False, "unit_second": True}  # name -> whether of rows of length 1
+SCATTERS = {"scatter": False, "unit_scatter": True}  # name -> whether of rows of length 1
 
 
 class Rows:
@@ -173,13 +173,8 @@ BY_LABEL = frozenset(part for part in Statistic if part.startswith(("label", "un
 class RunningSums:
     """The sums of some names over all rows that were added."""
 
-    def __init__(
-        self, names: frozenset[str], head: Head, images: int, *, exact: bool = False, labelled: bool = True
-    ) -> None:
-        """Zeros; `images` says how many rows will come, `labelled` whether any of them may have a label.
-
-        `exact`: in float64 throughout, however many.
-        """
+    def __init__(self, names: frozenset[str], head: Head, *, exact: bool = False, labelled: bool = True) -> None:
+        """Zeros; `labelled` says whether any of the rows may have a label. `exact`: all in float64."""
         self.head, self.exact = head, exact
         axis_sizes = {"C": head.classes, "M": head.width, "T": len(TEMPERATURES), "1": 1}
         sizes = {name: tuple(axis_sizes[axis] for axis in Statistic(name).axes) for name in sorted(names & SUMS.keys())}
@@ -187,22 +182,22 @@ class RunningSums:
         # what stays zero takes no memory
         self.never = {name: np.broadcast_to(0.0, size) for name, size in sizes.items() if name in missing}
         self.totals = {name: np.zeros(size) for name, size in sizes.items() if name not in missing}
-        self.products = {
-            name: Products(head.width, images, directions=PRODUCTS[name], double=exact)
-            for name in sorted(names & PRODUCTS.keys())
+        self.scatters = {
+            name: Scatter(head.width, directions=SCATTERS[name], double=exact)
+            for name in sorted(names & SCATTERS.keys())
         }
-        self.room: Tensor | None = None  # for all products
 
     def add(self, z: Tensor, classes: Tensor, logits: Tensor | None = None, labels: Tensor | None = None) -> None:
         """Add rows [n, M] float32 of the predicted classes [n]; logits [n, C] and labels [n], where they are known."""
         rows = Rows(z, classes, self.head, logits, labels, exact=self.exact)
         for name, total in self.totals.items():
             SUMS[name](rows, total)
-        for products in self.products.values():
-            self.room = products.room() if self.room is None else self.room
-            products.add(z, self.room)
+        for scatter in self.scatters.values():
+            scatter.add(z)
 
     def parts(self) -> dict[str, Array]:
-        """The sums by name, no copies."""
-        self.room = None
-        return {**self.never, **self.totals, **{name: products.result() for name, products in self.products.items()}}
+        """The sums by name; beside a scatter those of the features that it is of."""
+        parts = {**self.never, **self.totals}
+        for name, scatter in self.scatters.items():
+            parts[name], parts[f"{name}_sums"] = scatter.result()
+        return parts

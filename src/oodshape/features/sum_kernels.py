@@ -23,12 +23,11 @@ SUMS = {"reassoc", "nsz", "contract"}  # as in kernels: numba would not see a ch
 SORTED = 256  # rows that are sorted at once: a copy that stays in the cache
 STRIP = 256  # columns that are multiplied with those before them at once
 DOUBLE_ROWS = 512  # rows that are multiplied at once in float64
-SINGLE_ROWS = 4096  # rows whose products are added in float32, before they join the others in float64
-FEW = 10  # images for each feature, below which products are float64: a rank may hang on them
-NARROW = 512  # features, below which they are float64 too: they cost little beside the rest
-# Of the largest eigenvalue: below it another is rounding. Products in float32 leave 4e-9 where there is nothing, in
-# float64 1e-15.
-SINGLE_NOISE, DOUBLE_NOISE = 3e-8, 1e-9
+SINGLE_ROWS = 2048  # rows whose products are added in float32, before they join the others in float64
+NARROW = 512  # features, below which all products are float64: they cost little beside the rest
+JUDGED = 1.5  # rows for each feature that are multiplied in float64, and say whether float32 is enough for the others
+LEAST = 1e-3  # of a feature's variance, which the features before it must leave for products in float32
+NOISE = 1e-9  # of the largest eigenvalue: below it another is rounding of the features
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
@@ -67,13 +66,6 @@ def _row_squares(rows, total, first, last):  # type: ignore[no-untyped-def]
             value = np.float64(rows[i, j])
             summed += value * value
         total[i] = summed
-
-
-@njit(nogil=True, cache=True)
-def _add_triangle(products, total, first, last):  # type: ignore[no-untyped-def]
-    for i in range(first, last):
-        for j in range(i + 1):
-            total[i, j] += products[i, j]
 
 
 @njit(nogil=True, cache=True)
@@ -123,54 +115,73 @@ def add_sorted(rows: Tensor, total: Array) -> None:
         total += summed
 
 
-def needs_float64(images: int, width: int) -> bool:
-    """Whether the products of so many images and features are made in float64."""
-    return width < NARROW or images < FEW * width
+class Scatter:
+    """The summed products of all pairs of features around their mean; `directions`: of rows of length 1.
 
-
-def eigenvalue_noise(images: int, width: int) -> float:
-    """The share of the largest eigenvalue of the summed products, below which another is rounding."""
-    return DOUBLE_NOISE if needs_float64(images, width) else SINGLE_NOISE
-
-
-class Products:
-    """The summed products of all pairs of features, Z'Z; `directions`: of rows of length 1.
-
-    Half of them are computed, since they are the same on both sides of the diagonal. For many images they are made in
-    float32 (`needs_float64`), a few thousand rows at once, and added up in float64.
+    Rows are taken around the mean of the first of them. The first products are float64, and so are the others where
+    `double` asks for it, where features are few, or where the first show directions that float32 would lose
+    (`float32_suffices`). Otherwise the others are float32, added up in float64: the product of two features is within
+    1e-6 of that of their standard deviations. Half of them are computed, since a scatter is symmetric.
     """
 
-    def __init__(self, width: int, images: int, *, directions: bool = False, double: bool = False) -> None:
-        """No products yet; `images` says how many will come; `double`: in float64, however many."""
-        self.total = np.zeros((width, width))  # the lower triangle
-        self.double, self.directions = double or needs_float64(images, width), directions
+    def __init__(self, width: int, *, directions: bool = False, double: bool = False) -> None:
+        self.total = torch.zeros(width, width, dtype=torch.float64)  # the lower triangle
+        self.shifted = torch.zeros(width, dtype=torch.float64)
+        self.n, self.center, self.directions = 0, self.shifted, directions
+        self.double: bool | None = True if double or width < NARROW else None  # None: not chosen yet
 
-    def room(self) -> Tensor:
-        """Where products of some rows are made, before they join the others; several of these may share it."""
-        return torch.empty(self.total.shape, dtype=torch.float64 if self.double else torch.float32)
+    def add(self, rows: Tensor) -> None:
+        while len(rows):
+            if self.double is None and self.n >= JUDGED * len(self.total):
+                self.double = not float32_suffices(self.total, self.center, self.n)
+            size = SINGLE_ROWS if self.double is False else DOUBLE_ROWS
+            self._add(rows[:size].to(torch.float32 if self.double is False else torch.float64))
+            rows = rows[size:]
 
-    def add(self, rows: Tensor, room: Tensor) -> None:
-        for part in torch.split(rows, DOUBLE_ROWS if self.double else SINGLE_ROWS):
-            values = part.double() if self.double else part
-            lower_products(unit(values) if self.directions else values, room)
-            add_triangle(room.numpy(), self.total)
+    def _add(self, rows: Tensor) -> None:
+        values = unit(rows) if self.directions else rows
+        if self.n == 0:
+            self.center = values.mean(dim=0).float().double()
+        values = values - self.center.to(values.dtype)
+        self.n += len(values)
+        add_columns(values, self.shifted.numpy())
+        width = values.shape[1]
+        # Strips of torch's product are a tenth more work than BLAS's own for triangles (syrk), and less time:
+        # scipy's threads wait for more by spinning, which whatever torch does next has to pay for.
+        for first in range(0, width, STRIP):
+            last = min(first + STRIP, width)
+            strip = self.total[first:, first:last]
+            if values.dtype == torch.float64:
+                strip.addmm_(values[:, first:].T, values[:, first:last])
+            else:
+                strip += values[:, first:].T @ values[:, first:last]
 
-    def result(self) -> Array:
-        """[M, M] float64, both sides of the diagonal. It is no copy: what is added later is in it, on one side."""
-        _mirror(self.total)
-        return self.total
+    def result(self) -> tuple[Array, Array]:
+        """([M, M] scatter around the mean, [M] sums), float64."""
+        scatter = torch.addr(self.total, self.shifted, self.shifted, alpha=-1 / max(self.n, 1)).numpy()
+        _mirror(scatter)
+        return scatter, (self.shifted + self.n * self.center).numpy()
 
 
-def lower_products(rows: Tensor, found: Tensor) -> None:
-    """Write the products of all pairs of columns to the lower triangle [M, M]; above it stands what has no meaning.
+def float32_suffices(lower: Tensor, center: Tensor, n: int) -> bool:
+    """Whether products in float32 keep all directions of a scatter, of which the lower triangle is given.
 
-    Strips of torch's product are a tenth more work than BLAS's own for triangles (syrk), and less time: scipy's threads
-    wait for more by spinning, which whatever torch does next has to pay for.
+    What the features before it leave of a feature's variance must be a share `LEAST` of it; features that never change
+    do not count. Rows of length 1 are rounded beside their mean, so that a variance far below that counts as small too.
     """
-    width = rows.shape[1]
-    for first in range(0, width, STRIP):
-        last = min(first + STRIP, width)
-        torch.mm(rows[:, first:].T, rows[:, first:last], out=found[first:, first:last])
+    variance = lower.diagonal()
+    variance = torch.where(variance > 0, variance, torch.inf)
+    scale = variance.rsqrt()
+    alike = (lower * scale).mul_(scale[:, None]).float().fill_diagonal_(1.0)
+    left, failed = torch.linalg.cholesky_ex(alike)
+    offset = n * center.square() / variance
+    return not failed.item() and bool((left.diagonal().square() > LEAST * (1 + 1e-6 * offset)).all())
+
+
+def merged_scatter(a: tuple[Array, Array, int], b: tuple[Array, Array, int]) -> Array:
+    """[M, M]: the scatter of both sets around their common mean, from the (scatter, sums, number) of each."""
+    apart = torch.from_numpy(a[1] / a[2] - b[1] / b[2])
+    return np.asarray(torch.from_numpy(a[0] + b[0]).addr_(apart, apart, alpha=a[2] * b[2] / (a[2] + b[2])))
 
 
 @cache
@@ -181,13 +192,3 @@ def _openblas() -> Any:
 def limit_blas_threads() -> Any:
     """As a context: scipy takes as many threads as torch was told to take."""
     return _openblas().limit(limits=torch.get_num_threads())
-
-
-def add_triangle(products: Array, total: Array) -> None:
-    """Add the lower triangle of the products to that of the total; threads take parts of equal size."""
-    width = len(total)
-    # rows up to width * sqrt(share) hold that share of a triangle
-    cuts = [int(width * np.sqrt(part / 8)) for part in range(9)]
-    run_over_rows(
-        lambda _, a, b: [_add_triangle(products, total, cuts[i], cuts[i + 1]) for i in range(a, b)], 8, width**2
-    )

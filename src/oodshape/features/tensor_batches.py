@@ -45,6 +45,8 @@ def run_tensors(
         for place, (batch, labels) in enumerate(prepared_batches(images)):
             try:
                 outputs = classifier(batch)
+                if place == 0 and len(batch) > 1:
+                    classifier.check_repeatable(batch[:2])
             except InputError as error:
                 raise InputError(f"batch {place}: {error}") from None
             values = outputs.features.cpu()

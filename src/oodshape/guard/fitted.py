@@ -73,9 +73,15 @@ class Fitted(Value):
             )
         found = source.classifier.fingerprint
         if found != about.network:
+            types = {str(weight.dtype).removeprefix("torch.") for weight in source.classifier.net.parameters()}
+            other = sorted(types - {"float32"})
+            copied = (
+                f" (its weights are {', '.join(other)}: a copy in another type is another network)" if other else ""
+            )
             raise InputError(
                 f"this guard was fitted for the network {_named(about.model, about.weights, about.network)}, but got "
-                f"{_named(source.spec, source.weights, found)}; give the same network and weights, or fit a new guard"
+                f"{_named(source.spec, source.weights, found)}{copied}; give the same network and "
+                "weights, or fit a new guard"
             )
         if about.native is not None and source.native is not None and about.native != source.native:
             raise InputError(

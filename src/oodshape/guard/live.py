@@ -23,6 +23,7 @@ from oodshape.images.sources.memory import Pictures, is_image, prepared_batches
 from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
 from oodshape.networks.classifier import Classifier, stamp
+from oodshape.networks.device import device_named
 from oodshape.networks.linear_maps import taking
 
 
@@ -72,8 +73,8 @@ class Live:
 
         An image without a finite score has NaN as its score and p-value, and is not accepted.
         """
-        if not isinstance(batch, Tensor) or batch.ndim < 2 or len(batch) == 0:
-            what = list(batch.shape) if isinstance(batch, Tensor) else type(batch).__name__
+        if not isinstance(batch, Tensor) or batch.ndim < 2 or len(batch) == 0 or batch.is_meta:
+            what = f"{list(batch.shape)} on {batch.device}" if isinstance(batch, Tensor) else type(batch).__name__
             raise InputError(f"live.tensors takes a batch [N, ...] as the network does, got {what}")
         if stamp(self._tensors) != self._stamp:
             raise InputError(
@@ -112,7 +113,8 @@ class Live:
 
     def to(self, device: torch.device | str) -> Live:
         """The same on another device, with weights of its own there; the network given stays where it is."""
-        net, given = copy.deepcopy(self._classifier.net).to(device), self._classifier
+        place, given = device_named(str(device)), self._classifier
+        net = copy.deepcopy(given.net).to(place)
         head = self.guard.about.head or given.head_name
         return Live(self.guard, Classifier(net, head, precision=given.precision))
 

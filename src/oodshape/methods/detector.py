@@ -206,6 +206,12 @@ class Detector(FittedSlots):
             scores = self.score(data).detach().cpu().numpy()
             kept = np.flatnonzero(~_repeated(data, scores))
             warn_of_repeated(len(scores) - len(kept), len(scores))
+        if len(scores) > 1 and scores.min() == scores.max():
+            warnings.warn(
+                f"all {len(scores)} calibration scores are equal: this method does not tell these images apart, "
+                "and the threshold rejects nothing or everything; choose another method",
+                stacklevel=2,
+            )
         order, groups = kept[np.argsort(scores[kept], kind="stable")], None
         if per_class:
             if data is None:

@@ -19,7 +19,7 @@ from oodshape.networks.head import Head
 
 ROWS = 256  # images per batch
 # methods that need them are fitted first, so that they can be dropped
-LARGE = (Statistic.SOFTMAX_SUMS, Statistic.SECOND, Statistic.UNIT_SECOND, Statistic.BANK)
+LARGE = (Statistic.SOFTMAX_SUMS, Statistic.SCATTER, Statistic.UNIT_SCATTER, Statistic.BANK)
 
 
 def fit_each(

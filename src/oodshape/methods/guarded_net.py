@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from oodshape.core.errors import HeadError, InputError
 from oodshape.methods.base import Batch, Evidence, FittedSlots
 from oodshape.methods.feature_capture import LayerCapture, MapCapture, replace_head
-from oodshape.networks.classifier import Classifier
+from oodshape.networks.classifier import Classifier, unwrapped
 from oodshape.networks.find_head import linears
 from oodshape.networks.head import Head
 from oodshape.networks.linear_maps import HUGE
@@ -150,7 +150,7 @@ def wrap(
     if classifier is not None:
         head, net = head or classifier.head_name, classifier.net
     assert isinstance(net, nn.Module)
-    inner: nn.Module = getattr(net, "_orig_mod", net)  # of a compiled network
+    inner = unwrapped(net)
     unread: HeadError | None = None
     if probe is not None:
         classifier = Classifier(inner, head) if classifier is None else classifier

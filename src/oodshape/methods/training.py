@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.features.feature_stats import FeatureStats
+from oodshape.features.feature_stats import NEGATIVE, FeatureStats
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
 from oodshape.features.statistic import Statistic, as_statistics
@@ -66,6 +66,12 @@ class Training:
         if self.maybe_stats is not None:
             return self.maybe_stats
         return self.features.stats
+
+    @property
+    def signed(self) -> bool:
+        """Whether more than a hundredth of the values are negative; a few may be, after a ReLU, by rounding."""
+        source = self.maybe_features
+        return self.stats.signed if source is None or source.half else source.quantile(NEGATIVE) < 0
 
     @property
     def sums(self) -> NDArray[Any]:

@@ -35,6 +35,15 @@ _LOCKING = threading.Lock()
 LARGE = 1e4  # logits that any precision can hold and no network gives
 
 
+PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+ONE_OUTPUT = (
+    "this network has one output (a binary classifier, trained with BCE), but scores compare the logits of classes: "
+    "replace its head by one with the two logits (0, z): two = nn.Linear(head.in_features, 2); two.weight.data = "
+    "torch.cat([0 * head.weight, head.weight]).data; two.bias.data = torch.cat([0 * head.bias, head.bias]).data; the "
+    "head is {head!r}"
+)
+
+
 class Classifier:
     """A network seen as features, then a linear head: images -> Outputs(features, logits, head).
 
@@ -67,13 +76,13 @@ class Classifier:
                 "this network is a TorchScript module (torch.jit): its layers cannot be read from Python; give the "
                 "network that it was made from, or a torch.export archive of it (.pt2)"
             )
-        # A compiled wrapper would bake the reading hook into its graph: run the network inside.
-        self.net: nn.Module = getattr(net, "_orig_mod", net)
+        self.net = unwrapped(net)
         self.precision = checked_precision(precision)
         self._name = head
         self._head: Head | None = None
         self._plain = True  # until a layer turns out not to be an nn.Linear as torch makes them
         self._order: int | None = None  # of the head among all linear maps of a pass, where it is no such layer
+        self._repeatable = False  # whether it was seen that features depend on the image alone
         self._unchanged = False  # whether large logits were seen to reach the output as they are
         self._place = 0  # of the logits among the tensors that the network returns
         if head is not None:
@@ -95,6 +104,8 @@ class Classifier:
             if not features.is_meta:
                 check_rows(features, "features")
             head = self._kept(call.head)
+            if head.classes == 1:
+                raise HeadError(ONE_OUTPUT.format(head=self._name))
             # Logits of low precision have ties, and differ from those of features that are kept.
             exact = logits.float() if self.precision == "float32" else head.logits(features)
             return Outputs(features, exact, head)
@@ -157,6 +168,42 @@ class Classifier:
             with self.casting():
                 output = torch.func.functional_call(self.net, weights, (images.clone(),))
             return finite_rows(outputs_of(output)[self._place], len(images)).float()
+
+    def check_repeatable(self, images: Tensor) -> None:
+        """Refuse a network whose features of two images [2, ...] change from run to run, or with the batch.
+
+        It takes four forward passes of one or two images, once for each classifier.
+        """
+        if self._repeatable:
+            return
+        pair, again = self(images).features, self(images).features
+        if not self._same(pair, again):
+            raise InputError(
+                "the network gives other features for the same images each time: it is random in eval mode too "
+                "(dropout with training=True, noise); make it deterministic for inference"
+            )
+        try:
+            alone = torch.cat([self(image[None]).features for image in images])
+        except InputError:  # statistics of a batch need more than one image
+            alone = torch.full_like(pair, torch.nan)
+        if not self._same(pair, alone):
+            norms = [name for name, module in self.net.named_modules() if getattr(module, "running_mean", ...) is None]
+            cause = f" ({', '.join(norms[:3])}: track_running_stats=False)" if norms else ""
+            raise InputError(
+                f"the network's features of an image depend on the other images of its batch{cause}: a threshold would "
+                "hold for one batch only; use a network whose normalisation has fixed statistics in eval mode"
+            )
+        self._repeatable = True
+
+    def _same(self, features: Tensor, others: Tensor) -> bool:
+        return bool((features - others).abs().max() <= self.rounding * features.abs().max())
+
+    @property
+    def rounding(self) -> float:
+        """How far apart, of the largest, features of one image may be: other batches and devices round differently."""
+        floating = [weight for weight in self.net.parameters() if weight.is_floating_point()]
+        types = {getattr(torch, self.precision), *(weight.dtype for weight in floating)}
+        return max(2e-3, *(8 * torch.finfo(dtype).eps for dtype in types))
 
     def to(self, device: str | torch.device) -> Classifier:
         """Itself, with the network on a device: auto, cpu, cuda, cuda:N, mps or xpu."""
@@ -227,6 +274,8 @@ class Classifier:
             raise InputError(f"images must be one tensor [N, ...], got {type(images).__name__}")
         if images.ndim < 2 or len(images) == 0:
             raise InputError(f"images must be a batch [N, ...] with N > 0, got shape {list(images.shape)}")
+        if images.is_meta and not any(weight.is_meta for weight in self.net.parameters()):
+            raise InputError("the images are on the meta device: they have no values; give tensors that hold pixels")
         for weight in self.net.parameters():
             if weight.is_floating_point():
                 dtype = weight.dtype if images.is_floating_point() else None
@@ -241,6 +290,16 @@ class Classifier:
         if self.precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=getattr(torch, self.precision))
+
+
+def unwrapped(net: nn.Module) -> nn.Module:
+    """The network inside a compiled or data-parallel wrapper.
+
+    A compiled wrapper would bake the reading hook into its graph; a data-parallel one changes the names of layers.
+    """
+    while inner := getattr(net, "_orig_mod", None) or (isinstance(net, PARALLEL) and net.module):
+        net = inner
+    return net
 
 
 def _equal(left: Tensor, right: Tensor) -> bool:
@@ -282,6 +341,11 @@ def network_fingerprint(net: nn.Module) -> str:
     as it was. What escapes that: an edit through `.data`, or from outside torch, that misses every sampled value.
     """
     tensors = [tensor for _, tensor in _tensors(net)]
+    if any(tensor.is_meta for tensor in tensors):
+        raise InputError(
+            "the network's weights are on the meta device: they have no values; load them first, for example with "
+            "net.load_state_dict(weights, assign=True)"
+        )
     now, sample = stamp(tensors), _sample(tensors)
     with _FINGERPRINTING:
         kept = _FINGERPRINTS.get(net)

@@ -324,6 +324,11 @@ def only_logits(output: Any, n: int) -> Tensor:
             f"the network returns {len(found)} tensors, {shapes}: which one are the logits? Name the layer that gives "
             'them with head="..." (`oodshape fit --head ...`), or wrap the network so that it returns them alone'
         )
+    if sum(size > 1 for size in found[0].shape[1:]) > 1:
+        raise InputError(
+            f"the network returns {list(found[0].shape)}, values at many places of an image (segmentation?): "
+            "logits must be one row per image, [N, C]; wrap the network so that it returns those of the whole image"
+        )
     return finite_rows(found[0], n)
 
 

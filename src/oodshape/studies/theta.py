@@ -155,13 +155,13 @@ def fit_dynamic(
     unscaled = replace(optfs, norm=None)
     for iteration in range(iterations):
         rows = smallest(train.identities, samples, seed, f"dynamic {iteration}")
-        total = np.zeros(optfs.k + 2)
+        total = np.zeros((optfs.k + 2, 2))
         for _, raw in train[rows].chunks():
             z = raw.float().cpu()
             shaped = z if theta is None else theta(z)
             classes = train.head.logits(shaped).argmax(dim=1)
-            total += kernels.interval_impacts(z, classes, weight, shape.grid, optfs.k + 2)
-        theta = replace(shape, theta=unscaled.solve(total[1:-1] / len(rows)))
+            total += kernels.interval_sums(z, classes, weight, shape.grid, optfs.k + 2)
+        theta = replace(shape, theta=unscaled.solve(total[1:-1, 0] / len(rows)))
     return shape if theta is None else replace(theta, theta=optfs.solve(theta.theta))
 
 

@@ -46,6 +46,7 @@ class Extractor:
     def read(self, images: ImageSet) -> Seen:
         """What can be read of images."""
         extraction = Extraction(self.classifier, images, self.preprocessing, run=self.run, skip=True)
+        extraction.check_repeatable()
         features, read = Features.extracted(extraction, self.cache)
         if read.all():
             return Seen(images, features, len(read))

@@ -65,7 +65,8 @@ class She(ScoreRecipe):
     """The inner product with the mean feature of the predicted class (SHE; Zhang et al., 2023).
 
     The mean is that of the images `predicted` as the class, or of those among them whose label it is (`labels`; where
-    all images have a label in the network's order: `auto`). The authors take images that are classified correctly.
+    all images have a label in the network's order: `auto`). The authors take images that are classified correctly. A
+    class without such images takes the mean of those predicted as it, and without these the mean of all images.
     """
 
     classes: Classes = "predicted"
@@ -81,7 +82,8 @@ class She(ScoreRecipe):
     def fit(self, train: Training) -> Pattern:
         moments = train.moments(self.needs)
         if by_label(moments, self.classes):
-            return Pattern(moments.means(Statistic.RIGHT_SUMS, Statistic.RIGHT_COUNTS)[0])
+            right, some = moments.means(Statistic.RIGHT_SUMS, Statistic.RIGHT_COUNTS)
+            return Pattern(np.where(some[:, None], right, moments.means(Statistic.CLASS_SUMS)[0]))
         return Pattern(moments.means(Statistic.CLASS_SUMS)[0])
 
 

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, freeze, frozen_array
-from oodshape.features.moments import Moments
 from oodshape.features.statistic import Statistic
-from oodshape.features.sum_kernels import limit_blas_threads, needs_float64
+from oodshape.features.sum_kernels import limit_blas_threads
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, by_label
 
@@ -38,8 +37,9 @@ class Clusters(FittedScore):
     def of(self, seen: Evidence) -> Tensor:
         z = self.centred(seen) @ self.tensor("whitening", seen.features)
         means = self.tensor("means", z)
-        nearest = (means.square().sum(dim=1) - 2 * z @ means.T).amin(dim=1)
-        return -(nearest + z.square().sum(dim=1))
+        nearest = (means.square().sum(dim=1) - 2 * z @ means.T).argmin(dim=1)
+        # the difference itself: where classes lie far apart, that of squared lengths would be rounding
+        return -(z - means.index_select(0, nearest)).square().sum(dim=1)
 
     def centred(self, seen: Evidence) -> Tensor:
         """[n, M] features, of length 1 where `unit`, less the center."""
@@ -61,13 +61,13 @@ class RelativeClusters(Clusters):
 class _Sums(NamedTuple):
     """The parts that a distance is made of: of features as they are, or of length 1."""
 
-    second: Statistic
+    scatter: Statistic
     by_class: Statistic
     by_label: Statistic
 
 
-RAW = _Sums(Statistic.SECOND, Statistic.CLASS_SUMS, Statistic.LABEL_SUMS)
-UNIT = _Sums(Statistic.UNIT_SECOND, Statistic.UNIT_CLASS_SUMS, Statistic.UNIT_LABEL_SUMS)
+RAW = _Sums(Statistic.SCATTER, Statistic.CLASS_SUMS, Statistic.LABEL_SUMS)
+UNIT = _Sums(Statistic.UNIT_SCATTER, Statistic.UNIT_CLASS_SUMS, Statistic.UNIT_LABEL_SUMS)
 
 
 class _Classes(NamedTuple):
@@ -116,8 +116,8 @@ class Mds(ScoreRecipe):
 
     @property
     def needs(self) -> frozenset[Statistic]:
-        """Class sums and the second moment; sums by label where those may be used."""
-        predicted = frozenset([Statistic.COUNTS, self._sums.by_class, self._sums.second])
+        """Class sums and the scatter; sums by label where those may be used."""
+        predicted = frozenset([Statistic.COUNTS, self._sums.by_class, self._sums.scatter])
         return predicted if self.classes == "predicted" else predicted | CHECKED | {self._sums.by_label}
 
     def fit(self, train: Training) -> Clusters:
@@ -144,23 +144,19 @@ class Mds(ScoreRecipe):
         sums = moments.parts[self._sums.by_label if labelled else self._sums.by_class]
         counts = moments.parts[Statistic.LABEL_COUNTS if labelled else Statistic.COUNTS]
         center, free = sums.sum(axis=0) / moments.n, moments.n - int((counts > 0).sum())
+        scatter = self._around(train)
         if not free:
-            return _Classes(sums, counts, center, self._around(train), moments.n - 1)
-        return _Classes(sums, counts, center, self._scatter(moments, sums, counts), free)
+            return _Classes(sums, counts, center, scatter, moments.n - 1)
+        within = torch.from_numpy(scatter)
+        for first in range(0, len(sums), AT_ONCE):
+            number = counts[first : first + AT_ONCE, None]
+            away = sums[first : first + AT_ONCE] - number * center
+            within.addmm_(torch.from_numpy(away).T, torch.from_numpy(away / np.maximum(number, 1)), alpha=-1.0)
+        return _Classes(sums, counts, center, scatter, free)
 
     def _around(self, train: Training) -> Array:
-        """[M, M]: the scatter of all images around their mean, with n - 1 degrees of freedom."""
-        moments = train.moments(self.needs)
-        total = moments.parts[self._sums.by_class].sum(axis=0, keepdims=True)
-        return self._scatter(moments, total, np.array([float(moments.n)]))
-
-    def _scatter(self, moments: Moments, sums: Array, counts: Array) -> Array:
-        """[M, M]: the second moment around the means of groups, given by their sums [K, M] and counts [K]."""
-        scatter = torch.from_numpy(moments.parts[self._sums.second].copy())
-        for first in range(0, len(sums), AT_ONCE):
-            part, number = sums[first : first + AT_ONCE], counts[first : first + AT_ONCE, None]
-            scatter.addmm_(torch.from_numpy(part).T, torch.from_numpy(part / np.maximum(number, 1)), alpha=-1.0)
-        return np.asarray(scatter)
+        """[M, M]: a copy of the scatter of all images around their mean, with n - 1 degrees of freedom."""
+        return train.moments(self.needs).parts[self._sums.scatter].copy()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -259,6 +255,6 @@ def whitening(scatter: Array, free: int, share: float) -> Array:
 
 def _trace(scatter: Array, free: int) -> float:
     trace = float(np.trace(scatter))
-    if not trace > free * (1e-12 if needs_float64(free, len(scatter)) else 1e-6):  # in float32, rounding leaves 1e-7
+    if not trace > free * 1e-12:
         raise InputError("the directions of the training features are all the same: they have no covariance")
     return trace

@@ -6,7 +6,7 @@ The bank is a seeded sample of at most 5,000 training images (`Moments`), saved 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -23,58 +23,84 @@ BLOCK = 1 << 22  # products at once
 ROWS = 1 << 16  # of a bank at once: a larger one is gone over in parts, which a block of images shares
 
 
-def best_products(z: Tensor, bank: Tensor, k: int, factors: Tensor | None = None) -> Tensor:
-    """[n, k]: the k largest inner products of each row with the rows of the bank, times its factors, descending.
+class Terms(NamedTuple):
+    """What makes a value of an inner product: (product + columns + rows) * factors."""
 
-    >>> best_products(torch.eye(2), torch.tensor([[1.0, 3.0], [2.0, 0.0]]), 1)
+    columns: Tensor  # [B]
+    rows: Tensor  # [n, 1]
+    factors: Tensor | None = None  # [B]
+
+
+def largest(products: Tensor, k: int, terms: Terms) -> Tensor:
+    """[n, k]: the k largest values of each row, descending."""
+    values = (products + terms.columns).add_(terms.rows)
+    values = values if terms.factors is None else values.mul_(terms.factors)
+    return values.topk(min(k, values.shape[1]), dim=1).values
+
+
+def best_products(z: Tensor, bank: Tensor, k: int, terms: Terms) -> Tensor:
+    """[n, k]: the k largest values of the inner products of each row with the rows of the bank, descending.
+
+    >>> plain = Terms(torch.zeros(2), torch.zeros(2, 1))
+    >>> best_products(torch.eye(2), torch.tensor([[1.0, 3.0], [2.0, 0.0]]), 1, plain)
     tensor([[2.],
             [3.]])
     """
     banks = torch.split(bank, ROWS)
-    scales = [None] * len(banks) if factors is None else torch.split(factors, ROWS)
+    columns = torch.split(terms.columns, ROWS)
+    factors = [None] * len(banks) if terms.factors is None else torch.split(terms.factors, ROWS)
 
-    def products(part: Tensor, rows: Tensor, scale: Tensor | None) -> Tensor:
-        found = part @ rows.T
-        return found if scale is None else found.mul_(scale)
-
-    def best(part: Tensor) -> Tensor:
-        both = zip(banks, scales, strict=True)
-        tops = [products(part, rows, scale).topk(min(k, len(rows)), dim=1).values for rows, scale in both]
+    def best(part: Tensor, rows: Tensor) -> Tensor:
+        each = zip(banks, columns, factors, strict=True)
+        tops = [largest(part @ some.T, k, Terms(column, rows, factor)) for some, column, factor in each]
         return tops[0] if len(tops) == 1 else torch.cat(tops, dim=1).topk(min(k, len(bank)), dim=1).values
 
-    rows = max(1, BLOCK // min(len(bank), ROWS))
-    blocks = (z,) if torch.compiler.is_compiling() else torch.split(z, rows)  # a graph has one form for any batch
-    return torch.cat([best(part) for part in blocks])
-
-
-def nearest(seen: Evidence, scorer: NeighbourDistance | Guide, factors: Tensor | None = None) -> Tensor:
-    """[n, k]: `best_products` of the directions; those of a small batch are kept for the next method with this bank.
-
-    KNN and NNGuide of one fit share it: without this a fit of `auto` takes 18 % more CPU time (24,000 x 1,024).
-    """
-    z, kept, place = seen.directions, seen.batch.bank_products, id(scorer.bank)
-    bank = scorer.tensor("bank", z)
-    if torch.compiler.is_compiling() or len(z) * len(bank) > BLOCK:
-        return best_products(z, bank, scorer.k, factors)
-    if place not in kept:
-        kept[place] = z @ bank.T
-    products = kept[place] if factors is None else kept[place] * factors
-    return products.topk(min(scorer.k, len(bank)), dim=1).values
+    if torch.compiler.is_compiling():  # a graph has one form for any batch
+        return best(z, terms.rows)
+    at_once = max(1, BLOCK // min(len(bank), ROWS))
+    blocks = zip(torch.split(z, at_once), torch.split(terms.rows, at_once), strict=True)
+    return torch.cat([best(*block) for block in blocks])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NeighbourDistance(FittedScore):
-    """Minus the distance of z / ||z|| to the k-th nearest row of the bank."""
+class BankScore(FittedScore):
+    """What looks at the k nearest rows of a bank of directions, z / ||z||, stored around their mean.
 
-    bank: Annotated[NDArray[np.float32], Sizes("B M")]  # of length 1
+    Around 0, features with a large common offset would differ by less than the rounding of their products.
+    """
+
+    center: Annotated[NDArray[np.float32], Sizes("M")]
+    bank: Annotated[NDArray[np.float32], Sizes("B M")]
     k: Annotated[int, AtLeast(1)]
 
+    def around(self, seen: Evidence) -> Tensor:
+        """[n, M]: the directions less the center."""
+        return seen.directions - self.tensor("center", seen.features)
+
+    def nearest(self, seen: Evidence, z: Tensor, terms: Terms) -> Tensor:
+        """[n, k]: `best_products`; those of a small batch are kept for the next method with this bank.
+
+        KNN and NNGuide of one fit share it: without this a fit of `auto` takes 18 % more CPU time (24,000 x 1,024).
+        """
+        kept, place, bank = seen.batch.bank_products, id(self.bank), self.tensor("bank", z)
+        if torch.compiler.is_compiling() or len(z) * len(bank) > BLOCK:
+            return best_products(z, bank, self.k, terms)
+        if place not in kept:
+            kept[place] = z @ bank.T
+        return largest(kept[place], self.k, terms)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NeighbourDistance(BankScore):
+    """Minus the distance of z / ||z|| to the k-th nearest row of the bank."""
+
     def of(self, seen: Evidence) -> Tensor:
-        """Minus the distance: ||a - b||^2 = 2 - 2 a . b for rows of length 1."""
-        z = seen.directions
-        squares = z.square().sum(dim=1) + 1 - 2 * nearest(seen, self)[:, -1]
+        """Minus the distance: -||a - b||^2 = 2 (a . b - ||b||^2 / 2 - ||a||^2 / 2)."""
+        z, bank = self.around(seen), self.tensor("bank", seen.features)
+        halves = -0.5 * z.square().sum(dim=1, keepdim=True)
+        squares = -2 * self.nearest(seen, z, Terms(-0.5 * bank.square().sum(dim=1), halves))[:, -1]
         # rounding of a product, which changes with the batch, is no distance
-        return -torch.where(squares > 2 * ROUNDING, squares, 0.0).sqrt()
+        return -torch.where(squares > -4 * ROUNDING * halves[:, 0], squares, 0.0).sqrt()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,20 +120,20 @@ class Knn(Neighbours):
     """
 
     def fit(self, train: Training) -> NeighbourDistance:
-        return NeighbourDistance(train.moments(self.needs).directions, self.k)
+        return NeighbourDistance(*train.moments(self.needs).directions, self.k)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Guide(FittedScore):
+class Guide(BankScore):
     """Energy times the mean of the k largest cosines, each times the energy of its row of the bank."""
 
-    bank: Annotated[NDArray[np.float32], Sizes("B M")]  # of length 1
-    k: Annotated[int, AtLeast(1)]
     energies: Annotated[NDArray[np.float32], Sizes("B")]
 
     def of(self, seen: Evidence) -> Tensor:
-        guidance = nearest(seen, self, self.tensor("energies", seen.features)).mean(dim=1)
-        return torch.logsumexp(seen.logits, dim=1) * guidance
+        """Energy times the guidance; with the center c, a cosine is (a + c) . (b + c)."""
+        z, center, bank = self.around(seen), self.tensor("center", seen.features), self.tensor("bank", seen.features)
+        terms = Terms(bank @ center + center @ center, (z @ center)[:, None], self.tensor("energies", z))
+        return torch.logsumexp(seen.logits, dim=1) * self.nearest(seen, z, terms).mean(dim=1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,4 +143,4 @@ class NnGuide(Neighbours):
     def fit(self, train: Training) -> Guide:
         head, moments = train.head.to("cpu"), train.moments(self.needs)
         energies = torch.cat([torch.logsumexp(head.logits(rows), dim=1) for rows in moments.bank()])
-        return Guide(moments.directions, self.k, energies.numpy())
+        return Guide(*moments.directions, self.k, energies.numpy())

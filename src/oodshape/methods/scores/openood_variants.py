@@ -5,7 +5,6 @@ The fitted scores are those of the other files; only what they are fitted on dif
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
@@ -17,16 +16,15 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.kernels import unit
+from oodshape.features.moments import around_mean
 from oodshape.features.statistic import Statistic
 from oodshape.images.identity import smallest
 from oodshape.methods.scores.decision_boundary import BoundaryDistance, Fdbd
-from oodshape.methods.scores.logits import TemperatureScaling, Tempered
 from oodshape.methods.scores.mahalanobis import Clusters, Mds, RelativeClusters
 from oodshape.methods.scores.nearest_neighbours import Guide, NeighbourDistance, Neighbours
 from oodshape.methods.scores.subspace import Vim, VirtualLogit
 from oodshape.methods.training import CHECKED, Classes, Training, by_label
 
-LOG_TEMPERATURES = -5.0, 5.0  # that are looked at
 Share = Annotated[float, Fraction(one=True)]  # of the training images
 
 
@@ -55,7 +53,7 @@ class ShareKnn(_OfShare):
     k: Annotated[int, AtLeast(1)] = 50
 
     def fit(self, train: Training) -> NeighbourDistance:
-        return NeighbourDistance(unit(bank_of(train, self.share)).numpy(), self.k)
+        return NeighbourDistance(*around_mean(unit(bank_of(train, self.share)).numpy()), self.k)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,7 +66,7 @@ class ShareNnGuide(_OfShare):
     def fit(self, train: Training) -> Guide:
         bank = bank_of(train, self.share)
         energies = torch.logsumexp(train.head.to("cpu").logits(bank), dim=1)
-        return Guide(unit(bank).numpy(), self.k, energies.numpy())
+        return Guide(*around_mean(unit(bank).numpy()), self.k, energies.numpy())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,32 +87,6 @@ class WholeVim(Vim):
             largest += float(head.logits(z).amax(dim=1).double().sum())
             residual += float(fitted.residual(z).double().sum())
         return replace(fitted, alpha=largest / residual if residual > 0 else 0.0)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LikeliestTemperature(TemperatureScaling):
-    """Temperature scaling at the maximum of the likelihood itself, for sets of which all logits fit into memory."""
-
-    needs = CHECKED
-
-    def fit(self, train: Training) -> Tempered:
-        """The temperature at which the mean logit passes that of the labels."""
-        from scipy.optimize import brentq
-
-        by_label(train.moments(CHECKED), "labels")
-        features, head = train.features, train.head.to("cpu")
-        assert features.labels is not None
-        logits = torch.cat([head.logits(raw.float()).double() for _, raw in features.chunks()])
-        own = float(logits.gather(1, features.labels[:, None]).mean())
-
-        def above(log_temperature: float) -> float:
-            mean = ((logits / math.exp(log_temperature)).softmax(dim=1) * logits).sum(dim=1).mean()
-            return float(mean) - own
-
-        low, high = LOG_TEMPERATURES
-        if above(low) <= 0 or above(high) >= 0:  # right even of the surest, or worse than chance
-            return Tempered(math.exp(low if above(low) <= 0 else high))
-        return Tempered(math.exp(brentq(above, low, high)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

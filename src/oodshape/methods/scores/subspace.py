@@ -14,7 +14,7 @@ from torch import Tensor
 from oodshape.core.values import AtLeast, Fraction, Sizes
 from oodshape.features.kernels import TINY
 from oodshape.features.statistic import Statistic
-from oodshape.features.sum_kernels import eigenvalue_noise, limit_blas_threads
+from oodshape.features.sum_kernels import NOISE, limit_blas_threads
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
@@ -43,10 +43,10 @@ class Vim(ScoreRecipe):
 
     The principal subspace has `dimensions`, by default the paper's: 1000 of 2048 or more features, 512 of 768 or
     more, else half of them; where the training features do not fill that many, half of those they fill. It is
-    read off the second moment around the origin -pinv(W) b; alpha comes from the bank of at most 5,000 images.
+    read off the scatter around the origin -pinv(W) b; alpha comes from the bank of at most 5,000 images.
     """
 
-    needs = frozenset([Statistic.SECOND, Statistic.BANK])  # the bank is for alpha
+    needs = frozenset([Statistic.SCATTER, Statistic.BANK])  # the bank is for alpha
 
     dimensions: Annotated[int, AtLeast(1)] | None = None
 
@@ -55,13 +55,12 @@ class Vim(ScoreRecipe):
         # gelsy: the shortest solution, pinv(W) b, without singular values
         solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
         origin = -solved.solution.numpy()
-        center, sums = torch.from_numpy(origin), torch.from_numpy(train.sums)
-        scatter = torch.from_numpy(moments.parts[Statistic.SECOND].copy())
-        scatter.addr_(center, sums, alpha=-1).addr_(sums, center, alpha=-1).addr_(center, center, alpha=n)
+        away = torch.from_numpy(moments.parts["scatter_sums"] / n - origin)
+        scatter = torch.from_numpy(moments.parts[Statistic.SCATTER].copy()).addr_(away, away, alpha=n)
         with limit_blas_threads():
             # by divide and conquer in the scatter's own memory: all vectors take less time than the half that is needed
             values, vectors = eigh(scatter.numpy().T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
-        filled = int((values > eigenvalue_noise(n, len(values)) * values[-1]).sum())
+        filled = int((values > NOISE * values[-1]).sum())
         wanted = self.dimensions or paper_dimensions(len(values))
         kept = wanted if wanted < filled else filled // 2
         plain = VirtualLogit(origin, vectors[:, : len(values) - kept], 1.0)
@@ -82,6 +81,7 @@ def paper_dimensions(width: int) -> int:
 
 
 ROUNDING = 1e-9  # of a share of variance
+UNCHANGED = 1e-15  # of a squared mean: a smaller variance is rounding of float32 features
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,25 +108,21 @@ class Neco(ScoreRecipe):
     ResNets: `logit=False`.
     """
 
-    needs = frozenset([Statistic.SECOND])
+    needs = frozenset([Statistic.SCATTER])
 
     variance: Annotated[float, Fraction(one=True)] = 0.9
     logit: bool = True
 
     def fit(self, train: Training) -> Subspace:
-        second, mean = train.moments(self.needs).parts[Statistic.SECOND], train.mean()
-        covariance = second / train.n
-        center = torch.from_numpy(mean)
-        torch.from_numpy(covariance).addr_(center, center, alpha=-1)
-        variance, rounding = (
-            np.diagonal(covariance),
-            eigenvalue_noise(train.n, len(mean)) * np.diagonal(second) / train.n,
-        )
-        scale = np.sqrt(np.where(variance > rounding, variance, 1.0))  # one that never changes is not scaled
+        parts = train.moments(self.needs).parts
+        mean, covariance = parts["scatter_sums"] / train.n, parts[Statistic.SCATTER] / train.n
+        variance = np.diagonal(covariance)
+        # one that never changes is not scaled
+        scale = np.sqrt(np.where(variance > UNCHANGED * mean**2, variance, 1.0))
         covariance /= scale
         covariance /= scale[:, None]
         with limit_blas_threads():  # in the covariance's own memory
             values, axes = eigh(covariance.T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
         shares = np.cumsum(np.maximum(values[::-1], 0.0))
         kept = 1 + int(np.searchsorted(shares, (self.variance - ROUNDING) * shares[-1]))
-        return Subspace(mean, scale, axes[:, ::-1][:, :kept], self.logit)
+        return Subspace(mean.astype(np.float32), scale, axes[:, ::-1][:, :kept], self.logit)

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Positive
-from oodshape.features import kernels
-from oodshape.features.feature_stats import between
 from oodshape.methods.base import Shape, Shaper
 from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
 from oodshape.methods.training import Training
@@ -36,13 +33,13 @@ class OptFS(Shaper):
       shaped features keep their energy, and how many values an interval holds no longer matters. Signed features
       outside the limits take theta of the end interval; otherwise they become 0, as in the paper.
 
-    `exact` goes over the features again, so that no histogram bin is cut; it is implied by more than 200 intervals.
+    Limits and impacts are exact where the features are at hand. From statistics alone (parts, Ray) they are those of a
+    histogram with bins of relative width 2^-11 or less; more than 200 intervals need the features.
     """
 
     k: Annotated[int, AtLeast(1)] = 100
     tail: float = 0.001
     norm: Annotated[float, Positive()] | None = None
-    exact: bool = False
     bound: Bound = "theta"
 
     def __post_init__(self) -> None:
@@ -53,16 +50,22 @@ class OptFS(Shaper):
             raise InputError(f"norm is the length of theta, which bound='features' leaves free; got {self.norm:g}")
 
     def fit(self, train: Training) -> PiecewiseConstant:
-        """The optimal shaping function, from statistics alone unless `exact`."""
-        exact = (self.exact or self.k > MOST_FROM_HISTOGRAM) and train.stats.bits == 32
-        grid = Grid.between(*self.limits(train, exact), self.k)
-        edges = grid.edges()
-        impact = _exact_impact(train, grid) if exact else train.stats.impact(edges)
-        pair = (grid.origin, grid.scale)
+        """The optimal shaping function: from the features where they are at hand, else from their histogram."""
+        grid = Grid.between(*self.limits(train), self.k)
+        edges, pair = grid.edges(), (grid.origin, grid.scale)
+        if self._exact(train):
+            impact, energy = train.features.interval_sums(*pair, self.k).T / train.n
+        else:
+            impact, energy = train.stats.impact(edges), train.stats.energy(edges)
         if self.bound == "theta":
             return PiecewiseConstant(edges, self.solve(impact), pair)
-        energy = _exact_energy(train, edges, pair) if exact else train.stats.energy(edges)
-        return PiecewiseConstant(edges, within_energy(impact, energy), pair, ends=train.stats.signed)
+        return PiecewiseConstant(edges, within_energy(impact, energy), pair, ends=train.signed)
+
+    def _exact(self, train: Training) -> bool:
+        """Whether to go over the features: not where each value has a bin of its own (float16)."""
+        if train.maybe_features is None and self.k <= MOST_FROM_HISTOGRAM:
+            return False
+        return train.stats.bits == 32 if train.maybe_features is None else not train.maybe_features.half
 
     def solve(self, direction: Array) -> NDArray[np.float32]:
         """[K] float32: the given direction with norm sqrt(k), or the norm asked for."""
@@ -72,10 +75,10 @@ class OptFS(Shaper):
         norm = math.sqrt(self.k) if self.norm is None else self.norm
         return np.asarray(direction / length * norm).astype(np.float32)
 
-    def limits(self, train: Training, exact: bool) -> tuple[float, float]:
+    def limits(self, train: Training) -> tuple[float, float]:
         """(alpha, beta): the quantiles; beta lies above the largest value when tail = 0."""
-        quantile = _exact_quantile if exact else (lambda t, q: t.stats.quantile(q))
-        alpha, beta = quantile(train, self.tail), quantile(train, 1 - self.tail)
+        source = train.features if self._exact(train) else train.stats
+        alpha, beta = source.quantile(self.tail), source.quantile(1 - self.tail)
         if not alpha < beta:
             raise InputError(
                 f"the features are constant: their {self.tail:g} and {1 - self.tail:g} quantiles are both {alpha:g}"
@@ -103,52 +106,10 @@ def within_energy(impact: Array, energy: Array) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BySign(Shaper):
-    """One recipe for signed features (`FeatureStats.signed`), another for those after a ReLU."""
+    """One recipe for signed features (`Training.signed`), another for those after a ReLU."""
 
     signed: Shaper = OptFS(bound="features")
     plain: Shaper = OptFS()
 
     def fit(self, train: Training) -> Shape:
-        return (self.signed if train.stats.signed else self.plain).fit(train)
-
-
-def _exact_quantile(train: Training, q: float) -> float:
-    """The q-quantile of float32 features to the last bit, by looking into the bins that hold it."""
-    stats = train.stats
-    place = (stats.total - 1) * q
-    lower = min(int(place), max(stats.total - 2, 0))
-    ranks = (lower, min(lower + 1, stats.total - 1))
-    bins = [stats.bin_of_rank(rank) for rank in ranks]
-    inside: list[list[Array]] = [[], []]
-    for _, raw in train.features.chunks():
-        z = raw.float().cpu()
-        for found, (left, right, *_) in zip(inside, bins, strict=True):
-            found.append(z[(z >= left) & (z < right)].numpy())
-    a, b = (
-        float(np.sort(np.concatenate(found))[rank - start])
-        for found, rank, (_, _, start, _) in zip(inside, ranks, bins, strict=True)
-    )
-    return between(a, b, place - lower)
-
-
-def _exact_impact(train: Training, grid: Grid) -> Array:
-    """[K] float64: the mean impact per interval, summed value by value."""
-    total = np.zeros(grid.k + 2)
-    weight = train.features.head.weight.cpu()
-    classes = train.features.predictions.cpu()
-    for first, raw in train.features.chunks():
-        z = raw.float().cpu()
-        total += kernels.interval_impacts(
-            z, classes[first : first + len(z)], weight, (grid.origin, grid.scale), grid.k + 2
-        )
-    return total[1:-1] / len(train.features)
-
-
-def _exact_energy(train: Training, edges: NDArray[np.float32], grid: tuple[float, float]) -> Array:
-    """[K] float64: the mean energy per interval, summed value by value."""
-    total, bounds = np.zeros(len(edges) + 1), torch.from_numpy(edges)
-    for _, raw in train.features.chunks():
-        z = raw.float().cpu()
-        cells = kernels.find_cells(z, bounds, grid).flatten().numpy()
-        total += np.bincount(cells, z.double().square().flatten().numpy(), len(total))
-    return total[1:-1] / len(train.features)
+        return (self.signed if train.signed else self.plain).fit(train)

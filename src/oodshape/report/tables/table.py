@@ -205,8 +205,8 @@ def _uncertainty(results: Results, tied: bool, columns: tuple[Column, ...]) -> I
     metrics = list(dict.fromkeys(column.metric for column in columns if column.metric.interval))
     if tied:
         yield (
-            f"=: tied with the best {MAIN.head} of its column (no difference at 5 % on the same images; DeLong, with "
-            "Holm's correction over the methods)."
+            f"=: tied with the best {MAIN.head} of its column (no difference at 5 % on the same images; DeLong, "
+            "corrected over all pairs of methods)."
         )
     said = _widths(results.averages_of, columns)
     if said:
