@@ -13,14 +13,14 @@ from oodshape import METHODS, auroc, fpr_at_tpr
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.images import identity
-from oodshape.methods.auto import BY_HEART, CANDIDATES, Auto, split
+from oodshape.methods.auto import CANDIDATES, MEMORISED, Auto, split
 from oodshape.methods.fit_all import fit_all
-from oodshape.methods.fusion import Member
-from oodshape.methods.held_out_classes import ClassPanel
+from oodshape.methods.fusion import Component
+from oodshape.methods.held_out_classes import HeldOutClasses
 from oodshape.methods.registry import NEWER
 from oodshape.studies.network import Network
 
-SINGLE = [name for name, method in METHODS.items() if not method.wants_panel]
+SINGLE = [name for name, method in METHODS.items() if not method.wants_proxy]
 PAPER = [name for name in SINGLE if name not in NEWER]
 NEAR = ("leftout", "digits01", "digits89", "letters", "places", "places32", "tinyimagenet")  # the other sets are far
 # what belongs together when a family is left out
@@ -38,7 +38,7 @@ SETS = {
     "with optfs": list(CANDIDATES),
     "without gradnorm": [name for name in CANDIDATES if name != "gradnorm"],
 }
-# a + b: a by the scrambled panel, b more by the classes left out; + gen: GEN whatever its worth, thought of later,
+# a + b: a by the scrambled proxy, b more by the classes left out; + gen: GEN whatever its worth, thought of later,
 # after DenseNet and DeiT-tiny had been looked at
 FUSES = ("3", "5", "7", "2 + 1", "4 + 3", "7 + gen")
 WEIGHTS = (0.0, 1 / 3, 1 / 2, 2 / 3)  # of the classes left out
@@ -54,31 +54,31 @@ class Tried:
     """What a choice looks at: the scores of every method on the selection part, the panels, ID and OOD test sets."""
 
     scores: dict[str, dict[str, Scores]]
-    members: dict[str, Member]
+    components: dict[str, Component]
     near: dict[str, float]  # A_near of every method; empty where no class could be left out
 
     @classmethod
     def of(cls, fitting: Features, selection: Features, sets: dict[str, Features]) -> Tried:
         """Every method of the table with its general settings, fitted and applied."""
-        scores, members = {}, {}
+        scores, components = {}, {}
         methods = {name: METHODS[name] for name in SINGLE}
         for name, detector in fit_all(methods, fitting).items():
             given = {key: detector.score(features) for key, features in {"selection": selection, **sets}.items()}
-            members[name] = Member.of_detector(name, detector, given["selection"])
+            components[name] = Component.of_detector(name, detector, given["selection"])
             scores[name] = {key: values.numpy() for key, values in given.items()}
         try:
-            panel = ClassPanel.of(fitting, selection)
-            panel.collect(methods)
-            near = {name: panel.auroc(method) for name, method in methods.items()}
+            proxy = HeldOutClasses.of(fitting, selection)
+            proxy.collect(methods)
+            near = {name: proxy.auroc(method) for name, method in methods.items()}
         except InputError as error:
             print(f"no class was left out: {error}\n")
             near = {}
-        return cls(scores, members, near)
+        return cls(scores, components, near)
 
     def chosen(self, setting: Setting) -> list[str]:
         """The methods that a setting fuses."""
         candidates, fuse, weight = setting
-        far = {n: auroc(self.scores[n]["selection"], self.scores[n]["panel"]) for n in SETS[candidates]}
+        far = {n: auroc(self.scores[n]["selection"], self.scores[n]["proxy"]) for n in SETS[candidates]}
         near = {name: self.near[name] for name in far} if self.near else far
         worth = {name: (1 - weight) * far[name] + weight * near[name] for name in far}
         number, _, beside = fuse.partition(" + ")
@@ -94,7 +94,7 @@ class Tried:
 class Case:
     """A network, as `auto` chose before (by training images) and as it does now.
 
-    Where the network knows its training images by heart, a quarter of the ID images at hand that it was not trained
+    Where the network knows its training images memorised, a quarter of the ID images at hand that it was not trained
     on (`calibration`, else ID test images, which are then not tested) serve to choose by.
     """
 
@@ -102,21 +102,21 @@ class Case:
     family: str
     before: Tried
     now: Tried
-    by_heart: bool
+    memorised: bool
     ood: list[str]
 
     @classmethod
     def of(cls, network: Network) -> Case:
         """Fit and apply every method."""
         inside, held = network.inside, network.held_out
-        by_heart = (network.train.accuracy or 0.0) >= BY_HEART
-        if by_heart and held is None:
+        memorised = (network.train.accuracy or 0.0) >= MEMORISED
+        if memorised and held is None:
             chosen = identity.held_out(inside.identities, 0.25, purpose="choice of methods")
             held, inside = inside[np.flatnonzero(chosen)], inside[np.flatnonzero(~chosen)]
-        sets = {"panel": network.chosen_by()[0], "ID": inside, **network.ood}
+        sets = {"proxy": network.chosen_by()[0], "ID": inside, **network.ood}
         before = Tried.of(*split(network.train, Auto().share), sets)
-        now = Tried.of(network.train, held, sets) if by_heart and held is not None else before
-        return cls(network.name, family_of(network.name), before, now, by_heart, list(network.ood))
+        now = Tried.of(network.train, held, sets) if memorised and held is not None else before
+        return cls(network.name, family_of(network.name), before, now, memorised, list(network.ood))
 
     @property
     def scores(self) -> dict[str, dict[str, Scores]]:
@@ -140,9 +140,9 @@ class Case:
     def fused(self, setting: Setting) -> dict[str, Scores]:
         """The scores of `auto` with a setting on ID and OOD images."""
         tried = self.before if setting == BEFORE else self.now
-        members = [tried.members[name] for name in tried.chosen(setting)]
+        components = [tried.components[name] for name in tried.chosen(setting)]
         return {
-            key: np.sum([m.log_p(torch.from_numpy(tried.scores[m.name][key])).numpy() for m in members], axis=0)
+            key: np.sum([m.log_p(torch.from_numpy(tried.scores[m.name][key])).numpy() for m in components], axis=0)
             for key in ("ID", *self.ood)
         }
 

@@ -1,7 +1,7 @@
 """The evidence for the defaults of `auto`: settings chosen on all families of networks but one, tried on that one.
 
     python scripts/auto_evidence.py                                     # the three networks of the package
-    python scripts/auto_evidence.py --features FOLDER --panel FOLDER    # and others, in the layout of `oodshape study`
+    python scripts/auto_evidence.py --features FOLDER --proxy FOLDER    # and others, in the layout of `oodshape study`
     python scripts/auto_evidence.py --features FOLDER --fresh FRESH     # FRESH: networks that decide nothing
 
 A setting is a set of candidates, how many are fused, and how much the classes left out weigh beside scrambled images.
@@ -103,11 +103,11 @@ def print_networks(study: Study) -> None:
     fixed = max(SINGLE, key=lambda name: np.mean([mean(c.aurocs(c.scores[name])) for c in study.cases]))
     columns = ["msp", "energy", "optfs", *([] if fixed in ("msp", "energy", "optfs") else [fixed])]
     head = ["network", "auto", "FPR95", "auto before", "best of the paper", "best of all", *columns]
-    print(f"\nThe best fixed method over all networks is {fixed}; * known by heart.\n")
+    print(f"\nThe best fixed method over all networks is {fixed}; * known memorised.\n")
     print(f"| {' | '.join(head)} |\n| --- |{' ---: |' * (len(head) - 1)}")
     for place, case in enumerate(study.cases):
         cells = [
-            case.name + (" *" if case.by_heart else ""),
+            case.name + (" *" if case.memorised else ""),
             f"{study.means(DEFAULT)[place]:.2f}",
             f"{case.fpr95(case.fused(DEFAULT)):.2f}",
         ]
@@ -143,10 +143,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=Path, nargs="*", default=[], help="folders of feature files")
     parser.add_argument("--fresh", type=Path, nargs="*", default=[], help="the same, for networks that decide nothing")
-    parser.add_argument("--panel", type=Path, help="a folder with NETWORK/scrambled.npz")
+    parser.add_argument("--proxy", type=Path, help="a folder with NETWORK/scrambled.npz")
     given = parser.parse_args()
     networks = list(from_benchmark(Benchmark.load("digits"), Options(progress=False)))
-    networks += [from_folder(folder, given.panel) for folder in folders_in(given.features)]
+    networks += [from_folder(folder, given.proxy) for folder in folders_in(given.features)]
     study = Study([Case.of(network) for network in networks])
     print(f"Settings, on {len(networks)} networks; gain is against the default before, {said(BEFORE)}.")
     print_settings(study)
@@ -154,7 +154,7 @@ def main() -> None:
     print_networks(study)
     print_sets(study)
     if given.fresh:
-        fresh = Study([Case.of(from_folder(folder, given.panel)) for folder in folders_in(given.fresh)])
+        fresh = Study([Case.of(from_folder(folder, given.proxy)) for folder in folders_in(given.fresh)])
         print("\nNetworks that decided nothing.")
         print_networks(fresh)
         print_sets(fresh)

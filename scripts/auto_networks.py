@@ -24,7 +24,7 @@ from train_digits import train as train_small
 from train_mixer_nano import augmented, normalized, tensors
 
 from oodshape import Classifier, Features, ImageFolder
-from oodshape.features.proxy import panel_features
+from oodshape.features.proxy import proxy_features
 from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.images.datasets.digits import _scanned_digits, digits_sets
 from oodshape.images.datasets.synthetic import constant_images, noise_images
@@ -236,7 +236,7 @@ def write(
     torch.manual_seed(1)
     classifier = Classifier(make().eval())
     made = {name: Features.extract(classifier, images, preprocessing) for name, images in sets.items()}
-    made["scrambled"] = panel_features(classifier, sets["train"], preprocessing)[0]
+    made["scrambled"] = proxy_features(classifier, sets["train"], preprocessing)[0]
     for name, features in made.items():
         values = np.concatenate([raw.numpy() for _, raw in features.chunks()])
         np.savez(folder / f"{name}.npz", features=values, labels=features.labels)

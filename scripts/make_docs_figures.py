@@ -42,7 +42,7 @@ def write(path: Path, text: str) -> None:
 
 def draw_methods(network: Network, folder: Path) -> None:
     """NAME-scores.svg for every method, and NAME-theta.svg where it shapes."""
-    for name, detector in fit_all(METHODS, network.train, network.panel).items():
+    for name, detector in fit_all(METHODS, network.train, network.proxy).items():
         write(folder / f"{page_name(name)}-scores.svg", pictures.histogram(name, pictures.scores(detector, network)))
         if not isinstance(detector.shape, Identity):
             theta = pictures.theta_of(name, detector.shape, network)
@@ -54,7 +54,7 @@ def measure(networks: Iterable[Network], *, real: bool) -> list[dict[str, Any]]:
     rows = []
     for network in networks:
         ood = network.ood if real else pictures.outside(network)
-        frame = every_method(network.train, network.inside, ood, network.methods, network.panel)
+        frame = every_method(network.train, network.inside, ood, network.methods, network.proxy)
         means = frame.groupby("method", sort=False)[["fpr95", "auroc"]].mean()
         found = {name: [round(100 * float(v), 1) for v in means.loc[name]] for name in means.index}
         rows.append({"network": network.name, "real": real, "ood": list(ood), "methods": found})
@@ -65,7 +65,7 @@ def main() -> None:
     """Draw and measure everything."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--features", type=Path, nargs="*", default=[], help="folders of feature files to measure too")
-    parser.add_argument("--panel", type=Path, help="a folder with NETWORK/scrambled.npz")
+    parser.add_argument("--proxy", type=Path, help="a folder with NETWORK/scrambled.npz")
     parser.add_argument("--docs", type=Path, default=DOCS, help="where the docs are")
     arguments = parser.parse_args()
     digits = list(from_benchmark(Benchmark.load("digits"), Options(cache=None, progress=False)))
@@ -74,7 +74,7 @@ def main() -> None:
         write(arguments.docs / "img" / f"{name}.svg", picture)
     draw_methods(drawn, arguments.docs / "img" / "methods")
     path = arguments.docs / "methods" / "measured.json"
-    real = [from_folder(folder, arguments.panel) for folder in folders_in(arguments.features)]
+    real = [from_folder(folder, arguments.proxy) for folder in folders_in(arguments.features)]
     rows = measure(digits, real=False) + measure(real, real=True)
     if not arguments.features and path.is_file():
         rows += [row for row in json.loads(path.read_text(encoding="utf-8")) if row["real"]]

@@ -63,17 +63,17 @@ def test_folders_say_family_settings_and_roles(two) -> None:
 
 def test_a_panel_may_lie_elsewhere_and_is_asked_for(tmp_path) -> None:
     folder = write_folder(tmp_path / "features" / "mine")
-    assert [len(part) for part in from_folder(folder).panel] == [50]
+    assert [len(part) for part in from_folder(folder).proxy] == [50]
     elsewhere = tmp_path / "panels" / "mine" / "scrambled.npz"
     elsewhere.parent.mkdir(parents=True)
     (folder / "scrambled.npz").rename(elsewhere)
-    (there,) = networks("digits", [folder], panel=tmp_path / "panels")
+    (there,) = networks("digits", [folder], proxy=tmp_path / "panels")
     assert len(there.chosen_by()[0]) == 50
-    assert "panel: 50" in there.describe()
+    assert "proxy: 50" in there.describe()
     (none,) = networks("digits", [folder])
     assert possible(["variants", "auto"], [none]) == ["variants"]
     assert possible(["variants", "auto"], [there]) == ["variants", "auto"]
-    with pytest.raises(InputError, match=r"mine has no panel: put scrambled.npz.*--panel DIR"):
+    with pytest.raises(InputError, match=r"mine has no proxy: put scrambled.npz.*--proxy DIR"):
         list(write("auto", [none], tmp_path / "out"))
     assert "auto" not in set(every_method(none.train, none.inside, none.ood)["method"])
 

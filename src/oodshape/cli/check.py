@@ -49,6 +49,7 @@ def check(
         write_check(found, out, source, Origin(command_line(), str(detector)))
     if json:
         said = {"rejected_id": found.rejected, "promised": found.promised, "sets": found.rows()}
+        said["sanity"] = None if guard.about.sanity is None else guard.about.sanity.accepted(guard.detector)
         right = None if found.selective is None else asdict(found.selective)
         typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable}))
     elif not quiet:
@@ -56,6 +57,8 @@ def check(
         say(NOTE)
         for line in (*headline(found), verdict(found), *right_line(found)):
             say(line)
+        if guard.sanity:
+            say(f"sanity: the guard {guard.sanity}")
         for path, why in list(found.unreadable.items())[:1]:
             say(f"{len(found.unreadable):,} could not be read; {path}: {why}")
         if out is not None:

@@ -122,6 +122,8 @@ def fit(
     if guard.detector.groups is not None:
         say(per_class_line(guard))
     say(f"promise: {guard.promise}")
+    if guard.sanity:
+        say(f"sanity: {guard.sanity}")
     if calibrate is None:
         say("give --calibrate images that the network was not trained on, and it becomes a promise")
     say(f"guard: {out}")

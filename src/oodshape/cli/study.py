@@ -34,7 +34,7 @@ def study(
         list[Path] | None,
         typer.Option(help="A network's folder of feature files, or a folder of such folders, in place of a benchmark."),
     ] = None,
-    panel: Annotated[
+    proxy: Annotated[
         Path | None,
         typer.Option(help="With --features: a folder with NETWORK/scrambled.npz, where they are not beside the rest."),
     ] = None,
@@ -94,14 +94,14 @@ def study(
             skipped[each] = str(error)
     how: dict[str, Any] = {"settings": settings or "", "seed": seed, "trust_code": trust_code}
     how |= compared.said() | running.place("float32") | running.feeding()
-    opened = networks(benchmark, features or [], panel=panel, cache=keeping.folder, **how)
+    opened = networks(benchmark, features or [], proxy=proxy, cache=keeping.folder, **how)
     found = [network.telling(real, picked, seed) for network in opened]
     for network in found:
         say(network.describe())
     if compare_paper:
         check_studies(names, {network.name: network.id_set for network in found})
     can = possible(names, found) if name == "all" else names
-    skipped |= {each: "a network has no panel (scrambled.npz)" for each in names if each not in can}
+    skipped |= {each: "a network has no proxy (scrambled.npz)" for each in names if each not in can}
     for each, why in skipped.items():
         say(f"skipped {each}: {why}")
     told = {each: [network.telling(real, taken[each], seed) for network in opened] for each in can if each in taken}

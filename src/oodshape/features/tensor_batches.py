@@ -29,8 +29,14 @@ class SeenTensors:
     predictions: NDArray[np.int64]  # [N]
     labels: NDArray[np.int64]  # [N], -1: none
     identities: Keys  # [N], by content
-    kept: Tensor  # [K, ...]: images themselves
+    kept: Tensor  # [K, ...]: images themselves, of the size of the first
     kept_rows: NDArray[np.int64]  # [K]: which they are, ascending in their keys
+    mixed: bool  # whether images of other sizes had to be left out
+
+    def check_one_size(self) -> None:
+        """Refuse images of several sizes, for a method that makes images of them."""
+        if self.mixed:
+            raise InputError("prepared images must have one size for a method that makes images of them: use another")
 
 
 def tensors_through(
@@ -93,11 +99,11 @@ class _Chosen:
             self.rows.append(first + place)
             self.highest = max(self.keys)
 
-    def found(self) -> tuple[Tensor, NDArray[np.int64]]:
-        """The images and their rows, by ascending keys."""
+    def found(self) -> tuple[Tensor, NDArray[np.int64], bool]:
+        """The images and their rows, by ascending keys, and whether some of other sizes were left out."""
         if not self.images:
-            return torch.empty(0), np.empty(0, np.int64)
+            return torch.empty(0), np.empty(0, np.int64), False
         order = np.argsort(np.array(self.keys, np.uint64), kind="stable")
-        if any(image.shape != self.images[0].shape for image in self.images):
-            raise InputError("prepared images must have one size where a method makes images of them: choose another")
-        return torch.stack([self.images[place] for place in order]), np.array(self.rows, np.int64)[order]
+        same = [place for place in order if self.images[place].shape == self.images[order[0]].shape]
+        images = torch.stack([self.images[place] for place in same])
+        return images, np.array(self.rows, np.int64)[same], len(same) < len(order)

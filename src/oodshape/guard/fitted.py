@@ -9,6 +9,7 @@ from pathlib import Path
 from oodshape.core.errors import InputError
 from oodshape.core.values import Value
 from oodshape.guard.fit.samples import Samples
+from oodshape.guard.fit.sanity import Sanity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_share
@@ -36,6 +37,7 @@ class About(Value):
     version: str = ""  # of oodshape
     precision: Precision = "float32"  # in which the network ran
     samples: Samples | None = None  # some images of the fitting set, where they were asked for
+    sanity: Sanity | None = None  # scores of noise and constant images; None where they could not be made
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,6 +124,11 @@ class Fitted(Value):
             f"{within} (split conformal); with these {len(scores):,}, between {100 * low:.1f} and {100 * high:.1f} %, "
             "99 times in 100"
         )
+
+    @property
+    def sanity(self) -> str:
+        """How much noise and how many constant images the guard accepts, in words; empty if not known."""
+        return "" if self.about.sanity is None else self.about.sanity.line(self.detector)
 
     def label(self, number: int) -> str | int:
         """A class by its name, or by its number where names are not known."""

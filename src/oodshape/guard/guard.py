@@ -18,6 +18,7 @@ from oodshape.guard.fit.collect import PartFiles, part_files, parts_for, recipe_
 from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.fit import class_names, fit_detector, own_model
 from oodshape.guard.fit.samples import Samples, check_kept
+from oodshape.guard.fit.sanity import check_sanity
 from oodshape.guard.fit.split import split_collected, split_images, split_tensors
 from oodshape.guard.fitted import About, Fitted
 from oodshape.guard.live import Live
@@ -96,7 +97,7 @@ class Guard(Fitted):
         folder, samples, layer = None if cache is None else Path(cache), None, ""
         if prepared:
             found = split_tensors(
-                source.classifier, images, calibrate, alpha, limit, recipe.wants_panel, folder, progress
+                source.classifier, images, calibrate, alpha, limit, recipe.wants_proxy, folder, progress
             )
         else:
             collected = None if parts is None else parts_for(source, part_files(parts), recipe, preprocessing)
@@ -128,6 +129,7 @@ class Guard(Fitted):
             version=oodshape.__version__,
             precision=source.classifier.precision,
             samples=samples,
+            sanity=check_sanity(source.classifier, detector, found.sanity, found.train, found.held_out),
         )
         return cls(detector, about)
 
@@ -237,7 +239,7 @@ class Guard(Fitted):
     ) -> list[Explanation]:
         """Why each image is accepted or not.
 
-        Guesses, score and p-value, what each member says, which features speak
+        Guesses, score and p-value, what each component says, which features speak
         for the class and against it, and the nearest of the samples that the guard keeps (`keep_samples`).
         """
         source = self.opened(

@@ -38,7 +38,7 @@ def kind(name: str) -> str:
     >>> kind("optfs-e"), kind("auto"), kind("vim"), kind("msp"), kind("mine")
     ('OptFS', 'chooses among them', 'since the paper', "the paper's baselines", 'your own')
     """
-    if name in METHODS and METHODS[name].wants_panel:
+    if name in METHODS and METHODS[name].wants_proxy:
         return "chooses among them"
     words = dict.fromkeys((PLAIN, SHAPED), "the paper's baselines")
     return (words | {OPTFS: "OptFS", SINCE: "since the paper", OWN: "your own"})[block(name)]
@@ -65,7 +65,7 @@ def family(name: str) -> str:
     if name not in METHODS:
         return "own"
     method = METHODS[name]
-    if method.wants_panel:
+    if method.wants_proxy:
         return CHOICE
     if by_optfs(method.shape):
         return "optfs"

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.methods.auto import Auto, split
+from oodshape.methods.auto import Auto, split, try_on_proxies
 from oodshape.methods.detector import Method
 from oodshape.methods.fit_all import fit_all
-from oodshape.methods.fusion import Fusion
-from oodshape.methods.held_out_classes import ClassPanel
+from oodshape.methods.fusion import SCRAMBLED, Fusion
 from oodshape.methods.registry import METHODS, NEWER
-from oodshape.metrics.detection import auroc
 from oodshape.report.palette import PALE, TEXT
 from oodshape.studies.methods import measured
 from oodshape.studies.plotting import (
@@ -52,43 +48,37 @@ def choice(
     train: Features,
     inside: Features,
     ood: Mapping[str, Features],
-    panel: Sequence[Features],
+    proxy: Sequence[Features],
     methods: Mapping[str, Method] = METHODS,
     auto: Auto = DEFAULT,
 ) -> DataFrame:
-    """method, group, panel_auroc, chosen, ood, fpr95, auroc of every method that works on features, and of `auto`.
+    """method, group, proxy_auroc, chosen, ood, fpr95, auroc of every method that works on features, and of `auto`.
 
-    `panel_auroc` is what `auto` sees: fitted on its fitting part, the mean of `scrambled_auroc`, the selection part
-    against the panel, and `near_auroc`, that against classes left out (NaN where none can be). The other figures are
-    those of the method fitted on the whole training set, and of `auto` with its fusion (group auto) and with the
-    best-ranked candidate alone.
+    `proxy_auroc` is what `auto` ranks by: fitted on its fitting part, the mean AUROC over the proxy sets;
+    `scrambled_auroc` is that on scrambled images alone. The other columns belong to the method fitted on the whole
+    training set, and to `auto` with its fusion (group auto) and with the best-ranked candidate alone.
     """
     from pandas import DataFrame
 
-    single = {name: method for name, method in methods.items() if method.perturb.eps == 0 and not method.wants_panel}
-    fitting, selection = split(train, auto.share)
-    seen: dict[str, dict[str, float]] = {}
-    tried = {name: method.unlabelled() for name, method in single.items()}
-    for name, detector in fit_all(tried, fitting).items():
-        scores = detector.score(selection)
-        far = float(np.mean([auroc(scores, detector.score(images)) for images in panel]))
-        seen[name] = {"panel_auroc": far, "scrambled_auroc": far, "near_auroc": np.nan}
-    with contextlib.suppress(InputError):  # no class can be left out: scrambled images decide alone
-        near = ClassPanel.of(fitting, selection).aurocs(tried)
-        for name, value in seen.items():
-            value["near_auroc"] = near[name]
-            value["panel_auroc"] = (1 - auto.near) * value["scrambled_auroc"] + auto.near * value["near_auroc"]
-    fused = Method(score=auto).fit(train, panel=panel)
-    best = Method(score=replace(auto, fuse=1)).fit(train, panel=panel)
+    single = {name: method for name, method in methods.items() if method.perturb.eps == 0 and not method.wants_proxy}
+    tried = try_on_proxies(
+        {name: method.unlabelled() for name, method in single.items()}, *split(train, auto.share), proxy
+    )
+    means = dict(tried.ranking)
+    seen = {name: {"proxy_auroc": means.get(name, np.nan), "scrambled_auroc": np.nan} for name in single}
+    for name, values in tried.aurocs.items():
+        seen[name]["scrambled_auroc"] = dict(zip(tried.proxies, values, strict=True)).get(SCRAMBLED, np.nan)
+    fused = Method(score=auto).fit(train, proxy=proxy)
+    best = Method(score=replace(auto, fuse=1)).fit(train, proxy=proxy)
     assert isinstance(fused.scorer, Fusion)
-    chosen = {member.name for member in fused.scorer.members}
+    chosen = {component.name for component in fused.scorer.components}
     rows: list[dict[str, Any]] = []
     for name, detector in fit_all(single, train).items():
         group = LATER if name in NEWER else PAPER
         said = {"method": name, "group": group, **seen[name], "chosen": name in chosen}
         rows += measured(detector, inside, ood, **said)
     for name, detector in ((AUTO, fused), (ONE, best)):
-        rows += measured(detector, inside, ood, method=name, group=name, panel_auroc=np.nan, chosen=False)
+        rows += measured(detector, inside, ood, method=name, group=name, proxy_auroc=np.nan, chosen=False)
     return DataFrame(rows)
 
 
@@ -96,14 +86,14 @@ def regret(frame: DataFrame) -> DataFrame:
     """A row per network and OOD set, and one for the mean over them: rank correlations, and the regret of `auto`.
 
     Takes the columns of `choice` and `network`. `rank_paper` and `rank_all` are Spearman's correlation of
-    `panel_auroc` and `auroc` over the paper's methods and over all; `best_paper` and `best_all` the best single
+    `proxy_auroc` and `auroc` over the paper's methods and over all; `best_paper` and `best_all` the best single
     method in hindsight; a regret is its AUROC less that of `auto`, below 0 where `auto` is ahead.
     """
     from pandas import DataFrame
 
     rows = []
     for network, part in frame.groupby("network", sort=False):
-        keys = ["method", "group", "panel_auroc"]
+        keys = ["method", "group", "proxy_auroc"]
         mean = part.groupby(keys, sort=False, dropna=False)[["fpr95", "auroc"]].mean().reset_index()
         for name, one in (*part.groupby("ood", sort=False), ("mean", mean)):
             rows.append({"network": network, "ood": name} | _row(one.set_index("method")))
@@ -115,7 +105,7 @@ def _row(one: DataFrame) -> dict[str, Any]:
     sets = {"paper": one[one["group"] == PAPER], "all": one[one["group"].isin([PAPER, LATER])]}
     row: dict[str, Any] = {}
     for name, part in sets.items():
-        row[f"rank_{name}"] = part["panel_auroc"].rank().corr(part["auroc"].rank())
+        row[f"rank_{name}"] = part["proxy_auroc"].rank().corr(part["auroc"].rank())
     for name, part in sets.items():  # a group may be empty where methods were picked
         row |= {f"best_{name}": part["auroc"].idxmax() if len(part) else "", f"auroc_best_{name}": part["auroc"].max()}
     for name, method in (("auto", AUTO), ("one", ONE)):
@@ -142,13 +132,13 @@ def print_choice(frame: DataFrame, digits: int = 1) -> DataFrame:
 
 
 def draw_choice(frame: DataFrame) -> Figure:
-    """A point per method: mean AUROC against the panels, and against real OOD sets; chosen ones have a ring."""
-    keys = ["method", "group", "panel_auroc", "chosen"]
+    """A point per method: mean AUROC on the proxy sets and on real OOD sets; fused ones have a ring."""
+    keys = ["method", "group", "proxy_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
     figure, (axes,) = panels(4.4)
     # the best lie near 100: a logarithm of what is missing keeps them apart
     points = [
-        Point(str(row["method"]), missing(row["panel_auroc"]), missing(row["auroc"]), bool(row["chosen"]))
+        Point(str(row["method"]), missing(row["proxy_auroc"]), missing(row["auroc"]), bool(row["chosen"]))
         for row in means[means["group"].isin([PAPER, LATER])].to_dict("records")
     ]
     toward_hundred(axes, "x", "y")
@@ -156,11 +146,7 @@ def draw_choice(frame: DataFrame) -> Figure:
     fused = missing(float(means.loc[means["method"] == AUTO, "auroc"].iloc[0]))
     axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")
     axes.set_ylabel(f"real OOD sets: mean AUROC (%),\n{TOWARDS}")
-    axes.set_xlabel(
-        "scrambled ID images and classes left out:\nmean AUROC (%), "
-        f"{TOWARDS}\n"
-        "rings: fused in auto; dashed: auto; dotted: x = y"
-    )
+    axes.set_xlabel(f"proxy OOD sets: mean AUROC (%),\n{TOWARDS}\nrings: fused in auto; dashed: auto; dotted: x = y")
     families(figure, [point.name for point in points])
     name_points(axes, points)
     return figure

@@ -65,7 +65,7 @@ class Study:
     table: Callable[[DataFrame, int], DataFrame]
     draw: Callable[[DataFrame], Figure]
     draw_all: Callable[[DataFrame], Figure] | None = None
-    by_panel: bool = False  # each network must have a panel
+    by_proxy: bool = False  # each network must have a proxy
     compares: bool = False  # any methods can be picked
     picks: Picks | None = None  # the methods that it is of, if it is not of optfs-v alone
 
@@ -201,7 +201,7 @@ STUDIES: dict[str, Study] = {
     ),
     "generalisation": Study(
         "Generalisation: mean AUROC per method on each network, on ConvNets, and on transformers and MLPs",
-        lambda network: analysis.every_method(*_sets(network), network.compared, network.panel),
+        lambda network: analysis.every_method(*_sets(network), network.compared, network.proxy),
         print_generalisation,
         draw.draw_bars,
         lambda frame: draw.draw_generalisation(analysis.generalisation(frame.rename(columns={"network": "model"}))),
@@ -227,7 +227,7 @@ STUDIES: dict[str, Study] = {
         print_choice,
         draw_choice,
         draw_regret,
-        by_panel=True,
+        by_proxy=True,
         compares=True,
     ),
 }
@@ -255,5 +255,5 @@ def picked_of(name: str, methods: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def possible(names: Sequence[str], networks: Sequence[Network]) -> list[str]:
-    """The studies that these networks allow: one that looks at a panel needs it for each of them."""
-    return [name for name in names if not STUDIES[name].by_panel or all(network.panel for network in networks)]
+    """The studies that these networks allow: one that looks at a proxy needs it for each of them."""
+    return [name for name in names if not STUDIES[name].by_proxy or all(network.proxy for network in networks)]

@@ -60,18 +60,18 @@ def every_method(
     inside: Features,
     ood: Mapping[str, Features],
     methods: Mapping[str, Method] = METHODS,
-    panel: Sequence[Features] = (),
+    proxy: Sequence[Features] = (),
 ) -> DataFrame:
     """method, ood, fpr95, auroc of every method that works on what is given.
 
-    One that perturbs images does not work on features, and one that chooses by a panel needs it.
+    One that perturbs images does not work on features, and one that chooses by a proxy needs it.
     """
     from pandas import DataFrame
 
     rows: list[dict[str, Any]] = []
     for name, method in methods.items():
-        if method.perturb.eps == 0 and (panel or not method.wants_panel):
-            rows += measured(method.fit(train, panel=panel), inside, ood, method=name)
+        if method.perturb.eps == 0 and (proxy or not method.wants_proxy):
+            rows += measured(method.fit(train, proxy=proxy), inside, ood, method=name)
     return DataFrame(rows)
 
 

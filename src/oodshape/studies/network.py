@@ -19,7 +19,7 @@ from oodshape.methods.registry import named
 from oodshape.networks.zoo import MODELS
 
 SURROGATES = ("gaussian", "uniform")
-PANEL = "scrambled"
+PROXY = "scrambled"
 NOISE = 50_000  # noise images of a kind, unless there is a limit
 HELD_OUT = "calibration"  # ID images that are neither fitted on nor tested
 CODED_REAL = {"cifar100": "Places365"}  # what the configuration of the authors' code takes for real OOD data
@@ -37,7 +37,7 @@ class Network:
     ood: dict[str, Features]
     surrogates: dict[str, Features]
     methods: dict[str, Method]
-    panel: tuple[Features, ...] = ()  # scrambled ID images, to choose methods by
+    proxy: tuple[Features, ...] = ()  # scrambled ID images, to choose methods by
     held_out: Features | None = None  # further ID images
     told: str = ""  # the OOD set that is to stand for real OOD data
     picked: tuple[str, ...] = ()  # only these methods, where a study compares them
@@ -76,25 +76,25 @@ class Network:
         return self.surrogates[SURROGATES[0]]
 
     def chosen_by(self) -> tuple[Features, ...]:
-        """The panel, or an error that says what is missing."""
-        if not self.panel:
+        """The proxy, or an error that says what is missing."""
+        if not self.proxy:
             raise InputError(
-                f"{self.name} has no panel: put {PANEL}.npz, the features of scrambled ID images, beside its "
-                f"features, or --panel DIR with DIR/{self.name}/{PANEL}.npz"
+                f"{self.name} has no proxy: put {PROXY}.npz, the features of scrambled ID images, beside its "
+                f"features, or --proxy DIR with DIR/{self.name}/{PROXY}.npz"
             )
-        return self.panel
+        return self.proxy
 
     def describe(self) -> str:
         """The sizes of all sets in a line."""
         sets = {"train": self.train, "ID test": self.inside, **self.ood}
         sizes = ", ".join(f"{name} {len(features):,}" for name, features in sets.items())
         extra = ", ".join(f"{name} {len(features):,}" for name, features in self.surrogates.items())
-        panel = sum(len(features) for features in self.panel)
+        proxy = sum(len(features) for features in self.proxy)
         why = "" if self.real == self.told else " (the largest)"
         why = f" (the largest here; {self.told} is not)" if self.told not in ("", self.real) else why
         whose = f"{self.settings} ({self.id_set})" if self.as_coded else self.settings
         return (
-            f"{self.name}: {sizes}; surrogates: {extra or 'none'}; panel: {panel}; settings: {whose}; "
+            f"{self.name}: {sizes}; surrogates: {extra or 'none'}; proxy: {proxy}; settings: {whose}; "
             f"real OOD data: {self.real}{why}"
         )
 
@@ -113,11 +113,11 @@ def folders_in(paths: Sequence[Path]) -> list[Path]:
 def from_folder(folder: Path, panels: Path | None = None, settings: str = "") -> Network:
     """The network whose feature files lie in a folder; family and settings follow from its name where known.
 
-    The panel is scrambled.npz there, or in the folder of the same name below `panels`. Without `settings`, methods have
+    The proxy is scrambled.npz there, or in the folder of the same name below `panels`. Without `settings`, methods have
     those of the paper for the ID set of the network, as the folder is named, or general ones.
     """
     arrays = {}
-    more = [] if panels is None else [panels / folder.name / f"{PANEL}.npz"]
+    more = [] if panels is None else [panels / folder.name / f"{PROXY}.npz"]
     for path in [*sorted(folder.glob("*.npz")), *(path for path in more if path.is_file())]:
         arrays[path.stem] = npz_within(path)
     try:
@@ -131,7 +131,7 @@ def from_folder(folder: Path, panels: Path | None = None, settings: str = "") ->
     except KeyError as error:
         raise InputError(f"{folder} lacks {error}; a network's folder has {LAYOUT}") from None
     surrogates = {name: sets.pop(name) for name in SURROGATES if name in sets}
-    panel, held_out = (sets.pop(PANEL),) if PANEL in sets else (), sets.pop(HELD_OUT, None)
+    proxy, held_out = (sets.pop(PROXY),) if PROXY in sets else (), sets.pop(HELD_OUT, None)
     if not sets:
         raise InputError(f"{folder} holds no OOD set; a network's folder has {LAYOUT}")
     family, id_set = _known(folder.name)
@@ -141,7 +141,7 @@ def from_folder(folder: Path, panels: Path | None = None, settings: str = "") ->
         raise InputError(f"methods cannot have the settings {whose!r} on feature files: these are of a benchmark")
     methods = dict(with_settings(whose, known, folder.name))
     said: dict[str, Any] = {"settings": whose, "id_set": known}
-    return Network(folder.name, family, train, inside, sets, surrogates, methods, panel, held_out, **said)
+    return Network(folder.name, family, train, inside, sets, surrogates, methods, proxy, held_out, **said)
 
 
 def _known(name: str) -> tuple[str, str]:
@@ -176,17 +176,17 @@ def from_benchmark(benchmark: Benchmark, options: Options) -> Iterator[Network]:
                     **options.extraction(),
                 )
         methods = methods_of(benchmark, options.methods)
-        panel = tuple(model.panel)
+        proxy = tuple(model.proxy)
         real = CODED_REAL.get(benchmark.of_paper, benchmark.real) if coded else benchmark.real
         said: dict[str, Any] = {"told": real, "settings": benchmark.settings, "id_set": benchmark.of_paper}
-        yield Network(model.spec.title, model.family, train, inside, sets, noise, methods, panel, **said)
+        yield Network(model.spec.title, model.family, train, inside, sets, noise, methods, proxy, **said)
 
 
 def networks(
     benchmark: str,
     features: Sequence[Path],
     models: tuple[str, ...] = (),
-    panel: Path | None = None,
+    proxy: Path | None = None,
     settings: str = "",
     **how: Any,
 ) -> list[Network]:
@@ -195,7 +195,7 @@ def networks(
     `how` are the other `Options` that a benchmark runs with.
     """
     if features:
-        found = [from_folder(folder, panel, settings) for folder in folders_in(features)]
+        found = [from_folder(folder, proxy, settings) for folder in folders_in(features)]
         missing = set(models) - {network.name for network in found}
         if missing:
             raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")

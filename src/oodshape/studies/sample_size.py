@@ -68,7 +68,7 @@ def samples(
 def of_network(network: Network) -> DataFrame:
     """The samples of a network: of the methods that were picked, or of a few."""
     found = network.compared if network.picked else {name: network.methods[name] for name in LOOKED_AT}
-    methods = {name: method for name, method in found.items() if not method.wants_panel and method.perturb.eps == 0}
+    methods = {name: method for name, method in found.items() if not method.wants_proxy and method.perturb.eps == 0}
     sets = network.train, network.inside, network.ood
     return samples(*sets, methods, seed=network.seed)
 

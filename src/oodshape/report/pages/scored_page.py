@@ -77,6 +77,7 @@ def _facts(guard: Fitted, origin: Origin) -> str:
         "guard": Path(origin.guard).name or "in memory",
         "method": method,
         "promise": guard.promise,
+        "sanity": guard.sanity,
         "date": date.today().isoformat(),
         "command": origin.command,
     }

@@ -165,18 +165,18 @@ function barred(rows, heads) {
       make("td", {}, figure)))));
 }
 
-function membersOf(item) {
+function componentsOf(item) {
   const alpha = DATA.ticks[state.tick];
-  const members = [...item.members].sort((a, b) => a[1] - b[1]), isOne = members.length === 1;
-  const rows = members.map(([method, p]) => [method, Math.min(1, Math.max(0, -Math.log10(p) / 4)),
+  const components = [...item.components].sort((a, b) => a[1] - b[1]), isOne = components.length === 1;
+  const rows = components.map(([method, p]) => [method, Math.min(1, Math.max(0, -Math.log10(p) / 4)),
     isOne ? short(p) : `${short(p)}, ln ${lnOf(p)}`, p <= alpha ? "low" : ""]);
-  return [make("h3", {}, isOne ? "What the method says" : "What each member says"),
+  return [make("h3", {}, isOne ? "What the method says" : "What each component says"),
     make("p", { class: "soft" }, "p: the share of familiar images that look as strange to it; the bar grows as it falls ",
       "(logarithmic, full at 0.0001), red at or below alpha."), barred(rows, ["method", "strangeness", "p"]),
-    ...(isOne ? [] : [make("p", {}, make("b", {}, "Together: "), `the score adds up the ln of the members' p: ${
-      members.map(([, p]) => lnOf(p)).join(" ")} = ${signed(item.score)}. `,
-    "So several members that find an image somewhat strange count as much as one that finds it very strange. ",
-    `Among the scores of the held-out familiar images this one has p = ${short(item.p)}, and that decides.`)])];
+    ...(isOne ? [] : [make("p", {}, make("b", {}, "Together: "), `the score ${signed(item.score)} is the smaller of two ln p: of the sum ${
+      components.map(([, p]) => lnOf(p)).join(" ")} (Fisher's method), and of the smallest p, plus ln 5 (a veto: one `,
+    "component that is five times as certain as the sum decides alone). ",
+    `Among the scores of the calibration images this one has p = ${short(item.p)}, and that decides.`)])];
 }
 
 function featuresOf(item) {
@@ -202,19 +202,19 @@ function nearOf(item) {
 // In words first: the verdict, what decided it, and what the network took the image for.
 function why(item) {
   const at = limit(), set = DATA.sets[item.set];
-  const strangers = item.members.filter(([, p]) => p <= DATA.ticks[state.tick]);
+  const strangers = item.components.filter(([, p]) => p <= DATA.ticks[state.tick]);
   const place = item.p <= 1 / (DATA.calibration + 1) + 1e-12 ? "no held-out familiar image scores as low"
     : `with itself counted, ${percentOf(item.p)} of the held-out familiar images score as low`;
   const side = at === null ? "" : ` Its score ${short(item.score)} is ${passes(item) ? "at or above" : "below"} the threshold ${short(at)};`;
   const sure = (p) => (p < 0.0005 ? "under 0.1 %" : `${(100 * p).toFixed(1)} %`);
   const guesses = item.guesses.map(([label, p]) => `${label} (${sure(p)})`);
-  const members = item.members.length > 1 ? [make("p", {}, strangers.length
-    ? `${strangers.length} of ${item.members.length} members find it strange at this alpha: ${strangers.map(([name]) => name).join(", ")}.`
-    : `None of the ${item.members.length} members finds it strange at this alpha by itself.`)] : [];
+  const components = item.components.length > 1 ? [make("p", {}, strangers.length
+    ? `${strangers.length} of ${item.components.length} components find it strange at this alpha: ${strangers.map(([name]) => name).join(", ")}.`
+    : `None of the ${item.components.length} components finds it strange at this alpha by itself.`)] : [];
   const truth = item.truth ? [make("p", {}, `It is ${item.truth === item.label ? "indeed " : ""}${item.truth}.`)] : [];
   return [make("p", {}, make("b", {}, passes(item) ? "Accepted." : "Rejected."), `${side} ${place} (p = ${short(item.p)}).`),
     make("p", {}, `The network takes it for ${guesses[0]}${guesses.length > 1 ? `, then ${guesses.slice(1).join(", ")}` : ""}.`),
-    ...truth, ...members,
+    ...truth, ...components,
     make("p", { class: "soft" }, `${set.name}${WORDS[set.role][0] ? ` (${WORDS[set.role][0]})` : ""}: ${item.path}`)];
 }
 
@@ -232,7 +232,7 @@ function fill(item) {
     make("div", { class: "why" },
       make("div", {}, make("h3", {}, "Its place among familiar images"), panel(undefined, 330, item.score),
         make("p", { class: "soft" }, "Red: this image. Dashed: the threshold.")),
-      make("div", {}, ...membersOf(item)), ...featuresOf(item), make("div", {}, ...nearOf(item)))));
+      make("div", {}, ...componentsOf(item)), ...featuresOf(item), make("div", {}, ...nearOf(item)))));
 }
 
 function open(item) {
