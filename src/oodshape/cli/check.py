@@ -49,9 +49,9 @@ def check(
         write_check(found, out, source, Origin(command_line(), str(detector)))
     if json:
         said = {"rejected_id": found.rejected, "promised": found.promised, "sets": found.rows()}
-        said["sanity"] = None if guard.about.sanity is None else guard.about.sanity.accepted(guard.detector)
+        sanity = None if guard.about.sanity is None else guard.about.sanity.accepted(guard.detector)
         right = None if found.selective is None else asdict(found.selective)
-        typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable}))
+        typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable, "sanity": sanity}))
     elif not quiet:
         show_columns(HEAD, check_rows(found), Console(highlight=False))
         say(NOTE)
