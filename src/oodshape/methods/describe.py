@@ -127,6 +127,12 @@ OTHERS = (
         "times the max logit, 90 % of the variance; `Neco(logit=False)`",
     ),
     Departure(
+        "CoP",
+        ("cop",),
+        "the residual alone, or with ReAct",
+        "energy added after z-scoring both, 90 % of the variance",
+    ),
+    Departure(
         "temperature scaling",
         ("temperature",),
         "on validation images",

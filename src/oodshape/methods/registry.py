@@ -31,7 +31,7 @@ from oodshape.methods.scores.decision_boundary import Fdbd, Gen, GradNorm, Nci, 
 from oodshape.methods.scores.logits import MaxSoftmax, TemperatureScaling
 from oodshape.methods.scores.mahalanobis import Mds, MdsPlus, Rmds, RmdsPlus
 from oodshape.methods.scores.nearest_neighbours import Knn, NnGuide
-from oodshape.methods.scores.subspace import Neco, Vim
+from oodshape.methods.scores.subspace import Cop, Neco, Vim
 from oodshape.methods.shapes.ash import Scale
 from oodshape.methods.shapes.bats_ras import Bats, Ras
 from oodshape.methods.shapes.clipping import VraP
@@ -239,6 +239,13 @@ NEWER_ROWS: dict[str, Row] = {
         "more training images than features",
         "with fewer",
         "Ben Ammar et al., *NECO: NEural Collapse Based Out-of-distribution Detection*, ICLR 2024, arXiv:2310.06823.",
+    ),
+    "cop": Row(
+        Method(score=Cop()),
+        "energy minus what lies outside the principal subspace of normalised features",
+        "more training images than features",
+        "with fewer",
+        "Fang et al., *Kernel PCA for Out-of-Distribution Detection*, NeurIPS 2024, arXiv:2402.02949.",
     ),
     "ora": Row(
         Method(score=Ora()),
