@@ -40,7 +40,7 @@ def main() -> None:
         guard = Guard.fit(MODEL, images=sets["train"], calibrate=sets["test"], method="optfs", progress=False)
         guard.save(root / "guard.safetensors")
         write_images(root / "images.parquet", given.rows)
-        words = ["score", "--detector", "guard.safetensors", "--model", MODEL, "--images", "images.parquet"]
+        words = ["score", "--guard", "guard.safetensors", "--model", MODEL, "--images", "images.parquet"]
         words += ["--out", "scores.parquet", "--batch-size", str(given.batch_size), "--quiet"]
         begun = time.monotonic()
         run = subprocess.Popen([sys.executable, "-c", "from oodshape.cli import main; main()", *words], cwd=root)

@@ -24,7 +24,7 @@ import oodshape
 import oodshape.cli.app
 
 MODEL = ("--model", "zoo:digits-convnet")
-GUARD = ("--detector", "../inputs/guard.safetensors", *MODEL)
+GUARD = ("--guard", "../inputs/guard.safetensors", *MODEL)
 GONE = 5.0  # seconds within which every process of a killed run has ended
 
 

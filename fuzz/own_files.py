@@ -24,7 +24,7 @@ from oodshape.benchmark.results import METRICS, Row
 from oodshape.core.files import CHECKSUM, checksum
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.features.disk_cache import Entry
-from oodshape.features.moments import NAMES
+from oodshape.features.statistic import Statistic
 from oodshape.guard.describe import facts
 from oodshape.guard.fitted import About
 from oodshape.guard.scoring import score_file
@@ -142,7 +142,7 @@ def moments() -> Kind:
     train = features(80, 6)
     seeds = tuple(
         written("moments.safetensors", Moments.of(train, needs).save)
-        for needs in (NAMES, frozenset(["bank"]), frozenset(["counts", "class_sums"]))
+        for needs in (frozenset(Statistic), frozenset(["bank"]), frozenset(["counts", "class_sums"]))
     )
 
     def read(folder: Path) -> bytes:

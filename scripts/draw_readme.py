@@ -119,10 +119,10 @@ def shoot(check: Check, path: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     given = " ".join(f"--ood {name}" for name in STRANGE)
-    command = f"oodshape check --detector guard.safetensors --model {MODEL} --id test {given}"
+    command = f"oodshape check --guard guard.safetensors --model {MODEL} --id test {given}"
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
         page, shot = Path(folder, "check.html"), Path(folder, "shot.png")
-        write_check(check, page, check.guard.opened(MODEL), Origin(command, "guard.safetensors"))
+        write_check(check, page, check.guard.open_network(MODEL), Origin(command, "guard.safetensors"))
         browser = playwright.chromium.launch(executable_path=which("chromium"), args=["--no-sandbox"])
         view = browser.new_page(viewport={"width": 1180, "height": 1340})
         view.goto(page.as_uri())

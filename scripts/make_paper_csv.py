@@ -1,6 +1,6 @@
 """src/oodshape/report/tables/paper.csv: the figures of the paper's main tables, from one CSV file per table.
 
-src/oodshape/report/tables/paper_studies.csv: those of its studies, except the variants, which stand with the main tables.
+src/oodshape/report/tables/paper_studies.csv: those of its studies, except the variants, which are in the main tables.
 
     python scripts/make_paper_csv.py TABLES
 

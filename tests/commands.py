@@ -14,7 +14,7 @@ import pytest
 from oodshape.cli.app import main
 
 MODEL = ("--model", "zoo:digits-convnet")
-GUARD = ("--detector", "guard.safetensors", *MODEL)
+GUARD = ("--guard", "guard.safetensors", *MODEL)
 
 
 def call(*words: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:

@@ -20,7 +20,7 @@ case $1 in
   fit)
     oodshape fit --model "$MODEL" --parts "$OUT/part-*.safetensors" --calibrate "$VAL" --out "$OUT/guard.safetensors" ;;
   score) # the exit status is 3 where an image could not be read: it is a row with an error
-    oodshape score --model "$MODEL" --detector "$OUT/guard.safetensors" --images "$INBOX" \
+    oodshape score --model "$MODEL" --guard "$OUT/guard.safetensors" --images "$INBOX" \
       --shard "$SLURM_ARRAY_TASK_ID/$SHARDS" --out "$OUT/scores-$SLURM_ARRAY_TASK_ID.parquet" || [ $? -eq 3 ] ;;
   merge)
     oodshape merge "$OUT"/scores-*.parquet --out "$OUT/scores.parquet" ;;

@@ -21,7 +21,6 @@ from oodshape.metrics.detection import fpr_at_tpr, summary
 from oodshape.networks import zoo
 from oodshape.report import tables_of, to_latex, to_markdown, to_text, write_page
 from oodshape.report.pages.benchmark_data import payload
-from oodshape.report.tables.kinds import check
 
 GOOD = """
 name = "mine"
@@ -231,7 +230,6 @@ def test_results_name_them_stand_beside_the_paper_and_can_be_repeated() -> None:
     text = text.replace('label = "ViT"', 'label = "ViT-B-16"')  # a name that the paper has figures for
     benchmark = Benchmark.parse(text, where="own", base=digits.base)
     options = Options(models=("ViT-B-16",), methods=("energy", "optfs-e"), limit=30, resamples=5, progress=False)
-    check(benchmark, "model", paper=True, positive="id")
     results = run(benchmark, options)
     said = results.provenance["settings"]
     assert (said["settings"], said["id_set"]) == ("authors-code", "cifar10")

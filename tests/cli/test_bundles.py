@@ -12,8 +12,6 @@ from typer.testing import CliRunner
 from commands import call
 from oodshape.benchmark.results import Results
 from oodshape.cli.app import app
-from oodshape.cli.options import Costs
-from oodshape.images.decode.limits import Limits
 
 COMMANDS = typer.main.get_command(app).commands
 SPEC = """name = "own"
@@ -38,18 +36,11 @@ label = "two"
 """
 
 
-def test_the_costs_are_those_of_the_library() -> None:
-    said, own = Costs(), Limits()
-    assert (said.max_pixels, said.max_aspect, said.max_inflated) == (own.pixels, own.aspect, own.inflated)
-
-
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_commands_with_a_network_take_its_options_and_flags_show_no_type(name: str) -> None:
     known = {flag for option in COMMANDS[name].params for flag in option.opts}
     if known & {"--model", "--models"}:
-        assert "--head" in known
-    if known & {"--model", "--models"} and name != "export":  # whose graph is made on the CPU
-        assert {"--device", "--precision", "--batch-size", "--workers", "--max-pixels"} <= known
+        assert {"--weights", "--device", "--precision", "--trust-code"} <= known
     said = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "100"}).output
     assert "--help" in said
     assert "bool" not in said.lower()
@@ -58,7 +49,7 @@ def test_commands_with_a_network_take_its_options_and_flags_show_no_type(name: s
     assert not re.search(r"<[^>│]*\|[^>]*│", narrow)  # a list of choices that goes on in the next line
 
 
-FEW = ("--trust-code", "--limit", "20", "--no-cache", "--device", "cpu", "--out", "here")
+FEW = ("--trust-code", "--limit", "20", "--cache", "none", "--device", "cpu", "--out", "here")
 
 
 @pytest.mark.parametrize(

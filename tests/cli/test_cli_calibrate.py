@@ -34,7 +34,7 @@ def test_a_new_threshold_takes_the_place_of_the_old_one(place: Path) -> None:
     said = [guard.detector.scorer.said(guard.detector.threshold) for guard in (after, before)]
     assert first == f"threshold: {said[0]}, before {said[1]}"
     assert "a probability of 0." in first
-    assert promise.startswith("promise: of images like the 100 held-out ones, at most 2 %")
+    assert promise.startswith("guarantee: expected false rejection rate <= 2 % (split conformal, n = 100;")
     assert note == UNKNOWN
     assert last == "guard: guard.safetensors"
     assert sorted(place.iterdir()) == files  # nothing is left beside it

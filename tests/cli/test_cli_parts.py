@@ -23,15 +23,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run = call(*words, "--shard", f"{number}/2", "--out", f"part-{number}.safetensors", cwd=root)
         assert (run.returncode, run.stderr) == (0, "")
         assert run.stdout.startswith(f"shard {number}/2: 64 of 120" if number == 1 else "shard 2/2: 56 of 120")
-    words = ("fit", "--parts", "part-*.safetensors", "--calibrate", "val", "--method", "energy", "--no-cache")
+    words = ("fit", "--parts", "part-*.safetensors", "--calibrate", "val", "--method", "energy", "--cache", "none")
     run = call(*words, *MODEL, "--out", "guard.safetensors", cwd=root)
     assert (run.returncode, run.stderr) == (0, "")
-    assert "promise: of images like the 60 held-out ones" in run.stdout
+    assert "guarantee: expected false rejection rate <= 5 % (split conformal, n = 60" in run.stdout
     return root
 
 
 def score(place: Path, out: str, *words: str, images: str = "test", batch: tuple[str, str] = BATCH) -> int:
-    guard = ("--detector", "guard.safetensors", *MODEL, "--images", images, *batch)
+    guard = ("--guard", "guard.safetensors", *MODEL, "--images", images, *batch)
     return call("score", *guard, "--out", out, *words, cwd=place).returncode
 
 
@@ -75,8 +75,8 @@ def test_shards_that_do_not_belong_together_are_named(place: Path) -> None:
 
 
 def test_wrong_words_are_one_line(place: Path) -> None:
-    fit = ("fit", *MODEL, "--out", "g.safetensors", "--no-cache", "--method", "energy")
-    score_ = ("score", "--detector", "guard.safetensors", *MODEL, "--images", "test")
+    fit = ("fit", *MODEL, "--out", "g.safetensors", "--cache", "none", "--method", "energy")
+    score_ = ("score", "--guard", "guard.safetensors", *MODEL, "--images", "test")
     collect = ("collect", *MODEL, "--images", "train", "--out", "p.safetensors")
     for words, said in (
         (fit, "give images to fit on, or parts that were collected of them"),
@@ -84,7 +84,10 @@ def test_wrong_words_are_one_line(place: Path) -> None:
         ((*fit, "--parts", "part-*.safetensors"), "nothing would set the threshold"),
         ((*fit, "--parts", "none-*.safetensors", "--calibrate", "val"), "there is no file none-*.safetensors"),
         ((*fit, "--parts", "guard.safetensors", "--calibrate", "val"), "holds detector, not part"),
-        ((*fit, "--parts", "part-*.safetensors", "--calibrate", "val", "--mean", "0.5"), "was collected with the"),
+        (
+            (*fit, "--parts", "part-*.safetensors", "--calibrate", "val", "--preprocessing", "mean=0.5"),
+            "was collected with the",
+        ),
         ((*score_, "--shard", "1/2"), "--shard needs --out"),
         ((*score_, "--shard", "1/2", "--out", "s.csv"), "the scores of a shard are a Parquet file"),
         ((*score_[:-1], "-", "--shard", "1/2", "--out", "s.parquet"), "standard input cannot be read twice"),

@@ -41,7 +41,7 @@ main()
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = write_digits(tmp_path_factory.mktemp("stopping"), train=200, val=60, test=60)
     words = ("--images", "train", "--calibrate", "val", "--method", "energy", "--out", "guard.safetensors")
-    assert call("fit", *MODEL, *words, "--no-cache", cwd=home).returncode == 0
+    assert call("fit", *MODEL, *words, "--cache", "none", cwd=home).returncode == 0
     return home
 
 

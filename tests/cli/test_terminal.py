@@ -47,7 +47,7 @@ def test_a_pipe_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_long_command_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = shown_in(Terminal(), monkeypatch)
-    words = ["oodshape", "score", "--detector", "a b.safetensors", *10 * ["--images", "FOLDER"]]
+    words = ["oodshape", "score", "--guard", "a b.safetensors", *10 * ["--images", "FOLDER"]]
     say_command("next: ", words)
     head, *lines = terminal.getvalue().splitlines()
     assert head == "next:"

@@ -77,7 +77,7 @@ def test_a_hostile_archive_runs_nothing(hostile: Path, tmp_path: Path) -> None:
     guard.save(tmp_path / "guard.safetensors")
     images = str(tmp_path / "digits" / "test")
     opened = ("--model", hostile.name)
-    saved = ("--detector", "guard.safetensors", *opened)
+    saved = ("--guard", "guard.safetensors", *opened)
     for words in (
         ("fit", *opened, "--images", images, "--out", "x.safetensors"),
         ("collect", *opened, "--images", images, "--out", "x.safetensors"),
@@ -126,8 +126,21 @@ def test_code_that_a_benchmark_names_needs_trust(tmp_path: Path, monkeypatch: py
         '[[models]]\nname = "code_in_toml:make"\n'
     )
     marker = tmp_path / "CODE_RAN"
-    bench = ("bench", "own.toml", "--methods", "msp", "--samples", "0", "--quiet", "--no-cache", "--out", "out", *FEW)
-    for words in (bench, ("study", "shaping", "--benchmark", "own.toml", "--no-cache", *FEW)):
+    bench = (
+        "bench",
+        "own.toml",
+        "--methods",
+        "msp",
+        "--samples",
+        "0",
+        "--quiet",
+        "--cache",
+        "none",
+        "--out",
+        "out",
+        *FEW,
+    )
+    for words in (bench, ("study", "shaping", "--benchmark", "own.toml", "--cache", "none", *FEW)):
         done = call(*words, cwd=tmp_path)
         assert done.returncode == 2
         assert done.stderr.startswith("error: the benchmark 'own' names code to run: 'code_in_toml:make'; if you trust")
@@ -142,7 +155,7 @@ def test_code_that_a_benchmark_names_needs_trust(tmp_path: Path, monkeypatch: py
 def test_code_that_results_name_needs_trust(tmp_path: Path) -> None:
     (tmp_path / "code_in_results.py").write_text(CODE)
     marker = tmp_path / "CODE_RAN"
-    few = ("--models", "ConvNet", "--methods", "msp", "--samples", "0", "--quiet", "--no-cache", *FEW)
+    few = ("--models", "ConvNet", "--methods", "msp", "--samples", "0", "--quiet", "--cache", "none", *FEW)
     assert call("bench", "digits", "--out", "out", *few, cwd=tmp_path).returncode == 0
     file = tmp_path / "out" / "results.json"
     results = json.loads(file.read_text())

@@ -35,4 +35,4 @@ def test_the_guides_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "as promised" in said["check"]
     for file in ("guard.safetensors", "mine.safetensors", "scores.csv", "scores.html", "check.html"):
         assert (tmp_path / file).stat().st_size > 1000
-    assert "rejected on average" in capsys.readouterr().out
+    assert "expected false rejection rate" in capsys.readouterr().out

@@ -19,7 +19,7 @@ pytest.importorskip("pyarrow", reason="shards of scores are Parquet")
 from oodshape.engines.ray import GuardScorer
 
 MODEL = "zoo:digits-convnet"
-RAY = ("--engine", "ray", "--actors", "1")
+RAY = ("--engine", "ray:1")
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -40,7 +40,7 @@ def test_a_fit_on_the_command_line_gives_the_guard_of_one_process(cluster: str, 
     words += ["--method", "knn", "--batch-size", "16", "--limit", "60"]
     runs = [
         call("fit", *words, "--out", "ray.safetensors", *RAY, cwd=tmp_path),
-        call("fit", *words, "--out", "local.safetensors", "--no-cache", cwd=tmp_path),
+        call("fit", *words, "--out", "local.safetensors", "--cache", "none", cwd=tmp_path),
     ]
     assert [run.returncode for run in runs] == [0, 0], runs
     assert "images per second, 0 failed; workers spent read" in runs[0].stdout.splitlines()[0]
@@ -51,8 +51,8 @@ def test_a_fit_on_the_command_line_gives_the_guard_of_one_process(cluster: str, 
     assert theirs.calibration is not None
     assert len(mine.calibration) == 60  # a limit is one of both
     np.testing.assert_allclose(mine.calibration, theirs.calibration, rtol=1e-5, atol=1e-5)
-    assert guards[0].about.names == guards[1].about.names
-    assert guards[0].promise == guards[1].promise
+    assert guards[0].about.classes == guards[1].about.classes
+    assert guards[0].guarantee == guards[1].guarantee
     assert_same_scores(*guards, digits / "letters")
 
 

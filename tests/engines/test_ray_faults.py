@@ -70,8 +70,8 @@ def test_a_worker_that_is_killed_costs_time_only(cluster: str, tmp_path: Path) -
 
 def test_a_killed_driver_resumes_and_a_vanished_file_is_a_row(cluster: str, digits: Path, tmp_path: Path) -> None:
     out, folder = tmp_path / "scores.csv", tmp_path / "scores.csv.shards"
-    words = ["--detector", str(digits / "guard.safetensors"), "--model", MODEL, "--images", str(digits / "test")]
-    words += ["--batch-size", "4", "--out", str(out), "--engine", "ray", "--actors", "1", "--quiet"]
+    words = ["--guard", str(digits / "guard.safetensors"), "--model", MODEL, "--images", str(digits / "test")]
+    words += ["--batch-size", "4", "--out", str(out), "--engine", "ray:1", "--quiet"]
     run = subprocess.Popen(
         [sys.executable, "-c", "from oodshape.cli import main; main()", "score", *words],
         env=os.environ | {"RAY_ADDRESS": cluster},

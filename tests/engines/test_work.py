@@ -12,9 +12,9 @@ import pytest
 
 from commands import call
 from oodshape import Guard, InputError
+from oodshape.core.options import RunOptions
 from oodshape.engines import actors
-from oodshape.engines.ray import fit_guard
-from oodshape.engines.scorer import GuardScorer
+from oodshape.engines.ray import GuardScorer, fit_guard
 from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, unpacked
 from oodshape.features.features import Features
 from oodshape.guard.fit.collect import collect_shard
@@ -32,9 +32,10 @@ def test_parts_of_workers_add_up_to_that_of_one_process(
     digits: Path, tmp_path: Path, shards: int, one_thread: None
 ) -> None:
     source, images = open_model(MODEL), image_set(digits / "train")
-    collect_shard(source, digits / "train", tmp_path / "whole", method="vim", batch_size=16, progress=False)
+    run = RunOptions(batch_size=16, progress=False)
+    collect_shard(source, digits / "train", tmp_path / "whole", method="vim", run=run)
     whole = Collected.load(tmp_path / "whole")
-    job = Job(MODEL, shards, batch_size=16)
+    job = Job.of(source, shards, run)
     worker = Collector(job, images, named("vim"), prepared(source.native), upright=False, hold_out=False)
     numbers = [*range(2, shards + 1, 2), *range(1, shards + 1, 2)][::-1]
     rows = worker({"shard": numbers})
@@ -59,7 +60,9 @@ def _columns(rows: Features) -> Iterator[Any]:
 
 def scorer(digits: Path, folder: Path) -> ShardScorer:
     guard = Guard.load(digits / "guard.safetensors")
-    return ShardScorer(Job(MODEL, 2, batch_size=8), guard, image_set(digits / "letters"), folder)
+    return ShardScorer(
+        Job.of(open_model(MODEL), 2, RunOptions(batch_size=8)), guard, image_set(digits / "letters"), folder
+    )
 
 
 def test_a_shard_that_is_there_is_not_scored_again(digits: Path, tmp_path: Path) -> None:
@@ -87,7 +90,7 @@ def test_a_scorer_takes_bytes_and_says_what_cannot_be_read(digits: Path) -> None
         (("collect", "--images", ".", "--cache", "c"), "keeps no features"),
         (("fit", "--parts", "p.safetensors"), "the engine ray takes --images, not --parts"),
         (("fit", "--images", ".", "--keep-samples", "3"), "keeps no samples"),
-        (("score", "--images", ".", "--detector", "guard.safetensors", "--shard", "1/2"), "makes its own shards"),
+        (("score", "--images", ".", "--guard", "guard.safetensors", "--shard", "1/2"), "makes its own shards"),
     ],
 )
 def test_what_the_engine_does_not_do_is_said_in_one_line(words: tuple[str, ...], says: str, digits: Path) -> None:

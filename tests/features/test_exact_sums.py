@@ -9,9 +9,11 @@ import pytest
 
 from oodshape.features import sum_kernels
 from oodshape.features.features import Features
-from oodshape.features.moments import NAMES, Moments
+from oodshape.features.moments import Moments
+from oodshape.features.statistic import Statistic
 from oodshape.features.sums import Sums, together
 
+NAMES = frozenset(Statistic)
 WIDTH, CLASSES, IMAGES = 48, 7, 1600
 
 

@@ -52,7 +52,7 @@ def data_set(folder: Path, prepared: bool = False) -> Digits:
 def same(guard: Guard, other: Guard) -> None:
     assert guard.detector.threshold == pytest.approx(other.detector.threshold, rel=1e-4)
     np.testing.assert_allclose(guard.detector.calibration, other.detector.calibration, rtol=1e-4)
-    assert guard.about.names == other.about.names
+    assert guard.about.classes == other.about.classes
     assert guard.about.network == other.about.network
 
 
@@ -63,7 +63,7 @@ def fitted(images: Any, calibrate: Any, **more: Any) -> Guard:
 def test_a_data_set_makes_the_guard_that_its_files_make(guard: Guard, digits: Path) -> None:
     made = fitted(data_set(digits / "train"), data_set(digits / "val"))
     same(made, guard)
-    assert made.about.names == NAMES
+    assert made.about.classes == NAMES
 
 
 def test_arrays_pictures_and_tensors_too(guard: Guard, digits: Path) -> None:
@@ -72,7 +72,7 @@ def test_arrays_pictures_and_tensors_too(guard: Guard, digits: Path) -> None:
         torch.from_numpy(train).permute(0, 3, 1, 2).float() / 255, [PIL.Image.fromarray(v[..., 0]) for v in val]
     )
     assert made.detector.threshold == pytest.approx(guard.detector.threshold, rel=SAME_FIT)
-    assert made.about.names == ()  # nothing says them
+    assert made.about.classes == ()  # nothing says them
     rows = list(guard.score(val[:5], model=MODEL))
     files = list(guard.score(image_set(digits / "val").files[:5], model=MODEL))
     assert [row.path for row in rows] == [f"image {i}" for i in range(5)]
@@ -84,7 +84,7 @@ def test_labels_in_another_order_are_not_used(digits: Path) -> None:
     turned = Digits(train.images, (train.labels_of + 1) % 8)
     with pytest.warns(UserWarning, match="only .* % of the training images the class of their folder or label"):
         made = fitted(turned, data_set(digits / "val"))
-    assert made.about.names == ()
+    assert made.about.classes == ()
 
 
 def test_a_data_loader_with_prepared_tensors(guard: Guard, digits: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 from bombs import png
 from commands import GUARD, MODEL, call
 from folders_of_digits import write_digits
-from oodshape.cli import options
 from oodshape.guard.guard import Guard
 from oodshape.guard.scoring.score_file import identity
 from oodshape.images.decode.limits import Limits
@@ -35,9 +34,9 @@ finally:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = write_digits(tmp_path_factory.mktemp("bombs"), train=120, val=60, test=20)
-    size = ("--resize", "16", "--crop", "16")
+    size = ("--preprocessing", "resize=16 crop=16")
     words = ("--images", "train", "--calibrate", "val", "--method", "energy", "--out", "guard.safetensors")
-    assert call("fit", *MODEL, *words, *size, "--no-cache", cwd=home).returncode == 0
+    assert call("fit", *MODEL, *words, *size, "--cache", "none", cwd=home).returncode == 0
     for number in range(8):
         png(home / "bombs" / f"thin {number}.png", 60_000, 1)
         png(home / "bombs" / f"wide {number}.png", 13_000, 13_000)
@@ -95,14 +94,12 @@ def test_each_limit_is_an_option(home: Path) -> None:
     large = png(home / "large.png", 40, 40)
     words = ("score", *GUARD, "--images", str(large))
     assert call(*words, cwd=home).returncode == 0
-    few = call(*words, "--max-pixels", "1599", cwd=home)
+    few = call(*words, "--limits", "pixels=1599", cwd=home)
     assert few.returncode == 3
     assert "is 40 x 40 pixels, more than 1,599 (the limit of pixels)" in few.stdout
-    thin = call("score", *GUARD, "--images", str(png(home / "t.png", 40, 10)), "--max-aspect", "3", cwd=home)
+    thin = call("score", *GUARD, "--images", str(png(home / "t.png", 40, 10)), "--limits", "aspect=3", cwd=home)
     assert "more than 3 times as long as wide" in thin.stdout
     assert call(*words, cwd=home).returncode == 0  # a limit holds for one command
-    costs = options.Costs()
-    assert Limits() == Limits(costs.max_pixels, costs.max_aspect, costs.max_inflated)
 
 
 def test_other_limits_are_another_run(home: Path) -> None:

@@ -32,8 +32,8 @@ def test_new_images_give_their_own_threshold_and_nothing_else_changes(
     assert after.detector == guard.detector.calibrate(fresh, 0.1, per_class=per_class)
     assert after.about.baseline == guard.about.baseline.calibrate(fresh, 0.1)
     assert replace(after.about, baseline=None) == replace(guard.about, baseline=None)
-    assert after.promise.startswith("of images like the 100 held-out ones, at most 10 % are rejected")
-    assert ("within each class" in after.promise) == per_class
+    assert after.guarantee.startswith("expected false rejection rate <= 10 % (split conformal, n = 100;")
+    assert ("within each class" in after.guarantee) == per_class
     after.save(tmp_path / "after.safetensors")
     assert Guard.load(tmp_path / "after.safetensors") == after
 
@@ -51,15 +51,15 @@ def test_another_alpha_needs_no_network(guard: Guard) -> None:
     kept = guard.detector.calibration
     assert strict.detector.threshold == kept[int(0.02 * (len(kept) + 1)) - 1] < guard.detector.threshold
     assert strict.about.baseline.alpha == 0.02
-    assert "at most 2 %" in strict.promise
+    assert "at most 2 %" in strict.guarantee
     assert strict.calibrate(alpha=0.05) == guard
 
 
 def test_a_loose_guard_becomes_a_promise_with_images_only(digits: Path) -> None:
     loose = Guard.fit(MODEL, images=digits / "train", method="energy", progress=False)
-    assert loose.calibrate(alpha=0.1).promise == NO_GUARANTEE
+    assert loose.calibrate(alpha=0.1).guarantee == NO_GUARANTEE
     held = loose.calibrate(digits / "val", progress=False)
-    assert held.promise.startswith("of images like the 150 held-out ones, at most 5 %")
+    assert held.guarantee.startswith("expected false rejection rate <= 5 % (split conformal, n = 150;")
     assert held.detector.n_train == loose.detector.n_train
 
 

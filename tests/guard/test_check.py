@@ -27,7 +27,7 @@ def test_the_check_by_hand(guard: Guard, digits: Path, tmp_path: Path) -> None:
     softmax = guard.about.baseline
     assert softmax.method == METHODS["msp"]
     assert len(softmax.calibration) == len(guard.detector.calibration)
-    low, high = found.promised
+    low, high = found.guaranteed
     assert low <= found.rejected <= high
     assert "as promised" in verdict(found)
     write_check(found, tmp_path / "check.html")

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from oodshape import Guard, InputError
+from oodshape.core.options import RunOptions
 from oodshape.features.features import Features
 from oodshape.features.sums import Summed, Sums
+from oodshape.guard.fit import parts as module
 from oodshape.guard.fit.collect import collected, joined_parts
 from oodshape.guard.fit.extractor import Extractor
-from oodshape.guard.fit.fit import parts as module
 from oodshape.guard.fit.parts import Collected, decided
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.sources.image_set import ArraySet, Shard, Subset, order_shards
@@ -34,7 +35,7 @@ def source() -> Any:
 
 
 def extractor(source: Any) -> Extractor:
-    return Extractor(source.classifier, DIGITS, False, None, False, BATCH)
+    return Extractor(source.classifier, DIGITS, False, RunOptions(batch_size=BATCH, progress=False))
 
 
 def write(folder: Path, source: Any, shards: int, images: Any = None, method: str = "auto", **how: Any) -> list[Path]:
@@ -148,7 +149,9 @@ def test_parts_that_do_not_belong_together_are_named(source: Any, tmp_path: Path
     ):
         joined_parts([three[0], other])
     net = open_model("zoo:digits-vit")
-    found = collected(Extractor(net.classifier, DIGITS, False, None, False, BATCH), TRAIN, named("msp"))
+    found = collected(
+        Extractor(net.classifier, DIGITS, False, RunOptions(batch_size=BATCH, progress=False)), TRAIN, named("msp")
+    )
     found.save(tmp_path / "vit.safetensors", net.classifier.head)
     with pytest.raises(InputError, match=r"vit.safetensors does not belong to .*: it has another network"):
         joined_parts([three[0], tmp_path / "vit.safetensors"])

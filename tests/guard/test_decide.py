@@ -120,7 +120,7 @@ def test_several_calibrations_in_one_file_are_refused(tmp_path: Path) -> None:
         (("--n-calibration", "99"), "no multiple of 1 / 100"),
         (("--fdr", "10"), "did you mean 0.1"),
         (("--out", "decided.txt"), "must end in .csv"),
-        (("--n-calibration", "99", "--detector", "guard"), "not both"),
+        (("--n-calibration", "99", "--guard", "guard"), "not both"),
     ],
 )
 def test_refusals_are_one_line(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_no_scores_and_no_file(tmp_path: Path) -> None:
 def test_from_images_to_decisions(guard: Guard, digits: Path, tmp_path: Path) -> None:
     """Fit, score, decide, as a user does; a guard with a threshold per class is refused."""
     guard.save(tmp_path / "guard.safetensors")
-    given = ("--detector", "guard.safetensors")
+    given = ("--guard", "guard.safetensors")
     listed = [str(path) for name in ("test", "letters") for path in sorted((digits / name).rglob("*.png"))]
     (tmp_path / "list.txt").write_text("\n".join(listed))
     call("score", *given, "--model", "zoo:digits-convnet", "--images", "list.txt", "--out", "s.csv", cwd=tmp_path)
@@ -152,9 +152,9 @@ def test_from_images_to_decisions(guard: Guard, digits: Path, tmp_path: Path) ->
     assert names.count("letters") > 10 > names.count("test")
     per_class = guard.calibrate(digits / "val", "zoo:digits-convnet", alpha=0.3, per_class=True, progress=False)
     per_class.save(tmp_path / "per_class.safetensors")
-    done = call("decide", "s.csv", "--detector", "per_class.safetensors", cwd=tmp_path)
+    done = call("decide", "s.csv", "--guard", "per_class.safetensors", cwd=tmp_path)
     assert "threshold per class" in done.stderr
     assert done.returncode == 2
-    done = call("watch", "s.csv", "--detector", "per_class.safetensors", cwd=tmp_path)
+    done = call("watch", "s.csv", "--guard", "per_class.safetensors", cwd=tmp_path)
     assert "threshold per class" in done.stderr
     assert done.returncode == 2

@@ -38,7 +38,7 @@ def told(fused: Guard, letters: list[str]) -> list[Explanation]:
 
 @pytest.fixture(scope="module")
 def outputs(fused: Guard, letters: list[str]):
-    return Classifier(build("digits-convnet"))(fused.preparation.batch(PIL.Image.open(path) for path in letters))
+    return Classifier(build("digits-convnet"))(fused.preprocessing.batch(PIL.Image.open(path) for path in letters))
 
 
 def test_it_agrees_with_the_scores(fused: Guard, letters: list[str], told: list[Explanation]) -> None:
@@ -52,7 +52,7 @@ def test_the_guesses_are_the_largest_probabilities(fused: Guard, told: list[Expl
     probabilities = torch.softmax(outputs.logits, dim=1)
     for why, row in zip(told, probabilities, strict=True):
         best = torch.argsort(row, descending=True)[:3].tolist()
-        assert [guess.label for guess in why.guesses] == [fused.about.names[label] for label in best]
+        assert [guess.label for guess in why.guesses] == [fused.about.classes[label] for label in best]
         assert [guess.probability for guess in why.guesses] == pytest.approx(row[best].tolist(), rel=1e-3)
 
 
@@ -99,14 +99,14 @@ def test_the_nearest_are_the_nearest_of_those_kept(
     files = image_set(digits / "train")
     own = {"/".join(Path(file).parts[-2:]): row for row, file in enumerate(files.files)}
     net = Classifier(build("digits-convnet"))
-    seen = net(fused.preparation.batch(files[own[name]] for name in kept.names))
+    seen = net(fused.preprocessing.batch(files[own[name]] for name in kept.names))
     cosines = torch.nn.functional.normalize(outputs.features) @ torch.nn.functional.normalize(seen.features).T
     for why, row in zip(told, cosines, strict=True):
         assert [near.cosine for near in why.nearest] == pytest.approx(row.topk(3).values.tolist(), abs=1e-4)
         for near in why.nearest:
             assert near.name == kept.names[near.sample]
             assert float(row[near.sample]) == pytest.approx(near.cosine, abs=1e-4)
-            assert near.label == fused.about.names[int(seen.logits[near.sample].argmax())]
+            assert near.label == fused.about.classes[int(seen.logits[near.sample].argmax())]
     pictures = [np.asarray(PIL.Image.open(io.BytesIO(kept.file(row))).convert("L"), float) for row in range(30)]
     for row, name in enumerate(kept.names):  # WebP loses a little
         gaps = [np.abs(picture - np.asarray(files[own[name]].convert("L"))).mean() for picture in pictures]

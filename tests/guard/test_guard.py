@@ -30,7 +30,7 @@ def test_it_is_what_the_pieces_give(guard: Guard, digits: Path) -> None:
     train, held = (Features.extract(classifier, image_set(digits / part), DIGITS) for part in ("train", "val"))
     detector = METHODS["optfs-e"].fit(train).calibrate(held, 0.05)
     assert guard.detector == detector
-    assert guard.about.names == tuple(f"digit {i}" for i in range(8))
+    assert guard.about.classes == tuple(f"digit {i}" for i in range(8))
     assert guard.about.preprocessing == DIGITS
     rows = list(guard.score(digits / "test", model=MODEL, batch_size=64))
     test = Features.extract(classifier, image_set(digits / "test"), DIGITS)
@@ -60,7 +60,7 @@ def test_auto_chooses_says_why_and_survives_a_file(digits: Path, tmp_path: Path)
 
 def test_without_calibration_images_nothing_is_promised(digits: Path) -> None:
     guard = Guard.fit(MODEL, images=digits / "train", method="energy", progress=False)
-    assert guard.promise == NO_GUARANTEE == "no guarantee: calibrated on training images"
+    assert guard.guarantee == NO_GUARANTEE == "no guarantee: calibrated on training images"
     n = len(image_set(digits / "train"))
     assert guard.detector.n_train + len(guard.detector.calibration) == n
     assert len(guard.detector.calibration) == pytest.approx(n / 5, rel=0.2)
@@ -119,12 +119,12 @@ def test_another_network_or_preprocessing_is_an_error(guard: Guard, digits: Path
         guard.score(digits / "test", model=changed)
     other = replace(DIGITS, resize=20)
     with pytest.raises(InputError, match=r"fitted with the preprocessing Preprocessing\(.*but got .*resize=20"):
-        guard.opened(MODEL, preprocessing=other)
-    source = guard.opened(MODEL)
+        guard.open_network(MODEL, preprocessing=other)
+    source = guard.open_network(MODEL)
     with pytest.raises(InputError, match="of its own"):
-        guard.opened(replace(source, native=other))
+        guard.open_network(replace(source, native=other))
     mine = Guard.fit(MODEL, images=digits / "train", method="msp", preprocessing=replace(DIGITS, mean=(0.3,)))
-    assert mine.opened(MODEL).native == DIGITS  # what was given at the fit stands in for the model's own
+    assert mine.open_network(MODEL).native == DIGITS  # what was given at the fit stands in for the model's own
 
 
 def test_names_and_orders_of_classes(digits: Path, tmp_path: Path) -> None:
@@ -132,10 +132,10 @@ def test_names_and_orders_of_classes(digits: Path, tmp_path: Path) -> None:
         (tmp_path / f"{'hgfedcba'[place]}").symlink_to(folder)  # the other way round
     with pytest.warns(UserWarning, match="only 0.0 % of the training images the class of their folder"):
         other = Guard.fit(MODEL, images=tmp_path, method="msp", progress=False)
-    assert other.about.names == ()
+    assert other.about.classes == ()
     assert other.label(3) == 3
     with pytest.raises(InputError, match="8 classes, but 2 names"):
-        Guard.fit(MODEL, images=digits / "train", method="msp", names=("a", "b"), progress=False)
+        Guard.fit(MODEL, images=digits / "train", method="msp", classes=("a", "b"), progress=False)
 
 
 def test_odd_files_go_through(guard: Guard, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_per_class_guards_say_how_many_have_their_own(digits: Path) -> None:
     assert 0 < own < 8
     assert f"{own} of 8 classes have a threshold of their own" in str(lines(guard))
     for row in guard.score(digits / "test", model=MODEL):
-        label = guard.about.names.index(row.label)
+        label = guard.about.classes.index(row.label)
         assert row.accepted == (np.float32(row.score) >= guard.detector.thresholds[label])
 
 

@@ -24,7 +24,7 @@ pytest.importorskip("onnxscript")
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = write_digits(tmp_path_factory.mktemp("export"))
-    words = ("--images", "train", "--calibrate", "val", "--exportable", "--per-class", "--no-cache")
+    words = ("--images", "train", "--calibrate", "val", "--exportable", "--per-class", "--cache", "none")
     assert call("fit", *MODEL, *words, "--out", "guard.safetensors", cwd=root).returncode == 0
     return root
 
@@ -54,7 +54,7 @@ def test_bad_input_leaves_no_file(place: Path) -> None:
     done = call("export", *GUARD, "--out", "b.onnx", cwd=place)
     assert done.returncode == 2
     assert "leaves images in their own size; give --images" in done.stderr
-    other = ("--detector", "guard.safetensors", "--model", "zoo:digits-vit")
+    other = ("--guard", "guard.safetensors", "--model", "zoo:digits-vit")
     done = call("export", *other, "--images", "val", "--out", "b.onnx", cwd=place)
     assert done.returncode == 2
     assert "fitted for the network zoo:digits-convnet" in done.stderr

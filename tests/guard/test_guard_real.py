@@ -36,7 +36,7 @@ def test_the_whole_path_on_photographs(shared: Path, tmp_path: Path) -> None:
     guard = Guard.fit(**model, images=train[::20], calibrate=val[0::40], method="optfs-e", alpha=0.1, progress=False)
     guard.save(tmp_path / "guard.safetensors")
     check = Guard.load(tmp_path / "guard.safetensors").check(val[1::40], {"texture": texture[::15]}, **model)
-    low, high = check.promised
+    low, high = check.guaranteed
     assert low <= check.rejected <= high
     rows = {row["detector"]: row for row in check.rows() if row["role"] == "ood"}
     assert rows["guard"]["accepted"] < rows["softmax"]["accepted"]

@@ -88,7 +88,7 @@ def test_pixels_are_those_of_the_library(
     assert len(odd) == 23
     for name, path in odd.items():
         listing = one_by_one(str(path))
-        (pair,) = listing
+        (pair,) = listing.pairs()
         image = listing.read(pair, upright=upright)
         wanted = how.pixels(image)
         for given in (path, str(path), path.read_bytes()):

@@ -25,7 +25,7 @@ def check(guard: Guard, digits: Path) -> Check:
 
 def test_folders_are_classes_by_their_names(check: Check, guard: Guard, digits: Path) -> None:
     names = [Path(path).parent.name for path, _ in check.inside.pairs]
-    assert [guard.about.names[label] for label in check.inside.labels] == names
+    assert [guard.about.classes[label] for label in check.inside.labels] == names
     assert check.outside[0].labels is None
 
 
@@ -59,10 +59,10 @@ def test_without_labels_there_is_nothing_to_say(guard: Guard, digits: Path) -> N
 
 def test_lists_and_data_sets_bring_numbers(guard: Guard, digits: Path, tmp_path: Path) -> None:
     files = sorted((digits / "val").rglob("*.png"))[:30]
-    lines = [f"{file},{guard.about.names.index(file.parent.name)}" for file in files]
+    lines = [f"{file},{guard.about.classes.index(file.parent.name)}" for file in files]
     (tmp_path / "list.csv").write_text("\n".join(["path,label", *lines]))
     given = guard.check(str(tmp_path / "list.csv"), digits / "letters", model=MODEL, progress=False)
-    assert [guard.about.names[label] for label in given.inside.labels] == [file.parent.name for file in files]
+    assert [guard.about.classes[label] for label in given.inside.labels] == [file.parent.name for file in files]
     held = digits_sets()["test"]
     some = ArraySet("some", held.images[:20], held.labels[:20])
     assert guard.check(some, digits / "letters", model=MODEL, progress=False).inside.labels.tolist() == (

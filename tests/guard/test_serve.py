@@ -110,7 +110,7 @@ def exported(guard: Guard, digits: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def server(exported: Path) -> Iterator[Server]:
-    words = ("--max-bytes", "200000", "--max-images", "8", "--max-seconds", "2", "--max-pixels", "1000000")
+    words = ("--max-bytes", "200000", "--max-images", "8", "--max-seconds", "2", "--limits", "pixels=1000000")
     words += ("--workers", "1", "--max-requests", "4")
     made = started(exported, exported.with_name("log.jsonl"), *words)
     yield made
@@ -136,7 +136,7 @@ def test_it_answers_like_the_guard(server: Server, guard: Guard, digits: Path) -
             assert got["score"] == pytest.approx(row.score, abs=1e-3)
             assert got["p_value"] == pytest.approx(row.p_value, abs=0.02)
     about = httpx.get(server.address).json()
-    assert about["classes"] == list(guard.about.names)
+    assert about["classes"] == list(guard.about.classes)
     assert about["calibration_images"] == len(guard.detector.calibration)
 
 
@@ -480,5 +480,5 @@ def test_refusals_are_one_line(exported: Path, guard: Guard, digits: Path, tmp_p
 def test_the_limits_of_an_image_reach_the_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     started_with: list[Settings] = []
     monkeypatch.setattr("oodshape.guard.service.run.serve", started_with.append)
-    call("serve", "x.onnx", "--max-pixels", "8", "--max-aspect", "9", "--max-inflated", "7", cwd=tmp_path)
+    call("serve", "x.onnx", "--limits", "pixels=8,aspect=9,inflated=7", cwd=tmp_path)
     assert started_with[0].limits == Limits(pixels=8, aspect=9, inflated=7)

@@ -119,7 +119,7 @@ def test_the_command(tmp_path: Path) -> None:
     def run(p: np.ndarray, *more: str):
         with table.open("a") as file:
             file.write("".join(f"{i}.png,{value}\n" for i, value in enumerate(p)))
-        return runner.invoke(app, ["watch", str(table), "--detector", str(guard), "--state", str(state), *more])
+        return runner.invoke(app, ["watch", str(table), "--guard", str(guard), "--state", str(state), *more])
 
     quiet = run(conformal(rng, 199, 500))
     assert quiet.exit_code == 0, quiet.output
@@ -136,8 +136,8 @@ def test_the_command(tmp_path: Path) -> None:
     )
     assert piped.exit_code == 3
     assert "99 images" not in piped.output  # it stops at the alarm
-    with pytest.raises(InputError, match="--detector FILE, or --alpha and --n-calibration"):
+    with pytest.raises(InputError, match="--guard FILE, or --alpha and --n-calibration"):
         runner.invoke(app, ["watch", str(table)], catch_exceptions=False)
     METHODS["energy"].fit(features()).save(guard)
     with pytest.raises(InputError, match="has no guarantee yet"):
-        runner.invoke(app, ["watch", str(table), "--detector", str(guard)], catch_exceptions=False)
+        runner.invoke(app, ["watch", str(table), "--guard", str(guard)], catch_exceptions=False)

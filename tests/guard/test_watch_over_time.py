@@ -14,7 +14,7 @@ import pytest
 from commands import call
 from oodshape import InputError, Verdict, Watch
 from oodshape.guard.verdict import Scored
-from oodshape.guard.watch.watch import history as history_room
+from oodshape.guard.watch import history as history_room
 
 PROMISE = {"alpha": 0.05, "n_calibration": 999}
 

@@ -12,8 +12,9 @@ import PIL.Image
 import pytest
 
 import oodshape
+from oodshape.images.decode import formats
 from oodshape.images.decode.formats import EXTENSIONS, open_format
-from oodshape.images.decode.read import Unreadable, formats, open_image, read_image
+from oodshape.images.decode.read import Unreadable, open_image, read_image
 from oodshape.images.sources.listing import image_set
 
 PICTURE = PIL.Image.linear_gradient("L").resize((16, 16)).convert("RGB")

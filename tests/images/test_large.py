@@ -9,10 +9,10 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from oodshape.images.decode import read as decode
 from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.decode.read import Large, Unreadable, open_image, read_image
-from oodshape.images.decode.read import read as decode
 
 MODES = ("RGB", "RGBA", "L", "LA", "P", "1", "CMYK", "I;16")
 SIZE = (97, 61)

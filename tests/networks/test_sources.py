@@ -171,7 +171,7 @@ def test_preprocessing_from_flags() -> None:
     assert prepared(native, resize=(64, 48)) == Preprocessing(mean=(0.5,), std=(0.5,), resize=(64, 48))
     assert prepared(native, resize=(64, 48), crop=40).crop == 40
     assert prepared(None, mean=(0.1,), std=(0.2,)) == Preprocessing(mean=(0.1,), std=(0.2,))
-    with pytest.raises(InputError, match=r"Preprocessing\(mean=.*--mean 0.485.*Give mean and std"):
+    with pytest.raises(InputError, match=r"Preprocessing\(mean=.*--preprocessing 'mean=0.485.*Give mean and std"):
         prepared(None, mean=(0.1,))
 
 

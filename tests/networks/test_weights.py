@@ -242,5 +242,5 @@ def test_what_is_no_model_is_told() -> None:
 
 def test_images_of_a_size_that_the_network_cannot_take_are_named() -> None:
     images = torch.zeros(2, 1, 40, 50)
-    with pytest.raises(InputError, match=r"images of shape \[1, 40, 50\] with RuntimeError: mat1 .*--resize, --crop"):
+    with pytest.raises(InputError, match=r"images of shape \[1, 40, 50\] with RuntimeError: mat1 .*--preprocessing"):
         Classifier(build("digits-mixer"))(images)

@@ -17,8 +17,8 @@ from folders_of_digits import write_digits
 from oodshape import Guard
 from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import Results
+from oodshape.core.options import RunOptions
 from oodshape.guard.check import check_guard
-from oodshape.guard.scoring.score import Feed
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.sources.listing import one_by_one
 from oodshape.report import write_page
@@ -83,9 +83,9 @@ def guard(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Guard:
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Path) -> None:
-    names = (evil, *guard.about.names[1:])
-    spoilt = Guard(guard.detector, replace(guard.about, names=names, model=evil, weights=evil, method=evil))
-    source = guard.opened(MODEL)
+    names = (evil, *guard.about.classes[1:])
+    spoilt = Guard(guard.detector, replace(guard.about, classes=names, model=evil, weights=evil, method=evil))
+    source = guard.open_network(MODEL)
     folder = tmp_path / "in"
     folder.mkdir()
     for place in range(6):
@@ -93,7 +93,7 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
             folder / f"{evil.replace('/', chr(0x2215))[:90]}{place}.png"
         )
     (folder / "broken.png").write_text(evil)
-    check = check_guard(spoilt, source, str(folder), {evil: str(folder)}, Feed(progress=False))
+    check = check_guard(spoilt, source, str(folder), {evil: str(folder)}, RunOptions(progress=False))
     write_check(check, tmp_path / "check.html", source, Origin(evil, evil))
     with harmless(browser, tmp_path / "check.html") as shown:
         assert shown.page.inner_text("h1") == f"Check of a guard of {' '.join(evil.split())}"

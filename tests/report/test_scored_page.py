@@ -16,14 +16,15 @@ from axe import violations
 from browser import Opened
 from folders_of_digits import write_digits, write_odd_files
 from oodshape import Guard
+from oodshape.core.options import RunOptions
 from oodshape.guard.check import Check, check_guard
-from oodshape.guard.scoring.score import Feed
 from oodshape.images.sources.listing import one_by_one
 from oodshape.metrics.comparison import holm
 from oodshape.report.pages.check_page import write_check
 from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
 
 MODEL = "zoo:digits-convnet"
+QUIET = RunOptions(progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,10 @@ def made(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     folder = write_digits(tmp_path_factory.mktemp("judged"), train=200, val=90, test=3, ood=40)
     write_odd_files(folder / "inbox" / "odd")
     guard = Guard.fit(MODEL, images=folder / "train", calibrate=folder / "val", keep_samples=20, progress=False)
-    source = guard.opened(MODEL)
-    check = check_guard(guard, source, str(folder / "val"), {"letters": str(folder / "letters")}, Feed(progress=False))
+    source = guard.open_network(MODEL)
+    check = check_guard(
+        guard, source, str(folder / "val"), {"letters": str(folder / "letters")}, RunOptions(progress=False)
+    )
     origin = Origin("oodshape check --id 'a <b>'", "some/guard.safetensors")
     write_check(check, folder / "check.html", source, origin)
     listing = one_by_one(str(folder / "inbox"))

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from oodshape import Guard
+from oodshape.core.options import RunOptions
 from oodshape.guard.check import check_guard
-from oodshape.guard.scoring.score import Feed
 from oodshape.networks.zoo import MODELS
 from oodshape.report.pages import check_page
 from oodshape.report.pages import scored_data as scored_page_data
@@ -19,6 +19,7 @@ from oodshape.report.pages.check_page import headline, write_check
 from oodshape.report.pages.scored_set import ScoredSet, ShownImage, common_folder
 
 MODEL = "zoo:digits-convnet"
+QUIET = RunOptions(progress=False)
 
 
 def item(p: float, path: str = "a.png", label: str = "cat", truth: str = "") -> ShownImage:
@@ -91,8 +92,10 @@ def test_five_hundred_photographs_take_under_four_megabytes(
     assert (scored_page_data.SHOWN, scored_page_data.LARGE, scored_page_data.BIG) == (500, 60, 224)
     monkeypatch.setattr(check_page, "SHOWN", 125)
     monkeypatch.setattr(scored_page_data, "LARGE", 15)
-    source = digits_guard.opened(MODEL)
-    check = check_guard(digits_guard, source, str(photos / "many"), {"b": str(photos / "many")}, Feed(progress=False))
+    source = digits_guard.open_network(MODEL)
+    check = check_guard(
+        digits_guard, source, str(photos / "many"), {"b": str(photos / "many")}, RunOptions(progress=False)
+    )
     write_check(check, tmp_path / "check.html", source)
     page = (tmp_path / "check.html").read_text(encoding="utf-8")
     assert page.count('"picture":"data:image/') == 124

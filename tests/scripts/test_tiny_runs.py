@@ -148,7 +148,8 @@ def prepare(script: str, tree: Path) -> None:
             "20",
             "--samples",
             "0",
-            "--no-cache",
+            "--cache",
+            "none",
             "--out",
             "out",
         ]
@@ -158,7 +159,7 @@ def prepare(script: str, tree: Path) -> None:
         (tree / "oracle.json").write_text(json.dumps({"results": {"msp": figures}}))
     if script == "scripts/check_table.py":
         command = "from oodshape.cli import main; main()"
-        words = ["--detector", "guard.safetensors", "--model", "zoo:digits-convnet", "--id", "digits/test", "--json"]
+        words = ["--guard", "guard.safetensors", "--model", "zoo:digits-convnet", "--id", "digits/test", "--json"]
         done = subprocess.run(
             [sys.executable, "-c", command, "check", *words, "--ood", "digits/letters"],
             cwd=tree,

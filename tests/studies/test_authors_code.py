@@ -48,7 +48,7 @@ def test_noise_is_truncated_and_stops_at_254() -> None:
     assert plain.fingerprint != cut.fingerprint
     assert plain.identities[0] != cut.identities[0]
     assert plain.fingerprint == NoiseSet("gaussian", 3).fingerprint
-    assert repr(plain) == "NoiseSet(name='gaussian', n=3, seed=0, side=32)"  # caches are named by it
+    assert repr(plain) == "NoiseSet(name='gaussian', n=3, seed=0, side=32, truncated=False)"  # caches are named by it
 
 
 def test_settings_are_searched_as_in_the_code(small) -> None:
@@ -83,11 +83,14 @@ def test_a_study_takes_them_from_a_file_or_an_option(tmp_path) -> None:
     text = Benchmark.load("digits").text
     own = tmp_path / "own.toml"
     own.write_text('id_set = "cifar10"\n' + text)
-    few = {"limit": 12, "surrogates": 9, "models": ("ViT",)}
+    few = {"limit": 12, "models": ("ViT",)}
     (network,) = networks(str(own), [], settings="authors-code", **few)
     assert network.as_coded
     assert network.methods["vra-p"].shape == VraP(low=0.6, high=0.95, absolute=True)
-    assert {name: len(made) for name, made in network.surrogates.items()} == {"gaussian": 9, "uniform": 9}  # its noise
+    assert {name: len(made) for name, made in network.surrogates.items()} == {
+        "gaussian": 12,
+        "uniform": 12,
+    }
     assert set(network.ood) == {"digits89", "letters", "photos", "textures"}
     variants_of = STUDIES["variants"].compute(network)
     assert list(variants_of["variant"].unique()[:3]) == ["real", "gaussian", "uniform"]

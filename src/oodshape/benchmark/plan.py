@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 from oodshape.benchmark import openood_protocol as openood
 from oodshape.benchmark.spec import AUTHORS, UNCROPPED, Benchmark, ModelSpec
 from oodshape.core.errors import InputError, check_trust
+from oodshape.core.options import CacheOptions, ModelOptions, RunOptions, SubsetOptions, make_options
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
 from oodshape.images.datasets.catalog import Missing, open_source
@@ -23,40 +23,30 @@ from oodshape.methods.detector import Method
 from oodshape.methods.registry import IMAGE_METHODS, METHODS, authors_methods, named, paper_methods
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
-from oodshape.networks.device import Precision
 from oodshape.networks.loading import built
 from oodshape.networks.weights import load_weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """What a run may be told: which methods, how many images, where caches, data and weights lie."""
+class Options(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
+    """Options of a benchmark run; `weights` is the folder that holds the weights of its networks."""
 
     models: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
-    limit: int | None = None
     seed: int = 0
     seeds: int = 1  # how many runs, from `seed` on, where anything is random
     resamples: int = 200
-    keep_scores: bool | None = None  # the scores of every image beside the results; None: where they are few
-    cache: Path | None = None
+    keep_scores: bool | None = None  # write the scores of every image with the results; None: where they are few
     data: Path | None = None
-    weights: Path | None = None
     samples: int = 6  # how many of the most wrong images of each set are kept as thumbnails
-    progress: bool | None = None
-    device: str | None = None  # None: where a network is made
-    precision: Precision = "float32"
     head: str | None = None  # the layer that gives the logits, in every network; None: as each says, or found
-    batch_size: int = 64
-    workers: int | None = None  # threads that decode
     tuned: bool = False  # whether settings are chosen on OOD validation images
     any_list: bool = False  # whether lists of images need not be the published ones
-    trust_code: bool = False  # whether functions that the benchmark names are imported and called
 
-    def extraction(self) -> dict[str, Any]:
-        """What it says about how features are extracted."""
-        chosen = ("cache", "batch_size", "workers", "progress")
-        return {name: getattr(self, name) for name in chosen}
+    @property
+    def run(self) -> RunOptions:
+        """How networks run."""
+        return make_options(RunOptions, vars(self))
 
 
 @dataclass
@@ -174,7 +164,7 @@ class Prepared:
     def _classifier(self, net: nn.Module, spec: ModelSpec) -> Classifier:
         head = self.options.head or spec.head or None
         try:
-            classifier = Classifier(net, head, precision=self.options.precision)
+            classifier = Classifier(net, head, precision=self.options.precision or "float32")
         except InputError as error:
             raise InputError(f"{spec.title}: {error}") from None
         return classifier if self.options.device is None else classifier.to(self.options.device)

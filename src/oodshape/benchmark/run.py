@@ -155,7 +155,7 @@ def _extracted(prepared: Prepared, title: str, *, proxy: bool) -> Model:
     """A network with the features of every set, and those of the proxy where it is wanted."""
     model, options = prepared.model(title), prepared.options
     for name, images in tracked(model.sets.items(), title, options.progress, "sets"):
-        how = options.extraction()
+        how = {"cache": options.cache, **vars(options.run)}
         model.features[name] = Features.extract(model.classifier, images, model.prepares(name), **how)
     if proxy:
         model.proxy = proxy_features(
@@ -163,7 +163,8 @@ def _extracted(prepared: Prepared, title: str, *, proxy: bool) -> Model:
             model.sets["train"],
             model.preprocessing,
             seed=options.seed,
-            **options.extraction(),
+            cache=options.cache,
+            **vars(options.run),
         )
     return model
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -53,6 +54,7 @@ def main() -> None:
     """Run the command line; a user's mistake is one line on stderr and exit status 2."""
     from oodshape.core.errors import InputError
 
+    warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # our own limits decide
     try:
         app()
     except InputError as error:
@@ -82,8 +84,23 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def common(
+    context: typer.Context,
+    *,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but results and errors.")] = False,
+    limits: Annotated[
+        str,
+        typer.Option(
+            envvar="OODSHAPE_LIMITS",
+            help="The largest files to read: pixels=50331648,aspect=100,inflated=268435456 (any of them).",
+        ),
+    ] = "",
 ) -> None:
     """Options that stand before a command."""
+    if limits:
+        from oodshape.images.decode.limits import Limits
+
+        before = Limits.parse(limits).use()
+        context.call_on_close(before.use)

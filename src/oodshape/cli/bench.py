@@ -10,8 +10,8 @@ import typer
 from oodshape.cli.comparing import CHANCE, Compared, Drawing
 from oodshape.cli.completion import benchmark_names, method_names
 from oodshape.cli.openood import OpenOod
-from oodshape.cli.options import Costs, Keeping, Running, TrustOption, words
-from oodshape.cli.terminal import console, say
+from oodshape.cli.options import words
+from oodshape.cli.terminal import console, is_quiet, say
 
 
 def bench(
@@ -41,14 +41,9 @@ def bench(
         Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
     openood: OpenOod,
-    keeping: Keeping,
     samples: Annotated[
         int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
     ] = 6,
-    trust_code: TrustOption = False,
-    running: Running,
-    costs: Costs,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the results are.")] = False,
 ) -> None:
     """Compare OOD detection methods on networks and data sets.
 
@@ -60,24 +55,18 @@ def bench(
     from oodshape.benchmark.spec import Benchmark
     from oodshape.report.benchmark_files import run_benchmark, show_report
 
-    costs.hold()
     chosen = openood.of(Benchmark.load(benchmark))
     options = Options(
-        **compared.said(),
-        **drawing.said(),
+        **compared.as_kwargs(),
+        **vars(drawing),
         keep_scores=keep_scores,
         methods=words(methods),
-        cache=keeping.folder,
         samples=samples,
         tuned=openood.tuned,
         any_list=openood.other_lists,
-        trust_code=trust_code,
-        progress=False if quiet else None,
-        **running.place("float32"),
-        **running.feeding(),
     )
     folder = out or Path("oodshape-results") / chosen.name
     results = run_benchmark(chosen, options, folder)
-    if not quiet:
+    if not is_quiet():
         show_report(results, console())
     say(f"page: {folder / 'report.html'}")

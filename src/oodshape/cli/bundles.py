@@ -1,4 +1,4 @@
-"""Bundles: dataclasses of options that several commands share; a command takes one whole."""
+"""Groups of options: a command takes a dataclass as one parameter, and its fields become options."""
 
 from __future__ import annotations
 
@@ -7,51 +7,68 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
+import typer
 import typer.core
+
+from oodshape.core.options import Help
 
 
 def flat(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with one option for each field of its bundles; what must be given stands first.
+    """The command with one option for each field of its groups; required options stand first.
 
-    A bundle that is the default of its parameter gives its values as the defaults of the options.
+    A group that is the default of its parameter gives its values as the defaults of the options.
     """
     hints = get_type_hints(command, include_extras=True)
     options: list[Parameter] = []
-    bundles: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
     for name, parameter in inspect.signature(command).parameters.items():
         kind = hints[name]
         if is_dataclass(kind):
-            bundles[name] = kind
-            options += _fields(kind, parameter.default)
+            groups[name] = kind
+            options += _options(kind, parameter.default)
         else:
             options.append(parameter.replace(annotation=kind, kind=Parameter.KEYWORD_ONLY))
 
     @wraps(command)
     def call(**given: Any) -> None:
-        for name, kind in bundles.items():
-            given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
+        for name, kind in groups.items():
+            given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind) if each.name in given})
         command(**given)
 
     options.sort(key=lambda each: each.default is not Parameter.empty)
     call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in options}
-    # the help cuts its lines by the width of the terminal, not by that of the source
+    # the help breaks its lines by the width of the terminal, not by that of the source
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     call.__doc__ = "\n\n".join(part.replace("\n", " ") for part in paragraphs)
     return call
 
 
-def _fields(bundle: Any, default: Any) -> list[Parameter]:
-    """A parameter for each field, with the default of the command's own bundle or else of the field."""
-    types = get_type_hints(bundle, include_extras=True)
+def _options(group: Any, default: Any) -> list[Parameter]:
+    """A parameter for each field that has a help text, with the default of the command's own group or of the field."""
+    types = get_type_hints(group, include_extras=True)
     found = []
-    for each in fields(bundle):
+    for each in fields(group):
+        if (kind := _option(types[each.name], each.name, getattr(group, "panel", None))) is None:
+            continue
         value = each.default if default is Parameter.empty else getattr(default, each.name)
         value = Parameter.empty if value is MISSING else value
-        found.append(Parameter(each.name, Parameter.KEYWORD_ONLY, default=value, annotation=types[each.name]))
+        found.append(Parameter(each.name, Parameter.KEYWORD_ONLY, default=value, annotation=kind))
     return found
+
+
+def _option(annotation: Any, name: str, panel: str | None) -> Any:
+    """The annotation that typer reads; None for a field that only Python has."""
+    kind, *notes = get_args(annotation) if hasattr(annotation, "__metadata__") else (annotation,)
+    note = next((each for each in notes if isinstance(each, Help)), None)
+    if note is None:
+        return annotation if notes else None
+    flag = f"--{name.replace('_', '-')}"
+    return Annotated[
+        kind, typer.Option(flag, help=note.text, min=note.min, metavar=note.metavar, rich_help_panel=panel)
+    ]
 
 
 class _Flags:
@@ -69,5 +86,20 @@ class Command(_Flags, typer.core.TyperCommand):
     """A command."""
 
 
+GLOBAL = {"--quiet": 0, "-q": 0, "--limits": 1}  # options before the command, and the number of their values
+
+
 class Group(_Flags, typer.core.TyperGroup):
-    """The commands together."""
+    """All commands; options of the program may also stand after the command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        front: list[str] = []
+        rest: list[str] = []
+        words = iter(args)
+        for word in words:
+            count = GLOBAL.get(word.partition("=")[0])
+            if count is None:
+                rest.append(word)
+            else:
+                front += [word, *([next(words, "")] if count and "=" not in word else [])]
+        return super().parse_args(ctx, [*front, *rest])

@@ -8,64 +8,67 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import IMAGES, Costs, QuietOption, Running, Weights
-from oodshape.cli.terminal import check_out, say, warnings_as_lines
+from oodshape.cli.options import IMAGES, ON_ANY_DEVICE, JsonOption, cache_folder, resolve_device
+from oodshape.cli.terminal import check_out, say, show_progress, warnings_as_lines
+from oodshape.core.options import CacheOptions, ImageOptions, ModelOptions, RunOptions
 
-UNKNOWN = "whether the network was trained on these images cannot be seen: the promise holds only if it was not"
+UNKNOWN = "the guarantee holds only if the network was not trained on these images, which the guard cannot check"
 
 
 def calibrate(
     *,
-    detector: Annotated[Path, typer.Argument(metavar="FILE", help="The file that fit wrote.")],
+    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="The guard: a file that fit wrote.")],
     images: Annotated[
         str | None,
-        typer.Option(help=f"Images that the network was NOT trained on \\[default: as before]: {IMAGES}."),
+        typer.Option(help=f"The calibration set: images that the network was NOT trained on: {IMAGES}."),
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="The share of good images that may be rejected \\[default: as before].")
+        float | None, typer.Option(help="Bound on the expected false rejection rate \\[default: as before].")
     ] = None,
     per_class: Annotated[
         bool | None,
-        typer.Option("--per-class/--one-threshold", help="One for each predicted class or for all; as before."),
+        typer.Option(
+            "--per-class/--one-threshold", help="One threshold per predicted class, or one for all; as before."
+        ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="The guard's network, as given to fit; not needed for zoo:NAME.")
+        str | None,
+        typer.Option(
+            help="The guard's network, as given to fit; not needed for zoo:NAME.", rich_help_panel=ModelOptions.panel
+        ),
     ] = None,
-    network: Weights,
+    opening: ModelOptions = ON_ANY_DEVICE,
     out: Annotated[Path | None, typer.Option(help="The file to write \\[default: the same file].")] = None,
-    running: Running,
-    costs: Costs,
-    json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON and nothing else.")] = False,
-    quiet: QuietOption = False,
+    reading: ImageOptions,
+    keeping: CacheOptions,
+    running: RunOptions,
+    json: JsonOption = False,
 ) -> None:
-    """Set a new threshold without a new fit: from new images, for another share of rejected ones, or both.
+    """Calibrate a new threshold without fitting again: from new images, for another alpha, or both.
 
-    Without --images the calibration images of before serve again, and no network is needed. Exported files and states
-    of watch keep the threshold that they were made with: export again, and begin a new state.
+    Without --images the previous calibration scores are used, and no network is needed. Exported files and the state
+    of watch keep the threshold that they were made with: export again, and start a new state.
     """
     from oodshape.guard.describe import facts, per_class_line
     from oodshape.guard.guard import Guard
 
-    costs.hold()
-    out = detector if out is None else out
+    out = guard if out is None else out
     check_out(out)
-    before = Guard.load(detector)
+    before = Guard.load(guard)
     with warnings_as_lines():
         after = before.calibrate(
             images,
             model,
             alpha=alpha,
             per_class=per_class,
-            progress=False if json or quiet else None,
-            **network.said(),
-            **(running.place() if images is not None else {}),
-            **running.feeding(),
+            cache=cache_folder(keeping.cache),
+            **vars(reading),
+            **(vars(running) | {"progress": show_progress(json)}),
+            **vars(opening if images is None else resolve_device(opening)),
         )
     after.save(out)
     if json:
         typer.echo(encoder.dumps(facts(after)))
-        return
-    if quiet:
         return
     score = after.detector.scorer
     assert score is not None
@@ -73,7 +76,7 @@ def calibrate(
     say(f"threshold: {now}, before {was}")
     if after.detector.groups is not None:
         say(per_class_line(after))
-    say(f"promise: {after.promise}")
+    say(f"guarantee: {after.guarantee}")
     if images is not None:
         say(UNKNOWN)
     say(f"guard: {out}")

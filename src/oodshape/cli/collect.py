@@ -1,8 +1,9 @@
-"""oodshape collect and merge: what many machines do of one fit, and of one scoring."""
+"""oodshape collect and merge: parts of one fit, or of one scoring, made on many machines."""
 
 from __future__ import annotations
 
 import json as encoder
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,52 +12,57 @@ import typer
 from oodshape.cli.completion import method_names
 from oodshape.cli.options import (
     IMAGES,
-    ColumnOption,
-    Costs,
-    Engine,
+    METHOD,
+    ON_ANY_DEVICE,
+    EngineOption,
     ExportableOption,
-    LimitOption,
-    Network,
-    Preparing,
-    QuietOption,
-    Running,
+    JsonOption,
+    ModelOption,
+    PreprocessingOption,
+    ShardOption,
     UprightOption,
+    parse_preprocessing,
+    ray_pool,
+    resolve_device,
 )
-from oodshape.cli.terminal import check_out, say, warnings_as_lines
+from oodshape.cli.terminal import check_out, say, show_progress, warnings_as_lines
+from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
 from oodshape.core.text import counted
 
 
 def collect(
     *,
-    network: Network,
+    model: ModelOption,
+    opening: ModelOptions = ON_ANY_DEVICE,
+    layer: HeadOptions,
     images: Annotated[str, typer.Option(help=f"Images like those it was trained on: {IMAGES}.")],
     out: Annotated[Path, typer.Option(help="The file to write, such as part-03.safetensors.")],
-    shard: Annotated[
-        str, typer.Option(metavar="I/N", help="The I-th of N runs of whole batches of the images; I from 1 to N.")
-    ] = "1/1",
-    column: ColumnOption = None,
+    shard: ShardOption = "1/1",
     method: Annotated[
-        str, typer.Option(autocompletion=method_names, help="The method that fit will be told; auto has what all need.")
+        str,
+        typer.Option(
+            autocompletion=method_names,
+            help="The method that fit will use; auto collects what all methods need.",
+            rich_help_panel=METHOD,
+        ),
     ] = "auto",
     hold_out: Annotated[
         bool, typer.Option("--hold-out", help="Keep a fifth of the images to set the threshold: fit needs no others.")
     ] = False,
     exportable: ExportableOption = False,
-    preparing: Preparing,
+    preprocessing: PreprocessingOption = "",
     upright: UprightOption = False,
-    limit: LimitOption = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Where features are kept: a collect that was stopped goes on there.")
-    ] = None,
-    engine: Engine,
-    running: Running,
-    costs: Costs,
-    json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON and nothing else.")] = False,
-    quiet: QuietOption = False,
+    reading: ImageOptions,
+    subset: SubsetOptions,
+    keeping: CacheOptions,
+    engine: EngineOption = "local",
+    running: RunOptions,
+    json: JsonOption = False,
 ) -> None:
-    """Collect what a fit needs of some images: one shard on each machine, then `oodshape fit --parts`.
+    """Collect what a fit needs from some images: one shard on each machine, then `oodshape fit --parts`.
 
-    A part's size does not grow with its images. All parts of a fit take the same options but --shard.
+    The size of a part does not grow with its images. All parts of a fit take the same options except --shard. With
+    --cache, a collect that was stopped goes on where it was.
     """
     from oodshape.core.errors import InputError
     from oodshape.guard.fit.collect import collect_shard
@@ -64,42 +70,40 @@ def collect(
     from oodshape.images.sources.listing import in_column
     from oodshape.networks.loading import open_model, prepared
 
-    costs.hold()
     check_out(out)
-    mine = Shard.of(shard)
+    mine, pool = Shard.of(shard), ray_pool(engine)
     with warnings_as_lines():
-        source = open_model(network.model, **network.said(), **running.place())
-        given = in_column(images, column)
-        how: dict[str, Any] = {
+        where = resolve_device(opening)
+        source = open_model(model, **vars(where), **vars(layer))
+        given = in_column(images, reading.column)
+        options: dict[str, Any] = {
             "method": method,
             "hold_out": hold_out,
             "exportable": exportable,
-            "preprocessing": prepared(source.native, **preparing.said()),
+            "preprocessing": prepared(source.native, **parse_preprocessing(preprocessing)),
             "upright": upright,
-            "limit": limit,
-            "progress": False if json or quiet else None,
-            **running.feeding(),
+            "limit": subset.limit,
+            "run": replace(running, progress=show_progress(json)),
         }
-        if engine.is_ray:
+        if pool is not None:
             from oodshape.engines import ray
 
-            if mine.shards > 1 or cache is not None:
+            if mine.shards > 1 or keeping.cache is not None:
                 raise InputError(
                     "the engine ray makes its own shards and keeps no features: leave --shard, --cache out"
                 )
-            opening = {**network.said(), **running.place()}
-            took = ray.collect(source, given, out, network=opening, pool=engine.pool(), **how)
-            made, lines = vars(took), [took.line()]
+            timings = ray.collect(source, given, out, pool=pool, **options)
+            made, lines = vars(timings), [timings.line()]
         else:
-            part = collect_shard(source, given, out, shard=mine, cache=cache, **how)
+            part = collect_shard(source, given, out, shard=mine, cache=keeping.cache, **options)
             lost = f", {part.lost:,} of them unreadable" if part.lost else ""
             made, lines = part._asdict(), [f"shard {mine}: {part.images:,} of {counted(part.total, 'image')}{lost}"]
     if json:
         typer.echo(encoder.dumps(made | {"out": str(out)}))
-    elif not quiet:
+    else:
         which = "this part" if mine.shards == 1 else f"all {mine.shards} parts"
         lines.append(f"part: {out} ({out.stat().st_size / 1e6:.1f} MB)")
-        for line in [*lines, f"next, with {which}: oodshape fit --parts FILES --model {network.model} ..."]:
+        for line in [*lines, f"next, with {which}: oodshape fit --parts FILES --model {model} ..."]:
             say(line)
 
 
@@ -107,8 +111,7 @@ def merge(
     *,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files of `oodshape score --shard`.")],
     out: Annotated[Path, typer.Option(help="scores.csv, .jsonl or .parquet.")],
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
-    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Merge the scores of all shards into the file that one machine would have written."""
     from oodshape.core.files import replacing
@@ -122,6 +125,6 @@ def merge(
         write(temporary, counter, named, "")
     if json:
         typer.echo(encoder.dumps(vars(counter.tally) | {"out": str(out)}))
-    elif not quiet:
+    else:
         for line in [*counter.tally.lines(), f"wrote {out}"]:
             say(line)

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.options import DataOption, HeadOption, LimitOption, words
+from oodshape.cli.options import DataOption, cache_folder, resolve_device, words
+from oodshape.cli.terminal import show_progress
+from oodshape.core.options import CacheOptions, Help, ModelOptions, RunOptions, SubsetOptions
 
 CHANCE = "How much is chance"
 SeedOption = Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.", rich_help_panel=CHANCE)]
@@ -31,26 +33,22 @@ class Drawing:
         int, typer.Option(min=1, help="Resamples behind each interval or spread.", rich_help_panel=CHANCE)
     ] = 200
 
-    def said(self) -> dict[str, Any]:
-        """The same as options of a run."""
-        return vars(self).copy()
-
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
-    """What of a benchmark is looked at, and where it lies."""
+class Compared(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
+    """The networks and images of a benchmark, and how they run."""
 
-    models: Annotated[str, typer.Option(help="Only these networks, separated by commas.")] = ""
-    limit: LimitOption = None
+    device: Annotated[str | None, Help("auto (a GPU where there is one), cpu, cuda, cuda:N, mps or xpu.")] = "auto"
+    models: Annotated[str, Help("Only these networks, separated by commas.")] = ""
     data: DataOption = None
     weights: Annotated[
         Path | None,
         typer.Option(envvar="OODSHAPE_WEIGHTS", help="The folder that holds weights, NETWORK.safetensors or .pth."),
     ] = None
-    head: HeadOption = None
+    head: Annotated[str | None, Help("The layer that gives the logits, where it is not found.", metavar="LAYER")] = None
 
-    def said(self) -> dict[str, Any]:
-        """The same as options of a run."""
-        return {"models": words(self.models)} | {
-            name: getattr(self, name) for name in ("limit", "data", "weights", "head")
-        }
+    def as_kwargs(self) -> dict[str, Any]:
+        """The same as options of a run, with the device and the cache folder that are meant."""
+        resolved = resolve_device(self)
+        run = {"progress": show_progress(), "cache": cache_folder(self.cache), "models": words(self.models)}
+        return vars(resolved) | run

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import QuietOption
+from oodshape.cli.options import JsonOption
 from oodshape.cli.terminal import check_out, say
 from oodshape.core.errors import InputError
 
@@ -22,7 +22,7 @@ def decide(
     storey: Annotated[
         bool, typer.Option("--storey", help="Estimate how many images are familiar: flags more where many are not.")
     ] = False,
-    detector: Annotated[
+    guard: Annotated[
         Path | None, typer.Option(help="The guard that scored them: it knows the calibration, and is checked.")
     ] = None,
     n_calibration: Annotated[int | None, typer.Option(min=1, help="Or how many images the p-values came from.")] = None,
@@ -32,8 +32,7 @@ def decide(
             help="All rows with a column flagged: .csv, .jsonl or .parquet \\[default: those flagged, as CSV]."
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")] = False,
-    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Flag images of a finished set together: of those flagged, at most the share --fdr is familiar, on average.
 
@@ -44,10 +43,10 @@ def decide(
     from oodshape.guard.scoring.decide import Calibration, decide_scores, write_decisions
     from oodshape.guard.scoring.score_table import write_csv
 
-    if detector is not None and n_calibration is not None:
-        raise InputError("give --detector or --n-calibration, not both")
+    if guard is not None and n_calibration is not None:
+        raise InputError("give --guard or --n-calibration, not both")
     check_out(out)
-    calibration = Calibration.of(detector) if detector is not None else None
+    calibration = Calibration.of(guard) if guard is not None else None
     calibration = Calibration(n_calibration) if n_calibration is not None else calibration
     found = decide_scores(scores, fdr, storey=storey, calibration=calibration)
     if out is not None:
@@ -64,6 +63,6 @@ def decide(
             "fewest": found.fewest,
         }
         typer.echo(encoder.dumps(said))
-    elif not quiet:
+    else:
         for line in [*found.lines(), *([f"wrote {out}"] if out is not None else [])]:
             say(line, err=out is None)

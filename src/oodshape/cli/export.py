@@ -8,19 +8,20 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import IMAGES, Costs, DetectorOption, Network, QuietOption
+from oodshape.cli.options import IMAGES, ON_ANY_DEVICE, GuardOption, JsonOption, ModelOption, resolve_device
 from oodshape.cli.terminal import check_out, say
+from oodshape.core.options import ImageOptions, ModelOptions
 
 
 def export(
     *,
-    detector: DetectorOption,
-    network: Network,
+    guard: GuardOption,
+    model: ModelOption,
+    opening: ModelOptions = ON_ANY_DEVICE,
     out: Annotated[Path, typer.Option(help="The file to write, such as guarded.onnx.")],
     images: Annotated[str | None, typer.Option(help=f"Compared on these \\[default: made-up ones]: {IMAGES}.")] = None,
-    costs: Costs,
-    json: Annotated[bool, typer.Option("--json", help="Print how it compares as JSON and nothing else.")] = False,
-    quiet: QuietOption = False,
+    reading: ImageOptions,
+    json: JsonOption = False,
 ) -> None:
     """Write network and guard as one ONNX file: images -> logits, score, accepted.
 
@@ -29,13 +30,12 @@ def export(
     """
     from oodshape.guard.guard import Guard
 
-    costs.hold()
     check_out(out)
-    guard = Guard.load(detector)
-    report = guard.export(out, network.model, images=images, **network.said())
+    fitted = Guard.load(guard)
+    report = fitted.export(out, model, images=images, **vars(resolve_device(opening)), **vars(reading))
     if json:
         typer.echo(
             encoder.dumps({name: str(value) if name == "path" else value for name, value in vars(report).items()})
         )
-    elif not quiet:
+    else:
         say(str(report))

@@ -11,25 +11,30 @@ import typer
 from oodshape.cli.completion import method_names
 from oodshape.cli.options import (
     IMAGES,
-    ColumnOption,
-    Costs,
-    Engine,
+    METHOD,
+    ON_ANY_DEVICE,
+    EngineOption,
     ExportableOption,
-    Keeping,
-    LimitOption,
-    Network,
-    Preparing,
-    QuietOption,
-    Running,
+    JsonOption,
+    ModelOption,
+    PreprocessingOption,
     UprightOption,
+    cache_folder,
+    model_words,
+    parse_preprocessing,
+    ray_pool,
+    resolve_device,
 )
-from oodshape.cli.terminal import check_out, say, say_command, warnings_as_lines
+from oodshape.cli.terminal import check_out, say, say_command, show_progress, warnings_as_lines
 from oodshape.core.errors import InputError
+from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
 
 
 def fit(
     *,
-    network: Network,
+    model: ModelOption,
+    opening: ModelOptions = ON_ANY_DEVICE,
+    layer: HeadOptions,
     images: Annotated[str | None, typer.Option(help=f"Images like those it was trained on: {IMAGES}.")] = None,
     parts: Annotated[
         list[str] | None,
@@ -37,42 +42,47 @@ def fit(
     ] = None,
     out: Annotated[Path, typer.Option(help="The file to write, such as guard.safetensors.")],
     calibrate: Annotated[
-        str | None, typer.Option(help="Images that the network was NOT trained on: they set the threshold.")
+        str | None, typer.Option(help="The calibration set: images that the network was NOT trained on.")
     ] = None,
-    column: ColumnOption = None,
     method: Annotated[
         str,
-        typer.Option(autocompletion=method_names, help="A method of `oodshape methods`; auto chooses and fuses some."),
+        typer.Option(
+            autocompletion=method_names,
+            help="A method of `oodshape methods`; auto selects and fuses several.",
+            rich_help_panel=METHOD,
+        ),
     ] = "auto",
-    alpha: Annotated[float, typer.Option(help="The share of good images that may be rejected.")] = 0.05,
+    alpha: Annotated[
+        float, typer.Option(help="Bound on the expected false rejection rate.", rich_help_panel=METHOD)
+    ] = 0.05,
     per_class: Annotated[
-        bool, typer.Option("--per-class", help="A threshold for each predicted class that has enough images.")
+        bool,
+        typer.Option("--per-class", help="Calibrate one threshold per predicted class.", rich_help_panel=METHOD),
     ] = False,
     exportable: ExportableOption = False,
     classes: Annotated[
-        Path | None, typer.Option(help="Class names, one a line \\[default: the class folders' names, if they fit].")
+        Path | None, typer.Option(help="Class names, one per line \\[default: the class folders' names, if they fit].")
     ] = None,
-    preparing: Preparing,
+    preprocessing: PreprocessingOption = "",
     upright: UprightOption = False,
-    limit: LimitOption = None,
+    reading: ImageOptions,
+    subset: SubsetOptions,
+    keeping: CacheOptions,
     keep_samples: Annotated[
         int,
         typer.Option(
             metavar="N",
-            help="Keep thumbnails of N training images in the guard, for pages to show beside an image that is "
-            "explained: whoever has the guard can see them.",
+            help="Keep thumbnails of N training images in the guard, to show next to an image that is explained. "
+            "Everybody who has the guard file can see them.",
         ),
     ] = 0,
-    keeping: Keeping,
-    engine: Engine,
-    running: Running,
-    costs: Costs,
-    json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON and nothing else.")] = False,
-    quiet: QuietOption = False,
+    engine: EngineOption = "local",
+    running: RunOptions,
+    json: JsonOption = False,
 ) -> None:
-    """Make a guard: learn what a network's own images look like, and set the threshold.
+    """Fit a guard to a network: select a detector without OOD data, calibrate the threshold, report the guarantee.
 
-    With --calibrate the threshold is a promise: on images like these, at most the share --alpha is rejected.
+    The guarantee needs --calibrate: the expected false rejection rate on images like these is at most --alpha.
     """
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
     from oodshape.guard.fit.fit import read_names
@@ -81,52 +91,51 @@ def fit(
     from oodshape.networks.device import AUTO
     from oodshape.networks.loading import open_model, prepared
 
-    costs.hold()
     check_out(out)
-    took: list[Any] = []  # what an engine says of its work
+    pool = ray_pool(engine)
+    timings: list[Any] = []  # what an engine reports
     with warnings_as_lines():
-        source = open_model(network.model, **network.said(), **running.place())
-        said = preparing.said()
-        how: dict[str, Any] = {
-            "images": in_column(images, column),
-            "calibrate": in_column(calibrate, column),
+        where = resolve_device(opening)
+        source = open_model(model, **vars(where), **vars(layer))
+        settings = parse_preprocessing(preprocessing)
+        options: dict[str, Any] = {
+            "images": images,
+            "calibrate": calibrate,
             "method": method,
             "alpha": alpha,
             "per_class": per_class,
-            "preprocessing": None if parts and not said else prepared(source.native, **said),
-            "names": () if classes is None else read_names(classes),
+            "preprocessing": None if parts and not settings else prepared(source.native, **settings),
+            "classes": () if classes is None else read_names(classes),
             "upright": upright,
             "exportable": exportable,
-            "limit": limit,
-            "progress": False if json or quiet else None,
-            **running.feeding(),
+            **(vars(running) | {"progress": show_progress(json)}),
         }
-        if engine.is_ray:
+        if pool is not None:
+            options |= {name: in_column(options[name], reading.column) for name in ("images", "calibrate")}
             from oodshape.engines.ray import fit_guard
 
             if parts or images is None or keep_samples or keeping.cache is not None:
                 raise InputError("the engine ray takes --images, not --parts, and keeps no samples and no features")
-            opening = {**network.said(), **running.place()}
-            guard = fit_guard(network.model, network=opening, pool=engine.pool(), watch=took.append, **how)
+            guard = fit_guard(source, limit=subset.limit, pool=pool, on_timings=timings.append, **options)
         else:
-            guard = Guard.fit(source, parts=parts or None, cache=keeping.folder, keep_samples=keep_samples, **how)
+            options |= {"cache": cache_folder(keeping.cache), "keep_samples": keep_samples, **vars(reading)}
+            options |= {"limit": subset.limit}
+            guard = Guard.fit(source, parts=parts or None, **options)
     guard.save(out)
     if json:
         typer.echo(encoder.dumps(facts(guard)))
         return
-    if quiet:
-        return
-    for line in [*(each.line() for each in took), *chosen_lines(guard)]:
+    for line in [*(each.line() for each in timings), *chosen_lines(guard)]:
         say(line)
     say(f"images: {preprocessing_line(guard.about.preprocessing)}")
     if guard.detector.groups is not None:
         say(per_class_line(guard))
-    say(f"promise: {guard.promise}")
+    say(f"guarantee: {guard.guarantee}")
     if guard.sanity:
         say(f"sanity: {guard.sanity}")
     if calibrate is None:
-        say("give --calibrate images that the network was not trained on, and it becomes a promise")
+        say("for a guarantee, give --calibrate images that the network was not trained on")
     say(f"guard: {out}")
-    given = ["--detector", str(out), *network.words()]
-    given += [] if running.device == AUTO else ["--device", running.device]
-    say_command("next: ", ["oodshape", "score", *given, "--images", "FOLDER", "--out", "scores.csv"])
+    words = ["--guard", str(out), *model_words(model, opening)]
+    words += [] if opening.device == AUTO else ["--device", str(opening.device)]
+    say_command("next: ", ["oodshape", "score", *words, "--images", "FOLDER", "--out", "scores.csv"])

@@ -8,22 +8,21 @@ from typing import Annotated
 
 import typer
 
+from oodshape.cli.options import JsonOption
 from oodshape.cli.terminal import say
 
 
 def inspect(
-    detector: Annotated[Path, typer.Argument(metavar="FILE", help="The file that fit wrote.")],
-    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="The guard: a file that fit wrote.")],
+    json: JsonOption = False,
 ) -> None:
-    """Show what a guard is: method, threshold, promise, preprocessing, network, classes."""
-    from oodshape.core.files import is_verified
+    """Show what a guard contains: method, threshold, guarantee, preprocessing, network, classes."""
     from oodshape.guard.describe import facts, lines
     from oodshape.guard.guard import Guard
 
-    guard, verified = Guard.load(detector), is_verified(detector)
+    fitted = Guard.load(guard)
     if json:
-        typer.echo(encoder.dumps(facts(guard) | {"verified": verified}))
+        typer.echo(encoder.dumps(facts(fitted)))
         return
-    checked = "verified: its checksum is right" if verified else "unverified (written by 0.1.0)"
-    for what, value in [*lines(guard), ("file", checked)]:
+    for what, value in lines(fitted):
         say(f"{what:<14} {value}", indent=15)

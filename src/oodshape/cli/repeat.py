@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import DataOption, HeadOption, Running, TrustOption
+from oodshape.cli.options import ON_ANY_DEVICE, DataOption, resolve_device
 from oodshape.cli.terminal import say
+from oodshape.core.options import ModelOptions, RunOptions
 
 
 def repeat(
@@ -18,14 +19,9 @@ def repeat(
     ],
     out: Annotated[Path | None, typer.Option(help="Keep the new results in this folder.")] = None,
     data: DataOption = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(envvar="OODSHAPE_WEIGHTS", help="The folder that holds weights, NETWORK.safetensors or .pth."),
-    ] = None,
-    head: HeadOption = None,
+    opening: ModelOptions = ON_ANY_DEVICE,
     cache: Annotated[Path | None, typer.Option(help="Use the features that are kept here \\[default: none].")] = None,
-    trust_code: TrustOption = False,
-    running: Running,
+    running: RunOptions,
 ) -> None:
     """Run a benchmark again from what its results say, and tell whether the figures agree.
 
@@ -37,9 +33,9 @@ def repeat(
     from oodshape.benchmark.run import run
 
     before = Results.load(results)
-    where = {"data": data, "weights": weights, "head": head, "cache": cache, **running.place()}
-    where = {name: value for name, value in where.items() if value is not None}  # the results say the precision
-    benchmark, options = again(before, **where, **running.feeding(), samples=0, trust_code=trust_code)
+    given = {"data": data, "cache": cache, **vars(running), **vars(resolve_device(opening))}
+    given = {name: value for name, value in given.items() if value is not None}  # the results say the precision
+    benchmark, options = again(before, **given, samples=0)
     now = run(benchmark, options)
     if out is not None:
         now.save(out)

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import LIMITS, Costs
 from oodshape.cli.terminal import check_out
+
+LIMITS = "Limits"
 
 
 def serve(
     file: Annotated[Path, typer.Argument(metavar="GUARDED.ONNX", help="The file that export wrote.")],
-    costs: Costs,
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     workers: Annotated[
@@ -75,6 +75,6 @@ def serve(
             max_seconds=max_seconds,
             max_requests=max_requests,
             max_per_address=max_per_address,
-            limits=Limits(costs.max_pixels, costs.max_aspect, costs.max_inflated),
+            limits=Limits.now(),
         )
     )

@@ -10,7 +10,7 @@ import typer
 from oodshape.cli.comparing import Compared, SeedOption
 from oodshape.cli.completion import benchmark_names, method_names, study_names
 from oodshape.cli.openood import StudySettings
-from oodshape.cli.options import Costs, Keeping, Running, TrustOption, words
+from oodshape.cli.options import words
 from oodshape.cli.terminal import say
 
 
@@ -64,10 +64,6 @@ def study(
     seed: SeedOption = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Run with so many seeds; means, and the largest spread.")] = 1,
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("oodshape-results/studies"),
-    keeping: Keeping,
-    trust_code: TrustOption = False,
-    running: Running,
-    costs: Costs,
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
 
@@ -82,7 +78,6 @@ def study(
     from oodshape.studies.network import networks
     from oodshape.studies.write import write, write_all
 
-    costs.hold()
     names, picked = chosen(name), words(methods)
     taken, skipped = {}, {}
     for each in names:
@@ -92,9 +87,8 @@ def study(
             if name != "all":
                 raise
             skipped[each] = str(error)
-    how: dict[str, Any] = {"settings": settings or "", "seed": seed, "trust_code": trust_code}
-    how |= compared.said() | running.place("float32") | running.feeding()
-    opened = networks(benchmark, features or [], proxy=proxy, cache=keeping.folder, **how)
+    how: dict[str, Any] = {"settings": settings or "", "seed": seed, **compared.as_kwargs()}
+    opened = networks(benchmark, features or [], proxy=proxy, **how)
     found = [network.telling(real, picked, seed) for network in opened]
     for network in found:
         say(network.describe())

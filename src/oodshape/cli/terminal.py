@@ -14,6 +14,7 @@ from textwrap import wrap
 from typing import IO, TYPE_CHECKING, Any
 
 import typer
+from click import get_current_context
 
 from oodshape.core.errors import InputError
 
@@ -48,15 +49,27 @@ def wrapped(text: str, stream: IO[str], indent: int = 0) -> str:
     return "\n".join(found)
 
 
+def is_quiet() -> bool:
+    """Whether `oodshape --quiet` was given."""
+    context = get_current_context(silent=True)
+    return context is not None and bool(context.find_root().params.get("quiet"))
+
+
+def show_progress(json: bool = False) -> bool | None:
+    """Whether commands show progress: not with JSON or --quiet, else where standard error is a terminal."""
+    return False if json or is_quiet() else None
+
+
 def say(text: str, *, err: bool = False, indent: int = 0) -> None:
-    """Print a sentence, or lines of them, for people."""
-    typer.echo(wrapped(text, sys.stderr if err else sys.stdout, indent), err=err)
+    """Print lines for people, unless `--quiet` was given."""
+    if not is_quiet():
+        typer.echo(wrapped(text, sys.stderr if err else sys.stdout, indent), err=err)
 
 
 def say_command(head: str, words: Sequence[str]) -> None:
     """Print a command to be copied; where it is long, its lines go on as a shell reads them."""
     line = shlex.join(words)
-    if not sys.stdout.isatty() or len(head) + len(line) <= get_terminal_size().columns:
+    if is_quiet() or not sys.stdout.isatty() or len(head) + len(line) <= get_terminal_size().columns:
         say(f"{head}{line}")
         return
     parts = wrap(line, get_terminal_size().columns - 4, break_long_words=False, break_on_hyphens=False)

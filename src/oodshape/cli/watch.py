@@ -21,7 +21,7 @@ def watch(
             metavar="SCORES", help="CSV, JSON lines or Parquet with p-values, or - \\[default: only --state]."
         ),
     ] = None,
-    detector: Annotated[
+    guard: Annotated[
         Path | None, typer.Option(help="The calibrated guard file: it holds alpha and the size of the calibration set.")
     ] = None,
     alpha: Annotated[float | None, typer.Option(help="The guaranteed false rejection rate.")] = None,
@@ -51,13 +51,13 @@ def watch(
     check_out(state, page)
     if state is None and (scores is None or reset):
         raise InputError("--reset and a look without SCORES need --state: it holds what was seen")
-    if detector is not None:
-        known = Calibration.of(detector)
+    if guard is not None:
+        known = Calibration.of(guard)
         alpha, n_calibration = known.alpha, known.images
     if state is not None and state.is_file():
         seen = Watch.load(state)
     elif alpha is None or n_calibration is None:
-        raise InputError("watch must know the guarantee: give --detector FILE, or --alpha and --n-calibration")
+        raise InputError("watch must know the guarantee: give --guard FILE, or --alpha and --n-calibration")
     else:
         seen = Watch.begin(alpha=alpha, n_calibration=n_calibration, delta=delta)
     if reset and state is not None:

@@ -23,18 +23,23 @@ NO_MEMORY = ("out of memory", "allocate memory", "unable to allocate", "low on m
 
 @dataclass(frozen=True)
 class Pool:
-    """How many actors there are, and what each takes; None: one per GPU, or per two cores."""
+    """How many actors run (None: one per GPU, or per two cores), and what each takes (None: a GPU if there is one)."""
 
     actors: int | None = None
-    num_gpus: float = 0.0
+    num_gpus: float | None = None
     num_cpus: float = 1.0
+
+    @property
+    def gpus(self) -> float:
+        """The GPUs that each actor takes."""
+        return float("GPU" in imported().cluster_resources()) if self.num_gpus is None else self.num_gpus
 
     def size(self) -> int:
         """The number of actors."""
         if self.actors is not None:
             return self.actors
         there = imported().cluster_resources()
-        return max(1, int(there.get("GPU", 0) / self.num_gpus if self.num_gpus else there.get("CPU", 1) // 2))
+        return max(1, int(there.get("GPU", 0) / self.gpus if self.gpus else there.get("CPU", 1) // 2))
 
 
 def started() -> Any:
@@ -70,7 +75,7 @@ def mapped(
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(size=size),
             num_cpus=pool.num_cpus,
-            num_gpus=pool.num_gpus or None,
+            num_gpus=pool.gpus or None,
             max_restarts=AGAIN,
             max_task_retries=AGAIN,
         )

@@ -14,18 +14,28 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
+from oodshape.core.options import (
+    HeadKeywords,
+    HeadOptions,
+    ModelKeywords,
+    ModelOptions,
+    RunKeywords,
+    RunOptions,
+    make_options,
+    takes_options,
+)
 from oodshape.engines.actors import AGAIN, Pool, mapped, one_line_each, started
-from oodshape.engines.scorer import GuardScorer
-from oodshape.engines.took import Took
 from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, name_of
 from oodshape.guard.fit.collect import recipe_of
 from oodshape.guard.fit.split import check_enough_to_split, refuse_copies
 from oodshape.guard.guard import Guard
+from oodshape.guard.scoring.score import rows_of, see
 from oodshape.guard.scoring.score_file import identity, plan_shard
 from oodshape.guard.scoring.score_table import Counter as Rows
 from oodshape.guard.scoring.score_table import Tally, merge_shards, writer
@@ -33,13 +43,38 @@ from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.overlap import copies
 from oodshape.images.sources.image_set import Shard, limited
 from oodshape.images.sources.listing import Given, Listing, image_set, one_by_one
+from oodshape.images.sources.memory import Pictures
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed
-from oodshape.networks.loading import Source, open_model, prepared
+from oodshape.networks.loading import Model, Source, open_model, prepared
 
-__all__ = ["GuardScorer", "Pool", "Took", "collect", "fit_guard", "score"]
+__all__ = ["GuardScorer", "Pool", "RunTimings", "collect", "fit_guard", "score"]
+DEFAULT = RunOptions()
 FEWEST = 16  # shards that a run is cut into at least: what a worker that dies may lose
 LARGEST = 4096  # images of a shard at most
+
+
+class RayKeywords(ModelKeywords, HeadKeywords, RunKeywords, total=False):
+    """Keywords of a fit on Ray."""
+
+
+STEPS = ("read", "decode", "network", "score")
+
+
+@dataclass(frozen=True)
+class RunTimings:
+    """The duration of a run, and the seconds its workers spent on each step."""
+
+    images: int
+    failed: int
+    seconds: float
+    spent: dict[str, float]
+
+    def line(self) -> str:
+        """Images per second, failures, and the seconds of each step."""
+        parts = ", ".join(f"{name} {self.spent.get(name, 0.0):.1f} s" for name in STEPS)
+        speed = self.images / max(self.seconds, 1e-9)
+        return f"{speed:,.0f} images per second, {self.failed:,} failed; workers spent {parts}"
 
 
 def collect(
@@ -47,24 +82,21 @@ def collect(
     images: Given,
     out: Path,
     *,
-    network: dict[str, Any] | None = None,
     method: str | Method = "auto",
     hold_out: bool = False,
     exportable: bool = False,
     preprocessing: Preprocessing | None = None,
     upright: bool = False,
     limit: int | None = None,
-    batch_size: int = 64,
-    workers: int | None = None,
+    run: RunOptions = DEFAULT,
     shards: int | None = None,
     pool: Pool | None = None,
-    progress: bool | None = None,
-) -> Took:
-    """Write what a fit needs of all images to one part; `source` was opened by a name, and `network` says how."""
+) -> RunTimings:
+    """Write what a fit needs of all images to one part; `source` was opened by a spec, as workers open it again."""
     begun, ray = time.monotonic(), started()
     given = limited(image_set(images, upright=upright), limit)
-    count = shards or shards_for(len(given), batch_size)
-    job = Job(_named(source), count, _opening(source, network), batch_size, workers)
+    count = shards or shards_for(len(given), run.batch_size)
+    job = Job.of(source, count, run)
     told = {
         "job": job,
         "images": given,
@@ -77,7 +109,7 @@ def collect(
     waiting: list[Any] = []
     lost, spent = 0, Counter[str]()
     with one_line_each():
-        for row in mapped(Collector, told, range(1, count + 1), pool, given.name, progress):
+        for row in mapped(Collector, told, range(1, count + 1), pool, given.name, run.progress):
             waiting.append(ray.put(row["part"]))
             lost += row["lost"]
             spent.update(json.loads(row["spent"]))
@@ -86,35 +118,34 @@ def collect(
         data = ray.get(merge.remote(*waiting))
     with replacing(out) as temporary:
         temporary.write_bytes(data)
-    return Took(len(given), lost, time.monotonic() - begun, dict(spent))
+    return RunTimings(len(given), lost, time.monotonic() - begun, dict(spent))
 
 
+@takes_options(ModelOptions, HeadOptions, RunOptions)
 def fit_guard(
-    model: str,
+    model: Model,
     *,
     images: Given,
     calibrate: Given | None = None,
-    network: dict[str, Any] | None = None,
     method: str | Method = "auto",
     alpha: float = 0.05,
     per_class: bool = False,
     preprocessing: Preprocessing | None = None,
-    names: tuple[str, ...] = (),
+    classes: tuple[str, ...] = (),
     upright: bool = False,
     exportable: bool = False,
     limit: int | None = None,
-    batch_size: int = 64,
-    workers: int | None = None,
     shards: int | None = None,
     pool: Pool | None = None,
-    progress: bool | None = None,
-    watch: Callable[[Took], object] | None = None,
+    on_timings: Callable[[RunTimings], object] | None = None,
+    **options: Unpack[RayKeywords],
 ) -> Guard:
-    """As `Guard.fit`, with the training images on the actors; `network` says how the model is opened beside its name.
+    """Fit a guard as `Guard.fit` does, with the training images on the actors; the model is a spec, or opened by one.
 
-    `watch` is called with what the collecting took.
+    `on_timings` is called with the timings of the collection.
     """
-    source = open_model(model, **(network or {}))
+    run = make_options(RunOptions, options)
+    source = open_model(model, **vars(make_options(ModelOptions, options)), **vars(make_options(HeadOptions, options)))
     given = image_set(images, upright=upright)
     held = None if calibrate is None else image_set(calibrate, upright=upright)
     if held is None:  # as `Guard.fit` does, before any image is read
@@ -123,46 +154,66 @@ def fit_guard(
         refuse_copies(copies(held, given), len(held))
         check_enough(len(held), alpha)
         held = held if limit is None else limited(held, max(limit, images_needed(alpha)))
-    how: dict[str, Any] = {"method": method, "exportable": exportable, "preprocessing": preprocessing}
-    how |= {"batch_size": batch_size, "workers": workers, "progress": progress}
-    own: dict[str, Any] = {"network": network, "upright": upright, "limit": limit, "shards": shards, "pool": pool}
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / "part.safetensors"
-        took = collect(source, given, part, hold_out=held is None, **how, **own)
-        if watch is not None:
-            watch(took)
-        return Guard.fit(source, parts=[part], calibrate=held, alpha=alpha, per_class=per_class, names=names, **how)
+        timings = collect(
+            source,
+            given,
+            part,
+            hold_out=held is None,
+            method=method,
+            exportable=exportable,
+            preprocessing=preprocessing,
+            upright=upright,
+            limit=limit,
+            run=run,
+            shards=shards,
+            pool=pool,
+        )
+        if on_timings is not None:
+            on_timings(timings)
+        return Guard.fit(
+            source,
+            parts=[part],
+            calibrate=held,
+            method=method,
+            exportable=exportable,
+            preprocessing=preprocessing,
+            alpha=alpha,
+            per_class=per_class,
+            classes=classes,
+            **vars(run),
+        )
 
 
 def score(
     guard: Guard,
     images: Given,
-    model: str,
+    source: Source,
     out: Path,
+    run: RunOptions = DEFAULT,
     *,
-    network: dict[str, Any] | None = None,
-    batch_size: int = 32,
-    workers: int | None = None,
     shards: int | None = None,
     pool: Pool | None = None,
-    progress: bool | None = None,
-) -> tuple[Tally, Took]:
-    """Write the scores of all images; shards that an earlier run has finished are not scored again."""
+) -> tuple[Tally, RunTimings]:
+    """Write the scores of all images; shards that an earlier run has finished are not scored again.
+
+    `source` is the guard's network, opened by a spec.
+    """
     begun, _ = time.monotonic(), started()
     write = writer(out)
     listing = one_by_one(images)
     if isinstance(listing, Listing):
         listing = listing.files(upright=False)  # one that has gone later is an error of its own, and moves no other
-    source = guard.opened(model, **(network or {}))
     total = listing.count() or 0
     folder = out.with_name(f"{out.name}.shards")
     folder.mkdir(exist_ok=True)
-    count = shards or shards_for(total, batch_size)
-    job = Job(_named(source), count, _opening(source, network), batch_size, workers)
-    who = identity(guard, batch_size, source.classifier.precision)
+    count = shards or shards_for(total, run.batch_size)
+    job = Job.of(source, count, run)
+    who = identity(guard, run.batch_size, source.classifier.precision)
     paths = [folder / name_of(number, count) for number in range(1, count + 1)]
     left = [number for number, path in enumerate(paths, 1) if not path.exists()]
-    note = plan_shard(listing, Shard(1, count), batch_size, who, paths[0]).note
+    note = plan_shard(listing, Shard(1, count), run.batch_size, who, paths[0]).note
     before = _begun(folder)
     if before not in (None, (count, note)):
         raise InputError(f"{folder} was begun with another guard, batch size or other images; remove it to start anew")
@@ -171,7 +222,7 @@ def score(
     told = {"job": job, "guard": guard, "listing": listing, "folder": folder.resolve()}
     spent, scored = Counter[str](), 0
     with one_line_each():
-        for row in mapped(ShardScorer, told, left, pool, listing.name, progress):
+        for row in mapped(ShardScorer, told, left, pool, listing.name, run.progress):
             spent.update(json.loads(row["spent"]))
             tally = json.loads(row["tally"])
             scored += tally["images"] - tally["resumed"]
@@ -182,7 +233,7 @@ def score(
     shutil.rmtree(folder)  # with what a killed worker may have left there
     found = counter.tally
     kept = Tally(found.images, found.accepted, found.rejected, found.unreadable, total - scored, found.first_error)
-    return kept, Took(scored, found.unreadable, time.monotonic() - begun, dict(spent))
+    return kept, RunTimings(scored, found.unreadable, time.monotonic() - begun, dict(spent))
 
 
 def shards_for(images: int, batch_size: int) -> int:
@@ -199,15 +250,22 @@ def _begun(folder: Path) -> tuple[Any, ...] | None:
         return None
 
 
-def _named(source: Source) -> str:
-    if not source.spec:
-        raise InputError(
-            "workers open the network by its name: give a spec such as timm:NAME or package.module:function"
-        )
-    return source.spec
+class GuardScorer:
+    """Score images in your own pipeline: `ds.map_batches(GuardScorer, fn_constructor_kwargs={...}, compute=...)`.
 
+    Takes batches with a column of encoded images or of uint8 arrays, and gives them `label`, `score`, `p_value`,
+    `accepted` and `error` as further columns.
+    """
 
-def _opening(source: Source, network: dict[str, Any] | None) -> dict[str, Any]:
-    """How workers open the network: as here, with the head that was found."""
-    head = source.classifier.head_name
-    return {**(network or {}), **({"head": head} if head else {})}
+    @takes_options(ModelOptions)
+    def __init__(self, guard: str, model: str, column: str = "bytes", **options: Unpack[ModelKeywords]) -> None:
+        self.guard, self.column = Guard.load(guard), column
+        self.source = self.guard.open_network(model, make_options(ModelOptions, options))
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        images = Pictures(list(batch[self.column]), "batch")
+        seen = see(self.guard, self.source, images, images.pairs(), RunOptions(workers=0))
+        rows = [row for each in seen for row in rows_of(self.guard, each)]
+        columns = ("label", "score", "p_value", "accepted", "error")
+        kept = {name: values for name, values in batch.items() if name != self.column}
+        return kept | {name: [getattr(row, name) for row in rows] for name in columns}

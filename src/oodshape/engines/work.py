@@ -6,10 +6,12 @@ import json
 import os
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from oodshape.core.errors import InputError
+from oodshape.core.options import HeadOptions, ModelOptions, RunOptions
 from oodshape.core.timings import spent
 from oodshape.guard.fit.collect import collected
 from oodshape.guard.fit.extractor import Extractor
@@ -32,15 +34,26 @@ class Job:
 
     model: str
     shards: int
-    network: dict[str, Any] = field(default_factory=dict)  # how it is opened beside its name
-    batch_size: int = 64
-    workers: int | None = None
+    opening: ModelOptions
+    layer: HeadOptions
+    run: RunOptions
     limits: Limits = field(default_factory=Limits.now)
 
-    def opened(self) -> Source:
-        """The network, loaded once per worker."""
+    @classmethod
+    def of(cls, source: Source, shards: int, run: RunOptions) -> Job:
+        """The job of workers that open the network of `source` by its spec, with the head that was found."""
+        if not source.spec:
+            raise InputError(
+                "workers open the network by its name: give a spec such as timm:NAME or package.module:function"
+            )
+        layer = replace(source.layer, head=source.classifier.head_name or source.layer.head)
+        opening = replace(source.opening, precision=source.classifier.precision)
+        return cls(source.spec, shards, opening, layer, replace(run, progress=False))
+
+    def open_network(self) -> Source:
+        """Open the network, once per worker."""
         self.limits.use()
-        return open_model(self.model, **self.network)
+        return open_model(self.model, **vars(self.opening), **vars(self.layer))
 
 
 class Collector:
@@ -51,8 +64,8 @@ class Collector:
     ) -> None:
         """Load the network."""
         self.job, self.images, self.recipe, self.hold_out = job, images, recipe, hold_out
-        classifier = job.opened().classifier
-        self.extractor = Extractor(classifier, preprocessing, upright, None, False, job.batch_size, job.workers)
+        classifier = job.open_network().classifier
+        self.extractor = Extractor(classifier, preprocessing, upright, job.run)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         """One row for each shard: its number, the part, how many images were lost, and where the time went."""
@@ -72,7 +85,7 @@ class ShardScorer:
     def __init__(self, job: Job, guard: Guard, listing: Any, folder: Path) -> None:
         """Load the network."""
         self.job, self.guard, self.listing, self.folder = job, guard, listing, folder
-        self.source = job.opened()
+        self.source = job.open_network()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         """One row for each shard: its number, its counts, where the time went, and when and where it was done."""
@@ -95,9 +108,7 @@ class ShardScorer:
                     self.source,
                     self.listing,
                     out,
-                    batch_size=self.job.batch_size,
-                    workers=self.job.workers,
-                    progress=False,
+                    self.job.run,
                     shard=Shard(number, self.job.shards),
                 )
             except Busy:

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
+from oodshape.core.options import RunOptions
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.scoring.score import Feed, see_given
+from oodshape.guard.scoring.score import see_given
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.images.sources.listing import Given, Listing, classes_of, one_by_one
 from oodshape.images.sources.memory import check_prepared
@@ -23,7 +24,7 @@ from oodshape.metrics.detection import Estimate, Summary, aurc, summary
 from oodshape.networks.loading import Source
 
 LEVEL = 0.95  # of every interval but the promise's
-FEED = Feed()
+DEFAULT = RunOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,13 +179,22 @@ class Check:
         return found
 
 
-def check_guard(guard: Fitted, source: Source, id: Given, ood: Mapping[str, Given] | Given, feed: Feed = FEED) -> Check:
-    """The check of a guard on an open network; `ood` is one set, or several by name."""
-    sets = dict(ood) if isinstance(ood, Mapping) else {_name(ood, "OOD", feed): ood}
+def check_guard(
+    guard: Fitted,
+    source: Source,
+    id: Given,
+    ood: Mapping[str, Given] | Given,
+    run: RunOptions = DEFAULT,
+    *,
+    prepared: bool = False,
+) -> Check:
+    """Check a guard on an open network; `ood` is one set, or several by name."""
+    sets = dict(ood) if isinstance(ood, Mapping) else {_name(ood, "OOD", prepared): ood}
     for given in sets.values():
-        _name(given, "", feed)  # what cannot be images is refused before any work
+        _name(given, "", prepared)  # what cannot be images is refused before any work
     inside, *outside = (
-        _checked(guard, source, given, name, feed) for name, given in [(_name(id, "ID", feed), id), *sets.items()]
+        _checked(guard, source, given, name, run, prepared)
+        for name, given in [(_name(id, "ID", prepared), id), *sets.items()]
     )
     check = Check(guard, inside, tuple(outside))
     if check.known > SAME:
@@ -196,22 +206,23 @@ def check_guard(guard: Fitted, source: Source, id: Given, ood: Mapping[str, Give
     return check
 
 
-def _name(images: Given, otherwise: str, feed: Feed) -> str:
+def _name(images: Given, otherwise: str, prepared: bool) -> str:
     """What a set is called; what cannot be images is refused."""
-    if feed.prepared:
+    if prepared:
         check_prepared(images)
         return otherwise
     return one_by_one(images).name
 
 
-def _checked(guard: Fitted, source: Source, images: Given, name: str, feed: Feed) -> SetCheck:
+def _checked(guard: Fitted, source: Source, images: Given, name: str, run: RunOptions, prepared: bool) -> SetCheck:
     parts: list[Any] = []
     others: list[Any] = []
     unreadable: dict[str, str] = {}
     pairs: list[tuple[str, int]] = []
     places: list[int] = []
-    listing, seen = None if feed.prepared else one_by_one(images), 0
-    for batch in see_given(guard, source, images if listing is None else listing, feed, name=name):
+    listing, seen = None if prepared else one_by_one(images), 0
+    given = images if listing is None else listing
+    for batch in see_given(guard, source, given, run, prepared=prepared, name=name):
         parts.append(batch.decision)
         if guard.about.baseline is not None and batch.outputs is not None:
             others.append(guard.about.baseline.decide(batch.outputs))
@@ -276,7 +287,7 @@ def _by_folder(guard: Fitted, root: str, paths: Sequence[str]) -> Labels | None:
 
 def _named(guard: Fitted, labels: Labels, classes: tuple[str, ...]) -> Labels | None:
     """Labels in the guard's order: by the names of the classes where both sides have them."""
-    names = guard.about.names
+    names = guard.classes
     if not classes:
         return labels
     if not names:

@@ -55,7 +55,7 @@ def facts(guard: Fitted) -> dict[str, Any]:
         "alpha": detector.alpha,
         "calibration_images": 0 if detector.calibration is None else len(detector.calibration),
         "held_out": about.held_out,
-        "promise": guard.promise,
+        "guarantee": guard.guarantee,
         "sanity": None if about.sanity is None else about.sanity.accepted(detector),
         "training_images": detector.n_train,
         "preprocessing": None if about.preprocessing is None else dict(about.preprocessing._items()),
@@ -65,7 +65,7 @@ def facts(guard: Fitted) -> dict[str, Any]:
         "head": {"layer": about.head, "fingerprint": detector.fingerprint},
         "network": about.network,
         "classes": detector.classes,
-        "names": list(about.names),
+        "class_names": list(about.classes),
         "version": about.version,
     }
 
@@ -81,7 +81,7 @@ def lines(guard: Fitted) -> list[tuple[str, str]]:
     if detector.groups is not None:
         rows += [("", f"{per_class_line(guard)}")]
     rows += [
-        ("promise", guard.promise),
+        ("guarantee", guard.guarantee),
         *([("sanity", guard.sanity)] if guard.sanity else []),
         ("calibrated on", f"{counted(fact['calibration_images'], 'image')}, alpha = {detector.alpha:g}"),
         ("fitted on", f"{detector.n_train:,} images"),
@@ -89,7 +89,7 @@ def lines(guard: Fitted) -> list[tuple[str, str]]:
         ("", f"EXIF orientation {fact['exif']}"),
         ("model", about.model + (f", weights {about.weights}" if about.weights else "")),
         ("head", f"{about.head or 'unknown'} (fingerprint {detector.fingerprint}; whole network {about.network})"),
-        ("classes", _classes(detector.classes, about.names)),
+        ("classes", _classes(detector.classes, about.classes)),
         ("made by", f"oodshape {about.version}"),
     ]
     return rows

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from oodshape.core.options import RunOptions
 from oodshape.features.kernels import unit
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.scoring.score import Feed, Seen, see, see_given
+from oodshape.guard.scoring.score import Seen, see, see_given
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.images.sources.listing import Given
 from oodshape.methods.base import Batch, Evidence, FittedHead, Identity, Shape
@@ -72,9 +73,11 @@ class Explanation:
     error: str = ""
 
 
-def explain_images(guard: Fitted, source: Source, images: Given, feed: Feed) -> Iterator[Explanation]:
+def explain_images(
+    guard: Fitted, source: Source, images: Given, run: RunOptions, *, prepared: bool = False
+) -> Iterator[Explanation]:
     """The explanation of each image, in the order given."""
-    for batch in see_given(guard, source, images, feed):
+    for batch in see_given(guard, source, images, run, prepared=prepared):
         yield from _explained(guard, batch)
 
 
@@ -82,7 +85,7 @@ def explain_listed(
     guard: Fitted, source: Source, images: ImageSource, pairs: Sequence[tuple[str, int]]
 ) -> Iterator[Explanation]:
     """The explanations of some images of a listing."""
-    for batch in see(guard, source, images, iter(pairs), Feed().batch_size):
+    for batch in see(guard, source, images, iter(pairs)):
         yield from _explained(guard, batch)
 
 

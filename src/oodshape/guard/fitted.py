@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oodshape.core.errors import InputError
+from oodshape.core.options import ModelOptions
 from oodshape.core.values import Value
 from oodshape.guard.fit.samples import Samples
 from oodshape.guard.fit.sanity import Sanity
@@ -14,8 +15,9 @@ from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_share
 from oodshape.networks.device import Precision
-from oodshape.networks.loading import Model, Source, open_model
+from oodshape.networks.loading import Model, Source, open_model, takes_num_classes
 
+DEFAULT = ModelOptions()
 NO_GUARANTEE = "no guarantee: calibrated on training images"
 
 
@@ -26,7 +28,7 @@ class About(Value):
     preprocessing: Preprocessing | None  # None: it was fitted on prepared tensors, and nothing says how
     network: str  # fingerprint of all weights
     held_out: bool  # whether the network was not trained on the calibration images
-    names: tuple[str, ...] = ()  # of the classes, where they are known
+    classes: tuple[str, ...] = ()  # their names, where they are known
     method: str = ""  # its name in the table, where it has one
     model: str = ""  # as it was given: for messages only
     weights: str = ""
@@ -49,34 +51,21 @@ class Fitted(Value):
 
     def __post_init__(self) -> None:
         self.detector.held_out()
-        names, classes = self.about.names, self.detector.classes
-        if names and len(names) != classes:
-            raise InputError(f"the network has {classes} classes, but {len(names)} names were given")
+        classes = self.detector.classes
+        if self.classes and len(self.classes) != classes:
+            raise InputError(f"the network has {classes} classes, but {len(self.classes)} names were given")
         if self.about.samples is not None and classes is not None and int(self.about.samples.classes.max()) >= classes:
             raise InputError(f"a kept image has the class {self.about.samples.classes.max()}, there are {classes}")
 
-    def opened(
-        self,
-        model: Model,
-        *,
-        weights: str | Path | None = None,
-        num_classes: int | None = None,
-        preprocessing: Preprocessing | None = None,
-        head: str | None = None,
-        device: str | None = None,
-        precision: Precision | None = None,
-        trust_code: bool = False,
-    ) -> Source:
-        """The network of this guard, or an error that says how what was given differs from what it was fitted for."""
+    def open_network(self, model: Model, opening: ModelOptions = DEFAULT) -> Source:
+        """Open the network of this guard; raise InputError where it is not the one that the guard was fitted for."""
         about = self.about
+        sized = opening.weights is not None and isinstance(model, str) and takes_num_classes(model)
         source = open_model(
             model,
-            weights=weights,
-            head=head or about.head or None,
-            num_classes=num_classes,
-            device=device,
-            precision=precision or about.precision,
-            trust_code=trust_code,
+            head=about.head or None,
+            num_classes=self.detector.classes if sized else None,
+            **(vars(opening) | {"precision": opening.precision or about.precision}),
         )
         if source.classifier.precision != about.precision:
             warnings.warn(
@@ -90,19 +79,15 @@ class Fitted(Value):
                 f"this guard was fitted for the network {_named(about.model, about.weights, about.network)}, but got "
                 f"{_named(source.spec, source.weights, found)}; give the same network and weights, or fit a new guard"
             )
-        for what, wanted, given in (
-            ("preprocessing", about.preprocessing, preprocessing),
-            ("preprocessing of its own", about.native, source.native),
-        ):
-            if wanted is not None and given is not None and wanted != given:
-                raise InputError(
-                    f"this guard was fitted with the {what} {wanted}, but got {given}; "
-                    "prepare the images in the same way, or fit a new guard"
-                )
+        if about.native is not None and source.native is not None and about.native != source.native:
+            raise InputError(
+                f"this guard was fitted with the preprocessing {about.native} of the network, but got {source.native}; "
+                "preprocess the images in the same way, or fit a new guard"
+            )
         return source
 
     @property
-    def preparation(self) -> Preprocessing:
+    def preprocessing(self) -> Preprocessing:
         """How images are prepared, or an error where that is not known."""
         if self.about.preprocessing is None:
             raise InputError(
@@ -112,17 +97,21 @@ class Fitted(Value):
         return self.about.preprocessing
 
     @property
-    def promise(self) -> str:
-        """What the threshold guarantees, in words."""
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes in the network's order; empty where they are not known."""
+        return self.about.classes
+
+    @property
+    def guarantee(self) -> str:
+        """What the threshold guarantees, in one line."""
         if not self.about.held_out:
             return NO_GUARANTEE
         scores, alpha = self.detector.held_out()
         low, high = rejected_share(len(scores), alpha)
-        within = ", within each class that has a threshold of its own" if self.detector.groups is not None else ""
+        within = " within each class that has its own threshold" if self.detector.groups is not None else ""
         return (
-            f"of images like the {len(scores):,} held-out ones, at most {100 * alpha:g} % are rejected on average"
-            f"{within} (split conformal); with these {len(scores):,}, between {100 * low:.1f} and {100 * high:.1f} %, "
-            "99 times in 100"
+            f"expected false rejection rate <= {100 * alpha:g} %{within} (split conformal, n = {len(scores):,}; 99 % "
+            f"range for this calibration set {100 * low:.1f}-{100 * high:.1f} %)"
         )
 
     @property
@@ -132,7 +121,7 @@ class Fitted(Value):
 
     def label(self, number: int) -> str | int:
         """A class by its name, or by its number where names are not known."""
-        return self.about.names[number] if self.about.names else number
+        return self.classes[number] if self.classes else number
 
 
 def _named(spec: str, weights: str, fingerprint: str) -> str:

@@ -1,16 +1,34 @@
-"""Guard: a detector with all that it takes to use it on image files: preprocessing, classes, promise, one file."""
+"""Guard: a fitted and calibrated detector with the preprocessing, the classes and the guarantee that belong to it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Unpack
 
 import oodshape
 from oodshape.core import files
 from oodshape.core.errors import InputError
+from oodshape.core.options import (
+    CacheOptions,
+    CalibrateKeywords,
+    CallKeywords,
+    CheckKeywords,
+    ExportKeywords,
+    FitKeywords,
+    HeadOptions,
+    ImageOptions,
+    ModelKeywords,
+    ModelOptions,
+    RunOptions,
+    SubsetOptions,
+    make_options,
+    takes_options,
+)
 from oodshape.core.reading import reading
 from oodshape.core.values import load_values
+from oodshape.features.features import Features
 from oodshape.guard.check import Check, check_guard
 from oodshape.guard.explain import Explanation, explain_images
 from oodshape.guard.export.onnx import ExportReport, export_guard
@@ -22,21 +40,21 @@ from oodshape.guard.fit.sanity import check_sanity
 from oodshape.guard.fit.split import split_collected, split_images, split_tensors
 from oodshape.guard.fitted import About, Fitted
 from oodshape.guard.live import Live
-from oodshape.guard.scoring.score import Feed, score_images
+from oodshape.guard.scoring.score import score_images
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.sources.listing import Given, image_set, one_by_one
+from oodshape.images.sources.image_set import limited
+from oodshape.images.sources.listing import Given, image_set, in_column, one_by_one
 from oodshape.images.sources.memory import check_prepared
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough
-from oodshape.networks.device import Precision
-from oodshape.networks.loading import Model, open_model
+from oodshape.networks.loading import Model, Source, open_model
 from oodshape.networks.loading import prepared as native_preprocessing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Guard(Fitted):
-    """A fitted and calibrated detector with the preprocessing, the classes and the promise that belong to it.
+    """A fitted and calibrated detector with the preprocessing, the classes and the guarantee that belong to it.
 
     guard = Guard.fit("zoo:digits-vit", images="train/", calibrate="val/")
     guard.save("guard.safetensors")
@@ -45,6 +63,7 @@ class Guard(Fitted):
     """
 
     @classmethod
+    @takes_options(ModelOptions, HeadOptions, ImageOptions, SubsetOptions, CacheOptions, RunOptions)
     def fit(
         cls,
         model: Model,
@@ -56,48 +75,54 @@ class Guard(Fitted):
         alpha: float = 0.05,
         per_class: bool = False,
         preprocessing: Preprocessing | None = None,
-        weights: str | Path | None = None,
-        names: tuple[str, ...] = (),
+        classes: tuple[str, ...] = (),
         upright: bool = False,
         exportable: bool = False,
-        limit: int | None = None,
-        prepared: bool = False,
-        cache: str | Path | None = None,
-        progress: bool | None = None,
-        head: str | None = None,
-        device: str | None = None,
-        precision: Precision | None = None,
-        trust_code: bool = False,
-        batch_size: int = 64,
-        workers: int | None = None,
         keep_samples: int = 0,
+        **options: Unpack[FitKeywords],
     ) -> Guard:
-        """The guard of a network, from images like those it was trained on and some that it was not trained on.
+        """Fit a guard to a network, from in-distribution images, and calibrate its threshold.
 
-        At most a share `alpha` of images like the `calibrate` ones is rejected; without these the threshold comes
-        from a part of the training images that is kept from fitting, and nothing is promised. Images are a folder, a
-        list or a glob, pictures, arrays or tensors in memory, or a data set; with `prepared`, a DataLoader or any
-        batches of tensors that the network takes as they are. In place of images, `parts` are files that `oodshape
-        collect` wrote, a glob or a list of them. `model` is a spec (`opening.FORMS`), a torch network or
-        a Classifier; `preprocessing` stands in for the model's own; `exportable` keeps to methods that can go into an
-        ONNX graph. Images that cannot be read are left out, with a warning. `head` names the layer that gives the
-        logits where it is not found; `device` (auto, cpu, cuda, cuda:N, mps, xpu) moves the network there; `precision`
-        runs it under autocast; `workers` threads decode images. `keep_samples` of the fitting images are kept in the
-        guard as thumbnails, to be shown beside an image that is explained: whoever has the guard can see them. A .pt2
-        archive can run code when it is loaded: it needs `trust_code`.
+        Images are a folder, a list or a glob, pictures, arrays or tensors in memory, or a data set; with `prepared`,
+        a DataLoader or any batches of tensors that the network takes as they are. Images that cannot be read are left
+        out, with a warning.
+
+        Args:
+            model: A spec such as `timm:NAME` (`networks.opening.FORMS` lists them), a torch network or a Classifier.
+            images: In-distribution images to fit on, such as the training set.
+            parts: In place of images: files that `oodshape collect` wrote, as a glob or a list.
+            calibrate: The calibration set: in-distribution images that the network was not trained on. Without it
+                the threshold comes from a part of the training images, and there is no guarantee.
+            method: A name from `METHODS`, or a `Method`; `auto` selects and fuses several.
+            alpha: Bound on the expected false rejection rate.
+            per_class: Calibrate one threshold for each predicted class.
+            preprocessing: Preprocessing in place of the model's own.
+            classes: Names of the classes, in the network's order.
+            upright: Rotate images as their EXIF orientation says.
+            exportable: Restrict `auto` to methods that can be part of an ONNX graph.
+            keep_samples: Number of training thumbnails to keep in the guard, for explanations. Everybody who has the
+                guard file can see them.
+
+        Returns:
+            The fitted and calibrated guard.
+
+        Raises:
+            InputError: If the model, the images or an option cannot be used; the message says what to change.
         """
-        source = open_model(
-            model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
-        )
+        opening, layer = make_options(ModelOptions, options), make_options(HeadOptions, options)
+        reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
+        limit, cache = make_options(SubsetOptions, options).limit, make_options(CacheOptions, options).cache
+        source = open_model(model, **vars(opening), **vars(layer))
         recipe = recipe_of(method, exportable)
         if (images is None) == (parts is None):
             raise InputError("give images to fit on, or parts that were collected of them: one of the two")
         if keep_samples:
-            check_kept(keep_samples, prepared or parts is not None)
-        folder, samples, layer = None if cache is None else Path(cache), None, ""
-        if prepared:
+            check_kept(keep_samples, reading.prepared or parts is not None)
+        images, calibrate = (in_column(each, reading.column) for each in (images, calibrate))
+        samples, head = None, ""
+        if reading.prepared:
             found = split_tensors(
-                source.classifier, images, calibrate, alpha, limit, recipe.wants_proxy, folder, progress
+                source.classifier, images, calibrate, alpha, limit, recipe.wants_proxy, cache, run.progress
             )
         else:
             collected = None if parts is None else parts_for(source, part_files(parts), recipe, preprocessing)
@@ -105,8 +130,8 @@ class Guard(Fitted):
                 preprocessing = preprocessing or native_preprocessing(source.native)
             else:
                 preprocessing, upright = collected.made.preprocessing, collected.made.upright
-                layer = collected.made.head
-            extractor = Extractor(source.classifier, preprocessing, upright, folder, progress, batch_size, workers)
+                head = collected.made.head
+            extractor = Extractor(source.classifier, preprocessing, upright, run, cache)
             if collected is None:
                 found = split_images(extractor, images, calibrate, recipe, alpha, limit)
             else:
@@ -118,11 +143,11 @@ class Guard(Fitted):
             preprocessing=preprocessing,
             network=source.classifier.fingerprint,
             held_out=held_out,
-            names=names or class_names(source, found.classes, found.train),
+            classes=classes or class_names(source, found.classes, found.train),
             method=method if isinstance(method, str) else "",
             model=source.spec,
             weights=source.weights,
-            head=source.classifier.head_name or layer,  # known once the network has run
+            head=source.classifier.head_name or head,  # known once the network has run
             native=source.native,
             upright=upright,
             baseline=baseline,
@@ -133,6 +158,7 @@ class Guard(Fitted):
         )
         return cls(detector, about)
 
+    @takes_options(ModelOptions, ImageOptions, CacheOptions, RunOptions)
     def calibrate(
         self,
         images: Given | None = None,
@@ -140,22 +166,23 @@ class Guard(Fitted):
         *,
         alpha: float | None = None,
         per_class: bool | None = None,
-        weights: str | Path | None = None,
-        num_classes: int | None = None,
-        cache: str | Path | None = None,
-        progress: bool | None = None,
-        head: str | None = None,
-        device: str | None = None,
-        precision: Precision | None = None,
-        trust_code: bool = False,
-        batch_size: int = 64,
-        workers: int | None = None,
+        **options: Unpack[CalibrateKeywords],
     ) -> Guard:
-        """The same guard with a new threshold, without a new fit; what is not given stays as it was.
+        """Calibrate a new threshold without fitting again; what is not given stays as it was.
 
-        The `images` must be like those to come, and the network must not have been trained on them: the guard cannot
-        see that, and without it the promise is void. Without images, those of the calibration before serve another
-        `alpha`, and no model is needed. A guard of a `zoo:` network knows its model.
+        Args:
+            images: The new calibration set. It must be like the images to come, and the network must not have been
+                trained on it: the guard cannot check this, and without it the guarantee is void. Without images, the
+                previous calibration scores give the threshold of another `alpha`, and no model is needed.
+            model: The guard's network; a guard of a `zoo:` network opens it by itself.
+            alpha: Bound on the expected false rejection rate.
+            per_class: Whether each predicted class has its own threshold.
+
+        Returns:
+            A guard with the same detector and the new threshold.
+
+        Raises:
+            InputError: If there is nothing to change, too few images, or another network.
         """
         detector, about = self.detector, self.about
         if images is None:
@@ -167,144 +194,150 @@ class Guard(Fitted):
                 )
             moved = None if about.baseline is None else replace(about.baseline, alpha=alpha)
             return type(self)(replace(detector, alpha=alpha), replace(about, baseline=moved))
+        opening = make_options(ModelOptions, options)
         if model is None:
-            model, own = own_model(self)
-            weights = own if weights is None else weights
-        source = self.opened(
-            model,
-            weights=weights,
-            num_classes=num_classes,
-            head=head,
-            device=device,
-            precision=precision,
-            trust_code=trust_code,
-        )
+            model, weights = own_model(self)
+            opening = opening if opening.weights is not None else replace(opening, weights=weights)
+        source = self.open_network(model, opening)
         alpha = detector.held_out()[1] if alpha is None else alpha
-        held = image_set(images, upright=about.upright)
-        check_enough(len(held), alpha)
-        folder = None if cache is None else Path(cache)
-        extractor = Extractor(source.classifier, self.preparation, about.upright, folder, progress, batch_size, workers)
-        features = extractor.extracted(held)
+        features = self._read(source, images, alpha, options)
+        check_enough(len(features), alpha)
         grouped = detector.groups is not None if per_class is None else per_class
         baseline = None if about.baseline is None else about.baseline.calibrate(features, alpha)
         return type(self)(
             detector.calibrate(features, alpha, per_class=grouped), replace(about, baseline=baseline, held_out=True)
         )
 
-    def score(
-        self,
-        images: Given,
-        model: Model,
-        *,
-        weights: str | Path | None = None,
-        prepared: bool = False,
-        batch_size: int = 32,
-        progress: bool | None = None,
-        head: str | None = None,
-        device: str | None = None,
-        precision: Precision | None = None,
-        trust_code: bool = False,
-        workers: int | None = None,
-    ) -> Iterator[Scored]:
-        """A row for each image in the order given: path, label, score, p_value, accepted, error; read as it goes.
+    def _read(self, source: Source, images: Given, alpha: float, options: CalibrateKeywords) -> Features:
+        """The features of a calibration set, of which `alpha` needs a minimum."""
+        reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
+        if reading.prepared:
+            return Features.extract(source.classifier, images, prepared=True, progress=run.progress)
+        held = image_set(in_column(images, reading.column), upright=self.about.upright)
+        check_enough(len(held), alpha)
+        cache = make_options(CacheOptions, options).cache
+        return Extractor(source.classifier, self.preprocessing, self.about.upright, run, cache).extracted(held)
 
-        The decision on an image may differ between batch sizes only where its score lies within rounding error of the
-        threshold.
+    @takes_options(ModelOptions, ImageOptions, RunOptions)
+    def score(self, images: Given, model: Model, **options: Unpack[CallKeywords]) -> Iterator[Scored]:
+        """Score images, in the order given.
+
+        A decision may depend on the batch size only where the score lies within rounding error of the threshold.
+
+        Args:
+            images: Images of any kind that `fit` takes.
+            model: The guard's network.
+
+        Returns:
+            An iterator over rows with path, label, score, p_value, accepted and error; images are read as it goes.
+
+        Raises:
+            InputError: If the images or the network cannot be used. An image that cannot be read is a row with an
+                error.
         """
+        reading = make_options(ImageOptions, options)
         # what cannot be images is refused here, not at the first row
-        if prepared:
+        if reading.prepared:
             check_prepared(images)
         else:
-            images = one_by_one(images)
-            _ = self.preparation
-        source = self.opened(
-            model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
-        )
-        return score_images(self, source, images, Feed(batch_size, workers, progress, prepared))
+            images = one_by_one(in_column(images, reading.column))
+            _ = self.preprocessing
+        source = self.open_network(model, make_options(ModelOptions, options))
+        run = make_options(RunOptions, options)
+        return score_images(self, source, images, run, prepared=reading.prepared)
 
-    def explain(
-        self,
-        images: Given,
-        model: Model,
-        *,
-        weights: str | Path | None = None,
-        prepared: bool = False,
-        batch_size: int = 32,
-        progress: bool | None = None,
-        head: str | None = None,
-        device: str | None = None,
-        precision: Precision | None = None,
-        trust_code: bool = False,
-        workers: int | None = None,
-    ) -> list[Explanation]:
-        """Why each image is accepted or not.
+    @takes_options(ModelOptions, ImageOptions, RunOptions)
+    def explain(self, images: Given, model: Model, **options: Unpack[CallKeywords]) -> list[Explanation]:
+        """Explain why each image is accepted or rejected.
 
-        Guesses, score and p-value, what each component says, which features speak
-        for the class and against it, and the nearest of the samples that the guard keeps (`keep_samples`).
+        Args:
+            images: Images of any kind that `fit` takes.
+            model: The guard's network.
+
+        Returns:
+            One explanation per image: predictions, score and p-value, those of each component detector, the features
+            that contribute most, and the nearest of the samples that the guard keeps.
+
+        Raises:
+            InputError: If the images or the network cannot be used.
         """
-        source = self.opened(
-            model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
-        )
-        return list(explain_images(self, source, images, Feed(batch_size, workers, progress, prepared)))
+        reading = make_options(ImageOptions, options)
+        source = self.open_network(model, make_options(ModelOptions, options))
+        given = images if reading.prepared else in_column(images, reading.column)
+        run = make_options(RunOptions, options)
+        return list(explain_images(self, source, given, run, prepared=reading.prepared))
 
-    def attach(
-        self,
-        model: Model,
-        *,
-        weights: str | Path | None = None,
-        head: str | None = None,
-        device: str | None = None,
-        precision: Precision | None = None,
-        trust_code: bool = False,
-    ) -> Live:
-        """The guard on its network, for one call per image or batch: `live(image).accepted`; see `Live`.
+    @takes_options(ModelOptions)
+    def attach(self, model: Model, **options: Unpack[ModelKeywords]) -> Live:
+        """Attach the guard to its network, for one call per image or batch: `live(image).accepted`.
 
-        Fingerprint and head are checked now, and not again.
+        The network's fingerprint and head are checked once, here. A decision may depend on the batch size only where
+        the score lies within rounding error of the threshold.
+
+        Args:
+            model: The guard's network.
+
+        Returns:
+            A callable that takes images and returns verdicts; see `Live`.
+
+        Raises:
+            InputError: If it is another network.
         """
-        source = self.opened(
-            model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
-        )
-        return Live(self, source.classifier)
+        return Live(self, self.open_network(model, make_options(ModelOptions, options)).classifier)
 
+    @takes_options(ModelOptions, ImageOptions, SubsetOptions, RunOptions)
     def check(
-        self,
-        id: Given,
-        ood: Mapping[str, Given] | Given,
-        model: Model,
-        *,
-        weights: str | Path | None = None,
-        prepared: bool = False,
-        progress: bool | None = None,
-        head: str | None = None,
-        device: str | None = None,
-        precision: Precision | None = None,
-        trust_code: bool = False,
-        batch_size: int = 32,
-        workers: int | None = None,
+        self, id: Given, ood: Mapping[str, Given] | Given, model: Model, **options: Unpack[CheckKeywords]
     ) -> Check:
-        """How well the guard tells a user's own ID images from OOD ones, beside a threshold on the softmax."""
-        source = self.opened(
-            model, weights=weights, head=head, device=device, precision=precision, trust_code=trust_code
-        )
-        return check_guard(self, source, id, ood, Feed(batch_size, workers, progress, prepared))
+        """Check the guard on in-distribution and OOD images of your own, next to the MSP baseline.
 
-    def export(
-        self,
-        path: str | Path,
-        model: Model,
-        *,
-        weights: str | Path | None = None,
-        num_classes: int | None = None,
-        images: Given | None = None,
-        head: str | None = None,
-        trust_code: bool = False,
-    ) -> ExportReport:
-        """Write network and guard as one ONNX file, images -> logits, score, accepted; how it compares with torch.
+        Args:
+            id: In-distribution images, which should be accepted.
+            ood: OOD images, which should be rejected: one set, or several by name.
+            model: The guard's network.
 
-        The comparison takes the first of the `images`, or made-up ones; a difference is an error, and no file.
+        Returns:
+            How many images of each set are accepted, AUROC and FPR95, and the accuracy on accepted images.
+
+        Raises:
+            InputError: If no image of a set can be read, or it is another network.
         """
-        source = self.opened(model, weights=weights, num_classes=num_classes, head=head, trust_code=trust_code)
-        return export_guard(self, source, path, images)
+        reading, limit = make_options(ImageOptions, options), make_options(SubsetOptions, options).limit
+        source = self.open_network(model, make_options(ModelOptions, options))
+
+        def given(images: Given) -> Given:
+            images = in_column(images, reading.column)
+            if limit is None:
+                return images
+            if reading.prepared:
+                raise InputError("limit chooses among images; of prepared tensors give fewer batches")
+            return limited(image_set(images, upright=self.about.upright), limit)
+
+        sets = {name: given(each) for name, each in ood.items()} if isinstance(ood, Mapping) else given(ood)
+        return check_guard(self, source, given(id), sets, make_options(RunOptions, options), prepared=reading.prepared)
+
+    @takes_options(ModelOptions, ImageOptions)
+    def export(
+        self, path: str | Path, model: Model, *, images: Given | None = None, **options: Unpack[ExportKeywords]
+    ) -> ExportReport:
+        """Export network and guard as one ONNX file: images -> logits, score, accepted.
+
+        The graph runs in onnxruntime and is compared with torch before the file is written.
+
+        Args:
+            path: The file to write.
+            model: The guard's network.
+            images: Images to compare on; None: made-up ones.
+
+        Returns:
+            How the graph compares with torch.
+
+        Raises:
+            InputError: If the method cannot be exported or the graph differs from torch; then no file is written.
+        """
+        reading = make_options(ImageOptions, options)
+        source = self.open_network(model, make_options(ModelOptions, options))
+        return export_guard(self, source, path, in_column(images, reading.column))
 
     def save(self, path: str | Path) -> None:
         """Write the guard to one safetensors file; `Detector.load` reads its detector."""

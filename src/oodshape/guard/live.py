@@ -43,7 +43,7 @@ class Live:
         self._like = next((each for each in self._tensors if each.is_floating_point()), torch.empty(0))
         size = None if guard.about.preprocessing is None else guard.about.preprocessing.size
         if size is not None:  # what the first call would check otherwise
-            self.tensors(torch.rand(2, guard.preparation.channels, *size, generator=torch.Generator().manual_seed(0)))
+            self.tensors(torch.rand(2, guard.preprocessing.channels, *size, generator=torch.Generator().manual_seed(0)))
 
     def __call__(self, images: Given, *, prepared: bool = False) -> Verdict | list[Verdict]:
         """The verdict on one image (a path, a PIL image, bytes, [H, W], [H, W, C], a tensor [C, H, W]), else a list.
@@ -59,7 +59,7 @@ class Live:
         pixels = [self._pixels(listing, pair) for pair in pairs]
         found: dict[int, Verdict] = {}
         for rows in rows_by_size(pixels):
-            batch = self.guard.preparation.normalize(stacked([pixels[row] for row in rows]))
+            batch = self.guard.preprocessing.normalize(stacked([pixels[row] for row in rows]))
             found |= dict(zip(rows, self._verdicts(batch), strict=True))
         return found[0] if _is_one(images, pairs) else [found[row] for row in range(len(pixels))]
 
@@ -125,7 +125,7 @@ class Live:
     def _pixels(self, listing: Any, pair: tuple[str, int]) -> np.ndarray[Any, np.dtype[np.uint8]]:
         try:
             image = listing.read(pair, upright=self.guard.about.upright)
-            return self.guard.preparation.pixels(image)
+            return self.guard.preprocessing.pixels(image)
         except InputError as error:
             where = f"{pair[0]}: " if isinstance(listing, Pictures) else ""
             raise InputError(f"{where}{error}") from None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 import torch
 
 from oodshape.core.errors import InputError
+from oodshape.core.options import Precision as Precision
 
-Precision = Literal["float32", "bfloat16", "float16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 ACCELERATORS = ("cuda", "xpu", "mps")  # in the order in which `auto` looks for them
 AUTO = "auto"

@@ -238,7 +238,7 @@ def _through(net: nn.Module, images: Tensor) -> Any:
     except Exception as error:  # the network's own code: layers fail in whatever way
         raise NotTaken(
             f"the network fails on images of shape {list(images.shape[1:])} with {type(error).__name__}: "
-            f"{one_line(error)}; prepare them as it was trained, in its size (--resize, --crop) and with its channels"
+            f"{one_line(error)}; preprocess them as in training, with its size (--preprocessing) and channels"
         ) from error
 
 

@@ -13,16 +13,17 @@ from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
 from types import CodeType
-from typing import Any
+from typing import Any, Unpack
 
 from torch import nn
 
 from oodshape.core.errors import InputError
+from oodshape.core.options import HeadOptions, ModelOptions, OpenKeywords, make_options, takes_options
 from oodshape.core.reading import one_line
 from oodshape.images.decode.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
-from oodshape.networks.device import Precision, device_named
+from oodshape.networks.device import device_named
 from oodshape.networks.hugging_face import from_hugging_face
 from oodshape.networks.torch_export import load_archive
 from oodshape.networks.weights import classes_in, is_torchscript, load_weights
@@ -43,56 +44,60 @@ class Source:
     native: Preprocessing | None = None  # the model's own; None where it says none
     names: tuple[str, ...] = ()  # of its classes, where they are known
     spec: str = ""  # as it was given
-    weights: str = ""
+    opening: ModelOptions = ModelOptions()
+    layer: HeadOptions = HeadOptions()
+
+    @property
+    def weights(self) -> str:
+        """The file of weights, as it was given."""
+        return str(self.opening.weights or "")
 
 
 Model = str | Path | nn.Module | Classifier | Source
 
 
-def open_model(
-    model: Model,
-    *,
-    weights: str | Path | None = None,
-    head: str | None = None,
-    num_classes: int | None = None,
-    device: str | None = None,
-    precision: Precision | None = None,
-    trust_code: bool = False,
-) -> Source:
-    """The network that a spec names, with the weights of a file: `FORMS` lists the specs.
+@takes_options(ModelOptions, HeadOptions)
+def open_model(model: Model, **options: Unpack[OpenKeywords]) -> Source:
+    """Open a model: build the network that a spec names, or wrap a torch network.
 
     The number of classes is taken from the weights where a library can build the network for any. A torch network
-    or a Classifier is taken as it is, with another `head` where one is named. `device` (auto, cpu, cuda, cuda:N, mps,
-    xpu) moves the network there, None leaves it where it is; a `precision` other than float32 runs it under autocast.
-    A .pt2 archive can run code when it is loaded: it needs `trust_code`.
+    or a Classifier is used as it is, with another `head` where one is named.
 
     >>> open_model("zoo:digits-vit").native
     Preprocessing(mean=(0.303,), std=(0.32,), resize=None, crop=None, interpolation='bilinear')
+
+    Args:
+        model: A spec (see `FORMS`), a torch network, a Classifier, or a Source that was opened before.
+
+    Returns:
+        The classifier with its own preprocessing and class names, where it has any.
+
+    Raises:
+        InputError: If the spec, the weights or the head cannot be used; the message says what to change.
     """
-    if device is not None:
-        device_named(device)  # refused before anything is loaded
-    source = _source(model, weights, head, num_classes, trust_code)
-    found = source.classifier
-    wanted = precision or found.precision
+    opening, layer = make_options(ModelOptions, options), make_options(HeadOptions, options)
+    if opening.device is not None:
+        device_named(opening.device)  # refused before anything is loaded
+    source = _source(model, opening, layer)
+    found, head = source.classifier, layer.head
+    wanted = opening.precision or found.precision
     if (head is not None and head != found.head_name) or wanted != found.precision:
         source = replace(source, classifier=Classifier(found.net, head or found.head_name, precision=wanted))
-    if device is not None:
-        source.classifier.to(device)
+    if opening.device is not None:
+        source.classifier.to(opening.device)
     return source
 
 
-def _source(
-    model: Model, weights: str | Path | None, head: str | None, num_classes: int | None, trust_code: bool
-) -> Source:
+def _source(model: Model, opening: ModelOptions, layer: HeadOptions) -> Source:
     if isinstance(model, (str, Path)):
-        return _opened(str(model), None if weights is None else Path(weights), head, num_classes, trust_code)
-    if weights is not None or num_classes is not None:
-        raise InputError("a network that is made takes no weights and no num_classes: load them into it")
+        return _from_spec(str(model), opening, layer)
+    if opening.weights is not None or layer.num_classes is not None:
+        raise InputError("weights and num_classes are for a model that is named by a spec; load them into the network")
     if isinstance(model, Source):
         return model
     if not isinstance(model, (nn.Module, Classifier)):
         raise InputError(f"a model is {FORMS}; or a torch network; got {type(model).__name__}")
-    classifier = model if isinstance(model, Classifier) else Classifier(model, head)
+    classifier = model if isinstance(model, Classifier) else Classifier(model, layer.head)
     return Source(classifier, spec=type(classifier.net).__name__)
 
 
@@ -115,8 +120,8 @@ def prepared(
         raise InputError(
             "the model does not say how its images are prepared: say how they were in training. In Python: "
             "preprocessing=Preprocessing(mean=..., std=..., resize=..., crop=...); on the command line: "
-            "--mean 0.485,0.456,0.406 --std ... --resize 256 --crop 224; or return (network, Preprocessing) from the "
-            "function. Give mean and std as fractions of 255, one per channel; resize and crop where there are any"
+            "--preprocessing 'mean=0.485,0.456,0.406 std=... resize=256 crop=224'; or return (network, Preprocessing) "
+            "from the function. Give mean and std as fractions of 255, one per channel; resize and crop if any"
         )
     if native is None:
         return Preprocessing(**said)
@@ -156,14 +161,15 @@ def _failure(error: Exception, code: CodeType | None = None) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
 
 
-def _opened(spec: str, weights: Path | None, head: str | None, num_classes: int | None, trust_code: bool) -> Source:
+def _from_spec(spec: str, opening: ModelOptions, layer: HeadOptions) -> Source:
+    weights, num_classes = opening.weights, layer.num_classes
     kind, _, name = spec.partition(":")
     names: tuple[str, ...] = ()
     native: Preprocessing | None = None
     if spec.lower().endswith(".pt2"):
         if weights is not None or num_classes is not None:
             raise InputError(f"{spec} holds its weights: leave weights and num_classes out")
-        net = load_archive(spec, trust_code=trust_code)
+        net = load_archive(spec, trust_code=opening.trust_code)
     elif kind in _LIBRARIES and name:
         net, native, names = _LIBRARIES[kind](name, weights, num_classes)
     elif name:
@@ -185,7 +191,7 @@ def _opened(spec: str, weights: Path | None, head: str | None, num_classes: int 
             )
         hint = f"did you mean zoo:{spec}?" if spec in zoo.MODELS else f"a model is {FORMS}"
         raise InputError(f"{spec!r} names no model; {hint}")
-    return Source(Classifier(net, head), native, names, spec, "" if weights is None else str(weights))
+    return Source(Classifier(net, layer.head), native, names, spec, opening, layer)
 
 
 Opened = tuple[nn.Module, Preprocessing | None, tuple[str, ...]]
@@ -243,6 +249,11 @@ _LIBRARIES: dict[str, Callable[[str, Path | None, int | None], Opened]] = {
     "torchvision": _from_torchvision,
     "hf": from_hugging_face,
 }
+
+
+def takes_num_classes(spec: str) -> bool:
+    """Whether a spec names a network that its library can build for any number of classes."""
+    return spec.partition(":")[0] in _LIBRARIES
 
 
 def _filled(

@@ -173,7 +173,8 @@ def from_benchmark(benchmark: Benchmark, options: Options) -> Iterator[Network]:
                     model.classifier,
                     NoiseSet(name, options.limit or NOISE, side=_side(model), truncated=coded),
                     model.preprocessing,
-                    **options.extraction(),
+                    cache=options.cache,
+                    **vars(options.run),
                 )
         methods = methods_of(benchmark, options.methods)
         proxy = tuple(model.proxy)

@@ -262,7 +262,7 @@ COMPARED = 64  # images at the most
 def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given | None = None) -> ExportReport:
     """Write the ONNX file, compared on the first images given, or on made-up ones; how it compares."""
     about = guard.about
-    batch = made_up(guard.preparation) if images is None else _given(guard, images)
+    batch = made_up(guard.preprocessing) if images is None else _given(guard, images)
     return export_onnx(
         source.classifier,
         guard.detector,
@@ -270,19 +270,19 @@ def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given 
         batch,
         preprocessing=about.preprocessing,
         upright=about.upright,
-        classes=about.names or None,
+        classes=about.classes or None,
     )
 
 
 def _given(guard: Fitted, images: Given) -> Tensor:
     listing = one_by_one(images)
     read = partial(listing.read, upright=guard.about.upright)
-    every = (prepared(read, guard.preparation, pair) for pair in listing.pairs())
+    every = (prepared(read, guard.preprocessing, pair) for pair in listing.pairs())
     found = list(islice((pixels for pixels in every if not isinstance(pixels, InputError)), COMPARED))
     if not found:
         raise InputError(f"no image of {listing.name} can be read; give other images to compare on")
     one_size = [pixels for pixels in found if pixels.shape == found[0].shape]
-    return guard.preparation.normalize(np.stack(one_size))
+    return guard.preprocessing.normalize(np.stack(one_size))
 
 
 def made_up(preprocessing: Preprocessing, count: int = 16) -> Tensor:

@@ -14,10 +14,11 @@ import numpy as np
 import oodshape
 from oodshape.core.errors import InputError
 from oodshape.core.fingerprint import fingerprint_of
+from oodshape.core.options import RunOptions
 from oodshape.features.extraction import Extraction, NoneReadable
 from oodshape.features.features import Features
 from oodshape.features.proxy import proxy_features
-from oodshape.guard.fit.extractor import Extractor, Seen, warn_of_lost
+from oodshape.guard.fit.extractor import DEFAULT, Extractor, Seen, warn_of_lost
 from oodshape.guard.fit.parts import Collected, Made, made_of, together
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
@@ -50,7 +51,7 @@ def collected(
             held_out=hold_out,
             images=fingerprint_of(identities_of(images)),
             total=len(images),
-            batch_size=extractor.batch_size,
+            batch_size=extractor.run.batch_size,
             classes=classes_of(images),
             shard=shard.number,
             shards=shard.shards,
@@ -59,7 +60,7 @@ def collected(
 
     if shard == WHOLE:
         return _of_seen(extractor, extractor.read(images), make)
-    rows = shard.rows(len(images), extractor.batch_size)
+    rows = shard.rows(len(images), extractor.run.batch_size)
     try:
         if len(rows):
             return _of_seen(extractor, extractor.read(Subset(images, rows)), make)
@@ -78,7 +79,7 @@ def _of_seen(extractor: Extractor, seen: Seen, make: Callable[[], Made]) -> Coll
         among = np.flatnonzero(np.isin(identities_of(whole), fitting))
         base = limited(whole if len(among) == len(whole) else Subset(whole, among.tolist()), size)
         [made] = proxy_features(
-            extractor.classifier, base, extractor.preprocessing, cache=extractor.cache, size=size, **extractor.how
+            extractor.classifier, base, extractor.preprocessing, cache=extractor.cache, size=size, **vars(extractor.run)
         )
         values = np.concatenate([raw.numpy() for _, raw in made.chunks()])
         return Features.from_arrays(values, made.head, None, made.predictions.numpy(), identities_of(base))
@@ -155,18 +156,14 @@ def collect_shard(
     upright: bool = False,
     limit: int | None = None,
     cache: Path | None = None,
-    progress: bool | None = None,
-    batch_size: int = 64,
-    workers: int | None = None,
+    run: RunOptions = DEFAULT,
 ) -> Done:
     """Write the part of one shard of the images, for `Guard.fit(parts=...)` with the same method."""
-    extractor = Extractor(
-        source.classifier, preprocessing or prepared(source.native), upright, cache, progress, batch_size, workers
-    )
+    extractor = Extractor(source.classifier, preprocessing or prepared(source.native), upright, run, cache)
     given = limited(image_set(images, upright=upright), limit)
     part = collected(extractor, given, recipe_of(method, exportable), shard=shard, hold_out=hold_out)
     part.save(out, source.classifier.head)
-    mine = len(shard.rows(len(given), batch_size))
+    mine = len(shard.rows(len(given), run.batch_size))
     warn_of_lost(f"shard {shard}", mine, part.lost, part.reasons)
     return Done(mine, part.lost, len(given), *shard)
 

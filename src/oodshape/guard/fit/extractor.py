@@ -5,17 +5,19 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from oodshape.core.errors import InputError
+from oodshape.core.options import RunOptions
 from oodshape.features.extraction import Extraction
 from oodshape.features.features import Features
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, Subset
 from oodshape.networks.classifier import Classifier
 
+DEFAULT = RunOptions()
 SHOWN = 3  # unreadable files named in a warning
 
 
@@ -36,19 +38,12 @@ class Extractor:
     classifier: Classifier
     preprocessing: Preprocessing
     upright: bool
-    cache: Path | None
-    progress: bool | None
-    batch_size: int = 64
-    workers: int | None = None
-
-    @property
-    def how(self) -> dict[str, Any]:
-        """What extraction is told beside the network, the images and the preprocessing."""
-        return {"batch_size": self.batch_size, "workers": self.workers, "progress": self.progress}
+    run: RunOptions = DEFAULT
+    cache: Path | None = None
 
     def read(self, images: ImageSet) -> Seen:
         """What can be read of images."""
-        extraction = Extraction(self.classifier, images, self.preprocessing, skip=True, **self.how)
+        extraction = Extraction(self.classifier, images, self.preprocessing, skip=True, **vars(self.run))
         features, read = Features.extracted(extraction, self.cache)
         if read.all():
             return Seen(images, features, len(read))

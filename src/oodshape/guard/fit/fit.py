@@ -105,11 +105,11 @@ def read_names(path: Path) -> tuple[str, ...]:
 OWN = "zoo:"
 
 
-def own_model(guard: Fitted) -> tuple[str, str | None]:
+def own_model(guard: Fitted) -> tuple[str, Path | None]:
     """(model, weights) as the guard's file names them, where a file may say what is opened."""
     if not guard.about.model.startswith(OWN):
         raise InputError(
             f"give the network that the guard was fitted for ({guard.about.model or 'it was given in Python'}): "
             "--model, or model=...; a file may not say what is imported"
         )
-    return guard.about.model, guard.about.weights or None
+    return guard.about.model, Path(guard.about.weights) if guard.about.weights else None

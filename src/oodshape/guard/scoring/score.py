@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from oodshape.core.errors import HeadError, InputError, NotTaken
+from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
 from oodshape.core.timings import spending
 from oodshape.guard.fitted import Fitted
@@ -26,6 +27,7 @@ from oodshape.methods.detector import Decision
 from oodshape.networks.head import Outputs
 from oodshape.networks.loading import Source
 
+DEFAULT = RunOptions()
 Pairs = list[tuple[str, int]]
 
 
@@ -40,35 +42,29 @@ class Seen:
     outputs: Outputs | None  # features and logits of the rows that could be read; None where there are none
 
 
-@dataclass(frozen=True)
-class Feed:
-    """How images are fed to the network."""
-
-    batch_size: int = 32
-    workers: int | None = None  # threads that decode images
-    progress: bool | None = None
-    prepared: bool = False  # whether the images are batches of tensors that the network takes as they are
-
-
-def score_images(guard: Fitted, source: Source, images: Given, feed: Feed) -> Iterator[Scored]:
+def score_images(
+    guard: Fitted, source: Source, images: Given, run: RunOptions, *, prepared: bool = False
+) -> Iterator[Scored]:
     """The rows of images of any kind, one by one."""
-    for batch in see_given(guard, source, images, feed):
+    for batch in see_given(guard, source, images, run, prepared=prepared):
         yield from rows_of(guard, batch)
 
 
-def see_given(guard: Fitted, source: Source, images: Given, feed: Feed, *, name: str = "") -> Iterator[Seen]:
-    """Every batch of what a user gave, with a bar that shows how far it is."""
-    if feed.prepared:
+def see_given(
+    guard: Fitted, source: Source, images: Given, run: RunOptions, *, prepared: bool = False, name: str = ""
+) -> Iterator[Seen]:
+    """Every batch of the images that a user gave, with a progress bar."""
+    if prepared:
         total, done = len(images) if isinstance(images, Sized) else None, 0
-        with progress_bar(name or "prepared batches", total, feed.progress) as report:
+        with progress_bar(name or "prepared batches", total, run.progress) as report:
             for done, batch in enumerate(see_tensors(guard, source, images), 1):
                 yield batch
                 report(done)
         return
     listing, done = one_by_one(images), 0
-    total = listing.count() if feed.progress is not False else None
-    with progress_bar(name or listing.name, total, feed.progress) as report:
-        for batch in see(guard, source, listing, listing.pairs(), feed.batch_size, workers=feed.workers):
+    total = listing.count() if run.progress is not False else None
+    with progress_bar(name or listing.name, total, run.progress) as report:
+        for batch in see(guard, source, listing, listing.pairs(), run):
             yield batch
             done += len(batch.pairs)
             report(done)
@@ -89,16 +85,11 @@ def see(
     source: Source,
     listing: ImageSource,
     pairs: Iterator[tuple[str, int]],
-    batch_size: int,
-    *,
-    workers: int | None = None,
+    run: RunOptions = DEFAULT,
 ) -> Iterator[Seen]:
     """Every batch of the listed images, decoded by threads while the network works on the batches before."""
-    if batch_size < 1:
-        raise InputError(f"batch_size must be at least 1, got {batch_size}")
-
     read = partial(listing.read, upright=guard.about.upright)
-    with closing(decoded(read, guard.preparation, chunks(pairs, batch_size), workers)) as decoding:
+    with closing(decoded(read, guard.preprocessing, chunks(pairs, run.batch_size), run.workers)) as decoding:
         for part, pixels in decoding:
             yield _seen(guard, source, list(part), pixels)
 
@@ -115,10 +106,10 @@ def see_tensors(guard: Fitted, source: Source, images: Any) -> Iterator[Seen]:
 
 def _seen(guard: Fitted, source: Source, pairs: Pairs, pixels: list[Pixels | InputError]) -> Seen:
     def normalized(rows: list[int]) -> Tensor:
-        return guard.preparation.normalize(stacked([pixels[row] for row in rows]))  # type: ignore[misc]
+        return guard.preprocessing.normalize(stacked([pixels[row] for row in rows]))  # type: ignore[misc]
 
     errors = {row: _why(each) for row, each in enumerate(pixels) if isinstance(each, InputError)}
-    work = _Work(guard, source, normalized, errors, one_size=guard.preparation.size is not None)
+    work = _Work(guard, source, normalized, errors, one_size=guard.preprocessing.size is not None)
     return _together(pairs, [part for rows in rows_by_size(pixels) for part in work.decided(rows)], errors)
 
 

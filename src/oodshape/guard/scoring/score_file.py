@@ -22,10 +22,11 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import replacing, writing
 from oodshape.core.fingerprint import fingerprint_of
 from oodshape.core.machine import lock_file
+from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
 from oodshape.core.values import encode
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.scoring.score import Feed, rows_of, score_images, see
+from oodshape.guard.scoring.score import DEFAULT, rows_of, score_images, see
 from oodshape.guard.scoring.score_table import (
     COLUMNS,
     Counter,
@@ -49,10 +50,8 @@ def score_to_file(
     source: Source,
     listing: ImageSource,
     out: Path,
+    run: RunOptions = DEFAULT,
     *,
-    batch_size: int = 32,
-    workers: int | None = None,
-    progress: bool | None = None,
     on_row: OnRow | None = None,
     shard: Shard | None = None,
 ) -> Tally:
@@ -61,6 +60,7 @@ def score_to_file(
     `on_row` is called with every row in the end. A `shard` of the images goes into a Parquet file that says so.
     """
     write = writer(out)
+    batch_size = run.batch_size
     who = identity(guard, batch_size, source.classifier.precision)
     mine = ShardPlan(slice(None)) if shard is None else plan_shard(listing, shard, batch_size, who, out)
     part = out.with_name(f"{out.name}.part")
@@ -70,11 +70,11 @@ def score_to_file(
         lock_file(file.fileno(), lambda: _refuse(part))
         pairs = islice(listing.pairs(), mine.rows.start, mine.rows.stop)
         kept, mark = _resume(file, part, who, batch_size, pairs)
-        total = mine.total if shard is not None else listing.count() if progress is not False else None
-        with progress_bar(listing.name, total, progress) as report:
+        total = mine.total if shard is not None else listing.count() if run.progress is not False else None
+        with progress_bar(listing.name, total, run.progress) as report:
             done = kept
             report(done)
-            for batch in see(guard, source, listing, pairs, batch_size, workers=workers):
+            for batch in see(guard, source, listing, pairs, run):
                 lines = [json.dumps(row) + "\n" for row in rows_of(guard, batch)]
                 rows = "".join(lines).encode()
                 mark = fingerprint_of(mark, rows)
@@ -86,7 +86,7 @@ def score_to_file(
                 report(done)
         with replacing(out) as temporary:
             counter = Counter(read_part(file), on_row)
-            write(temporary, counter, bool(guard.about.names), mine.note)
+            write(temporary, counter, bool(guard.classes), mine.note)
         part.unlink()
     return replace(counter.tally, resumed=kept)
 
@@ -96,20 +96,19 @@ def score_to_stream(
     source: Source,
     listing: ImageSource,
     file: TextIO,
+    run: RunOptions = DEFAULT,
     *,
     json_lines: bool = False,
-    batch_size: int = 32,
-    workers: int | None = None,
     on_row: OnRow | None = None,
 ) -> Tally:
     """Write the scores of the listed images as CSV or JSON lines, each batch as soon as it is known."""
-    rows = score_images(guard, source, listing, Feed(batch_size, workers, progress=False))
+    rows = score_images(guard, source, listing, replace(run, progress=False))
     counter = Counter(rows, on_row)
 
     def cells() -> Iterator[dict[str, Any]]:
         for row in counter:
             yield as_dict(row)
-            if counter.tally.images % batch_size == 0:
+            if counter.tally.images % run.batch_size == 0:
                 file.flush()
 
     if json_lines:

@@ -42,7 +42,7 @@ def verdict(check: Check) -> str:
     images, alpha = len(check.inside.guard.values), check.guard.detector.alpha or 0.0
     said = f"{check.rejected:,} of {images:,} familiar images are rejected; {100 * alpha:g} % were asked for"
     if check.promised is None:
-        return f"{said} ({check.guard.promise})" if not check.guard.about.held_out else f"{said}, per class"
+        return f"{said} ({check.guard.guarantee})" if not check.guard.about.held_out else f"{said}, per class"
     if check.known > SAME:
         return f"{said}; that proves nothing: these are the images that set the threshold"
     low, high = check.promised

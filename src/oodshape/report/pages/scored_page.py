@@ -76,7 +76,7 @@ def _facts(guard: Fitted, origin: Origin) -> str:
         "network": f"{about.model or 'given in Python'}{weights} ({about.network})",
         "guard": Path(origin.guard).name or "in memory",
         "method": method,
-        "promise": guard.promise,
+        "guarantee": guard.guarantee,
         "sanity": guard.sanity,
         "date": date.today().isoformat(),
         "command": origin.command,

@@ -1,0 +1,51 @@
+"""Options are declared once: verbs, commands, signatures and type hints agree."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+
+import pytest
+import typer
+
+from oodshape import Guard, InputError
+from oodshape.cli.app import app
+from oodshape.core import options
+from oodshape.core.options import ModelOptions, RunOptions, make_options, takes_options
+
+COMMANDS = typer.main.get_command(app).commands
+VERBS = ("fit", "calibrate", "score", "check", "export")
+PYTHON_ONLY = {"self", "path", "prepared", "progress"}  # objects in memory; the command line has --quiet
+COMMAND_ONLY = {"guard", "out", "page", "shard", "engine", "json", "help"}  # files, and how the command runs
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_and_its_command_take_the_same_options(verb: str) -> None:
+    keywords = set(inspect.signature(getattr(Guard, verb)).parameters)
+    flags = {option.name for option in COMMANDS[verb].params}
+    assert keywords - PYTHON_ONLY == flags - COMMAND_ONLY
+
+
+@pytest.mark.parametrize("group", ["Model", "Head", "Image", "Subset", "Cache", "Run"])
+def test_type_checkers_see_the_fields_of_each_group(group: str) -> None:
+    declared = {each.name for each in fields(getattr(options, f"{group}Options"))}
+    assert declared == set(getattr(options, f"{group}Keywords").__annotations__)
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "explain", "attach"])
+def test_help_describes_every_keyword(verb: str) -> None:
+    method = getattr(Guard, verb)
+    described = {line.strip().partition(":")[0] for line in inspect.getdoc(method).partition("Args:")[2].splitlines()}
+    assert set(inspect.signature(method).parameters) - {"self", "cls"} <= described
+
+
+def test_a_keyword_that_no_verb_has_is_named_with_the_nearest() -> None:
+    @takes_options(ModelOptions, RunOptions)
+    def verb(images: str, **keywords: object) -> RunOptions:
+        return make_options(RunOptions, keywords)
+
+    assert verb("x", batch_size=8, device="cpu") == RunOptions(batch_size=8)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'batchsize'; did you mean batch_size"):
+        verb("x", batchsize=8)
+    with pytest.raises(InputError, match="batch_size must be at least 1, got 0"):
+        verb("x", batch_size=0)
