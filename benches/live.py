@@ -36,9 +36,9 @@ def guards(net: nn.Module) -> dict[str, Guard]:
     signed = bool((outputs.features < 0).any())
     z = rng.normal(size=(1500, head.width)) + 4 * head.weight.numpy()[rng.integers(head.classes, size=1500)]
     z = (z if signed else np.maximum(z, 0)).astype(np.float32)
-    train, panel = Features.from_arrays(z[:1200], head), [Features.from_arrays(0.7 * z[1200:], head)]
+    train, proxy = Features.from_arrays(z[:1200], head), [Features.from_arrays(0.7 * z[1200:], head)]
     about = About(IMAGENET, classifier.fingerprint, held_out=False, head=classifier.head_name or "")
-    fitted = {name: METHODS[name].fit(train, panel=panel).calibrate(train) for name in ("optfs-e", "auto")}
+    fitted = {name: METHODS[name].fit(train, proxy=proxy).calibrate(train) for name in ("optfs-e", "auto")}
     return {name: Guard(detector, about) for name, detector in fitted.items()}
 
 

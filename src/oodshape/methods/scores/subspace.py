@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -125,7 +125,7 @@ class Neco(ScoreRecipe):
         return Subspace(mean, scale, principal_axes(covariance, self.variance), self.logit)
 
 
-def principal_axes(covariance: NDArray[np.float64], variance: float) -> NDArray[np.float64]:
+def principal_axes(covariance: NDArray[Any], variance: float) -> NDArray[Any]:
     """[M, K]: the fewest principal axes that hold a fraction `variance`; overwrites the covariance [M, M]."""
     with torchs_threads():
         values, axes = eigh(covariance.T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
