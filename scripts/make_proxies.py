@@ -1,4 +1,4 @@
-"""The panels of networks whose features lie in folders: scrambled ID images, through the network itself.
+"""Make the scrambled images of networks whose features lie in folders, through the network itself.
 
     python scripts/make_proxies.py --features FEATURES --data DATA --weights WEIGHTS --out PANELS
 

@@ -23,10 +23,10 @@ from oodshape.networks.zoo import build
 
 pytestmark = pytest.mark.scripts
 ROOT = Path(__file__).parents[2]
-MODULES = {"auto_cases.py", "harness.py", "pairs.py"}  # imported by the others
+MODULES = {"harness.py", "pairs.py"}  # imported by the others
 RUNS = {
     "scripts/audit.py": sys.executable,
-    "scripts/auto_evidence.py": "--features features --proxy panels",
+    "scripts/auto_evidence.py": "--features features --scrambled panels",
     "scripts/auto_networks.py": "--out runs --epochs 1",
     "scripts/bounds_by_activation.py": "--epochs 1",
     "scripts/check_oracle.py": "out oracle.json --sets letters=theirs",
@@ -40,7 +40,6 @@ RUNS = {
     "scripts/make_docs_figures.py": "",
     "scripts/make_proxies.py": "--features zoo --data data --weights weights --out made",
     "scripts/make_paper_csv.py": "paper",
-    "scripts/near_networks.py": "--out runs --epochs 1",
     "scripts/train_digits.py": "--out trained --epochs 1",
     "scripts/train_mixer_nano.py": "--data data/cifar10 --out trained --epochs 1 --batch 10",
     "benches/decide.py": "features --quick",
@@ -190,7 +189,7 @@ def write_paper(folder: Path) -> None:
         (folder / f"{name}.csv").write_text(f"{','.join(line)}\n{','.join(line.values())}\n")
 
 
-def test_panels_need_trained_weights(tree: Path) -> None:
+def test_proxies_need_trained_weights(tree: Path) -> None:
     """Without weights the network would be an untrained one, and its proxy would say nothing."""
     (tree / "no_weights").mkdir()
     (tree / "no_weights" / "densenet101_cifar10.safetensors").touch()
