@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from disasters import DISASTERS
+from kill_service import killed_service
 from kill_tasks import TASKS, Task, clear, differences, killed, left, preload, run, said, write_inputs
 
 
@@ -38,7 +39,7 @@ def main() -> int:
         for task in TASKS:
             if given.only in ("", task.name):
                 wrong += kills(task, Path(home), given.kills * task.share // 100, random.Random(f"{given.seed} {task}"))
-        for disaster in DISASTERS if given.only in ("", "disasters") else ():
+        for disaster in (*DISASTERS, killed_service) if given.only in ("", "disasters") else ():
             found = disaster(Path(home))
             print(f"{disaster.__doc__ or disaster.__name__} {'; '.join(found) or 'as it must'}", flush=True)
             wrong += found

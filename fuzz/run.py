@@ -25,6 +25,7 @@ from random import Random
 import collected_files
 import given_files
 import own_files
+import served_files
 from damage import bytes_damaged
 from kind import Files, Kind
 from oodshape.core.errors import InputError
@@ -38,7 +39,8 @@ KINDS: dict[str, Callable[[], Kind]] = {}
 
 def every() -> dict[str, Callable[[], Kind]]:
     """How each kind is made, by its name."""
-    return {**own_files.every(), "collected": collected_files.parts_of_a_fit, **given_files.every()}
+    collected = {"collected": collected_files.parts_of_a_fit}
+    return {**own_files.every(), **collected, **given_files.every(), **served_files.every()}
 
 
 class Hang(BaseException):

@@ -36,13 +36,16 @@ def write(folder: Path, images: ArraySet) -> ImageFolder:
 
 
 class Counted:
-    """A classifier, and how many images went through its network."""
+    """A classifier that has checked its network, and the number of images that it has seen since."""
 
     def __init__(self, net: nn.Module | None = None, head: str | None = "head") -> None:
         self.net = small_net("convnet") if net is None else net
         self.images = 0
         self.net.register_forward_pre_hook(self._count)
         self.classifier = Classifier(self.net, head)
+        if head is not None:
+            self.classifier(torch.zeros(2, 1, 16, 16))
+            self.images = 0
 
     def _count(self, net: nn.Module, args: tuple[Tensor, ...]) -> None:
         self.images += len(args[0])

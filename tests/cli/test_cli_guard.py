@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +51,8 @@ def test_fit_auto_says_what_it_chose_and_why(place: Path) -> None:
     done = call("fit", *MODEL, *words, cwd=place)
     assert done.returncode == 0, done.stderr
     first, second, *_ = done.stdout.splitlines()
-    assert first.startswith("auto chose ")
-    assert second.startswith("why: of ")
+    assert first.startswith("auto selected ")
+    assert re.match(r"selected \d+ of 23 candidates by proxy AUROC", second)
     assert "classes have a threshold of their own" in done.stdout
 
 
@@ -143,7 +144,7 @@ def test_a_network_that_does_not_give_its_heads_logits_is_one_error(place: Path)
 def test_inspect_is_tidy(place: Path) -> None:
     lines = call("inspect", "guard.safetensors", cwd=place).stdout.splitlines()
     words = [line[:14].strip() for line in lines]
-    for word in ("method", "threshold", "promise", "preprocessing", "model", "head", "classes", "made by"):
+    for word in ("method", "threshold", "guarantee", "preprocessing", "model", "head", "classes", "made by"):
         assert word in words
     said = json.loads(call("inspect", "guard.safetensors", "--json", cwd=place).stdout)
     assert (said["classes"], said["alpha"], said["held_out"]) == (8, 0.05, True)
@@ -154,7 +155,7 @@ def test_check_prints_and_draws(place: Path) -> None:
     done = call(*words, "--out", "check.html", cwd=place)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\tsoftmax\t") == 3
-    assert "a threshold on the softmax lets" in done.stdout
+    assert "with MSP" in done.stdout
     assert "the guarantee holds" in done.stdout
     assert "<svg" in (place / "check.html").read_text()
     said = json.loads(call(*words, "--json", cwd=place).stdout)
@@ -194,7 +195,7 @@ def test_check_prints_and_draws(place: Path) -> None:
             "fitted for the network zoo:digits-convnet",
         ),
         (("inspect", "nothing.safetensors"), "there is no file nothing.safetensors"),
-        (("inspect", "not.onnx"), "not.onnx is not an oodshape file, or it is damaged"),
+        (("inspect", "not.onnx"), "not.onnx has no checksum of oodshape at its end"),
         (("inspect", "plain.safetensors"), "is not an oodshape file; give the file that `oodshape fit` wrote"),
         (("score", "--guard", "list.csv", *MODEL, "--images", "test"), "give the file that `oodshape fit` wrote"),
         (("inspect", "state.safetensors"), "is an oodshape file, but holds watch, not detector; give the file that"),

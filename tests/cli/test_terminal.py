@@ -27,7 +27,8 @@ def shown_in(stream: StringIO, monkeypatch: pytest.MonkeyPatch) -> StringIO:
 
 def test_a_terminal_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = shown_in(Terminal(), monkeypatch)
-    say(f"promise        {SENTENCE}\nshort  table  line", indent=15)
+    say(f"promise        {SENTENCE}", indent=15)
+    say("short  table  line")
     lines = terminal.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert len(lines) >= 4

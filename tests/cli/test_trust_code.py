@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+from safetensors.numpy import load, save
 
 from commands import call
 from folders_of_digits import write_digits
@@ -114,7 +115,7 @@ def test_a_hostile_archive_runs_nothing(hostile: Path, tmp_path: Path) -> None:
 def test_every_command_that_opens_a_network_takes_the_flag() -> None:
     for name, command in COMMANDS.items():
         flags = {flag for option in command.params for flag in option.opts}
-        opens = bool(flags & {"--model", "--models"}) or name == "repeat"
+        opens = bool(flags & {"--model", "--models"}) or name in ("repeat", "inspect")
         assert ("--trust-code" in flags) == opens, name
 
 
@@ -176,3 +177,30 @@ def test_code_named_on_the_command_line_is_trusted(tmp_path: Path, monkeypatch: 
     (tmp_path / "code_of_the_user.py").write_text(CODE)
     monkeypatch.chdir(tmp_path)
     assert open_model("code_of_the_user:make").native is not None
+
+
+def test_a_class_that_a_guard_names_needs_trust(tmp_path: Path) -> None:
+    (tmp_path / "own_class.py").write_text(
+        "from dataclasses import dataclass\nfrom pathlib import Path\nfrom oodshape import METHODS\n"
+        'Path("CODE_RAN").touch()\n'
+        '@dataclass(frozen=True, eq=False, repr=False)\nclass Own(type(METHODS["energy"].score)):\n    pass\n'
+    )
+    Guard.fit(
+        "zoo:digits-convnet", images=write_digits(tmp_path / "digits") / "train", method="energy", limit=200
+    ).save(tmp_path / "guard.safetensors")
+    data = (tmp_path / "guard.safetensors").read_bytes()
+    header = json.loads(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]["oodshape"])
+    value = json.loads(header["value"])
+    value["method"]["score"]["type"] = value["scorer"]["type"] = "own_class:Own"
+    said = header | {"value": json.dumps(value)}
+    said["checksum"] = files.checksum(said, load(data))
+    (tmp_path / "guard.safetensors").write_bytes(save(load(data), {"oodshape": json.dumps(said)}))
+    score = ("score", "--guard", "guard.safetensors", "--model", "zoo:digits-convnet", "--images", "digits/test")
+    for words in (("inspect", "guard.safetensors"), score):
+        done = call(*words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "names code, the type 'own_class:Own'" in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "CODE_RAN").exists()
+    assert call("inspect", "guard.safetensors", "--trust-code", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "CODE_RAN").exists()

@@ -83,7 +83,7 @@ def test_a_script_that_saved_may_be_imported_by_the_program_that_loads(tmp_path:
 def test_an_unknown_type_says_which_module_to_import(tmp_path: Path) -> None:
     path = saved(Method(shape=run("shop.shapes").Halved()), tmp_path / "mine.safetensors")
     Value.known.pop("shop.shapes:Halved")
-    with pytest.raises(InputError, match=r"unknown type 'shop.shapes:Halved'; import shop.shapes, which defines it"):
+    with pytest.raises(InputError, match=r"names code, the type 'shop.shapes:Halved' of a module .* --trust-code"):
         Detector.load(path)
 
 

@@ -35,7 +35,7 @@ def test_a_second_call_runs_two_images_and_writes_nothing(tmp_path: Path) -> Non
     snapshot = {path: path.stat().st_mtime_ns for path in [tmp_path, *tmp_path.rglob("*")]}
     again = Counted(head=None)  # a new process would not know the head either
     same(extract(again, images, tmp_path, batch_size=50), expected)
-    assert again.images == 2 + PROBED  # one image to find the head, and once more to read it
+    assert again.images <= 8  # a few to find the head and to check the network
     assert again.classifier.head_name == "head"  # as after a run
     assert {path: path.stat().st_mtime_ns for path in [tmp_path, *tmp_path.rglob("*")]} == snapshot
 
@@ -43,7 +43,7 @@ def test_a_second_call_runs_two_images_and_writes_nothing(tmp_path: Path) -> Non
 def test_an_unknown_head_is_found_with_one_image(tmp_path: Path) -> None:
     counted = Counted(head=None)
     same(extract(counted, digits(), tmp_path), extract(Counted(), digits()))
-    assert counted.images == 50 + 2  # one image to find the head, and once more to read it
+    assert 50 + 2 <= counted.images <= 50 + 8  # a few to find the head and to check the network
 
 
 def edited(change: Callable[[Tensor], Tensor], layer: str = "head") -> nn.Module:
@@ -84,9 +84,9 @@ def test_the_head_is_checked_with_a_warm_cache(tmp_path: Path, partial: bool, he
     extract(Counted(), digits(), tmp_path)
     if partial:
         halve(tmp_path)
-    counted = Counted(edited(lambda logits: logits.softmax(1), layer=""), head)
+    classifier = Classifier(edited(lambda logits: logits.softmax(1), layer=""), head)
     with pytest.raises(InputError, match="the logits .*a softmax"):
-        extract(counted, digits(), tmp_path)
+        Features.extract(classifier, digits(), DIGITS, cache=tmp_path)
 
 
 def test_images_that_could_not_be_read_are_not_compared(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_features_of_every_kind(digits: Path) -> None:
     for found in others:
         torch.testing.assert_close(torch.as_tensor(found._values[:]), torch.as_tensor(wanted._values[:]))
     assert others[-1].accuracy == others[-2].accuracy == wanted.accuracy > 0.9
-    with pytest.raises(InputError, match=r"preprocessing=\.\.\., or that they are, prepared=True"):
+    with pytest.raises(InputError, match=r"preprocessing=\.\.\.\), or prepared=True"):
         Features.extract(classifier, digits / "val")
 
 

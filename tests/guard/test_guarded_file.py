@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -14,8 +16,10 @@ import pytest
 
 import oodshape
 from bombs import png
+from commands import call
 from oodshape import Guard, GuardedFile, InputError, Preprocessing
 from oodshape.guard.export.guarded_file import open_session
+from oodshape.guard.export.onnx_file import DATA_LOCATION, EXTERNAL_DATA, HEX, MESSAGES, START, seal
 from oodshape.images.decode.read import read_image
 from oodshape.images.sources.listing import one_by_one
 
@@ -131,23 +135,136 @@ def test_verdicts_are_those_of_the_guard(per_class: bool, guard: Guard, digits: 
     assert guarded(PIL.Image.open(files[0])) == guarded(files[0])
 
 
-def test_what_is_no_guarded_file(digits: Path, exported: Path, tmp_path: Path) -> None:
-    import onnx
-
+def test_what_is_no_guarded_file(exported: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no file"):
         GuardedFile(tmp_path / "none.onnx")
     (tmp_path / "text.onnx").write_text("no graph")
-    with pytest.raises(InputError, match="is no ONNX file, or a damaged one"):
+    with pytest.raises(InputError, match="has no checksum of oodshape at its end"):
         GuardedFile(tmp_path / "text.onnx")
-    model = onnx.load(exported)
-    del model.metadata_props[:]
-    onnx.save(model, tmp_path / "plain.onnx")
-    with pytest.raises(InputError, match="does not say how images are prepared"):
-        GuardedFile(tmp_path / "plain.onnx")
+    (tmp_path / "zeros.onnx").write_bytes(seal(bytes(500)))
+    with pytest.raises(InputError, match="is no ONNX file, or a damaged one"):
+        GuardedFile(tmp_path / "zeros.onnx")
     buffer = BytesIO()
     PIL.Image.new("L", (20, 16)).save(buffer, "png")
     with pytest.raises(InputError, match="is 20 x 16 pixels, and this network only accepts 16 x 16"):
         GuardedFile(exported)(buffer.getvalue())
+
+
+def test_no_bit_can_change_without_an_error(exported: Path, tmp_path: Path) -> None:
+    whole, rng, file = exported.read_bytes(), np.random.default_rng(3), tmp_path / "flipped.onnx"
+    ends = [(len(whole) - 1 - i, bit) for i in range(len(START) + HEX) for bit in range(8)]
+    for place, bit in [*zip(rng.integers(len(whole), size=600), rng.integers(8, size=600), strict=True), *ends]:
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << bit
+        file.write_bytes(flipped)
+        with pytest.raises(InputError, match="checksum"):
+            GuardedFile(file)
+
+
+def test_inspect_shows_an_exported_file(exported: Path) -> None:
+    metadata = GuardedFile(exported).metadata
+    said = json.loads(call("inspect", exported.name, "--json", cwd=exported.parent).stdout)
+    assert said["threshold"] == float(metadata.threshold[0])
+    assert (said["verified"], said["classes"], said["calibration_images"]) == (True, 8, len(metadata.calibration))
+    lines = call("inspect", exported.name, cwd=exported.parent).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(said)
+
+
+def numbers(values: Any, dtype: str = "<f4") -> str:
+    return base64.b64encode(np.asarray(values, dtype).tobytes()).decode()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("calibration", numbers([np.nan] * 300), "NaN or infinite"),
+        ("calibration", numbers(np.arange(300.0)[::-1]), "must ascend"),
+        ("calibration", numbers(np.arange(300.0)), "its threshold is not the one of its calibration scores and alpha"),
+        ("calibration", base64.b64encode(b"abc").decode(), "is damaged"),
+        ("calibration", "", "must have 1 axes"),
+        ("alpha", "nan", "alpha must be a finite number"),
+        ("alpha", "7", "alpha must lie in"),
+        ("alpha", "0.2", "its threshold is not the one"),
+        ("threshold", "", "must have 1 axes"),
+        ("threshold", numbers([99.0]), "its threshold is not the one"),
+        ("groups", numbers([1] * 10, "<i4"), "another field has"),
+        ("classes", '["a", "b"]', "it has 2 names of classes, its graph has 8 classes"),
+        ("classes", '"abcdefgh"', "must be a list of names"),
+        ("classes", "[1, 2, 3, 4, 5, 6, 7, 8]", "must be a str"),
+        ("classes", "[" * 100_000, "is damaged"),
+        ("exif", "x", "must be one of turned upright, ignored"),
+        ("preprocessing", '{"mean": [0.3], "std": [0.0]}', "std positive"),
+        ("preprocessing", '{"mean": [0.3], "std": [0.3], "crop": 10000000}', "the limit of pixels"),
+        ("preprocessing", None, "has no preprocessing"),
+        ("method", None, "is damaged"),
+    ],
+)
+def test_metadata_that_export_cannot_have_written_is_refused(
+    key: str, value: str | None, message: str, exported: Path, tmp_path: Path
+) -> None:
+    """With the right checksum: only the values are wrong."""
+    import onnx
+
+    model = onnx.load(exported)
+    known = {each.key: each.value for each in model.metadata_props} | {key: value}
+    del model.metadata_props[:]
+    onnx.helper.set_model_props(model, {name: text for name, text in known.items() if text is not None})
+    (tmp_path / "forged.onnx").write_bytes(seal(model.SerializeToString()))
+    with pytest.raises(InputError, match=message) as error:
+        GuardedFile(tmp_path / "forged.onnx")
+    assert "forged.onnx" in str(error.value)
+
+
+@pytest.mark.parametrize("place", ["initializer", "attribute", "subgraph"])
+def test_data_in_other_files_is_refused(place: str, exported: Path, tmp_path: Path) -> None:
+    import onnx
+
+    model = onnx.load(exported)
+    outside = onnx.TensorProto(name="t", data_type=1, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
+    outside.external_data.add(key="location", value="../secret.bin")
+    constant = onnx.helper.make_node("Constant", [], ["c"], value=outside)
+    if place == "initializer":
+        model.graph.initializer.append(outside)
+    elif place == "attribute":
+        model.graph.node.append(constant)
+    else:
+        inner = onnx.helper.make_graph([constant], "inner", [], [])
+        model.graph.node.append(onnx.helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner))
+    (tmp_path / "forged.onnx").write_bytes(seal(model.SerializeToString()))
+    with pytest.raises(InputError, match="refers to data in another file, which is not read"):
+        GuardedFile(tmp_path / "forged.onnx")
+
+
+def test_every_message_with_a_tensor_is_looked_into() -> None:
+    import onnx
+
+    found, left = dict[str, dict[int, str]](), [onnx.ModelProto.DESCRIPTOR]
+    while left:
+        message = left.pop()
+        if message.name not in found:
+            inside = {field.number: field.message_type for field in message.fields if field.message_type}
+            found[message.name] = {number: kind.name for number, kind in inside.items()}
+            left += inside.values()
+    holds = {"TensorProto"}
+    while more := {name for name, inside in found.items() if holds & set(inside.values())} - holds:
+        holds |= more
+    assert {name: {number: kind for number, kind in found[name].items() if kind in holds} for name in holds} == MESSAGES
+    fields = onnx.TensorProto.DESCRIPTOR.fields_by_name
+    assert (fields["external_data"].number, fields["data_location"].number) == (EXTERNAL_DATA, DATA_LOCATION)
+
+
+def test_a_graph_that_gives_something_else_is_an_error(exported: Path, digits: Path, tmp_path: Path) -> None:
+    import onnx
+
+    model = onnx.load(exported)
+    [score] = [output for output in model.graph.output if output.name == "score"]
+    [made] = [node for node in model.graph.node if "score" in node.output]
+    made.output[list(made.output).index("score")] = "first"
+    model.graph.node.append(onnx.helper.make_node("Concat", ["first", "first"], ["score"], axis=0))
+    score.type.tensor_type.shape.dim[0].dim_param = "twice"
+    (tmp_path / "forged.onnx").write_bytes(seal(model.SerializeToString()))
+    with pytest.raises(InputError, match=r"gives float32\[2\], not float32\[1\]"):
+        GuardedFile(tmp_path / "forged.onnx")(min((digits / "test").iterdir()))
 
 
 WITHOUT = """

@@ -258,7 +258,7 @@ def test_two_workers_share_a_watch_and_stop_cleanly(exported: Path, digits: Path
     finally:
         status = stopped(server)
     assert status == 0, server.log.read_text()
-    assert refused.stderr.startswith("error: another service uses")
+    assert refused.stderr.startswith("error: another process uses")
     assert refused.stderr.count("\n") == 1
     assert said["oodshape_images_total"] == said["oodshape_watch_images"] == 300
     assert said["oodshape_watch_alarm"] == 1

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from commands import call
 from oodshape.cli import watch as command
 from oodshape.cli.app import app
 from oodshape.core.errors import InputError
-from oodshape.guard.watch.state import ReadPosition, read_blocks
+from oodshape.guard.watch.state import ReadPosition, locked_state, read_blocks
 from oodshape.guard.watch.watch import Watch
 
 START = ("--alpha", "0.05", "--n-calibration", "99")
@@ -136,3 +137,15 @@ def test_standard_input_has_no_place_and_says_so(tmp_path: Path) -> None:
         assert "standard input has no position to continue from: every row of it counts as new" in found.output
         assert f"{2 * number} images" in found.output  # both runs count
     assert Watch.load(tmp_path / "state").read == ()
+
+
+def test_one_process_at_a_time_uses_a_state(tmp_path: Path) -> None:
+    """A service that watches holds the same lock."""
+    (tmp_path / "s.csv").write_text("p_value\n0.5\n")
+    words = ("watch", "s.csv", "--state", "state.safetensors", "--alpha", "0.05", "--n-calibration", "99")
+    with locked_state(str(tmp_path / "state.safetensors")):
+        done = call(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: another process uses state.safetensors")
+    assert not (tmp_path / "state.safetensors").exists()
+    assert call(*words, cwd=tmp_path).returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from typing import Annotated
@@ -26,7 +27,7 @@ from oodshape.cli.report import report
 from oodshape.cli.score import score
 from oodshape.cli.serve import serve
 from oodshape.cli.study import study
-from oodshape.cli.terminal import set_quiet, wrapped
+from oodshape.cli.terminal import set_quiet, show_line
 from oodshape.cli.watch import watch
 
 app = typer.Typer(
@@ -54,13 +55,19 @@ def main() -> None:
     """Run the command line; a user's mistake is one line on stderr and exit status 2."""
     from oodshape.core.errors import InputError
 
+    for name in ("stdout", "stderr"):  # None where the caller has closed it
+        setattr(sys, name, getattr(sys, name) or open(os.devnull, "w"))  # noqa: SIM115 (until the process ends)
     warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # our own limits decide
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # what cannot be written is an error of this command, not of the interpreter
     except InputError as error:
-        sys.stderr.write(wrapped(f"error: {error}\n", sys.stderr))
+        show_line(f"error: {error}")
         sys.exit(2)
     except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter flushes once more
         sys.exit(0)
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
@@ -70,7 +77,8 @@ def main() -> None:
             sys.stderr.write("stopped\n")
         raise
     except OSError as error:
-        sys.stderr.write(wrapped(f"error: {error}\n", sys.stderr))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        show_line(f"error: {error}")
         sys.exit(1)
 
 

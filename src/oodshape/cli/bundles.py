@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter
@@ -13,6 +14,9 @@ import typer
 import typer.core
 
 from oodshape.core.options import Help
+from oodshape.core.text import printable
+
+UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of click in newer versions of typer
 
 
 def flat(command: Callable[..., None]) -> Callable[..., None]:
@@ -103,3 +107,21 @@ class Group(_Flags, typer.core.TyperGroup):
             else:
                 front += [word, *([next(words, "")] if count and "=" not in word else [])]
         return super().parse_args(ctx, [*front, *rest])
+
+    def make_context(self, *words: Any, **more: Any) -> Any:
+        with _escaped_errors():
+            return super().make_context(*words, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _escaped_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _escaped_errors() -> Iterator[None]:
+    """Escape what a terminal would obey in a wrong word: a shell puts the names of files there too."""
+    try:
+        yield
+    except UsageError as error:
+        vars(error)["message"] = printable(error.message)
+        raise

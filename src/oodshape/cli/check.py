@@ -17,7 +17,7 @@ from oodshape.cli.options import (
     ModelOption,
     resolve_device,
 )
-from oodshape.cli.terminal import UNREADABLE, check_out, command_line, say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, check_out, command_line, console, say, show_progress, warnings_as_lines
 from oodshape.core.options import ImageOptions, ModelOptions, RunOptions, SubsetOptions
 
 
@@ -35,7 +35,6 @@ def check(
     json: JsonOption = False,
 ) -> None:
     """Check a guard on images of your own: how many of each set it accepts, next to the MSP baseline."""
-    from rich.console import Console
 
     from oodshape.core.columns import show_columns
     from oodshape.guard.guard import Guard
@@ -65,7 +64,7 @@ def check(
         right = None if found.selective is None else asdict(found.selective)
         typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable, "sanity": sanity}))
     else:
-        show_columns(HEAD, check_rows(found), Console(highlight=False))
+        show_columns(HEAD, check_rows(found), console())
         say(NOTE)
         for line in (*headline(found), verdict(found), *right_line(found)):
             say(line)

@@ -13,14 +13,27 @@ from oodshape.cli.terminal import say
 
 
 def inspect(
-    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="The guard: a file that fit wrote.")],
+    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="A file that fit or export wrote.")],
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="Import the module of a class of your own that the guard names.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Show what a guard contains: method, threshold, guarantee, preprocessing, network, classes."""
     from oodshape.guard.describe import facts, lines
     from oodshape.guard.guard import Guard
 
-    fitted = Guard.load(guard)
+    if guard.suffix == ".onnx":
+        from oodshape.guard.export.guarded_file import GuardedFile
+
+        exported = GuardedFile(guard, threads=1).metadata.facts()
+        if json:
+            typer.echo(encoder.dumps(exported))
+            return
+        for what, value in exported.items():
+            say(f"{what:<18} {value}", indent=19)
+        return
+    fitted = Guard.load(guard, trust_code=trust_code)
     if json:
         typer.echo(encoder.dumps(facts(fitted)))
         return

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import typer
 
 from oodshape.core.errors import InputError
+from oodshape.core.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,10 +25,16 @@ UNREADABLE = 3  # the exit status where some images could not be read
 
 
 def console() -> Console:
-    """The terminal, or what stands in its place."""
-    from rich.console import Console
+    """The terminal, or what stands in its place; what it would obey in the text of tables is escaped."""
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
-    return Console(highlight=False, soft_wrap=False)
+    class Escaping(Console):
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+            for each in super().render(renderable, options):
+                yield each if each.control else Segment(printable(each.text, keep="\n"), each.style)
+
+    return Escaping(highlight=False, soft_wrap=False)
 
 
 def wrapped(text: str, stream: IO[str], indent: int = 0) -> str:
@@ -68,14 +75,19 @@ def show_progress(json: bool = False) -> bool | None:
 
 
 def say(text: str, *, err: bool = False, indent: int = 0) -> None:
-    """Print lines for people, unless `--quiet` was given."""
+    """Print a line for people, whatever the names of files in it hold, unless `--quiet` was given."""
     if not is_quiet():
-        typer.echo(wrapped(text, sys.stderr if err else sys.stdout, indent), err=err)
+        typer.echo(wrapped(printable(text), sys.stderr if err else sys.stdout, indent), err=err)
+
+
+def show_line(text: str) -> None:
+    """Print an error or a warning in one line on stderr, whatever the names of files in it hold."""
+    sys.stderr.write(wrapped(printable(text) + "\n", sys.stderr))
 
 
 def say_command(head: str, words: Sequence[str]) -> None:
     """Print a command to be copied; where it is long, its lines go on as a shell reads them."""
-    line = shlex.join(words)
+    line = printable(shlex.join(words))
     if is_quiet() or not sys.stdout.isatty() or len(head) + len(line) <= get_terminal_size().columns:
         say(f"{head}{line}")
         return
@@ -115,4 +127,4 @@ def warnings_as_lines() -> Iterator[None]:
 
 
 def _show(message: Warning | str, *_: Any, **__: Any) -> None:
-    sys.stderr.write(wrapped(f"warning: {message}\n", sys.stderr))
+    show_line(f"warning: {message}")

@@ -44,7 +44,7 @@ def watch(
     however many runs; standard input has no such memory.
     """
     from oodshape.guard.scoring.decide import Calibration
-    from oodshape.guard.watch.state import read_blocks
+    from oodshape.guard.watch.state import locked_state, read_blocks
     from oodshape.guard.watch.watch import Watch
     from oodshape.report.pages.watch_page import write_watch
 
@@ -54,29 +54,31 @@ def watch(
     if guard is not None:
         known = Calibration.of(guard)
         alpha, n_calibration = known.alpha, known.images
-    if state is not None and state.is_file():
-        seen = Watch.load(state)
-    elif alpha is None or n_calibration is None:
-        raise InputError("watch must know the guarantee: give --guard FILE, or --alpha and --n-calibration")
-    else:
-        seen = Watch.begin(alpha=alpha, n_calibration=n_calibration, delta=delta)
-    if reset and state is not None:
-        seen = seen.reset(alpha=alpha, n_calibration=n_calibration)
-        seen.save(state)
-    size = 1 if follow or scores == "-" else BLOCK
-    if state is not None and scores == "-":
-        say("standard input has no position to continue from: every row of it counts as new", err=True)
-    start = None if state is None or scores is None or scores == "-" else seen.position_in(scores)
-    for rows, position in () if scores is None else read_blocks(scores, start, size=size, follow=follow):
-        quiet = not seen.alarm
-        seen = seen.after([row.p_value for row in rows], position, labels=[row.label for row in rows])
-        if state is not None:
+    with locked_state(str(state or "")):
+        if state is not None and state.is_file():
+            seen = Watch.load(state)
+        elif alpha is None or n_calibration is None:
+            raise InputError("watch must know the guarantee: give --guard FILE, or --alpha and --n-calibration")
+        else:
+            seen = Watch.begin(alpha=alpha, n_calibration=n_calibration, delta=delta)
+        if reset and state is not None:
+            seen = seen.reset(alpha=alpha, n_calibration=n_calibration)
             seen.save(state)
-        if quiet and seen.alarm and size == 1:
-            break
+        size = 1 if follow or scores == "-" else BLOCK
+        if state is not None and scores == "-":
+            say("standard input has no position to continue from: every row of it counts as new", err=True)
+        start = None if state is None or scores is None or scores == "-" else seen.position_in(scores)
+        for rows, position in () if scores is None else read_blocks(scores, start, size=size, follow=follow):
+            quiet = not seen.alarm
+            seen = seen.after([row.p_value for row in rows], position, labels=[row.label for row in rows])
+            if state is not None:
+                seen.save(state)
+            if quiet and seen.alarm and size == 1:
+                break
     if page is not None:
         write_watch(seen, page)
-    say(str(seen))
+    for line in str(seen).splitlines():
+        say(line)
     if page is not None:
         say(f"page: {page}")
     if seen.alarm:

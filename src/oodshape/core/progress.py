@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from oodshape.core.text import printable
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -28,6 +30,7 @@ def progress_bar(text: str, total: int | None, show: bool | None = None, unit: s
     if show is False:
         yield _report_nothing
         return
+    text = printable(text)
     if not sys.stderr.isatty():
         yield _line_reporter(text, total, unit)
         return
@@ -49,7 +52,7 @@ def track_named(items: Iterable[tuple[str, T]], text: str, show: bool | None, un
     every = list(items)
     with progress_bar(text, len(every), show, unit) as report:
         for done, (name, item) in enumerate(every):
-            report(done, text=f"{text}: {name}")
+            report(done, text=printable(f"{text}: {name}"))
             yield name, item
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import csv
 import struct
+import sys
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from oodshape.core.errors import InputError
+from oodshape.core.text import printable
 
 # What damaged bytes lead to in the readers of Python, numpy, safetensors, pandas and torch. RecursionError is a
 # RuntimeError, UnicodeDecodeError and JSONDecodeError are ValueErrors, KeyError and IndexError are LookupErrors.
@@ -61,13 +63,30 @@ def npz_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
 
 
 def any_names(stream: TextIO) -> TextIO:
-    """A text stream, such as standard input, that lets file names through that are no UTF-8."""
+    """Let standard input or output pass names of files as they are: any bytes, with CR; escaped on a terminal."""
     if isinstance(stream, TextIOWrapper):
-        stream.reconfigure(errors="surrogateescape")
-    return stream
+        stream.reconfigure(errors="surrogateescape", newline="\n")
+    return cast(TextIO, _Escaping(stream)) if stream.isatty() and stream is not sys.stdin else stream
+
+
+class _Escaping:
+    """A terminal that obeys nothing in what is written to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(printable(text.removesuffix("\n")) + "\n" * text.endswith("\n"))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 def one_line(said: object, most: int = 200) -> str:
     """The words of a message in one line, cut where they do not end; what no terminal can show is escaped."""
     text = " ".join(str(said).split())
-    return (text if len(text) <= most else f"{text[:most]} ...").encode("utf-8", "backslashreplace").decode()
+    return printable(text if len(text) <= most else f"{text[:most]} ...")

@@ -1,6 +1,22 @@
-"""Format numbers and lists for sentences."""
+"""Text for people: numbers, names and lists in sentences, without characters that a terminal would obey."""
 
 from __future__ import annotations
+
+import re
+
+# Control characters, marks that change the direction of text, line separators, halves of characters
+UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Escape what a terminal would obey instead of show, other than the characters in `keep`.
+
+    Names of files and texts in files come from anyone: they must not move the cursor, hide text or forge a line.
+
+    >>> print(printable("a\x1b[2J\n.png"))
+    a\x1b[2J\n.png
+    """
+    return UNSHOWN.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
 
 
 def format_count(n: int, noun: str) -> str:

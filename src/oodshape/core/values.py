@@ -40,7 +40,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from oodshape.core import files
-from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.errors import InputError, check_fraction, check_trust
 from oodshape.core.own_code import import_object
 from oodshape.core.reading import reading
 
@@ -161,6 +161,16 @@ def _check(item: Any, hint: Any, where: str) -> None:
         _must(isinstance(item, Real) and not isinstance(item, bool) and _finite(item), where, "a finite number", item)
     elif isinstance(hint, type):
         _must(isinstance(item, hint), where, f"a {hint.__name__}", item)
+        _must(not isinstance(item, str) or _is_text(item), where, "text", item)
+
+
+def _is_text(item: str) -> bool:
+    """Whether a file can hold it: names of files may be any bytes, but halves of other characters are damage."""
+    try:
+        item.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_union(item: Any, choices: tuple[Any, ...], where: str) -> None:
@@ -313,8 +323,8 @@ def type_name(kind: type[Value]) -> str:
     return kind.__name__ if inside else f"{kind.__module__}:{kind.__qualname__}"
 
 
-def type_named(name: str) -> type[Value]:
-    """The known type that a file calls by this name."""
+def type_named(name: str, *, trust_code: bool = False) -> type[Value]:
+    """Return the type that a file calls by this name; a module that is not imported yet is code that the file names."""
     if name not in Value.known:
         for import_more in Value.later:
             import_more()
@@ -324,10 +334,10 @@ def type_named(name: str) -> type[Value]:
     if not mark:
         raise InputError(f"unknown type {name!r}; the file was written by a newer oodshape")
     if module != "__main__":
-        raise InputError(
-            f"unknown type {name!r}; import {module}, which defines it, before loading; if you trust its author, "
-            "allow the import with --trust-code (Python: trust_code=True)"
-        )
+        check_trust(f"the file names code, the type {name!r} of a module that is not imported", trust_code)
+        import_object(name, "the file holds a value of this type")
+        if name in Value.known:
+            return Value.known[name]
     # the script that wrote the file may be a module to the program that reads it
     found = [known for known in Value.known if ":" in known and known.rpartition(":")[2] == inner]
     if len(found) > 1:
@@ -398,18 +408,21 @@ def encode(value: Any, tensors: dict[str, np.ndarray[Any, Any]], name: str = "va
     return value
 
 
-def decode(data: Json, tensors: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """The value that `encode` wrote; only known types are made, nothing is executed."""
+def decode(data: Json, tensors: dict[str, np.ndarray[Any, Any]], *, trust_code: bool = False) -> Any:
+    """The value that `encode` wrote; only known types are made, and nothing is imported without `trust_code`."""
     if isinstance(data, list):
-        return tuple(decode(item, tensors) for item in data)
+        return tuple(decode(item, tensors, trust_code=trust_code) for item in data)
     if not isinstance(data, dict):
         return data
     if "tensor" in data:
         return tensors[data["tensor"]]
     if not isinstance(data.get("type"), str):
         raise InputError(f"the file is damaged: {data.get('type')!r} is no name of a type")
-    fields = {key: decode(item, tensors) for key, item in data.items() if key != "type"}
-    return type_named(data["type"])(**fields)
+    fields = {key: decode(item, tensors, trust_code=trust_code) for key, item in data.items() if key != "type"}
+    kind = type_named(data["type"], trust_code=trust_code)
+    if not dataclasses.is_dataclass(kind):
+        raise InputError(f"the file is damaged: the type {data['type']} is abstract")
+    return kind(**fields)
 
 
 def _traced(value: Any) -> Any:
@@ -440,21 +453,7 @@ def _brief(value: Any) -> str:
 
 
 def load_values(path: str | Path, kind: str, *names: str, trust_code: bool = False) -> list[Any]:
-    """What a file of the given kind holds under each name; None where it does not hold it.
-
-    With `trust_code` the modules of types that are not of the package are imported, as the file names them.
-    """
+    """What a file of the given kind holds under each name; None where it does not hold it."""
     header, tensors = files.load(path, kind)
     with reading(path, files.WAY_OUT.get(kind, "")):
-        found = [json.loads(header.get(name, "null")) for name in names]
-        if trust_code:
-            _import_types(found)
-        return [decode(each, tensors) for each in found]
-
-
-def _import_types(data: Json) -> None:
-    for item in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
-        _import_types(item)
-    name = data.get("type") if isinstance(data, dict) else None
-    if isinstance(name, str) and ":" in name and name not in Value.known and not name.startswith("__main__:"):
-        import_object(name, "the file holds a value of this type")
+        return [decode(json.loads(header.get(name, "null")), tensors, trust_code=trust_code) for name in names]

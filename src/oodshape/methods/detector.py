@@ -109,6 +109,9 @@ class Method(Recipe):
         )
 
 
+MOST_CLASSES = 10_000_000  # each may have a threshold in memory, and a file of a few bytes may ask for any number
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Detector(FittedSlots):
     """A fitted method, tied to one head; with held-out ID scores it also decides."""
@@ -131,6 +134,8 @@ class Detector(FittedSlots):
             raise InputError("calibration scores and alpha come together, and groups only with them")
         if self.calibration is not None and self.alpha is not None:
             conformal.check_enough(len(self.calibration), self.alpha)
+        if self.classes is not None and self.classes > MOST_CLASSES:
+            raise InputError(f"a detector has at most {MOST_CLASSES:,} classes, got {self.classes}")
         if self.groups is not None and self.classes is not None and not (self.groups < self.classes).all():
             raise InputError(f"a calibration image has the class {self.groups.max()}, there are {self.classes}")
 
@@ -170,6 +175,8 @@ class Detector(FittedSlots):
                 f"this detector was fitted for head {self.fingerprint}, the data come from head "
                 f"{head.fingerprint}; fit it again for this checkpoint"
             )
+        if self.classes not in (None, head.classes):
+            raise InputError(f"this detector is damaged: it has {self.classes} classes, the head {head.classes}")
         for kind, letter, size in self._sizes:
             wanted = {"M": head.width, "C": head.classes}.get(letter, size)
             if size != wanted:
@@ -223,16 +230,12 @@ class Detector(FittedSlots):
         """[C] float32: the smallest accepted score for each predicted class; all equal unless set per class."""
         if self.classes is None:
             raise InputError("the number of classes is not known: calibrate with Features, not with scores")
-        values = torch.full((self.classes,), self.threshold)
-        for label, scores in self.class_scores.items():
-            if label != conformal.POOL:
-                values[label] = conformal.threshold(scores, self.held_out()[1])
-        return values
+        return self.limits.expand(self.classes)
 
     @property
     def limits(self) -> Tensor:
         """[C] float32, the thresholds, where they are set per class; [1], the threshold, where they are not."""
-        return torch.tensor([self.threshold]) if self.groups is None else self.thresholds
+        return torch.from_numpy(conformal.limits(*self.held_out(), self.groups, self.classes or 0))
 
     @cached_property
     def class_scores(self) -> dict[int, NDArray[np.float32]]:

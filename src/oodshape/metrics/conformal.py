@@ -88,6 +88,17 @@ def by_class(ascending: Scores, groups: NDArray[Any], alpha: float) -> dict[int,
     return {label: ascending[np.isin(groups, each)] for label, each in members.items()}
 
 
+def limits(ascending: Scores, alpha: float, groups: NDArray[Any] | None, classes: int) -> Scores:
+    """Return the smallest accepted score for each predicted class, [C]; without groups for all of them, [1]."""
+    if groups is None:
+        return np.array([threshold(ascending, alpha)], np.float32)
+    own = by_class(ascending, groups, alpha)
+    values = np.full(classes, threshold(own.pop(POOL), alpha), np.float32)
+    for label, scores in own.items():
+        values[label] = threshold(scores, alpha)
+    return values
+
+
 def rejected_share(n: int, alpha: float) -> tuple[float, float]:
     """The limits between which the true share of rejected ID images lies, for 99 % of calibration sets.
 

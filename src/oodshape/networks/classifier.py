@@ -89,7 +89,7 @@ class Classifier:
                 if self._name is None:
                     self._name = find(self.net, images[:2])
                 call, logits = self._read(images)
-                if not self._unchanged:
+                if not self._unchanged and not logits.is_meta:
                     self._check_unchanged(images[:2], call)
             features = call.features.float()
             if not features.is_meta:

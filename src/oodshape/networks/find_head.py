@@ -100,13 +100,13 @@ def module_named(net: nn.Module, name: str) -> nn.Module:
 
 
 def listing(layers: dict[str, nn.Linear], notes: dict[str, str]) -> str:
-    """The first dozen layers, one per line with its shape and note."""
-    lines = [
-        f"  {name!r} ({layer.in_features} -> {layer.out_features}) {notes.get(name, '')}".rstrip()
+    """The first dozen layers, each with its shape and note."""
+    found = [
+        f"{name!r} ({layer.in_features} -> {layer.out_features}) {notes.get(name, '')}".rstrip()
         for name, layer in layers.items()
     ]
-    more = [f"  and {len(lines) - 12} more"] if len(lines) > 12 else []
-    return "\n".join(["Its nn.Linear layers:", *(lines[:12] or ["  none"]), *more])
+    more = [f"and {len(found) - 12} more"] if len(found) > 12 else []
+    return f"Its nn.Linear layers: {'; '.join([*found[:12], *more]) or 'none'}"
 
 
 def _close(left: Tensor, right: Tensor, tolerance: float) -> bool:

@@ -8,6 +8,7 @@ import pickle
 import pickletools
 import re
 import struct
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -84,6 +85,9 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     tensors = {}
     if isinstance(content, Mapping):
         tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+    # a tensor with a stride of 0, or a sparse one, has any size in a file of a few bytes
+    claimed = sum(value.numel() * value.element_size() for value in tensors.values())
+    Limits.now().check_inflated(path, claimed, path.stat().st_size)
     if not tensors:
         keys = f"keys {', '.join(map(str, content))[:80]}" if isinstance(content, Mapping) else type(content).__name__
         raise InputError(f"{path} holds no weights by name ({keys}); save the network's state_dict()")
@@ -105,6 +109,8 @@ def _read_pickle(path: Path) -> Any:
             f"{path} is a TorchScript archive (torch.jit.save): a compiled program, not weights by name, and none of "
             "it was run. If you trust its source, torch.save(torch.jit.load(path).state_dict(), ...) gives its weights"
         )
+    if not _entries(path) and tarfile.is_tarfile(path):
+        raise InputError(f"{path} is a tar archive, as torch wrote before 0.4; save it again with a newer torch")
     Limits.now().check_inflated(path, sum(entry.file_size for entry in _entries(path)), path.stat().st_size)
     _check_names(path)
     try:

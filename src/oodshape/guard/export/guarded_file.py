@@ -1,7 +1,7 @@
-"""GuardedFile: an exported guard at work, with numpy, pillow and onnxruntime alone: images -> verdicts.
+"""GuardedFile: run an exported guard with numpy, Pillow and onnxruntime only: images -> verdicts.
 
-The file that `export` writes says in its metadata all that is needed beside the graph: how images are prepared, the
-names of the classes, and the scores behind the p-values.
+The metadata of the file that `export` writes has everything besides the graph: the preprocessing, the names of the
+classes, and the calibration scores behind the p-values.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import PIL.Image
@@ -21,18 +22,89 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.reading import one_line, reading
+from oodshape.core.values import Ascending, AtLeast, Sizes, check_fields
+from oodshape.guard.export.onnx_file import ADVICE, read_sealed
 from oodshape.guard.verdict import NO_SCORE, Verdict
 from oodshape.images.decode.limits import TURNS
 from oodshape.images.decode.preprocessing import Preprocessing, rows_by_size
 from oodshape.images.decode.read import Unreadable, open_image
 from oodshape.images.sources.image_set import Image
-from oodshape.metrics.conformal import POOL, by_class
+from oodshape.metrics import conformal
 
 EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
-WAY_OUT = "give the file that `oodshape export` wrote"
 OUTPUTS = ("logits", "score", "accepted")
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class ExportMetadata:
+    """What an exported file says besides its graph."""
+
+    version: str  # of oodshape
+    method: str
+    preprocessing: Preprocessing
+    exif: Literal["turned upright", "ignored"]
+    names: tuple[str, ...]  # of the classes; empty where they are not known
+    classes: Annotated[int, AtLeast(1)]
+    alpha: float
+    calibration: Annotated[Floats, Sizes("N"), Ascending()]
+    groups: Annotated[NDArray[np.int32], Sizes("N"), AtLeast(0)] | None  # predicted classes of the calibration images
+    threshold: Annotated[Floats, Sizes("T")]  # one, or one per class
+
+    def __post_init__(self) -> None:
+        """Refuse values that `export` cannot have written."""
+        check_fields(self)
+        conformal.check_enough(len(self.calibration), self.alpha)
+        if self.names and len(self.names) != self.classes:
+            raise InputError(f"it has {len(self.names)} names of classes, its graph has {self.classes} classes")
+        if self.groups is not None and self.groups.max() >= self.classes:
+            raise InputError(f"a calibration image has the class {self.groups.max()}, there are {self.classes}")
+        wanted = conformal.limits(self.calibration, self.alpha, self.groups, self.classes)
+        if not np.array_equal(self.threshold, wanted):
+            raise InputError("its threshold is not the one of its calibration scores and alpha")
+
+    @classmethod
+    def parse(cls, metadata: Mapping[str, str], classes: int) -> ExportMetadata:
+        """Parse the metadata of an ONNX file; arrays are base64 of little-endian numbers."""
+        return cls(
+            version=metadata["oodshape"],
+            method=metadata["method"],
+            preprocessing=Preprocessing(**json.loads(metadata["preprocessing"])),
+            exif=metadata["exif"],  # type: ignore[arg-type]  # checked
+            names=_names(metadata.get("classes", "[]")),
+            classes=classes,
+            alpha=float(metadata["alpha"]),
+            calibration=_array(metadata["calibration"], np.float32),
+            groups=_array(metadata["groups"], np.int32) if "groups" in metadata else None,
+            threshold=np.array(json.loads(metadata["threshold"]), np.float32),
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the file says about itself, as JSON can hold it."""
+        return {
+            "method": self.method,
+            "threshold": self.threshold.tolist() if len(self.threshold) > 1 else float(self.threshold[0]),
+            "alpha": self.alpha,
+            "calibration_images": len(self.calibration),
+            "preprocessing": dict(self.preprocessing._items()),
+            "exif": self.exif,
+            "classes": self.classes,
+            "names": list(self.names),
+            "version": self.version,
+            "verified": True,  # its checksum
+        }
+
+
+def _array(text: str, dtype: Any) -> NDArray[Any]:
+    return np.frombuffer(base64.b64decode(text, validate=True), np.dtype(dtype).newbyteorder("<")).astype(dtype)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = json.loads(text)
+    if not isinstance(names, list):
+        raise InputError("the classes of an exported file must be a list of names")
+    return tuple(names)
 
 
 class GuardedFile:
@@ -41,37 +113,33 @@ class GuardedFile:
     guarded = GuardedFile("guarded.onnx")
     guarded("cat.jpg").accepted
 
-    Neither torch nor the network's code is needed. Threads may call it at the same time.
+    Neither torch nor the network's code is needed. Threads may call it at the same time. The checksum of the file and
+    its metadata are verified, and data in other files is refused.
     """
 
     def __init__(self, path: str | Path, *, threads: int | None = None) -> None:
-        """Load the file; `threads` of one call, all cores without it. Threads that wait for work do not spin."""
+        """Load the file; a call uses `threads` threads, or all cores. Threads that wait for work do not spin."""
         self.path = Path(path)
-        self._session = open_session(self.path, threads)
-        said = self._session.get_modelmeta().custom_metadata_map
-        if "preprocessing" not in said or not {"method", "oodshape"} <= set(said):
-            raise InputError(f"{path} does not say how images are prepared; {WAY_OUT} of a guard with a preprocessing")
-        with reading(self.path, WAY_OUT):
-            self.preprocessing = Preprocessing(**json.loads(said["preprocessing"]))
-            self.names: tuple[str, ...] = tuple(json.loads(said.get("classes", "[]")))
-            self.method, self.version = said["method"], said["oodshape"]
-            self.exif = said["exif"]
-            self.alpha = float(said["alpha"]) if "alpha" in said else None
-            self.calibration: Floats = np.frombuffer(base64.b64decode(said.get("calibration", "")), "<f4")  # ascending
-            groups = np.frombuffer(base64.b64decode(said["groups"]), "<i4") if "groups" in said else None
-            (given,) = self._session.get_overridable_initializers()
-            self.per_class = given.shape != [1]
-            self.threshold: Floats = np.array(json.loads(said["threshold"]), np.float32)
-            every = {POOL: self.calibration}
-            self._scores = every if groups is None else by_class(self.calibration, groups, self.alpha or 0.0)
-        self.has_p_values = len(self.calibration) > 0
-        self.classes = self._classes()
-        shape = next(given.shape for given in self._session.get_inputs() if given.name == "images")
+        self._session = open_session(read_sealed(self.path), threads, self.path)
+        metadata = self._session.get_modelmeta().custom_metadata_map
+        if "preprocessing" not in metadata:
+            raise InputError(f"{path} has no preprocessing; {ADVICE} of a guard with a preprocessing")
+        with reading(self.path, ADVICE):
+            outputs = {output.name: output for output in self._session.get_outputs()}
+            self.classes = int(outputs["logits"].shape[1])  # how many classes the network has
+            self.metadata = ExportMetadata.parse(metadata, self.classes)
+            shape = {each.name: each.shape for each in self._session.get_inputs()}["images"]
+        self.preprocessing, self.exif = self.metadata.preprocessing, self.metadata.exif
+        self._class_scores = {conformal.POOL: self.metadata.calibration}
+        if self.metadata.groups is not None:
+            self._class_scores = conformal.by_class(
+                self.metadata.calibration, self.metadata.groups, self.metadata.alpha
+            )
         fixed = len(shape) == 4 and all(isinstance(side, int) for side in shape[2:])
         self.size: tuple[int, int] | None = (shape[2], shape[3]) if fixed else None  # (height, width); None: any
 
     def __call__(self, images: Any) -> Any:
-        """The verdict on one image, or a list of verdicts; an image that cannot be read is an error."""
+        """Return the verdict on one image, or a list of verdicts; an image that cannot be read is an error."""
         one = isinstance(images, (str, bytes, bytearray, PathLike, PIL.Image.Image, np.ndarray))
         pixels = [self.pixels(image) for image in ([images] if one else images)]
         found = self.verdicts(pixels)
@@ -81,7 +149,7 @@ class GuardedFile:
         return found[0] if one else found
 
     def pixels(self, image: str | PathLike[str] | bytes | Image) -> Pixels:
-        """uint8 [H, W, C]: the image decoded, turned as the guard wants it, resized and cropped."""
+        """Decode an image, turn it as its EXIF orientation says where the guard does, resize and crop: [H, W, C]."""
         if isinstance(image, (PIL.Image.Image, np.ndarray)):
             return self.preprocessing.pixels(image)
         with TURNS.taking():  # large ones one after the other
@@ -97,28 +165,35 @@ class GuardedFile:
         for rows in rows_by_size(pixels):
             height, width = pixels[rows[0]].shape[:2]
             if self.size in (None, (height, width)):
-                batch = self.preprocessing.normalized(np.stack([pixels[row] for row in rows]))
-                answers = self._session.run(OUTPUTS, {"images": batch})
-                found |= dict(zip(rows, map(self._verdict, *answers), strict=True))
+                logits, scores = self._run(np.stack([pixels[row] for row in rows]))
+                found |= dict(zip(rows, map(self._verdict, logits, scores), strict=True))
             else:
                 high, wide = self.size or (0, 0)
                 error = InputError(f"is {width} x {height} pixels, and this network only accepts {wide} x {high}")
                 found |= dict.fromkeys(rows, error)
         return [found[row] for row in range(len(pixels))]
 
-    def _verdict(self, logits: Floats, score: np.float32, accepted: np.bool_) -> Verdict:
-        if not math.isfinite(score):
-            return NO_SCORE
-        place = int(logits.argmax())
-        name = self.names[place] if self.names else place
-        limit = float(self.threshold[place if self.per_class else 0])
-        return Verdict(name, place, float(score), self._p_value(score, place), bool(accepted), limit)
+    def _run(self, pixels: Pixels) -> tuple[Floats, Floats]:
+        """[N, H, W, C] -> logits [N, C], scores [N]; the decision is made here, from the threshold in the metadata."""
+        try:
+            logits, scores = self._session.run(OUTPUTS[:2], {"images": self.preprocessing.normalized(pixels)})
+        except Exception as error:  # the runtime's own types have no common base
+            raise InputError(f"the graph of {self.path} fails ({one_line(error)}); export it again") from None
+        for values, shape in ((logits, (len(pixels), self.classes)), (scores, (len(pixels),))):
+            if values.dtype != np.float32 or values.shape != shape:
+                found = f"{values.dtype}{list(values.shape)}, not float32{list(shape)}"
+                raise InputError(f"the graph of {self.path} gives {found}; export it again")
+        return logits, scores
 
-    def _p_value(self, score: np.float32, place: int) -> float:
-        if not self.has_p_values:
-            return math.nan
-        held_out = self._scores.get(place, self._scores[POOL])
-        return (1 + int(np.searchsorted(held_out, score, side="right"))) / (len(held_out) + 1)
+    def _verdict(self, logits: Floats, score: np.float32) -> Verdict:
+        if not (math.isfinite(score) and np.isfinite(logits).all()):
+            return NO_SCORE
+        metadata, index = self.metadata, int(logits.argmax())
+        name = metadata.names[index] if metadata.names else index
+        limit = metadata.threshold[index if len(metadata.threshold) > 1 else 0]
+        held_out = self._class_scores.get(index, self._class_scores[conformal.POOL])
+        p_value = (1 + int(np.searchsorted(held_out, score, side="right"))) / (len(held_out) + 1)
+        return Verdict(name, index, float(score), p_value, bool(score >= limit), float(limit))
 
     def _read(self, image: str | PathLike[str] | bytes) -> Image:
         file: Any = BytesIO(image) if isinstance(image, (bytes, bytearray)) else fspath(image)
@@ -128,26 +203,17 @@ class GuardedFile:
         except Unreadable as error:
             raise Unreadable(name, error.reason) from None
 
-    def _classes(self) -> int:
-        """How many classes the network has."""
-        if self.names:
-            return len(self.names)
-        shape = next(output.shape for output in self._session.get_outputs() if output.name == "logits")
-        return int(shape[1])
 
-
-def open_session(model: Path | bytes, threads: int | None = None) -> Any:
-    """Open an ONNX file, or its bytes, in onnxruntime on the CPU."""
+def open_session(model: bytes, threads: int | None = None, name: object = "the graph") -> Any:
+    """Open the bytes of an ONNX file in onnxruntime on the CPU."""
     runtime = import_optional("onnxruntime", "serve", "an ONNX file")
-    if isinstance(model, Path) and not model.is_file():
-        raise InputError(f"there is no file {model}")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors; it warns of every input that has a default
     options.intra_op_num_threads = threads or 0
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # other work needs the cores
-    given = model if isinstance(model, bytes) else str(model)
+    # the runtime has another format, which it recognises by a few bytes, and which nothing here checks
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     try:
-        return runtime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the runtime's own types, of no common base
-        name = "the graph" if isinstance(model, bytes) else model
-        raise InputError(f"{name} is no ONNX file, or a damaged one ({one_line(error)}); {WAY_OUT}") from None
+        return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the runtime's own types have no common base
+        raise InputError(f"{name} is no ONNX file, or a damaged one ({one_line(error)}); {ADVICE}") from None

@@ -24,6 +24,7 @@ from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import replacing
 from oodshape.core.text import format_count
 from oodshape.guard.export.guarded_file import EXIF, OUTPUTS, open_session
+from oodshape.guard.export.onnx_file import read_sealed, seal
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.prefetch import prepared
 from oodshape.images.decode.preprocessing import Preprocessing
@@ -72,22 +73,21 @@ def export_onnx(
     preprocessing: Preprocessing | None = None,
     upright: bool = False,
     classes: Sequence[str] | None = None,
-    threshold: Tensor | None = None,
     head: str | None = None,
     method: str = "",
 ) -> ExportReport:
-    """Write `images` [N, ...] -> `logits`, `score`, `accepted` as one ONNX file, for any N; how it compares.
+    """Write `images` [N, ...] -> `logits`, `score`, `accepted` as one ONNX file, for any N, and compare it with torch.
 
     The input `threshold` ([1], or one per predicted class) has the detector's as its default. The graph runs in
     onnxruntime on the images given, and a difference from torch that rounding does not explain is an error: then
     no file is written. The name of the `method`, preprocessing, class names and calibration scores go into the file's
-    metadata, and so does `upright`: whether images are turned as their EXIF orientation says before all else.
+    metadata, and so does `upright`: whether images are turned as their EXIF orientation says. The file ends with a
+    checksum.
     """
     onnx, _, _ = (import_optional(name, "onnx", "ONNX export") for name in ("onnx", "onnxruntime", "onnxscript"))
     if not isinstance(images, Tensor) or images.ndim < 2 or len(images) == 0:
         raise InputError("export needs a batch of preprocessed images [N, ...] to trace the network and to compare")
-    limits = detector.limits if threshold is None else threshold
-    guarded = wrap(net, detector, limits, head, images)
+    guarded = wrap(net, detector, detector.limits, head, images)
     _check(net.net if isinstance(net, Classifier) else net, guarded, images[:2])
     model = _traced(guarded, images)
     (batch, *_) = next(value for value in model.graph.input if value.name == "images").type.tensor_type.shape.dim
@@ -100,7 +100,6 @@ def export_onnx(
     if names is not None and len(names) != guarded.tap.out_features:
         raise InputError(f"{len(names)} class names were given, the network has {guarded.tap.out_features} classes")
     said = _metadata(detector, preprocessing, upright, names, method)
-    said["threshold"] = json.dumps(guarded.threshold.tolist())
     model.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in said.items())
     model.graph.initializer.append(onnx.numpy_helper.from_array(guarded.threshold.cpu().numpy(), "threshold"))
     answers = _run(model, images, [*OUTPUTS, "features"])
@@ -109,8 +108,8 @@ def export_onnx(
     model.graph.output.remove(features)
     onnx.checker.check_model(model)
     with replacing(path) as temporary:
-        temporary.write_bytes(model.SerializeToString())
-        (alone,) = open_session(temporary).run(["score"], {"images": _array(images[:1])})
+        temporary.write_bytes(seal(model.SerializeToString()))
+        (alone,) = open_session(read_sealed(temporary)).run(["score"], {"images": _array(images[:1])})
         apart = float(np.abs(alone - answers["score"][:1]).max())
         if not apart <= TOLERANCE * float(np.abs(answers["score"]).max()):
             raise InputError(f"{path} was not written: an image's score alone and in a batch differ by {apart:.2g}")
@@ -180,25 +179,27 @@ def _stable_sort(self: Any, *, stable: bool | None = None, dim: int = -1, descen
 def _metadata(
     detector: Detector, preprocessing: Preprocessing | None, upright: bool, names: list[str] | None, method: str
 ) -> dict[str, str]:
-    """What a server needs beside the graph; scores are little-endian float32 in base64, predicted classes int32."""
-    said = {
+    """What a server needs besides the graph; arrays are base64 of little-endian numbers."""
+    scores, alpha = detector.held_out()
+    arrays = {"calibration": scores.astype("<f4")}
+    if detector.groups is not None:
+        arrays["groups"] = detector.groups.astype("<i4")
+    found = {
         "oodshape": oodshape.__version__,
         "method": method or repr(detector.method),
         "recipe": repr(detector.method),
         "head": detector.fingerprint,
         "n_train": str(detector.n_train),
         "exif": EXIF[upright],
+        "alpha": str(alpha),
+        "threshold": json.dumps(detector.limits.tolist()),
+        **{name: base64.b64encode(array.tobytes()).decode() for name, array in arrays.items()},
     }
-    if detector.calibration is not None:
-        said["alpha"] = str(detector.alpha)
-        said["calibration"] = base64.b64encode(detector.calibration.astype("<f4").tobytes()).decode()
-        if detector.groups is not None:
-            said["groups"] = base64.b64encode(np.asarray(detector.groups).astype("<i4").tobytes()).decode()
     if preprocessing is not None:
-        said["preprocessing"] = json.dumps(asdict(preprocessing))
+        found["preprocessing"] = json.dumps(asdict(preprocessing))
     if names is not None:
-        said["classes"] = json.dumps(names)
-    return said
+        found["classes"] = json.dumps(names)
+    return found
 
 
 def _compared(guarded: GuardedNet, images: Tensor, answers: Answers, path: Path) -> ExportReport:

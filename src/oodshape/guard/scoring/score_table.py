@@ -10,6 +10,7 @@ import csv
 import json
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ WRITTEN = frozenset(["score", "p_value", "accepted", "error"])  # a table with t
 DECISIONS = {"true": True, "false": False, True: True, False: False}
 EMPTY = (None, "")
 DIGITS = {"score": ".9g", "p_value": ".6g"}  # in CSV
+QUOTED = re.compile(r'[",\r\n\t]|^[ =+@]|^-(?![\d.e+-]*$)| $')
 LONGEST = 1 << 16  # characters of a CSV row that spans several lines
 GROUP = 1 << 16  # rows of a Parquet row group
 KIND, CHECKSUM, SHARD = b"oodshape", b"oodshape_checksum", b"oodshape_shard"  # keys of a Parquet file's metadata
@@ -105,7 +107,7 @@ def parse_scores(lines: Iterable[str], where: str = "the scores") -> Iterator[Sc
 
 
 def _lines(path: str, follow: bool, complete: bool, pause: float) -> Iterator[str]:
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:  # names may be any bytes
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:  # names may be any bytes
         rest = ""
         while True:
             part = file.readline()
@@ -269,20 +271,24 @@ def as_dict(row: Scored) -> Cells:
 
 def write_csv(rows: Iterable[Cells], file: Any, columns: Sequence[str] = ()) -> None:
     """Write rows as CSV, the header before the first of them, or at once where the columns are given."""
-    table = csv.writer(file, lineterminator="\n")
     if columns:
-        table.writerow(columns)
+        file.write(",".join(map(_quoted, columns)) + "\n")
     for number, row in enumerate(rows):
         if number == 0 and not columns:
-            table.writerow(row)
-        table.writerow([_text(name, value) for name, value in row.items()])
+            file.write(",".join(map(_quoted, row)) + "\n")
+        file.write(",".join(_cell(name, value) for name, value in row.items()) + "\n")
 
 
-def _text(name: str, value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
+def _cell(name: str, value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "" if value is None else str(value).lower()
     # nine digits give a float32 back
-    return f"{value:{DIGITS[name]}}" if isinstance(value, float) and name in DIGITS else value
+    return f"{value:{DIGITS[name]}}" if isinstance(value, float) and name in DIGITS else _quoted(str(value))
+
+
+def _quoted(text: str) -> str:
+    """A cell, quoted where a reader needs it: Python's writer leaves a CR bare, and a spreadsheet runs formulas."""
+    return '"' + text.replace('"', '""') + '"' if QUOTED.search(text) else text
 
 
 def write_json_lines(rows: Iterable[Cells], file: Any) -> None:

@@ -71,14 +71,13 @@ class Scorer:
 
     def describe(self) -> Json:
         """What the web process tells about the file."""
-        guarded = self.guarded
+        metadata = self.guarded.metadata
         return {
-            "method": guarded.method,
-            "classes": [*guarded.names] or guarded.classes,
-            "alpha": guarded.alpha,
-            "calibration_images": len(guarded.calibration),
-            "has_p_values": guarded.has_p_values,
-            "per_class": guarded.per_class,
+            "method": metadata.method,
+            "classes": [*metadata.names] or metadata.classes,
+            "alpha": metadata.alpha,
+            "calibration_images": len(metadata.calibration),
+            "per_class": metadata.groups is not None,
         }
 
     def score(self, content_type: str, body: bytearray, first: int) -> Json:

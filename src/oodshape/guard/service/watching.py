@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from filelock import lock_descriptor
 
 from oodshape.core.errors import InputError
 from oodshape.guard.service.logs import log_event
@@ -22,25 +18,11 @@ LOOK_SECONDS = 1.0  # between two looks at the images that were scored meanwhile
 LOOKS_PER_SAVE = 5
 
 
-@contextmanager
-def locked_state(state: str) -> Iterator[None]:
-    """Keep the state for this service alone: a second one would overwrite what the first has seen."""
-    if not state:
-        yield
-        return
-    with open(f"{state}.lock", "ab") as file:
-        if not lock_descriptor(file.fileno(), blocking=False):
-            raise InputError(f"another service uses {state}; stop it, or give another --state")
-        yield  # the file stays: without it, a third service could lock a new one while the second holds the old one
-
-
 class Watching:
     """The watch of a service. Only the event loop's thread uses it."""
 
     def __init__(self, about: dict[str, Any], settings: Settings, metrics: Metrics) -> None:
         """Continue from the state, or start."""
-        if about["alpha"] is None or not about["has_p_values"]:
-            raise InputError(f"{settings.file} cannot be watched: it was exported without its calibration scores")
         if about["per_class"]:
             raise InputError(
                 f"{settings.file} cannot be watched: it has a threshold per class, each with its own calibration; "

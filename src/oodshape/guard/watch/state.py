@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated
+
+from filelock import lock_descriptor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Value
@@ -65,3 +68,15 @@ def _changed(scores: str, after: ReadPosition) -> InputError:
         f"{scores} was changed in the {after.rows:,} rows that were counted before; only add rows to a file that is "
         "watched: write new rows to another file, or start with another --state"
     )
+
+
+@contextmanager
+def locked_state(state: str) -> Iterator[None]:
+    """Keep a state for this process alone: a second one would overwrite what the first has seen."""
+    if not state:
+        yield
+        return
+    with open(f"{state}.lock", "ab") as file:
+        if not lock_descriptor(file.fileno(), blocking=False):
+            raise InputError(f"another process uses {state}; stop it, or give another --state")
+        yield  # the file stays: without it, a third process could lock a new one while the second holds the old one

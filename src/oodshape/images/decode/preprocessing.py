@@ -76,6 +76,13 @@ class Preprocessing(Value):
             )
         if not (self.crop is None or _is_size(self.crop)):
             raise InputError(f"crop must be a whole number of pixels or None, got {self.crop!r}")
+        for sides in (self.resize, self.crop):
+            height, width = sides if isinstance(sides, tuple) else (sides or 0, sides or 0)
+            if height * width > Limits.now().pixels:
+                raise InputError(
+                    f"images of {width} x {height} pixels have more than {Limits.now().pixels:,} (the limit of "
+                    "pixels); give a smaller resize and crop"
+                )
         if self.interpolation not in FILTERS:
             raise InputError(f"interpolation must be one of {', '.join(FILTERS)}, got {self.interpolation!r}")
 

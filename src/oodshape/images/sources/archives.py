@@ -20,6 +20,7 @@ from oodshape.core.reading import DAMAGE, one_line, reading
 from oodshape.core.timings import timing
 from oodshape.images import identity
 from oodshape.images.decode.formats import EXTENSIONS
+from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.read import Unreadable, open_image
 from oodshape.images.sources.image_set import Image, IndexedImages
 from oodshape.images.sources.storage import is_remote, matched, no_image, opened, read_bytes, root_of, stamp
@@ -28,8 +29,10 @@ PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 BLOCK = tarfile.BLOCKSIZE  # an archive ends with blocks of zeros
 FORGET = 256  # members after which the reader's own list of them is dropped
 COLUMN = "image"
+SIZES = ("total_uncompressed_size", "total_compressed_size")
 LABEL = "label"
 RUN = 32  # rows that are read together
+LARGE_RUN = 1 << 26  # bytes that they may have; rows that may be larger are read one by one
 KEPT = 32  # runs in memory: threads read a few batches of 64 ahead of each other
 BUFFER = 1 << 20  # bytes of a column that are read from the disk at once
 
@@ -188,6 +191,7 @@ class ParquetImages(Stored):
         for file in self.files:
             with reading(file, "it must be a Parquet file"), _parquet(file) as table:
                 self._check(file, table.schema_arrow)
+                self._check_size(file, table.metadata)
                 counts.append(table.metadata.num_rows)
         self.starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         if self.starts[-1] == 0:
@@ -205,6 +209,13 @@ class ParquetImages(Stored):
             kind = kind.field("bytes").type
         if not (kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_binary_view(kind)):
             raise InputError(f"the column {self.column} of {file} holds {kind}; it must hold encoded images (binary)")
+
+    def _check_size(self, file: str, metadata: Any) -> None:
+        """Refuse a row group whose images, or whose number of rows, would take far more memory than it has bytes."""
+        for number in range(metadata.num_row_groups):
+            chunks = _chunks(metadata.row_group(number), self.column)
+            inflated, stored = (sum(getattr(each, name) for each in chunks) for name in SIZES)
+            Limits.now().check_inflated(file, inflated + 8 * metadata.row_group(number).num_rows, stored)
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs: what is open here stays here."""
@@ -266,7 +277,11 @@ class _Cells:
                 at, runs = _runs(file, row, self.column)
             self._next = "", 0, iter(())  # until all went well: a reader that failed is not asked again
             for cells in runs:
+                if cells.nbytes > Limits.now().inflated:
+                    raise OSError(f"{len(cells)} rows have {cells.nbytes:,} bytes, over the limit of inflated")
                 self._runs.append((file, at, cells))
+                while len(self._runs) > 1 and sum(kept.nbytes for *_, kept in self._runs) > Limits.now().inflated:
+                    self._runs.popleft()
                 at += len(cells)
                 if row < at:
                     self._next = file, at, runs
@@ -280,8 +295,22 @@ def _runs(file: str, row: int, column: str) -> tuple[int, Iterator[Any]]:
     ends = np.cumsum([table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)])
     group = int(np.searchsorted(ends, row, side="right"))
     groups = list(range(group, table.num_row_groups))
-    batches = table.iter_batches(RUN, row_groups=groups, columns=[column], use_threads=False)
+    # a value in the dictionary of a column may stand in every row
+    largest = max(_dictionary_size(table.metadata.row_group(number), column) for number in groups)
+    rows = min(RUN, max(1, LARGE_RUN // max(largest, 1)))
+    batches = table.iter_batches(rows, row_groups=groups, columns=[column], use_threads=False)
     return int(ends[group - 1]) if group else 0, (batch.column(0) for batch in batches)
+
+
+def _dictionary_size(group: Any, column: str) -> int:
+    """The bytes of a column with a dictionary in a row group, more than which no cell has; 0 where it has none."""
+    return sum(each.total_uncompressed_size for each in _chunks(group, column) if each.has_dictionary_page)
+
+
+def _chunks(group: Any, column: str) -> list[Any]:
+    """What the metadata says about the parts of a column in a row group."""
+    every = [group.column(number) for number in range(group.num_columns)]
+    return [each for each in every if each.path_in_schema.split(".")[0] == column]
 
 
 def _label_column(file: str) -> NDArray[np.int64]:

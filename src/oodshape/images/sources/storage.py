@@ -13,6 +13,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line
 from oodshape.core.timings import timing
 from oodshape.images.decode.formats import EXTENSIONS
+from oodshape.images.decode.limits import Limits
 
 SIGNS = r"[*?[]"  # what makes a glob of a path
 # The stores that may be addressed. A list from elsewhere may hold any address, and some of fsspec's file systems read
@@ -71,19 +72,26 @@ def no_image(root: object) -> InputError:
     return InputError(f"no image lies in {root} or its subfolders; looked for {' '.join(EXTENSIONS)}")
 
 
-def read_bytes(path: str, first: int | None = None, last: int | None = None) -> bytes:
-    """The bytes of a file, or those from `first` up to `last`."""
-    if is_remote(path):
+def read_bytes(path: str, first: int = 0, last: int | None = None) -> bytes:
+    """Read the bytes of a file, or those from `first` up to `last`; more than the limit of inflated are refused."""
+    most = Limits.now().inflated
+    if is_remote(path) and last is not None:
         store, inside = _store(path)
-        return bytes(store.cat_file(inside, start=first, end=last))
-    with open(path, "rb") as file:
-        file.seek(first or 0)
-        return file.read(-1 if last is None else last - (first or 0))
+        return bytes(store.cat_file(inside, start=first, end=min(last, first + most)))
+    with opened(path) as file:
+        file.seek(first)
+        data = bytes(file.read(most + 1 if last is None else min(last - first, most + 1)))
+    if len(data) > most:
+        raise InputError(
+            f"{path} has more than {most:,} bytes, the limit of inflated; where it can be trusted, raise it"
+        )
+    return data
 
 
 def opened(path: str) -> Any:
-    """The file, open for reading."""
+    """Open a file for reading; a device or a pipe, which may never end, is refused."""
     if not is_remote(path):
+        check_regular(path)
         return open(path, "rb")
     store, inside = _store(path)
     return store.open(inside, "rb")
@@ -92,9 +100,16 @@ def opened(path: str) -> Any:
 def readable(path: str) -> str | BytesIO:
     """What a decoder can open: the path itself, or the bytes behind an address."""
     if not is_remote(path):
+        check_regular(path)
         return path
     with timing("read"):
         return BytesIO(read_bytes(path))
+
+
+def check_regular(path: str) -> None:
+    """Refuse a device, a pipe or a socket: reading it may hang, never end, or have effects."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise InputError(f"{path} is a device, a pipe or a socket, not a file")
 
 
 def stamp(path: str) -> str:
@@ -125,6 +140,8 @@ def _store(address: str) -> tuple[Any, str]:
         ) from None
     except ValueError as error:
         raise InputError(f"{address} cannot be opened: {one_line(error)}") from None
+    if protocol.lower() == "file":
+        check_regular(str(path))
     return store, str(path)
 
 

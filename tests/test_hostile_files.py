@@ -1,0 +1,119 @@
+"""Crafted files and names: one line each, at the cost of the same command on a valid file."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.numpy import load, save
+
+from data import features
+from oodshape import METHODS, Detector, InputError, Preprocessing
+from oodshape.core import files
+from oodshape.core.values import Value
+from oodshape.images.decode.limits import Limits
+from oodshape.images.sources.listing import image_set, one_by_one
+from oodshape.networks.weights import load_weights
+from oodshape.networks.zoo import build
+
+MAIN = "from oodshape.cli import main; main()"
+
+
+@pytest.mark.parametrize("classes", [10**7, 10**12])
+def test_weights_of_any_size_in_a_small_file(classes: int, tmp_path: Path) -> None:
+    """A tensor with a stride of 0 has any size; a network of as many classes would be built for it."""
+    net = build("digits-convnet")
+    state = net.state_dict()
+    state["head.weight"] = torch.zeros(1).expand(classes, state["head.weight"].shape[1])
+    state["head.bias"] = torch.zeros(1).expand(classes)
+    torch.save(state, tmp_path / "w.pth")
+    with pytest.raises(InputError, match="over the limit of"):
+        load_weights(net, tmp_path / "w.pth")
+
+
+def test_weights_in_a_tar_archive(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "w.pth", "w") as archive:
+        for name in ("storages", "tensors", "pickle"):
+            archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+    with pytest.raises(InputError, match="is a tar archive"):
+        load_weights(build("digits-convnet"), tmp_path / "w.pth")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such files")
+@pytest.mark.parametrize("line", ["/dev/zero", "file:///dev/zero", "fifo.png", "sub/../fifo.png"])
+def test_devices_and_pipes_in_a_list(line: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.png")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "list.txt").write_text(f"{line}\n")
+    listing = one_by_one(str(tmp_path / "list.txt"))
+    (pair,) = listing.pairs()
+    with pytest.raises(InputError, match="is a device, a pipe or a socket"):
+        listing.read(pair, upright=False)
+
+
+def test_remote_files_have_a_limit(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    Image.new("L", (64, 64)).save(tmp_path / "a.png")
+    listing, before = one_by_one(f"file://{tmp_path}/a.png"), Limits(inflated=50).use()
+    try:
+        with pytest.raises(InputError, match="has more than 50 bytes"):
+            listing.read(next(listing.pairs()), upright=False)
+    finally:
+        before.use()
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_parquet_cells_of_zeros(dictionary: bool, tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    cells = pa.array([bytes(1 << 22)] * 32, pa.binary())
+    path = tmp_path / "b.parquet"
+    pq.write_table(pa.table({"image": cells}), path, compression="zstd", use_dictionary=dictionary)
+    before = Limits(inflated=1 << 25).use()
+    try:
+        if dictionary:  # its pages have one copy: rows are read in runs that stay below the limit
+            read = image_set(str(path))
+            with pytest.raises(InputError, match="b.parquet/31"):
+                read[31]
+            assert sum(kept.nbytes for *_, kept in read._cells._runs) <= 1 << 25
+        else:
+            with pytest.raises(InputError, match="over the limit of"):
+                image_set(str(path))
+    finally:
+        before.use()
+
+
+def test_guards_of_abstract_types_and_absurd_sizes(tmp_path: Path) -> None:
+    METHODS["energy"].fit(features(50)).calibrate(features(60)).save(tmp_path / "g.safetensors")
+    data = (tmp_path / "g.safetensors").read_bytes()
+    header = json.loads(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]["oodshape"])
+    tensors, value = load(data), json.loads(header["value"])
+    kinds = [{"scorer": {**value["scorer"], "type": name}} for name in sorted(Value.known)]
+    for change in [*kinds, {"classes": 10**12}]:
+        said = header | {"value": json.dumps(value | change)}
+        said["checksum"] = files.checksum(said, tensors)
+        (tmp_path / "x.safetensors").write_bytes(save(tensors, {"oodshape": json.dumps(said)}))
+        refused = change.get("scorer", {}).get("type") in (None, "Score", "FittedScore", "FittedHead")
+        with pytest.raises(InputError, match="x.safetensors") if refused else suppress(InputError):
+            Detector.load(tmp_path / "x.safetensors")
+    for sizes in ({"crop": 10**7}, {"resize": 10**9}, {"resize": (10**6, 10**6)}):
+        with pytest.raises(InputError, match="the limit of pixels"):
+            Preprocessing((0.5,), (0.5,), **sizes)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a shell and /dev/full")
+@pytest.mark.parametrize(("end", "status"), [(">&-", 0), (">&- 2>&-", 0), ("> /dev/full", 1)])
+def test_standard_output_that_cannot_be_written(end: str, status: int) -> None:
+    words = f"{sys.executable} -c '{MAIN}' models {end}"
+    done = subprocess.run(words, shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    assert len(done.stderr.splitlines()) == (status != 0)
+    assert "Traceback" not in done.stderr
