@@ -201,7 +201,7 @@ def test_a_dead_address_does_not_stop_the_others(published: Server, tmp_path: Pa
 def test_bench_downloads_what_it_needs(published: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Benchmark] = []
     monkeypatch.setattr("oodshape.report.benchmark_files.run_benchmark", lambda made, *_: ran.append(made))
-    monkeypatch.setattr("oodshape.report.benchmark_files.show_report", lambda *_: None)
+    monkeypatch.setattr("oodshape.report.benchmark_files.show_report", lambda *_, **__: None)
     places = ("--data", "data", "--weights", "weights", "--models", "DenseNet101")
     done = call("bench", "cifar10", *places, "--download", "--yes", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

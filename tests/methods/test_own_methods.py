@@ -114,7 +114,7 @@ def test_a_guard_of_it_is_opened_with_trust(place: Path) -> None:
         del Value.known[name]
     done = call(*score, cwd=place)
     assert done.returncode == 2
-    assert "unknown type 'own_idea:Squared'; import own_idea" in done.stderr
+    assert "the type 'own_idea:Squared' of a module that is not imported" in done.stderr
     assert "--trust-code" in done.stderr
     assert "own_idea" not in sys.modules
     assert call(*score, "--trust-code", cwd=place).returncode == 0
