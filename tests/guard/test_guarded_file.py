@@ -185,8 +185,8 @@ def numbers(values: Any, dtype: str = "<f4") -> str:
         ("alpha", "nan", "alpha must be a finite number"),
         ("alpha", "7", "alpha must lie in"),
         ("alpha", "0.2", "its threshold is not the one"),
-        ("threshold", "", "must have 1 axes"),
-        ("threshold", numbers([99.0]), "its threshold is not the one"),
+        ("threshold", "3.5", "must have 1 axes"),
+        ("threshold", "[99.0]", "its threshold is not the one"),
         ("groups", numbers([1] * 10, "<i4"), "another field has"),
         ("classes", '["a", "b"]', "it has 2 names of classes, its graph has 8 classes"),
         ("classes", '"abcdefgh"', "must be a list of names"),
@@ -263,7 +263,7 @@ def test_a_graph_that_gives_something_else_is_an_error(exported: Path, digits: P
     model.graph.node.append(onnx.helper.make_node("Concat", ["first", "first"], ["score"], axis=0))
     score.type.tensor_type.shape.dim[0].dim_param = "twice"
     (tmp_path / "forged.onnx").write_bytes(seal(model.SerializeToString()))
-    with pytest.raises(InputError, match=r"gives float32\[2\], not float32\[1\]"):
+    with pytest.raises(InputError, match=r"gives float32\[2\], not float32\[1\]|the graph of .* fails"):
         GuardedFile(tmp_path / "forged.onnx")(min((digits / "test").iterdir()))
 
 

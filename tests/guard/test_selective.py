@@ -48,7 +48,7 @@ def test_the_figures_by_hand(check: Check) -> None:
         mean = np.mean([errors[: k + 1].mean() for k in range(len(errors))])
         assert found.aurc[name] == pytest.approx(mean, abs=0.01)  # equal scores have no order
     (line,) = right_line(replace(check, inside=replace(inside, labels=labels)))
-    assert f"names {100 * found.accuracy.value:.1f} % right" in line
+    assert f"accuracy {100 * found.accuracy.value:.1f} % on" in line
 
 
 def test_without_labels_there_is_nothing_to_say(guard: Guard, digits: Path) -> None:

@@ -39,7 +39,7 @@ def test_zoo_and_networks_that_are_made() -> None:
     assert made.classifier.fingerprint == source.classifier.fingerprint
     assert open_model(made) is made
     assert open_model(Classifier(net)).classifier.net is net
-    with pytest.raises(InputError, match="takes no weights"):
+    with pytest.raises(InputError, match="weights and num_classes are for a model that is named by a spec"):
         open_model(net, weights="w.safetensors")
 
 
