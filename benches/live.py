@@ -3,8 +3,8 @@
     python benches/live.py [DEIT_TINY_WEIGHTS] [--quick]
 
 DeiT-tiny and EfficientNet-Lite0; the time does not depend on their weights. `optfs-e` may take the network's time, 2 %
-of it and a millisecond; `auto` 1.2 times what the network and its members take one after the other. Beside them stand
-the ways before there was an attached guard, and pytorch-ood's detectors, which give a score but no decision.
+of it and a millisecond; `auto` 1.2 times what the network and its components take one after the other. Compared with
+these are scoring without an attached guard, and pytorch-ood's detectors, which give a score but no decision.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ def guards(net: nn.Module) -> dict[str, Guard]:
     signed = bool((outputs.features < 0).any())
     z = rng.normal(size=(1500, head.width)) + 4 * head.weight.numpy()[rng.integers(head.classes, size=1500)]
     z = (z if signed else np.maximum(z, 0)).astype(np.float32)
-    train, panel = Features.from_arrays(z[:1200], head), [Features.from_arrays(0.7 * z[1200:], head)]
+    train, proxy = Features.from_arrays(z[:1200], head), [Features.from_arrays(0.7 * z[1200:], head)]
     about = About(IMAGENET, classifier.fingerprint, held_out=False, head=classifier.head_name or "")
-    fitted = {name: METHODS[name].fit(train, panel=panel).calibrate(train) for name in ("optfs-e", "auto")}
+    fitted = {name: METHODS[name].fit(train, proxy=proxy).calibrate(train) for name in ("optfs-e", "auto")}
     return {name: Guard(detector, about) for name, detector in fitted.items()}
 
 
-def members_alone(live: Live, images: Tensor) -> Callable[[], object]:
-    """The arithmetic of a fusion's members, each for itself on features that are there already."""
+def components_alone(live: Live, images: Tensor) -> Callable[[], object]:
+    """The arithmetic of a fusion's components, each for itself on features that are there already."""
     guarded = live._guarded
     assert guarded is not None
     with torch.inference_mode():
         features = guarded.features(images)
         logits = guarded.tap.logits(features)
     own = Classifier(live._classifier.net, guarded.head_name).head
-    members = guarded.scorer.members
+    components = guarded.scorer.components
 
     @torch.inference_mode()
     def run() -> None:
-        for member in members:
+        for component in components:
             batch = Batch(features, own, given_logits=logits, checked=False)
-            member.log_p(member.of(Evidence(batch, guarded.shape, guarded.head, own)))
+            component.log_p(component.of(Evidence(batch, guarded.shape, guarded.head, own)))
 
     return run
 
@@ -70,7 +70,7 @@ def tasks_of(net: nn.Module, images: Tensor, ood: Any) -> dict[str, Callable[[],
         "network": lambda: net(images),
         "optfs-e": lambda: attached["optfs-e"].tensors(images),
         "auto": lambda: attached["auto"].tensors(images),
-        "members alone": members_alone(attached["auto"], images),
+        "components alone": components_alone(attached["auto"], images),
         "Detector.decide": lambda: plain.detector.decide(classifier, images),
         "guard.score": lambda: list(plain.score(images, net, prepared=True, progress=False)),
     }
@@ -91,7 +91,7 @@ def bounded(took: Rounds) -> Rounds:
         seconds
         | {
             "1.02 networks + 1 ms": 1.02 * seconds["network"] + 1e-3,
-            "both": seconds["network"] + seconds["members alone"],
+            "both": seconds["network"] + seconds["components alone"],
         }
     )
 
@@ -117,7 +117,7 @@ def main() -> int:
             kept &= check(
                 "optfs-e / (1.02 networks + 1 ms)", took.ratio("optfs-e", "1.02 networks + 1 ms", cpu=True), 1
             )
-            kept &= check("auto / (network + members alone)", took.ratio("auto", "both", cpu=True), 1.2)
+            kept &= check("auto / (network + components alone)", took.ratio("auto", "both", cpu=True), 1.2)
     return 0 if kept else 1
 
 

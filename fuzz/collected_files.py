@@ -12,7 +12,7 @@ from oodshape.guard.fit.collect import joined_parts
 from oodshape.guard.fit.parts import FEW, Collected, Made
 from oodshape.images.decode.preprocessing import Preprocessing
 
-METHOD = "auto"  # it takes rows, sums, a panel and a share to select by
+METHOD = "auto"  # it takes rows, sums, a proxy and a share to select by
 
 
 def _part(rows: Features, *, held_out: bool) -> Collected:
@@ -25,7 +25,7 @@ def _part(rows: Features, *, held_out: bool) -> Collected:
         precision="float32",
         needs=tuple(sorted(recipe.collects)),
         share=recipe.keeps,
-        panel=True,
+        proxy=True,
         held_out=held_out,
         images=compute_fingerprint(rows.identities),
         total=len(rows),
@@ -33,7 +33,7 @@ def _part(rows: Features, *, held_out: bool) -> Collected:
         classes=("a", "b", "c", "d"),
     )
     scrambled = own_files.features(len(rows), 8)
-    return Collected(lambda: made, rows, make_panel=lambda _, size: scrambled[:size], reasons=("a.png: truncated",))
+    return Collected(lambda: made, rows, make_proxy=lambda _, size: scrambled[:size], reasons=("a.png: truncated",))
 
 
 def parts_of_a_fit() -> Kind:
@@ -48,8 +48,8 @@ def parts_of_a_fit() -> Kind:
         found = joined_parts([folder / "p.safetensors"])
         train = found.rows if found.summed is None else found.summed
         assert train is not None
-        panel = found.panel_of(train.identities if isinstance(train, Features) else None)
-        detector = METHODS[METHOD].fit(train, panel=[] if panel is None else [panel])
+        proxy = found.proxy_of(train.identities if isinstance(train, Features) else None)
+        detector = METHODS[METHOD].fit(train, proxy=[] if proxy is None else [proxy])
         held_out = found.rows if found.held_out is None else found.held_out
         return repr((found.made, found.lost, found.reasons)).encode() + b"".join(
             detector.score(each).numpy().tobytes() for each in (test, held_out) if each is not None

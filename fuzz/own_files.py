@@ -91,11 +91,11 @@ def forged(files: Files, rng: Random) -> Files:
 def guards() -> Kind:
     """Detectors of many methods with all that a guard knows: what they decide on some images."""
     train, held_out, test = features(120, 1), features(60, 2), features(8, 3)
-    panel = [features(40, 4)]
+    proxy = [features(40, 4)]
     about = About(Preprocessing((0.5,), (0.5,), 8, 8), "f" * 16, True, ("a", "b", "c", "d"), "msp", "zoo:x", "", "fc")
     seeds = []
     for number, name in enumerate(n for n in (*FITTED, *MORE, "auto") if n in METHODS):
-        detector = METHODS[name].fit(train, panel=panel).calibrate(held_out, 0.1, per_class=number % 3 == 0)
+        detector = METHODS[name].fit(train, proxy=proxy).calibrate(held_out, 0.1, per_class=number % 3 == 0)
         seeds.append(written("guard.safetensors", Guard(detector, about).save))
 
     def read(folder: Path) -> bytes:

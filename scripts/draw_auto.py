@@ -1,4 +1,4 @@
-"""Draw the picture of docs/auto.md: an ID image, the same scrambled, and what the panel says beside the truth.
+"""Draw the picture of docs/auto.md: an ID image, the same scrambled, and what the proxy says beside the truth.
 
     python scripts/draw_auto.py --out docs/img
 
@@ -60,7 +60,7 @@ def main() -> None:
         points = [
             Point(name, missing_percent(seen), missing_percent(real), bool(chosen))
             for name, seen, chosen, real in means.itertuples(index=False)
-            if seen == seen  # auto itself has no place on the panel
+            if seen == seen  # auto itself has no place on the proxy
         ]
         scale_toward_hundred(axes, "x", "y")
         draw_scatter(axes, points)

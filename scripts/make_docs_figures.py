@@ -53,7 +53,7 @@ def draw_missing(docs: Path) -> None:
 
 def draw_methods(network: Network, folder: Path, names: Iterable[str] = METHODS) -> None:
     """NAME-scores.svg for every method that scores features, and NAME-theta.svg where it shapes."""
-    for name, detector in fit_all({name: METHODS[name] for name in names}, network.train, network.panel).items():
+    for name, detector in fit_all({name: METHODS[name] for name in names}, network.train, network.proxy).items():
         write(folder / f"{page_name(name)}-scores.svg", pictures.histogram(name, pictures.scores(detector, network)))
         if not isinstance(detector.shape, Identity):
             theta = pictures.theta_of(name, detector.shape, network)
@@ -76,7 +76,7 @@ def main() -> None:
     """Draw and measure everything."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--features", type=Path, nargs="*", default=[], help="folders of feature files to measure too")
-    parser.add_argument("--panel", type=Path, help="a folder with NETWORK/scrambled.npz")
+    parser.add_argument("--proxy", type=Path, help="a folder with NETWORK/scrambled.npz")
     parser.add_argument("--docs", type=Path, default=DOCS, help="where the docs are")
     arguments = parser.parse_args()
     digits = list(load_benchmark(Benchmark.load("digits"), Options(cache=None, progress=False)))
@@ -85,7 +85,7 @@ def main() -> None:
         write(arguments.docs / "img" / f"{name}.svg", picture)
     draw_methods(drawn, arguments.docs / "img" / "methods")
     path = arguments.docs / "methods" / "measured.json"
-    real = [load_folder(folder, arguments.panel) for folder in find_folders(arguments.features)]
+    real = [load_folder(folder, arguments.proxy) for folder in find_folders(arguments.features)]
     rows = measure(digits, real=False) + measure(real, real=True)
     if not arguments.features and path.is_file():
         rows += [row for row in json.loads(path.read_text(encoding="utf-8")) if row["real"]]

@@ -26,7 +26,7 @@ def features(n: int = 300, *, half: bool = False, **settings) -> Features:
     return Features.from_arrays(z.astype(np.float16) if half else z, head)
 
 
-def panel(n: int = 200, *, signed: bool = False) -> Features:
+def proxy(n: int = 200, *, signed: bool = False) -> Features:
     """Features without content: the values of each image shuffled among its features."""
     z, head = arrays(n, signed=signed, seed=9)
     return Features.from_arrays(np.random.default_rng(0).permuted(z, axis=1), head)

@@ -82,8 +82,8 @@ def slots(method: Method) -> dict[str, str]:
 
 def needs(method: Method) -> str:
     """What fitting looks at, in words."""
-    if method.wants_panel:
-        return "training features and a panel of scrambled training images"
+    if method.wants_proxy:
+        return "training features and a proxy of scrambled training images"
     words = list(dict.fromkeys(PARTS[part] for part in sorted(method.needs)))
     if Statistic.LABEL_SURPRISE in method.needs:
         words = [PARTS[Statistic.LABEL_SURPRISE]]
@@ -160,7 +160,7 @@ def measured_table(name: str, docs: Path = DOCS) -> str:
 
 def snippet(name: str) -> str:
     """A program that fits the method on the embedded digits and measures it."""
-    method, panel = make_method(RECORDS[name]), ""
+    method, proxy = make_method(RECORDS[name]), ""
     lines = [
         "from oodshape import Classifier, Features, auroc, find_method",
         "from oodshape.images.datasets.digits import digits_sets",
@@ -172,10 +172,10 @@ def snippet(name: str) -> str:
         'test = Features.extract(classifier, sets["test"], DIGITS)',
         'photos = Features.extract(classifier, sets["photos"], DIGITS)',
     ]
-    if method.wants_panel:
-        lines.insert(2, "from oodshape.features.proxy import panel_features")
-        lines.append('panel = panel_features(classifier, sets["train"], DIGITS)')
-        panel = ", panel=panel"
+    if method.wants_proxy:
+        lines.insert(2, "from oodshape.features.proxy import proxy_features")
+        lines.append('proxy = proxy_features(classifier, sets["train"], DIGITS)')
+        proxy = ", proxy=proxy"
     if method.perturbs:  # it scores images, not features
         lines[0] = f"from dataclasses import replace\n\n{lines[0]}"
         lines[-2:] = [
@@ -189,7 +189,7 @@ def snippet(name: str) -> str:
         ]
         return "\n".join(lines)
     lines += [
-        f'detector = find_method("{name}").fit(train{panel})',
+        f'detector = find_method("{name}").fit(train{proxy})',
         'print(f"AUROC {auroc(detector.score(test), detector.score(photos)):.3f}")',
     ]
     return "\n".join(lines)

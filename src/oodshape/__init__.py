@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oodshape.features.feature_stats import FeatureStats as FeatureStats
     from oodshape.features.features import Features as Features
     from oodshape.features.moments import Moments as Moments
-    from oodshape.features.proxy import panel_features as panel_features
+    from oodshape.features.proxy import proxy_features as proxy_features
     from oodshape.features.statistic import Statistic as Statistic
     from oodshape.guard.export.guarded_file import GuardedFile as GuardedFile
     from oodshape.guard.export.onnx import export_onnx as export_onnx
@@ -101,7 +101,7 @@ _HOMES = {
     "Training": "methods.training",
     "Statistic": "features.statistic",
     "Scrambled": "images.datasets.synthetic",
-    "panel_features": "features.proxy",
+    "proxy_features": "features.proxy",
     "auroc": "metrics.detection",
     "fpr_at_tpr": "metrics.detection",
     "aupr_in": "metrics.detection",

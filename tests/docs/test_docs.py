@@ -228,7 +228,7 @@ def test_a_method_of_ones_own_is_a_file_and_runs(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("page", ALONE)
 @pytest.mark.usefixtures("folders", "kept")
-@pytest.mark.filterwarnings("ignore:no method tells", "ignore:the network gives")  # it is not trained
+@pytest.mark.filterwarnings("ignore:no method separates", "ignore:the network gives")  # it is not trained
 def test_python_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     layers = torch.nn.Conv2d(3, 16, 9, stride=8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()

@@ -31,7 +31,7 @@ def test_the_guides_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                     assert done.returncode == 0, (line, done.stderr)
                     said[shlex.split(line)[1]] = done.stdout
     assert set(said) == {"fit", "calibrate", "inspect", "score", "check"}
-    assert "auto chose" in said["fit"]
+    assert "auto selected" in said["fit"]
     assert "the guarantee holds" in said["check"]
     for file in ("guard.safetensors", "mine.safetensors", "scores.csv", "scores.html", "check.html"):
         assert (tmp_path / file).stat().st_size > 1000

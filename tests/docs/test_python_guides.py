@@ -30,7 +30,7 @@ def names(folders: Path) -> dict[str, object]:
     return {"net": torch.nn.Sequential(*layers, torch.nn.Linear(16, 2)), **loaders}
 
 
-@pytest.mark.filterwarnings("ignore:no method tells", "ignore:the network gives")  # it is not trained
+@pytest.mark.filterwarnings("ignore:no method separates", "ignore:the network gives")  # it is not trained
 def test_python(names: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
     run("python.md", names)
     printed = capsys.readouterr().out

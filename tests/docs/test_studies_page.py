@@ -21,7 +21,7 @@ NETWORK = "imagenet_deit_tiny"  # the smallest features
 
 def test_every_study_of_the_paper_has_a_page() -> None:
     own = {"samples"}  # is answered in the guide to fitting
-    assert set(KEPT) == {name for name, study in STUDIES.items() if not study.needs_panel} - own
+    assert set(KEPT) == {name for name, study in STUDIES.items() if not study.needs_proxy} - own
     assert {path.stem for path in fill.PAGES.glob("*.md")} == {"index", *KEPT}
 
 
@@ -32,9 +32,9 @@ def test_every_page_begins_with_its_own_summary_in_numbers() -> None:
 
 
 def test_every_method_on_features_is_in_the_generalisation_table() -> None:
-    """ODIN's step in the image is 0 on ImageNet; `auto` needs a panel."""
+    """ODIN's step in the image is 0 on ImageNet; `auto` needs a proxy."""
     names = [line.split("|")[1].strip() for line in KEPT["generalisation"][2:]]
-    assert names == [name for name, method in METHODS.items() if not method.wants_panel]
+    assert names == [name for name, method in METHODS.items() if not method.wants_proxy]
 
 
 def test_the_generalisation_table_is_what_the_command_prints(shared: Path) -> None:

@@ -166,7 +166,7 @@ def test_methods_fit_from_statistics_alone() -> None:
 
     data = features(half=True)
     for name, method in METHODS.items():
-        if method.wants_panel:  # it sets a part of the images aside
+        if method.wants_proxy:  # it sets a part of the images aside
             with pytest.raises(InputError, match="give fit the Features"):
                 method.fit(data.stats, head=data.head)
             continue

@@ -85,7 +85,7 @@ def test_parts_add_up_to_the_whole(
     assert whole.rows is not None
     wanted, _ = decided(whole.rows, whole.made)
     assert wanted is not None
-    panel = whole.panel_of(whole.rows.identities)
+    proxy = whole.proxy_of(whole.rows.identities)
     for shards, turned in ((1, False), (3, True), (16, False)):
         paths = write(tmp_path, source, shards)
         found = joined_parts(paths[::-1] if turned else paths)
@@ -97,10 +97,10 @@ def test_parts_add_up_to_the_whole(
             summed = found.summed
         assert summed is not None
         assert_equal_sums(summed, wanted)
-        mine = found.panel_of(None if found.rows is None else found.rows.identities)
+        mine = found.proxy_of(None if found.rows is None else found.rows.identities)
         assert mine is not None
-        assert panel is not None
-        assert sorted(mine.identities.tolist()) == sorted(panel.identities.tolist())
+        assert proxy is not None
+        assert sorted(mine.identities.tolist()) == sorted(proxy.identities.tolist())
 
 
 @pytest.mark.parametrize(

@@ -57,17 +57,19 @@ def test_the_guesses_are_the_largest_probabilities(fused: Guard, told: list[Expl
 
 
 def test_the_members_make_up_the_score(fused: Guard, told: list[Explanation]) -> None:
-    """Fisher: the score is the sum of the members' log p-values."""
-    names = [member.name for member in fused.detector.scorer.members]
+    names = [component.name for component in fused.detector.scorer.components]
     assert len(names) > 2
     for why in told:
-        assert [opinion.method for opinion in why.members] == names
-        assert why.score == pytest.approx(sum(np.log(opinion.p_value) for opinion in why.members), rel=1e-3)
+        assert [opinion.method for opinion in why.components] == names
+        p_values = torch.tensor([[opinion.p_value] for opinion in why.components], dtype=torch.float64)
+        if p_values.min() > 0:
+            fused_p = fused.detector.scorer.fuse(p_values.log().float())
+            assert why.score == pytest.approx(float(fused_p), rel=1e-3, abs=1e-3)
 
 
 def test_a_member_says_what_its_method_says_alone(digits: Path, guard: Guard, letters: list[str]) -> None:
     for why, row in zip(guard.explain(letters, MODEL), guard.score(letters, MODEL), strict=True):
-        ((method, score, p_value),) = why.members
+        ((method, score, p_value),) = why.components
         assert (method, p_value) == ("optfs-e", row.p_value)
         assert score == pytest.approx(row.score, rel=1e-5)
 

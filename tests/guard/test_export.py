@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from data import features
+from data import features, proxy
 from oodshape import METHODS, Classifier, Detector, Features, Preprocessing
 from oodshape.guard.export import onnx as export
 from oodshape.guard.export.onnx import export_onnx
+from oodshape.methods.fusion import Fusion, log_p
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.networks.zoo import MODELS
 
@@ -105,6 +107,39 @@ def in_runtime(module: nn.Module, z: Tensor) -> np.ndarray:
             custom_translation_table={torch.ops.aten.sort.stable: export._stable_sort},
         )
     return runtime.InferenceSession(program.model_proto.SerializeToString()).run(None, {"z": z.numpy()})[0]
+
+
+class Fused(nn.Module):
+    """[n, K] log p-values of the components -> [n] fused ones."""
+
+    def __init__(self, fusion: Fusion) -> None:
+        super().__init__()
+        self.fusion = fusion.traced()
+
+    def forward(self, each: Tensor) -> Tensor:
+        return self.fusion.fuse(each.T)
+
+
+@pytest.mark.parametrize("form", ["torch", "compiled", "onnx"])
+def test_one_certain_component_has_a_veto(form: str) -> None:
+    """The law: fused log p <= q_min(min L) + log 5, in every form that a guard runs in."""
+    fusion = METHODS["auto"].fit(features(400), proxy=[proxy()]).scorer
+    drawn = torch.Generator().manual_seed(0)
+    each = torch.rand(300, len(fusion.components), generator=drawn).log()
+    each[100:, 2] -= torch.linspace(0, 50, 200)  # one component grows certain
+    module = Fused(fusion)
+    module(each)  # a guarded network has run once before it is compiled
+    if form == "onnx":
+        fused = torch.from_numpy(in_runtime(module, each))
+    elif form == "compiled":
+        fused = torch.compile(module, fullgraph=True, dynamic=True, backend="eager")(each)
+    else:
+        fused = module(each)
+    lowest, minima = each.amin(dim=1).double(), torch.from_numpy(fusion.minima.copy()).double()
+    veto = log_p(lowest, minima) + math.log(5)
+    assert (fused.double() <= veto + 1e-3).all()
+    assert (fused.double() - veto).abs()[-50:].max() < 1e-2 * veto.abs().max()  # there the veto decides
+    np.testing.assert_allclose(fused.numpy(), fusion.fuse(each.T).numpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_every_method_scores_the_same_in_the_runtime(detectors: dict[str, Detector], net: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""Auto: the choice by panels, p-values, the fallback, files."""
+"""Auto: the selection by proxy sets, p-values, the veto, the fallback, files."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import numpy as np
 import pytest
 import torch
 
-from data import arrays, features, panel
+from data import arrays, features, proxy
 from oodshape import METHODS, Features, InputError, Method, auroc
+from oodshape.features.proxy import crossed_features
 from oodshape.methods import auto
-from oodshape.methods.auto import CANDIDATES, Auto, split
+from oodshape.methods.auto import CANDIDATES, Auto, split, try_on_proxies
 from oodshape.methods.base import Identity
-from oodshape.methods.fusion import Fusion, Member
+from oodshape.methods.fusion import SCRAMBLED, Component, Fusion
 from oodshape.methods.heads import Linear
-from oodshape.methods.held_out_classes import ClassPanel
+from oodshape.methods.held_out_classes import HeldOutClasses
 from oodshape.methods.scores.logits import Energy
 from oodshape.methods.shapes.clipping import ReAct
 
 AUTO = Method(score=Auto())
 
 
-def member(reference: list[float]) -> Member:
-    return Member("energy", Identity(), Linear(), Energy(), np.array(reference))
+def component(reference: list[float]) -> Component:
+    return Component("energy", Identity(), Linear(), Energy(), np.array(reference))
 
 
 def test_parts_are_disjoint_and_go_by_identity(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +49,7 @@ def test_parts_are_disjoint_and_go_by_identity(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_p_values_are_shares_and_fall_below_the_lowest() -> None:
-    one = member(list(range(100)))
+    one = component(list(range(100)))
     log_p = one.log_p(torch.tensor([10.0, 50.0, 50.5, 99.0, 500.0]))
     torch.testing.assert_close(log_p.exp(), torch.tensor([11.0, 51.0, 51.5, 100.0, 100.0]) / 101, rtol=1e-3, atol=0)
     # the lowest tenth, 0..9, lies 5.5 below its limit 10 on average
@@ -59,7 +60,7 @@ def test_p_values_are_shares_and_fall_below_the_lowest() -> None:
 
 
 def test_equal_id_scores_stay_finite() -> None:
-    log_p = member([1.0] * 50).log_p(torch.tensor([0.0, 1.0, 2.0]))
+    log_p = component([1.0] * 50).log_p(torch.tensor([0.0, 1.0, 2.0]))
     assert torch.isfinite(log_p).all()
     assert log_p.argsort().tolist()[0] == 0
 
@@ -69,7 +70,7 @@ def test_equal_id_images_are_one_whatever_the_batch(tied: int) -> None:
     z, head = arrays(400)
     z[:: 400 // tied] = z[0]
     blank = Features.from_arrays(np.random.default_rng(0).permuted(z[:200], axis=1), head)
-    detector = AUTO.fit(Features.from_arrays(z, head), panel=[blank])
+    detector = AUTO.fit(Features.from_arrays(z, head), proxy=[blank])
     test = Features.from_arrays(np.repeat(z[:1], 64, axis=0), head)
     whole = detector.score(test)
     for size in (1, 7, 33):
@@ -80,7 +81,7 @@ def test_equal_id_images_are_one_whatever_the_batch(tied: int) -> None:
 @pytest.mark.parametrize(("tied", "at"), [(50, 1.0), (50, -3.0), (50, 0.0), (8, 1.0), (45, 1.0)])
 def test_equal_id_scores_get_one_value_and_order_stays(tied: int, at: float) -> None:
     rest = at + np.linspace(0.1, 1, 50 - tied)
-    one = Member("energy", Identity(), Linear(), Energy(), np.sort(np.append([at] * tied, rest)))
+    one = Component("energy", Identity(), Linear(), Energy(), np.sort(np.append([at] * tied, rest)))
     bits = at * (1 + 2e-6 * torch.linspace(-1, 1, 101))
     values = one.log_p(bits)
     assert float(values.max() - values.min()) < 0.05
@@ -112,51 +113,83 @@ def naive_log_p(reference: np.ndarray, score: float) -> float:
     return share(limit) - (limit - score) * k / sum(ordered[k] - value for value in ordered[:k])
 
 
-def test_the_best_candidates_are_chosen_and_the_fusion_is_fisher_s() -> None:
-    train, images, test = features(400), panel(), features(50, seed=1)
-    detector = AUTO.fit(train, panel=[images])
+def test_the_best_candidates_are_fused_with_a_veto() -> None:
+    train, images, test = features(400), proxy(), features(50, seed=1)
+    detector = AUTO.fit(train, proxy=[images])
     fusion = detector.scorer
     assert isinstance(fusion, Fusion)
     fitting, selection = split(train, 0.25)
-    values, wanted = {}, {}
-    near = ClassPanel.of(fitting, selection)
+    means, seen, wanted = {}, {}, {}
+    near, crossed = HeldOutClasses.of(fitting, selection), crossed_features(selection)
     for name in CANDIDATES:
         single = METHODS[name].fit(fitting)
         inside = single.score(selection).numpy()
-        values[name] = (auroc(inside, single.score(images)) + near.aurocs({"": METHODS[name]})[""]) / 2
-        wanted[name] = [naive_log_p(inside, float(score)) for score in single.score(test)]
-    assert dict(fusion.ranking) == pytest.approx(values)
-    ranked = sorted(values, key=lambda name: -values[name])
-    best = [name for place, name in enumerate(ranked) if place < 7 or name == "gen"]
-    assert [part.name for part in fusion.members] == best
-    summed = np.sum([wanted[name] for name in best], axis=0)
-    np.testing.assert_allclose(detector.score(test).numpy(), summed, rtol=1e-3, atol=1e-3)
-    assert str(fusion).startswith(f"chosen: {best[0]}, ")
+        far = [auroc(inside, single.score(proxy)) for proxy in (images, crossed)]
+        means[name] = (sum(far) + near.aurocs({"": METHODS[name]})[""]) / 3
+        seen[name], wanted[name] = (
+            [naive_log_p(inside, float(score)) for score in single.score(data)] for data in (selection, test)
+        )
+    assert dict(fusion.ranking) == pytest.approx(means)
+    ranked = sorted(means, key=lambda name: -means[name])
+    best = [name for place, name in enumerate(ranked) if place < 5 or name in ("gen", "mds++")]
+    assert [part.name for part in fusion.components] == best
+    inside, outside = (np.array([each[name] for name in best]) for each in (seen, wanted))
+    fisher = [naive_log_p(inside.sum(axis=0), value) for value in outside.sum(axis=0)]
+    veto = [naive_log_p(inside.min(axis=0), value) + np.log(5) for value in outside.min(axis=0)]
+    np.testing.assert_allclose(detector.score(test).numpy(), np.minimum(fisher, veto), rtol=2e-3, atol=2e-3)
+    assert str(fusion).startswith(f"components: {best[0]}, ")
+
+
+@pytest.mark.parametrize("certain", [0, 3, 6])
+def test_one_certain_component_decides(certain: int) -> None:
+    """Fisher's sum over seven components accepts an image to which one of them gives p < 1e-4; the veto does not."""
+    fusion = AUTO.fit(features(400), proxy=[proxy()]).scorer
+    count = len(fusion.components)
+    each = torch.full((count, 1), -0.03)
+    each[certain % count] = -10.0
+    fisher = naive_log_p(fusion.sums, float(each.sum()))
+    assert fisher > np.log(0.05)
+    assert float(fusion.fuse(each)) < np.log(0.05)
+
+
+def test_a_saturated_proxy_set_has_no_weight() -> None:
+    train, images = features(400), proxy()
+    z, head = arrays(100)
+    trivial = Features.from_arrays(np.zeros_like(z), head)
+    assert AUTO.fit(train, proxy=[images]).scorer.notes == ()
+    names = ("energy", "msp", "knn", "gen")
+    few = try_on_proxies({name: METHODS[name] for name in names}, *split(train, 0.25), [trivial])
+    (place,) = np.flatnonzero(few.saturated)
+    assert few.proxies[place] == SCRAMBLED
+    assert few.notes == (f"{SCRAMBLED}: saturated, weight 0",)
+    others = [at for at in range(3) if at != place]
+    for name, mean in few.ranking:
+        assert mean == pytest.approx(np.mean([few.aurocs[name][at] for at in others]))
 
 
 def test_a_file_loads_where_nothing_else_is_imported(tmp_path) -> None:
-    AUTO.fit(features(400), panel=[panel()]).save(tmp_path / "auto.safetensors")
+    AUTO.fit(features(400), proxy=[proxy()]).save(tmp_path / "auto.safetensors")
     code = "import sys; from oodshape import Detector; print(Detector.load(sys.argv[1]).scorer)"
     command = [sys.executable, "-c", code, str(tmp_path / "auto.safetensors")]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.startswith("chosen: ")
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.startswith("components: ")
 
 
 def test_what_is_always_fused_is_so_whatever_its_worth() -> None:
-    train, images = features(400), [panel()]
-    ranking = [name for name, _ in AUTO.fit(train, panel=images).scorer.ranking]
+    train, images = features(400), [proxy()]
+    ranking = [name for name, _ in AUTO.fit(train, proxy=images).scorer.ranking]
     last = ranking[-1]
-    chosen = Method(score=Auto(fuse=2, always=(last,))).fit(train, panel=images).scorer
-    assert [part.name for part in chosen.members] == [*ranking[:2], last]
-    first = Method(score=Auto(fuse=2, always=(ranking[0],))).fit(train, panel=images).scorer
-    assert [part.name for part in first.members] == ranking[:2]
-    others = Method(score=Auto(candidates=("energy", "msp", "knn"), fuse=2)).fit(train, panel=images).scorer
-    assert len(others.members) == 2  # gen is no candidate here
+    chosen = Method(score=Auto(fuse=2, always=(last,))).fit(train, proxy=images).scorer
+    assert [part.name for part in chosen.components] == [*ranking[:2], last]
+    first = Method(score=Auto(fuse=2, always=(ranking[0],))).fit(train, proxy=images).scorer
+    assert [part.name for part in first.components] == ranking[:2]
+    others = Method(score=Auto(candidates=("energy", "msp", "knn"), fuse=2)).fit(train, proxy=images).scorer
+    assert len(others.components) == 2  # gen and mds++ are no candidates here
 
 
 def test_one_is_the_plain_method() -> None:
     train, test = features(400), features(50, seed=1)
-    detector = Method(score=Auto(candidates=("energy", "msp"), fuse=1)).fit(train, panel=[panel()])
-    (chosen,) = detector.scorer.members
+    detector = Method(score=Auto(candidates=("energy", "msp"), fuse=1)).fit(train, proxy=[proxy()])
+    (chosen,) = detector.scorer.components
     assert chosen.name == detector.scorer.ranking[0][0]
     wanted = METHODS[chosen.name].fit(split(train, 0.25)[0]).score(test)
     torch.testing.assert_close(detector.score(test), wanted)
@@ -165,33 +198,34 @@ def test_one_is_the_plain_method() -> None:
 @pytest.mark.parametrize(
     ("n", "images", "why"),
     [
-        (60, [], "no panel of scrambled images.* and no class was left out: . images to select by lie on one side"),
-        (39, [panel()], "at least 10 there, got 9 of 39"),
+        (60, [], "no proxy set to select by: no scrambled images.*no classes.*no crossed features: all 27 images"),
+        (39, [proxy()], "at least 10 there, got 9 of 39"),
     ],
-    ids=["no panel", "too few images"],
+    ids=["no proxy set", "too few images"],
 )
-def test_where_it_cannot_choose_it_is_optfs_and_says_so(n: int, images: list[Features], why: str) -> None:
-    train, test = features(n), features(50, seed=1)
+def test_where_it_cannot_select_it_is_optfs_and_says_so(n: int, images: list[Features], why: str) -> None:
+    z, head = arrays(n)
+    train, test = Features.from_arrays(z, head, predictions=np.zeros(n, int)), features(50, seed=1)
     with pytest.warns(UserWarning, match=f"{why}.* falls back to optfs"):
-        detector = AUTO.fit(train, panel=images)
+        detector = AUTO.fit(train, proxy=images)
     torch.testing.assert_close(detector.score(test), METHODS["optfs"].fit(train).score(test))
-    assert str(detector.scorer).startswith("chosen: optfs\nnote: auto ")
+    assert str(detector.scorer).startswith("components: optfs\nnote: auto ")
 
 
 def test_a_candidate_that_refuses_the_features_is_left_out() -> None:
     z, head = arrays(400)
     z = -z - 1  # no percentile is positive, as BFAct needs one
     train, images = Features.from_arrays(z, head), Features.from_arrays(z[:50] * 0.1, head)
-    detector = Method(score=Auto(candidates=("bfact", "energy"))).fit(train, panel=[images])
+    detector = Method(score=Auto(candidates=("bfact", "energy"))).fit(train, proxy=[images])
     assert [name for name, _ in detector.scorer.ranking] == ["energy"]
     with pytest.raises(InputError, match="BFAct needs a positive limit"):
-        Method(score=Auto(candidates=("bfact",))).fit(train, panel=[images])
+        Method(score=Auto(candidates=("bfact",))).fit(train, proxy=[images])
 
 
 def test_a_panel_of_another_network_is_refused() -> None:
     z, (weight, bias) = arrays(50)
     with pytest.raises(InputError, match="extract both through the same classifier"):
-        AUTO.fit(features(400), panel=[Features.from_arrays(z, (weight + 1, bias))])
+        AUTO.fit(features(400), proxy=[Features.from_arrays(z, (weight + 1, bias))])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as array_strategy
 
 import oodshape
-from data import arrays, features, panel
+from data import arrays, features, proxy
 from oodshape import METHODS, Detector, Features, Outputs
 from oodshape.core.values import Value
 from oodshape.methods.fit_all import fit_all
@@ -28,7 +28,7 @@ SIGNED = [False, True]
 @pytest.fixture(scope="module", params=SIGNED, ids=["relu", "signed"])
 def fitted(request: pytest.FixtureRequest) -> tuple[bool, dict[str, Detector]]:
     train = features(400, half=True, signed=request.param)
-    return request.param, fit_all(METHODS, train, [panel(signed=request.param)])
+    return request.param, fit_all(METHODS, train, [proxy(signed=request.param)])
 
 
 def test_the_table_has_every_method_of_the_paper() -> None:
@@ -49,7 +49,7 @@ def test_every_record_is_complete(name: str) -> None:
         assert words.endswith(".") == (field == "citation")  # the others stand inside lists and sentences
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not METHODS[name].wants_panel])
+@pytest.mark.parametrize("name", [name for name in NAMES if not METHODS[name].wants_proxy])
 def test_scores_are_those_of_the_naive_formula(name: str, fitted: tuple[bool, dict[str, Detector]]) -> None:
     signed, detectors = fitted
     train, head = arrays(400, signed=signed)

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from oodshape import METHODS, Classifier, Features
-from oodshape.features.proxy import panel_features
+from oodshape.features.proxy import proxy_features
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ArraySet
 from oodshape.methods.base import Batch, Evidence
@@ -51,8 +51,8 @@ def detectors(net: nn.Module) -> dict[str, Detector]:
     images = ArraySet("made", pictures)
     classifier = Classifier(net)
     train = Features.extract(classifier, images, GRAY, workers=0)
-    panel = panel_features(classifier, images, GRAY, size=60, workers=0)
-    return {name: method.fit(train, panel=panel) for name, method in METHODS.items()}
+    proxy = proxy_features(classifier, images, GRAY, size=60, workers=0)
+    return {name: method.fit(train, proxy=proxy) for name, method in METHODS.items()}
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -48,7 +48,7 @@ def test_it_is_the_detector_with_the_networks_head() -> None:
     assert np.array_equal(estimator.predict(new), np.where(decision >= 0, 1, -1))
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if not METHODS[name].wants_panel])
+@pytest.mark.parametrize("method", [name for name in METHODS if not METHODS[name].wants_proxy])
 def test_a_score_does_not_depend_on_the_other_rows(method: str) -> None:
     z, head = arrays(300)
     estimator = OODEstimator(method, weight=head[0], bias=head[1], alpha=0.1).fit(z)

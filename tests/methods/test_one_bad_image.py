@@ -40,8 +40,8 @@ def rows(n: int, seed: int) -> Tensor:
 
 def fitted(name: str) -> Detector:
     train = Features.from_arrays(rows(300, 0), (NET.fc.weight, NET.fc.bias), labels=np.arange(300) % CLASSES)
-    panel = [Features.from_arrays(rows(300, 9).flip(1), train.head)] if name == "auto" else []
-    return METHODS[name].fit(train, panel=panel).calibrate(Features.from_arrays(rows(200, 1), train.head), 0.05)
+    proxy = [Features.from_arrays(rows(300, 9).flip(1), train.head)] if name == "auto" else []
+    return METHODS[name].fit(train, proxy=proxy).calibrate(Features.from_arrays(rows(200, 1), train.head), 0.05)
 
 
 def check(judge: Callable[[Tensor], Any], detector: Detector, tolerance: float = 1e-4) -> None:

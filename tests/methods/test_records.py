@@ -53,7 +53,7 @@ def test_a_record_and_its_recipe_agree(name: str) -> None:
     assert (record.family in FAMILIES, record.block in BLOCKS) == (True, True)
     method = make_method(record)
     assert method.exportable is not record.images_only
-    assert method.wants_panel is (record.family == "choice")
+    assert method.wants_proxy is (record.family == "choice")
     again = eval(show_recipe(record), {kind: known for kind, known in Value.known.items() if ":" not in kind})
     assert again == method
 

@@ -30,7 +30,7 @@ def test_a_recipe_is_what_its_pieces_are() -> None:
     assert not Method(perturb=Odin(eps=0.1)).exportable
     assert Method(head=Lts()).for_nonnegative
     assert Method(score=Knn()).needs == {Statistic.BANK}
-    assert [name for name, row in METHODS.items() if row.wants_panel] == ["auto"]
+    assert [name for name, row in METHODS.items() if row.wants_proxy] == ["auto"]
 
 
 def test_a_string_is_the_part_of_its_name(tmp_path) -> None:

@@ -95,8 +95,8 @@ def test_every_method_compiles_without_a_break(net: nn.Module, detectors: dict[s
 def test_fusions_go_into_the_graph(net: nn.Module, train: Features) -> None:
     noise = Classifier(net)(3 * torch.randn(100, 1, 8, 8, generator=torch.Generator().manual_seed(3)))
     method = Method(score=Auto(candidates=("energy", "optfs-e", "knn", "vim"), fuse=3))
-    panel = [Features.from_arrays(noise.features.numpy(), noise.head)]
-    detector = method.fit(train, panel=panel).calibrate(train)
+    proxy = [Features.from_arrays(noise.features.numpy(), noise.head)]
+    detector = method.fit(train, proxy=proxy).calibrate(train)
     images = torch.cat([pictures(30, seed=4), 20 * pictures(3, seed=5)])
     program = torch.export.export(detector.wrap(net), (images[:4],), dynamic_shapes=ANY_BATCH)
     wanted = detector.score(Classifier(net), images)

@@ -207,8 +207,8 @@ def pools() -> dict[str, Pool]:
     sets, classifier = digits_sets(), Classifier(build("digits-convnet"))
     train, held = (Features.extract(classifier, sets[name], DIGITS) for name in ("train", "test"))
     rows = np.concatenate([chunk.numpy() for _, chunk in train[:200].chunks()])
-    panel = Features.from_arrays(np.random.default_rng(0).permuted(rows, axis=1), train.head)
-    fitted = fit_all({name: METHODS[name] for name in NAMES}, train, [panel])
+    proxy = Features.from_arrays(np.random.default_rng(0).permuted(rows, axis=1), train.head)
+    fitted = fit_all({name: METHODS[name] for name in NAMES}, train, [proxy])
     classes = held.predictions.numpy()
     return {name: Pool(detector, detector.score(held).numpy(), classes) for name, detector in fitted.items()}
 

@@ -215,6 +215,24 @@ def naive_neco(train, z, weight, bias):
     return scores
 
 
+def naive_cop(train, z, weight, bias):
+    """PCA by singular values of the centred directions, and reconstructions made one by one."""
+    directions = np.array([row / np.linalg.norm(row) for row in train.astype(float)])
+    mean = directions.mean(axis=0)
+    _, sizes, axes = np.linalg.svd(directions - mean, full_matrices=False)
+    kept = [axis for axis, before in zip(axes, np.cumsum(sizes**2) - sizes**2, strict=True)
+            if before < 0.9 * (sizes**2).sum() * (1 - 1e-9)]  # fmt: skip
+
+    def terms(row):
+        t = row / np.linalg.norm(row) - mean
+        rebuilt = sum(float(axis @ t) * axis for axis in kept)
+        return _energy(_logits(row, weight, bias)), float(np.linalg.norm(t - rebuilt))
+
+    known = np.array([terms(row) for row in train.astype(float)])
+    scaled = [(np.array(terms(row.astype(float))) - known.mean(axis=0)) / known.std(axis=0) for row in z]
+    return [energy - residual for energy, residual in scaled]
+
+
 def naive_ora(train, z, weight, bias):
     """The projections are made, and their angles measured by the cosine."""
     mean = train.mean(axis=0, dtype=float)
@@ -311,5 +329,6 @@ NEWER = {
     "mds": partial(naive_mds, unit=False),
     "rmds": partial(naive_rmds, unit=False),
     "neco": naive_neco,
+    "cop": naive_cop,
     "ora": naive_ora,
 }

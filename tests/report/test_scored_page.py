@@ -139,10 +139,12 @@ def test_other_thresholds_are_told_without_asking(shown: Opened, made: tuple[Pat
 def test_an_image_says_how_its_members_make_one_score(shown: Opened) -> None:
     shown.page.locator("[data-item='3']").click()
     face = shown.page.evaluate("DATA.items.find((face) => face.number === 3)")
-    told = re.search(r"the score is the sum of ln p: (.+) = (\S+)\. ", shown.page.inner_text("#why"))
-    parts = [float(part.replace("−", "-")) for part in told[1].split()]
-    assert parts == pytest.approx(sorted(np.log(p) for _, p in face["members"]), abs=0.006)
-    assert sum(parts) == pytest.approx(float(told[2].replace("−", "-")), abs=0.01 * len(parts))
+    told = re.search(
+        r"the score (\S+) is the smaller of two ln p: of the sum (.+) \(Fisher", shown.page.inner_text("#why")
+    )
+    parts = [float(part.replace("−", "-")) for part in told[2].split()]
+    assert parts == pytest.approx(sorted(np.log(p) for _, p in face["components"]), abs=0.006)
+    assert float(told[1].replace("−", "-")) == pytest.approx(face["score"], abs=0.006)
 
 
 def test_shares_are_printed_as_in_python(shown: Opened) -> None:
@@ -178,8 +180,8 @@ def test_an_image_says_why_and_the_keyboard_goes_on(shown: Opened, made: tuple[P
     assert ("Accepted." in text) == bool(images.guard.passed[row])
     assert f"(p = {float(f'{images.guard.p_values[row]:.3g}'):g})" in text
     assert str(check.guard.label(int(images.classes[row]))) in shown.page.inner_text("#why-title")
-    members = [member.name for member in check.guard.detector.scorer.members]
-    assert all(name in text for name in members)
+    components = [component.name for component in check.guard.detector.scorer.components]
+    assert all(name in text for name in components)
     for said in (
         "Score compared with ID images",
         "Supporting",

@@ -23,10 +23,10 @@ from oodshape.networks.zoo import build
 
 pytestmark = pytest.mark.scripts
 ROOT = Path(__file__).parents[2]
-MODULES = {"auto_cases.py", "harness.py", "pairs.py"}  # imported by the others
+MODULES = {"harness.py", "pairs.py"}  # imported by the others
 RUNS = {
     "scripts/audit.py": sys.executable,
-    "scripts/auto_evidence.py": "--features features --panel panels",
+    "scripts/auto_evidence.py": "--features features --scrambled panels",
     "scripts/auto_networks.py": "--out runs --epochs 1",
     "scripts/bounds_by_activation.py": "--epochs 1",
     "scripts/check_oracle.py": "out oracle.json --sets letters=theirs",
@@ -38,9 +38,8 @@ RUNS = {
     "scripts/fill_studies.py": "--features features --only shaping",
     "scripts/lowest.py": "serve onnx",
     "scripts/make_docs_figures.py": "",
-    "scripts/make_panels.py": "--features zoo --data data --weights weights --out made",
+    "scripts/make_proxies.py": "--features zoo --data data --weights weights --out made",
     "scripts/make_paper_csv.py": "paper",
-    "scripts/near_networks.py": "--out runs --epochs 1",
     "scripts/train_digits.py": "--out trained --epochs 1",
     "scripts/train_mixer_nano.py": "--data data/cifar10 --out trained --epochs 1 --batch 10",
     "benches/decide.py": "features --quick",
@@ -90,9 +89,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", root)
     write_features(root / "features" / "net")
-    panel = root / "panels" / "net" / "scrambled.npz"
-    panel.parent.mkdir(parents=True)
-    shutil.copy(root / "features" / "net" / "svhn.npz", panel)
+    proxy = root / "panels" / "net" / "scrambled.npz"
+    proxy.parent.mkdir(parents=True)
+    shutil.copy(root / "features" / "net" / "svhn.npz", proxy)
     write_features(root / "zoo" / "cifar10_densenet101")
     write_cifar(root / "data" / "cifar10" / "cifar-10-batches-bin")
     (root / "weights").mkdir()
@@ -192,12 +191,12 @@ def write_paper(folder: Path) -> None:
         (folder / f"{name}.csv").write_text(f"{','.join(line)}\n{','.join(line.values())}\n")
 
 
-def test_panels_need_trained_weights(tree: Path) -> None:
-    """Without weights the network would be an untrained one, and its panel would say nothing."""
+def test_proxies_need_trained_weights(tree: Path) -> None:
+    """Without weights the network would be an untrained one, and its proxy would say nothing."""
     (tree / "no_weights").mkdir()
     (tree / "no_weights" / "densenet101_cifar10.safetensors").touch()
     words = ("--features", "zoo", "--data", "data", "--weights", "no_weights", "--out", "nothing")
-    done = run(tree, "scripts/make_panels.py", *words)
+    done = run(tree, "scripts/make_proxies.py", *words)
     assert done.returncode == 1
     assert "cifar10-densenet101 needs weights" in done.stderr
     assert "put them at no_weights/cifar10-densenet101.safetensors" in done.stderr

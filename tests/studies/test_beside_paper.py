@@ -18,8 +18,8 @@ from oodshape.studies.network import Network
 def network(small) -> Network:
     noise = {"gaussian": small["ood"]["far"], "uniform": small["ood"]["near"]}
     sets = small["train"], small["inside"], {"MNIST": small["ood"]["far"], "dogs": small["ood"]["near"]}
-    panel = (small["ood"]["near"],)
-    return Network("imagenet_resnet50", "ConvNet", *sets, noise, dict(METHODS), panel, id_set="imagenet")
+    proxy = (small["ood"]["near"],)
+    return Network("imagenet_resnet50", "ConvNet", *sets, noise, dict(METHODS), proxy, id_set="imagenet")
 
 
 def test_the_papers_figures_are_those_printed() -> None:

@@ -65,15 +65,15 @@ def test_folders_say_family_settings_and_roles(two) -> None:
 
 def test_a_panel_may_lie_elsewhere_and_is_asked_for(tmp_path) -> None:
     folder = write_folder(tmp_path / "features" / "mine")
-    assert [len(part) for part in load_folder(folder).panel] == [50]
+    assert [len(part) for part in load_folder(folder).proxy] == [50]
     elsewhere = tmp_path / "panels" / "mine" / "scrambled.npz"
     elsewhere.parent.mkdir(parents=True)
     (folder / "scrambled.npz").rename(elsewhere)
-    (there,) = load_networks("digits", [folder], panel=tmp_path / "panels")
-    assert len(there.require_panel()[0]) == 50
-    assert "panel: 50" in there.describe()
+    (there,) = load_networks("digits", [folder], proxy=tmp_path / "panels")
+    assert len(there.require_proxy()[0]) == 50
+    assert "proxy: 50" in there.describe()
     (none,) = load_networks("digits", [folder])
-    with pytest.raises(InputError, match=r"mine has no panel: put scrambled.npz.*--panel DIR"):
+    with pytest.raises(InputError, match=r"mine has no proxy: put scrambled.npz.*--proxy DIR"):
         list(write("auto", [none], tmp_path / "out"))
     assert "auto" not in set(compare_methods(none)["method"])
 

@@ -60,7 +60,7 @@ class Model:
     preprocessing: Preprocessing
     sets: dict[str, ImageSet]
     features: dict[str, Features] = field(default_factory=dict)
-    panel: list[Features] = field(default_factory=list)  # only where a method wants one
+    proxy: list[Features] = field(default_factory=list)  # only where a method wants one
     uncropped: frozenset[str] = frozenset()  # the sets whose images have their final size
 
     def prepares(self, name: str) -> Preprocessing:

@@ -25,7 +25,7 @@ from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.progress import progress_bar, track, track_named
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
-from oodshape.features.proxy import panel_features
+from oodshape.features.proxy import proxy_features
 from oodshape.images.sources.image_set import Subset
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import collect_statistics
@@ -58,7 +58,7 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     protocol = prepared.protocol
     gallery, kept = Gallery(sets, options.samples), KeptScores()
     for title in _one_by_one(prepared):
-        model = _extracted(prepared, title, panel=wants_panel(methods))
+        model = _extracted(prepared, title, proxy=wants_proxy(methods))
         weights[title] = model.classifier.fingerprint
         train = model.features["train"]
         with progress_bar(f"{title}: statistics", None, options.progress):
@@ -72,7 +72,7 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
             chosen = protocol.choose(title, name, method, images, scores)
             way = model.sets["train"], model.prepares("train")
             chosen = learned(chosen, model.classifier, *way, seed=options.seed, workers=options.workers)
-            detector = chosen.fit(images, panel=model.panel)
+            detector = chosen.fit(images, proxy=model.proxy)
             fitting = time.perf_counter() - start
             rows_of_method, curves_of_method, average = _compared(
                 benchmark, model, name, detector, fitting, options, gallery, kept
@@ -135,16 +135,16 @@ def _departures(prepared: Prepared) -> dict[str, Any]:
     return said
 
 
-def wants_panel(methods: Mapping[str, Method]) -> bool:
-    """Whether any of the methods chooses by a panel."""
-    return any(method.wants_panel for method in methods.values())
+def wants_proxy(methods: Mapping[str, Method]) -> bool:
+    """Whether any of the methods chooses by a proxy."""
+    return any(method.wants_proxy for method in methods.values())
 
 
 def extracted(benchmark: Benchmark, options: Options = Options()) -> Iterator[Model]:
-    """The networks of the benchmark one by one, each with the features of every set here and the panel's."""
+    """The networks of the benchmark one by one, each with the features of every set here and the proxy's."""
     prepared = Prepared.of(benchmark, options)
     for title in _one_by_one(prepared):
-        yield _extracted(prepared, title, panel=True)
+        yield _extracted(prepared, title, proxy=True)
 
 
 def _one_by_one(prepared: Prepared) -> Iterator[str]:
@@ -154,14 +154,14 @@ def _one_by_one(prepared: Prepared) -> Iterator[str]:
         yield title
 
 
-def _extracted(prepared: Prepared, title: str, *, panel: bool) -> Model:
-    """A network with the features of every set, and those of the panel where it is wanted."""
+def _extracted(prepared: Prepared, title: str, *, proxy: bool) -> Model:
+    """A network with the features of every set, and those of the proxy where it is wanted."""
     model, options = prepared.model(title), prepared.options
     for name, images in track_named(model.sets.items(), title, options.progress, "sets"):
         how = {"cache": options.cache, **vars(options.run)}
         model.features[name] = Features.extract(model.classifier, images, model.prepares(name), **how)
-    if panel:
-        model.panel = panel_features(
+    if proxy:
+        model.proxy = proxy_features(
             model.classifier,
             model.sets["train"],
             model.preprocessing,
@@ -268,7 +268,7 @@ def _with_further_seeds(prepared: Prepared) -> Iterator[Prepared]:
     methods = [
         name
         for name, method in prepared.methods.items()
-        if drawn or method.wants_panel or reseeded(method, 1) != method
+        if drawn or method.wants_proxy or reseeded(method, 1) != method
     ]
     for step in range(1, options.seeds if methods else 1):
         again = replace(options, seed=options.seed + step, seeds=1, methods=tuple(methods), samples=0)

@@ -60,13 +60,16 @@ def check(
         write_check(found, out, source, Origin(command_line(), str(guard)))
     if json:
         said = {"rejected_id": found.rejected, "guaranteed": found.guaranteed, "sets": found.rows()}
+        sanity = None if fitted.about.sanity is None else fitted.about.sanity.accepted(fitted.detector)
         right = None if found.selective is None else asdict(found.selective)
-        typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable}))
+        typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable, "sanity": sanity}))
     else:
         show_columns(HEAD, check_rows(found), console())
         say(NOTE)
         for line in (*headline(found), verdict(found), *right_line(found)):
             say(line)
+        if fitted.sanity:
+            say(f"sanity: the guard {fitted.sanity}")
         for path, why in list(found.unreadable.items())[:1]:
             say(f"{len(found.unreadable):,} could not be read; {path}: {why}")
         if out is not None:

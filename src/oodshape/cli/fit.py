@@ -133,6 +133,8 @@ def fit(
     if guard.detector.groups is not None:
         say(per_class_line(guard))
     say(f"guarantee: {guard.guarantee}")
+    if guard.sanity:
+        say(f"sanity: {guard.sanity}")
     if calibrate is None:
         say("for a guarantee, give --calibrate images that the network was not trained on")
     say(f"guard: {out}")

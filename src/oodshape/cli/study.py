@@ -34,7 +34,7 @@ def study(
         list[Path] | None,
         typer.Option(help="A network's folder of feature files, or a folder of such folders, in place of a benchmark."),
     ] = None,
-    panel: Annotated[
+    proxy: Annotated[
         Path | None,
         typer.Option(help="With --features: a folder with NETWORK/scrambled.npz, where they are not beside the rest."),
     ] = None,
@@ -84,16 +84,16 @@ def study(
     compared_names = tuple(find_record(each).id for each in words(methods))
     names = select_studies(name, compared_names)
     how: dict[str, Any] = {"settings": settings or "", "seed": seed, **compared.as_kwargs()}
-    loaded = load_networks(benchmark, features or [], panel=panel, **how)
+    loaded = load_networks(benchmark, features or [], proxy=proxy, **how)
     networks = [network.with_options(real, compared_names, seed) for network in loaded]
     for network in networks:
         say(network.describe())
     if compare_paper:
         check_studies(names, {network.name: network.id_set for network in networks})
-    if name == "all" and not all(network.panel for network in networks):
-        for each in [each for each in names if STUDIES[each].needs_panel]:
+    if name == "all" and not all(network.proxy for network in networks):
+        for each in [each for each in names if STUDIES[each].needs_proxy]:
             names.remove(each)
-            say(f"skipped {each}: a network has no panel (scrambled.npz)")
+            say(f"skipped {each}: a network has no proxy (scrambled.npz)")
     run = write(name, networks, out, paper=compare_paper) if name != "all" else None
     for path in run or write_all(names, networks, out, paper=compare_paper):
         say(f"wrote {path}")

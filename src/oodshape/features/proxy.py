@@ -1,16 +1,19 @@
-"""The panel: images that no classifier should trust, made from ID images, through the network."""
+"""Proxy OOD sets that are made from ID images: scrambled images, and crossed features."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.tensor_batches import refuse_cache, run_tensors
+from oodshape.images import identity
 from oodshape.images.datasets.synthetic import Scrambled, noise_of, scrambled
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
@@ -18,10 +21,10 @@ from oodshape.images.sources.image_set import limited
 from oodshape.images.sources.listing import Given, image_set
 from oodshape.networks.classifier import Classifier
 
-SIZE = 500  # images
+SIZE = 500  # images of a proxy set
 
 
-def panel_features(
+def proxy_features(
     classifier: Classifier,
     images: Given,
     preprocessing: Preprocessing | None = None,
@@ -34,28 +37,29 @@ def panel_features(
     batch_size: int = 64,
     workers: int | None = None,
 ) -> list[Features]:
-    """The features of a panel for `fit(train, panel=...)`: at most `size` phase-scrambled images.
+    """Extract the features of at most `size` phase-scrambled images, for `fit(train, proxy=...)`.
 
-    They are made from a seeded subset of the ID training `images`; with a `cache` folder they are kept like any
-    other features. With `prepared`, the images are batches of tensors that the network takes as they are.
+    They are made from a seeded subset of the ID training `images`; with a `cache` folder they are stored like any
+    other features. With `prepared`, the images are batches of tensors that the network accepts as they are.
     """
     if prepared:
         refuse_cache(cache)
         seen = run_tensors(classifier, images, keep=size, progress=progress)
-        return tensor_panel(classifier, seen.kept, seen.identities[seen.kept_rows], seed, progress=progress)
+        seen.check_one_size()
+        return tensor_proxy(classifier, seen.kept, seen.identities[seen.kept_rows], seed, progress=progress)
     made = Scrambled(limited(image_set(images), size, seed), seed)
     how: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "progress": progress}
     return [Features.extract(classifier, made, preprocessing, cache=cache, **how)]
 
 
-def tensor_panel(
+def tensor_proxy(
     classifier: Classifier, images: Tensor, which: Keys, seed: int = 0, *, progress: bool | None = None
 ) -> list[Features]:
-    """The panel of prepared tensors [N, C, H, W]: scrambled, and cut off where the values of their channel end."""
+    """Scramble prepared tensors [N, C, H, W], clamp each channel to its range, and extract their features."""
     if images.ndim != 4 or not images.is_floating_point():
         raise InputError(
-            f"a method that chooses by scrambled images needs float tensors [N, C, H, W], got {list(images.shape)}; "
-            "name another method, such as optfs-e"
+            f"a method that uses scrambled images needs float tensors [N, C, H, W], got {list(images.shape)}; "
+            "choose another method, such as optfs-e"
         )
     low, high = images.amin(dim=(0, 2, 3))[:, None, None], images.amax(dim=(0, 2, 3))[:, None, None]
     made = torch.empty_like(images)
@@ -63,3 +67,50 @@ def tensor_panel(
         values = scrambled(image.permute(1, 2, 0).double().numpy(), noise_of(int(which[row]), seed))
         made[row] = torch.from_numpy(values).permute(2, 0, 1).to(made.dtype).clamp(low, high)
     return [Features.extract(classifier, made, prepared=True, progress=progress)]
+
+
+def crossed_features(inside: Features, size: int = SIZE, seed: int = 0) -> Features:
+    """Cross pairs of ID images with different predicted classes: a fair coin per feature selects the image.
+
+    Images are put into an order by a seeded hash of their identities, and each is crossed with the next one that has
+    another predicted class, in as many orders as give `size` pairs. Coins are hashes of the first identity. So the
+    result is the same on every machine and for any order of the images, and a prediction that flips changes only the
+    pairs of its image.
+
+    >>> pair = Features.from_arrays([[1.0, 1.0, 0.0, 9.0], [2.0, 2.0, 3.0, 0.0]], (np.eye(4)[2:], None))
+    >>> [sorted({*column}) for column in zip(*next(crossed_features(pair).chunks())[1].tolist())]
+    [[1.0, 2.0], [1.0, 2.0], [0.0, 3.0], [0.0, 9.0]]
+    """
+    classes, n = inside.predictions.cpu().numpy(), len(inside)
+    if len(np.unique(classes)) < 2:
+        raise InputError(f"all {n} images to select by have the same predicted class")
+    made: list[Tensor] = []
+    for turn in range(math.ceil(size / n)):
+        purpose = f"crossed {turn}"
+        order = np.argsort(identity.keys(inside.identities, seed, purpose), kind="stable")
+        first = order[: size - turn * n]
+        second = order[_next_other(classes[order])[: len(first)]]
+        coins = torch.from_numpy(identity.coins(inside.identities[first], inside.width, seed, purpose))
+        one, other = _rows(inside, first), _rows(inside, second)
+        made.append(torch.where(coins.to(one.device), one, other))
+    return Features.from_arrays(torch.cat(made), inside.head)
+
+
+def _next_other(classes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """[n]: for each place, the next place on the circle whose class differs.
+
+    >>> _next_other(np.array([5, 5, 7, 5]))
+    array([2, 2, 3, 2])
+    """
+    n = len(classes)
+    found = np.empty(2 * n, np.int64)
+    found[-1] = -1
+    for place in range(2 * n - 2, -1, -1):  # twice around: a run of one class may reach over the end
+        following = place + 1
+        found[place] = following if classes[following % n] != classes[place % n] else found[following]
+    return found[:n] % n
+
+
+def _rows(features: Features, rows: np.ndarray[Any, Any]) -> Tensor:
+    """[n, M] float32: some rows, in the given order."""
+    return torch.cat([raw.float() for _, raw in features[rows].chunks()])

@@ -30,8 +30,14 @@ class SeenTensors:
     predictions: NDArray[np.int64]  # [N]
     labels: NDArray[np.int64]  # [N], -1: none
     identities: Keys  # [N], by content
-    kept: Tensor  # [K, ...]: images
+    kept: Tensor  # [K, ...]: images, of the size of the first
     kept_rows: NDArray[np.int64]  # [K]: their rows, by ascending keys
+    mixed: bool  # whether images of other sizes were left out
+
+    def check_one_size(self) -> None:
+        """Refuse images of several sizes, for a method that makes images of them."""
+        if self.mixed:
+            raise InputError("prepared images must have one size for this method: choose another")
 
 
 def run_tensors(
@@ -88,11 +94,11 @@ class _Subset:
             push = heapq.heappush if len(self.heap) < self.count else heapq.heapreplace
             push(self.heap, (-key, -first - place, batch[place].detach().cpu().clone()))
 
-    def result(self) -> tuple[Tensor, NDArray[np.int64]]:
-        """Return the images and their rows, by ascending keys."""
+    def result(self) -> tuple[Tensor, NDArray[np.int64], bool]:
+        """Return the images and their rows, by ascending keys, and whether some of other sizes were left out."""
         if not self.heap:
-            return torch.empty(0), np.empty(0, np.int64)
-        _, rows, images = zip(*sorted(self.heap, key=lambda item: item[:2], reverse=True), strict=True)
-        if any(image.shape != images[0].shape for image in images):
-            raise InputError("prepared images must have one size for this method: choose another")
-        return torch.stack(images), -np.array(rows, np.int64)
+            return torch.empty(0), np.empty(0, np.int64), False
+        ordered = sorted(self.heap, key=lambda item: item[:2], reverse=True)
+        same = [(row, image) for _, row, image in ordered if image.shape == ordered[0][2].shape]
+        rows, images = zip(*same, strict=True)
+        return torch.stack(images), -np.array(rows, np.int64), len(same) < len(ordered)

@@ -8,36 +8,35 @@ from oodshape.core.text import format_count
 from oodshape.guard.export.guarded_file import EXIF
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.methods.fusion import SCRAMBLED, Fusion
+from oodshape.methods.fusion import Fusion
 from oodshape.metrics.conformal import POOL
 
 
 def chosen_lines(guard: Fitted) -> list[str]:
-    """What was chosen and why, in a few lines, for a method that chooses; none for any other."""
+    """What was selected and why, in a few lines; none for a method that does not select."""
     fusion = guard.detector.scorer
     if not isinstance(fusion, Fusion):
         return []
-    names = ", ".join(member.name for member in fusion.members)
+    names = ", ".join(component.name for component in fusion.components)
     if not fusion.ranking:
-        why = "; ".join(fusion.notes) or "it had no panel of images to choose by"
-        return [f"{guard.about.method} took {names}", f"why: {why}"]
+        why = "; ".join(fusion.notes) or "it had no proxy set to select by"
+        return [f"{guard.about.method} uses {names}", f"why: {why}"]
     values = dict(fusion.ranking)
-    best, least = (100 * values[member.name] for member in (fusion.members[0], fusion.members[-1]))
-    panels = " and ".join("scrambled ones" if each == SCRAMBLED else each for each in fusion.panels or (SCRAMBLED,))
-    fused = ", fused by their p-values" if len(fusion.members) > 1 else ""
+    best, least = (100 * values[component.name] for component in (fusion.components[0], fusion.components[-1]))
+    fused = ", fused by their p-values" if len(fusion.components) > 1 else ""
     return [
-        f"{guard.about.method} chose {names}{fused}",
-        f"why: of {len(values)} methods they best tell familiar images kept aside from {panels} "
-        f"(AUROC {best:.1f} to {least:.1f} %; the last of all {100 * min(values.values()):.1f} %)",
+        f"{guard.about.method} selected {names}{fused}",
+        f"selected {len(fusion.components)} of {len(values)} candidates by proxy AUROC ({least:.1f} to {best:.1f} %); "
+        f"proxies: {', '.join(fusion.proxies)}",
         *(f"note: {note}" for note in fusion.notes),
     ]
 
 
-def _by_panel(fusion: Fusion) -> dict[str, dict[str, float]]:
-    """For each panel, the AUROC of every candidate against it."""
+def _by_proxy(fusion: Fusion) -> dict[str, dict[str, float]]:
+    """For each proxy set, the AUROC of every candidate."""
     names = [name for name, _ in fusion.ranking]
     columns = zip(*fusion.values, strict=True)
-    return {panel: dict(zip(names, column, strict=True)) for panel, column in zip(fusion.panels, columns, strict=True)}
+    return {proxy: dict(zip(names, column, strict=True)) for proxy, column in zip(fusion.proxies, columns, strict=True)}
 
 
 def facts(guard: Fitted) -> dict[str, Any]:
@@ -47,9 +46,9 @@ def facts(guard: Fitted) -> dict[str, Any]:
     return {
         "method": about.method or repr(detector.method),
         "recipe": repr(detector.method),
-        "chosen": [member.name for member in fusion.members] if isinstance(fusion, Fusion) else None,
+        "components": [component.name for component in fusion.components] if isinstance(fusion, Fusion) else None,
         "ranking": dict(fusion.ranking) if isinstance(fusion, Fusion) else None,
-        "panels": _by_panel(fusion) if isinstance(fusion, Fusion) else None,
+        "proxies": _by_proxy(fusion) if isinstance(fusion, Fusion) else None,
         "threshold": detector.threshold,
         "thresholds_per_class": None if detector.groups is None else detector.thresholds.tolist(),
         "classes_with_own_threshold": None if detector.groups is None else len(detector.class_scores) - 1,
@@ -57,6 +56,7 @@ def facts(guard: Fitted) -> dict[str, Any]:
         "calibration_images": 0 if detector.calibration is None else len(detector.calibration),
         "held_out": about.held_out,
         "guarantee": guard.guarantee,
+        "sanity": None if about.sanity is None else about.sanity.accepted(detector),
         "training_images": detector.n_train,
         "preprocessing": None if about.preprocessing is None else dict(about.preprocessing._items()),
         "exif": EXIF[about.upright],
@@ -82,6 +82,7 @@ def lines(guard: Fitted) -> list[tuple[str, str]]:
         rows += [("", f"{per_class_line(guard)}")]
     rows += [
         ("guarantee", guard.guarantee),
+        *([("sanity", guard.sanity)] if guard.sanity else []),
         ("calibrated on", f"{format_count(fact['calibration_images'], 'image')}, alpha = {detector.alpha:g}"),
         ("fitted on", f"{detector.n_train:,} images"),
         ("preprocessing", preprocessing_line(about.preprocessing)),

@@ -1,4 +1,4 @@
-"""Why was this image rejected? What the network, the guard and its members say about single images."""
+"""Why was this image rejected? What the network, the guard and its components say about single images."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Explanation:
     p_value: float | None = None  # the share of held-out familiar images with a score as low
     threshold: float | None = None  # the smallest score that is accepted for this class
     accepted: bool | None = None  # None: could not be read
-    members: tuple[Opinion, ...] = ()  # of a guard that fuses several methods; its one method else
+    components: tuple[Opinion, ...] = ()  # of a guard that fuses several methods; its one method else
     shaped_by: str = ""  # whose theta the impacts are shaped by
     supporting: tuple[Impact, ...] = ()  # the features with the largest w z, and ...
     opposing: tuple[Impact, ...] = ()  # ... those with the lowest
@@ -105,7 +105,7 @@ def _explained(guard: Fitted, seen: Seen) -> list[Explanation]:
             p_value=p_values[at],
             threshold=limits[classes[at] if len(limits) > 1 else 0],
             accepted=accepted[at],
-            members=opinions[at],
+            components=opinions[at],
             shaped_by=name,
             supporting=for_it[at],
             opposing=against[at],
@@ -121,22 +121,22 @@ def _guesses(guard: Fitted, outputs: Outputs) -> list[tuple[Guess, ...]]:
 
 
 def _opinions(guard: Fitted, seen: Seen) -> list[tuple[Opinion, ...]]:
-    """Each member's own score, and its place among the ID images that it was chosen on."""
+    """Each component's own score, and its place among the ID images that it was chosen on."""
     scorer = guard.detector.scorer
     assert seen.outputs is not None
-    if not isinstance(scorer, Fusion) or len(scorer.members) == 1:
-        name = scorer.members[0].name if isinstance(scorer, Fusion) else guard.about.method or "its method"
+    if not isinstance(scorer, Fusion) or len(scorer.components) == 1:
+        name = scorer.components[0].name if isinstance(scorer, Fusion) else guard.about.method or "its method"
         pairs = zip(seen.decision.scores.tolist(), seen.decision.p_values.tolist(), strict=True)
         return [(Opinion(name, score, p_value),) for score, p_value in pairs]
     outputs = seen.outputs
     batch = Batch(outputs.features, outputs.head, given_logits=outputs.logits)
     evidence = Evidence(batch, guard.detector.shape, guard.detector.head, outputs.head)
     told = []
-    for member in scorer.members:
-        scores = member.of(evidence)
-        p_values = member.log_p(scores).double().exp()
+    for component in scorer.components:
+        scores = component.of(evidence)
+        p_values = component.log_p(scores).double().exp()
         pairs = zip(scores.tolist(), p_values.tolist(), strict=True)
-        told.append([Opinion(member.name, *pair) for pair in pairs])
+        told.append([Opinion(component.name, *pair) for pair in pairs])
     return list(zip(*told, strict=True))
 
 
@@ -163,14 +163,14 @@ def _impacts(guard: Fitted, outputs: Outputs) -> tuple[str, Ranked, Ranked]:
 
 
 def _shaping(guard: Fitted) -> tuple[str, Shape | None, FittedHead | None]:
-    """The guard's own shape, or that of the first of its members that has one."""
+    """The guard's own shape, or that of the first of its components that has one."""
     detector = guard.detector
     if not isinstance(detector.shape, Identity):
         return guard.about.method or "its method", detector.shape, detector.head
     if isinstance(detector.scorer, Fusion):
-        for member in detector.scorer.members:
-            if not isinstance(member.shape, Identity):
-                return member.name, member.shape, member.head
+        for component in detector.scorer.components:
+            if not isinstance(component.shape, Identity):
+                return component.name, component.shape, component.head
     return "", None, None
 
 

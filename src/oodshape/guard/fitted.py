@@ -10,6 +10,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.options import ModelOptions
 from oodshape.core.values import Value
 from oodshape.guard.fit.samples import Samples
+from oodshape.guard.fit.sanity import Sanity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_share
@@ -38,6 +39,7 @@ class About(Value):
     version: str = ""  # of oodshape
     precision: Precision = "float32"  # in which the network ran
     samples: Samples | None = None  # some images of the fitting set, where they were asked for
+    sanity: Sanity | None = None  # scores of noise and constant images; None where they could not be made
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,6 +118,11 @@ class Fitted(Value):
             return f"{rate} within each class with a threshold of its own, and in all other classes together ({n})"
         low, high = (100 * limit for limit in rejected_share(len(scores), alpha))
         return f"{rate} ({n}; 99 % range for this calibration set {low:.1f}-{high:.1f} %)"
+
+    @property
+    def sanity(self) -> str:
+        """How much noise and how many constant images the guard accepts, in words; empty if not known."""
+        return "" if self.about.sanity is None else self.about.sanity.line(self.detector)
 
     def label(self, number: int) -> str | int:
         """A class by its name, or by its number where names are not known."""

@@ -36,6 +36,7 @@ from oodshape.guard.fit.collect import PartFiles, part_files, parts_for, recipe_
 from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.fit import class_names, fit_detector, own_model
 from oodshape.guard.fit.samples import Samples, check_kept
+from oodshape.guard.fit.sanity import check_sanity
 from oodshape.guard.fit.split import split_collected, split_images, split_tensors
 from oodshape.guard.fitted import About, Fitted
 from oodshape.guard.live import Live
@@ -121,7 +122,7 @@ class Guard(Fitted):
         samples, head = None, ""
         if reading.prepared:
             found = split_tensors(
-                source.classifier, images, calibrate, alpha, limit, recipe.wants_panel, cache, run.progress
+                source.classifier, images, calibrate, alpha, limit, recipe.wants_proxy, cache, run.progress
             )
         else:
             collected = None if parts is None else parts_for(source, part_files(parts), recipe, preprocessing)
@@ -153,6 +154,7 @@ class Guard(Fitted):
             version=oodshape.__version__,
             precision=source.classifier.precision,
             samples=samples,
+            sanity=check_sanity(source.classifier, detector, found.sanity, found.train, found.held_out),
         )
         return cls(detector, about)
 

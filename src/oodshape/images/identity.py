@@ -63,6 +63,17 @@ def keys(identities: Keys, seed: int, purpose: str) -> Keys:
     return _mixed(_mixed(identities * _GOLDEN) + hashed([f"{purpose} {seed}"]))
 
 
+def coins(identities: Keys, count: int, seed: int, purpose: str) -> NDArray[np.bool_]:
+    """[N, count]: fair coins for each image.
+
+    >>> coins(numbered(2), 5, 0, "example")
+    array([[False,  True, False, False, False],
+           [False, False, False,  True,  True]])
+    """
+    drawn = keys(identities, seed, f"coins {purpose}")
+    return np.asarray(_mixed(drawn[:, None] + _GOLDEN * np.arange(count, dtype=np.uint64)) >> np.uint64(63) == 1)
+
+
 def smallest(identities: Keys, count: int, seed: int, purpose: str) -> NDArray[np.int64]:
     """The places, ascending, of the `count` images with the smallest keys: a seeded subset.
 

@@ -1,29 +1,32 @@
-"""Auto: chooses methods from ID data alone, by images that no classifier should trust, and fuses the best.
+"""Auto: selects methods from ID data alone, by proxy OOD sets, and fuses the best.
 
-Two panels of such images are looked at: scrambled ID images, which are far from the known ones, and images of classes
-that are left out of the head, which are near them.
+There are three proxy sets: scrambled ID images, images of classes that are held out of the head, and crossed features.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.features import Features
+from oodshape.features.proxy import crossed_features
 from oodshape.features.statistic import Statistic
 from oodshape.features.sums import MOST, SELECTION, Summed, Sums
 from oodshape.images import identity
 from oodshape.methods.base import ScoreRecipe
-from oodshape.methods.detector import Method
+from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import fit_each, score_each
-from oodshape.methods.fusion import SCRAMBLED, Fusion, Member
-from oodshape.methods.held_out_classes import ClassPanel
+from oodshape.methods.fusion import SCRAMBLED, Component, Fusion
+from oodshape.methods.held_out_classes import HeldOutClasses
 from oodshape.methods.records import RECORDS
 from oodshape.methods.registry import find_method
 from oodshape.methods.training import Training
@@ -31,38 +34,39 @@ from oodshape.metrics.detection import auroc
 
 T = TypeVar("T")
 FALLBACK = "optfs"
-# one method per idea: near copies of one score would crowd the others out of a fusion
+# one method per idea: near copies of one score would displace the others
 CANDIDATES = tuple(record.id for record in RECORDS.values() if record.candidate)
-FEWEST = 10  # images of the selection part: the lowest tenth must hold one
-BY_HEART = 0.99  # the accuracy on training images from which they say little about others
-NO_PANEL = (
-    "has no panel of scrambled images to choose by; make one, panel_features(classifier, images, preprocessing), and "
-    "give fit(train, panel=...)"
+FEWEST = 10  # selection images: the lowest tenth must hold one
+MEMORISED = 0.99  # the accuracy on training images from which they are not representative of others
+SATURATED, SPREAD = 0.99, 0.01  # a proxy set with a larger median AUROC, or a smaller interquartile range, is saturated
+CROSSED = "crossed features"
+NO_IMAGES = (
+    "no scrambled images: extract them with proxy_features(classifier, images, preprocessing) and pass fit(train, "
+    "proxy=...)"
 )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Auto(ScoreRecipe):
-    """The `fuse` candidates that best tell ID images from two panels of images, and `always`, fused by p-values.
+    """Fuse the `fuse` candidates with the largest mean AUROC over three proxy OOD sets, and those in `always`.
 
-    A `share` of the training images is kept from fitting: on it the candidates are tried, and its scores turn theirs
-    into p-values; where ID images are given as `held_out`, those serve, and all training images fit. The worth of a
-    candidate is the mean of two AUROCs, weighted by 1 - `near` and `near`: against the panel of scrambled ID images
-    that was given (`panel_features`), and against images of a quarter of the classes, left out of the head
-    (`ClassPanel`). Where one panel cannot be had, the other decides alone; where neither can, it is OptFS, with a
-    warning. A candidate that refuses the features is left out. No OOD data are used.
+    A fraction `share` of the training images is excluded from fitting: on these the candidates are compared, and their
+    scores turn the candidates' scores into p-values. If ID images are passed as `held_out`, those are used instead, and
+    all training images fit. The proxy sets are scrambled ID images, if given (`proxy_features`), images of a quarter of
+    the classes, held out of the head (`HeldOutClasses`), and crossed features (`crossed_features`). A set that cannot
+    be made is skipped; a saturated one, on which candidates hardly differ, has weight 0; the record says so. Without
+    any proxy set it is OptFS, with a warning. A candidate that refuses the features is left out.
 
-    Candidates named in `always` are fused too, whatever their worth: where the panels mislead, one score of the
-    network's own probabilities keeps the fusion near a threshold on the softmax. `fuse` = 1 takes the best as it is.
+    Candidates in `always` are fused whatever their AUROC: GEN keeps the fusion near the network's own probabilities,
+    MDS++ rejects inputs that are far from all training features. `fuse` = 1 uses the best candidate as it is.
     """
 
-    wants_panel = True
+    wants_proxy = True
 
     candidates: tuple[str, ...] = ()  # ids of methods; none: CANDIDATES
-    fuse: Annotated[int, AtLeast(1)] = 7
+    fuse: Annotated[int, AtLeast(1)] = 5
     share: Annotated[float, Fraction()] = 0.25
-    near: Annotated[float, Fraction(zero=True, one=True)] = 0.5
-    always: tuple[str, ...] = ("gen",)
+    always: tuple[str, ...] = ("gen", "mds++")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "candidates", tuple(self.candidates))
@@ -77,12 +81,12 @@ class Auto(ScoreRecipe):
         return self.share
 
     def methods(self) -> dict[str, Method]:
-        """The candidates by name; classes are the predicted ones: images are looked at whose labels nobody knows."""
+        """The candidates by name, with predicted classes, because proxy images have no labels."""
         return {name: find_method(name).unlabelled() for name in self.candidates or CANDIDATES}
 
     @property
     def exportable(self) -> bool:
-        """Whether every candidate is, so that any choice can be."""
+        """Whether every candidate is, so that any selection can be."""
         return all(method.exportable for method in self.methods().values())
 
     def fit(self, train: Training) -> Fusion:
@@ -90,68 +94,91 @@ class Auto(ScoreRecipe):
         if len(selection) < FEWEST:
             return _fallback(
                 train,
-                f"keeps {self.share:g} of the training images to choose by and needs at least {FEWEST} there, got "
+                f"selects by {self.share:g} of the training images and needs at least {FEWEST} there, got "
                 f"{len(selection)} of {train.n}; give more images",
             )
-        near, notes = self._without_classes(fitting, selection)
-        notes = (*_by_heart(train, selection), *notes)
-        if not train.panel and near is None:
-            return _fallback(train, f"{NO_PANEL}, and {notes[-1] if notes else 'near = 0'}")
-        if not train.panel:
-            warnings.warn(
-                f"auto {NO_PANEL}. It chooses by classes left out alone, and far OOD may suffer.", stacklevel=3
-            )
-            notes += (f"auto {NO_PANEL}",)
-        return self._chosen(fitting, selection, train.panel, near, notes)
-
-    def _without_classes(
-        self, fitting: Features | Sums, selection: Features
-    ) -> tuple[tuple[str, dict[str, float]] | None, tuple[str, ...]]:
-        """(the panel of classes left out in words and its AUROCs, notes)."""
-        if self.near == 0:
-            return None, ()
-        try:
-            panel = ClassPanel.of(fitting, selection)
-            return (str(panel), panel.aurocs(self.methods())), ()
-        except InputError as error:
-            return None, (f"no class was left out: {error}",)
-
-    def _chosen(
-        self,
-        fitting: Features | Sums,
-        selection: Features,
-        scrambled: tuple[Features, ...],
-        near: tuple[str, dict[str, float]] | None,
-        notes: tuple[str, ...],
-    ) -> Fusion:
-        detectors, refused = _sorted_out(dict(fit_each(self.methods(), fitting)))
-        inside, more = _sorted_out(score_each(detectors, selection))
-        refused |= more
-        outside = [score_each(detectors, images) for images in scrambled]
-        panels = (*([SCRAMBLED] if scrambled else []), *([] if near is None else [near[0]]))
-        weights = [1 - self.near, self.near] if len(panels) == 2 else [1.0]
-        values: dict[str, tuple[float, ...]] = {}
-        for name in self.methods():
-            far = [images[name] for images in outside if name in inside]
-            if name in inside and not any(isinstance(scores, InputError) for scores in far):
-                apart = [auroc(inside[name], scores) for scores in far]
-                values[name] = (*([float(np.mean(apart))] if far else []), *([] if near is None else [near[1][name]]))
-        if not values:
-            raise list(refused.values())[-1] if refused else InputError("auto has no candidates")
-        worth = {name: float(np.dot(weights, row)) for name, row in values.items()}
-        ranking = sorted(worth.items(), key=lambda item: -item[1])
+        tried = try_on_proxies(self.methods(), fitting, selection, train.proxy)
+        notes = (*_memorised(train, selection), *tried.notes)
+        if not tried.proxies:
+            return _fallback(train, f"has no proxy set to select by: {'; '.join(notes)}")
         always = self.always if self.fuse > 1 else ()
-        fused = [best for place, (best, _) in enumerate(ranking) if place < self.fuse or best in always]
-        members = tuple(Member.of_detector(best, detectors[best], inside[best]) for best in fused)
-        return Fusion(members, tuple(ranking), panels, tuple(values[name] for name, _ in ranking), notes)
+        fused = [best for place, (best, _) in enumerate(tried.ranking) if place < self.fuse or best in always]
+        return Fusion.of_components(
+            tuple(Component.of_detector(best, tried.detectors[best], tried.inside[best]) for best in fused),
+            [tried.inside[best] for best in fused],
+            tried.ranking,
+            tried.proxies,
+            tuple(tried.aurocs[name] for name, _ in tried.ranking),
+            notes,
+        )
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Candidates that were fitted and scored on the selection images, and their AUROCs on the proxy sets."""
+
+    detectors: dict[str, Detector]
+    inside: dict[str, Tensor]  # scores of the selection images
+    proxies: tuple[str, ...]  # descriptions of the proxy sets
+    aurocs: dict[str, tuple[float, ...]]  # on each proxy set
+    notes: tuple[str, ...]
+
+    @cached_property
+    def ranking(self) -> tuple[tuple[str, float], ...]:
+        """Every candidate with its mean AUROC over the proxy sets that are not saturated, best first."""
+        weights = ~self.saturated / (~self.saturated).sum()
+        means = [(name, float(np.dot(weights, row))) for name, row in self.aurocs.items()]
+        return tuple(sorted(means, key=lambda item: -item[1]))
+
+    @cached_property
+    def saturated(self) -> NDArray[np.bool_]:
+        """[P]: which proxy sets hardly differentiate the candidates; none if that holds for all of them."""
+        low, median, high = np.quantile(list(self.aurocs.values()), [0.25, 0.5, 0.75], axis=0)
+        found = (median > SATURATED) | (high - low < SPREAD)
+        return np.asarray(found & ~found.all())
+
+
+def try_on_proxies(
+    methods: Mapping[str, Method], fitting: Features | Sums, selection: Features, scrambled: Sequence[Features]
+) -> Tried:
+    """Fit every method and compare the selection images with the proxy sets; methods that refuse are left out."""
+    proxies: dict[str, dict[str, float]] = {}
+    given, notes = {SCRAMBLED: scrambled} if scrambled else {}, [] if scrambled else [NO_IMAGES]
+    try:
+        near = HeldOutClasses.of(fitting, selection)
+        proxies[str(near)] = near.aurocs(methods)
+    except InputError as error:
+        notes.append(f"no classes were held out: {error}")
+    try:
+        given[CROSSED] = [crossed_features(selection)]
+    except InputError as error:
+        notes.append(f"no crossed features: {error}")
+    detectors, refused = _separate(dict(fit_each(methods, fitting)))
+    inside, more = _separate(score_each(detectors, selection))
+    refused |= more
+    for proxy, sets in given.items():
+        found: dict[str, list[float]] = {name: [] for name in inside}
+        for images in sets:
+            outside, more = _separate(score_each({name: detectors[name] for name in inside}, images))
+            refused |= more
+            for name, scores in outside.items():
+                found[name].append(auroc(inside[name], scores))
+        proxies[proxy] = {name: float(np.mean(values)) for name, values in found.items() if name not in refused}
+    names = [name for name in methods if name not in refused]
+    if not names:
+        raise list(refused.values())[-1] if refused else InputError("auto has no candidates")
+    aurocs = {name: tuple(each[name] for each in proxies.values()) for name in names}
+    tried = Tried(detectors, inside, tuple(proxies), aurocs, tuple(notes))
+    saturated = [proxy for proxy, is_so in zip(proxies, tried.saturated, strict=True) if is_so] if proxies else []
+    return replace(tried, notes=(*notes, *(f"{proxy}: saturated, weight 0" for proxy in saturated)))
 
 
 def _parts(train: Training, share: float) -> tuple[Features | Sums, Features]:
-    """(images to fit on, images to select by), of one head with the panel."""
+    """(images to fit on, images to select by), with the same head as the proxy set."""
     data = train.features if train.summed is None else train.summed
     head = data.head
     for images, what in (
-        (train.panel, "panel"),
+        (train.proxy, "proxy set"),
         (() if train.held_out is None else (train.held_out,), "held-out part"),
     ):
         for part in images:
@@ -162,41 +189,41 @@ def _parts(train: Training, share: float) -> tuple[Features | Sums, Features]:
                 )
     if train.held_out is not None:
         return data if isinstance(data, Features) else data.every, train.held_out
-    return split(data, share) if isinstance(data, Features) else _kept(data, share)
+    return split(data, share) if isinstance(data, Features) else _collected_parts(data, share)
 
 
-def _kept(data: Summed, share: float) -> tuple[Sums, Features]:
+def _collected_parts(data: Summed, share: float) -> tuple[Sums, Features]:
     """The two parts of images that were summed: as `split` makes them of many images."""
     if data.share != share:
         raise InputError(
-            f"a share of {data.share:g} was kept to choose by when the images were collected, not {share:g}"
+            f"the images were collected to select by a share of {data.share:g}, not {share:g}; collect again"
         )
     if data.fitting is None or data.selection is None or len(data.selection) < FEWEST:
-        raise InputError(f"of {len(data)} images too few were kept to choose by, or all; collect more images")
+        raise InputError(f"of {len(data)} images too few are left to fit on or to select by; collect more images")
     return data.fitting, data.selection
 
 
-def _sorted_out(found: Mapping[str, T | InputError]) -> tuple[dict[str, T], dict[str, InputError]]:
-    """(what was found, what was refused): a candidate that does not suit these features is no choice."""
+def _separate(found: Mapping[str, T | InputError]) -> tuple[dict[str, T], dict[str, InputError]]:
+    """(results, refusals): a candidate that refuses these features is left out."""
     refused = {name: value for name, value in found.items() if isinstance(value, InputError)}
     return {name: value for name, value in found.items() if not isinstance(value, InputError)}, refused
 
 
-def _by_heart(train: Training, selection: Features) -> tuple[str, ...]:
-    """A note where the network knows the images by heart that methods are chosen by."""
+def _memorised(train: Training, selection: Features) -> list[str]:
+    """A note if methods are selected by training images that the network has memorised."""
     accuracy = selection.accuracy
-    if train.held_out is not None or accuracy is None or accuracy < BY_HEART:
-        return ()
-    return (
-        f"the network knows its training images by heart (accuracy {100 * accuracy:.1f} %), and no ID images were held "
-        "out to choose by: calibration images serve where they are many",
-    )
+    if train.held_out is not None or accuracy is None or accuracy < MEMORISED:
+        return []
+    return [
+        f"the network has memorised the training images that select the methods (accuracy {100 * accuracy:.1f} %): "
+        "give more calibration images, which then select"
+    ]
 
 
 def split(train: Features, share: float) -> tuple[Features, Features]:
-    """(fitting part, selection part): about a share is in the second, by identity (`identity.held_out`).
+    """(fitting part, selection part): about a fraction `share` is in the second, by identity (`identity.held_out`).
 
-    Where a share is FEWEST images or fewer, it is as many; of more than MOST, those beyond are in neither part.
+    If that is FEWEST images or fewer, it is exactly as many; of more than MOST, the rest is in neither part.
     """
     fewest = int(share * len(train))
     if fewest == 0:
@@ -216,4 +243,4 @@ def _fallback(train: Training, why: str) -> Fusion:
     warnings.warn(f"auto {why}. It falls back to {FALLBACK}.", stacklevel=4)
     detector = find_method(FALLBACK).fit(train.features)
     scores = detector.score(train.features)
-    return Fusion((Member.of_detector(FALLBACK, detector, scores),), (), notes=(f"auto {why}",))
+    return Fusion((Component.of_detector(FALLBACK, detector, scores),), (), notes=(f"auto {why}",))

@@ -49,9 +49,9 @@ class Recipe(Value):
         return any(recipe.for_nonnegative for recipe in self.inside())
 
     @property
-    def wants_panel(self) -> bool:
-        """Whether it chooses by a panel of images that no classifier should trust (`panel_features`)."""
-        return any(recipe.wants_panel for recipe in self.inside())
+    def wants_proxy(self) -> bool:
+        """Whether it chooses by a proxy of images that no classifier should trust (`proxy_features`)."""
+        return any(recipe.wants_proxy for recipe in self.inside())
 
     @property
     def exportable(self) -> bool:

@@ -84,17 +84,17 @@ class Method(Recipe):
         train: TrainingData,
         head: Head | tuple[Any, Any] | None = None,
         moments: Moments | None = None,
-        panel: Sequence[Features] = (),
+        proxy: Sequence[Features] = (),
         held_out: Features | None = None,
     ) -> Detector:
         """The detector that this recipe gives on ID training data.
 
         Statistics alone may need the head too, and some methods the `Moments` of the same features; `Summed` has all
-        of it, as it adds up over parts. A `panel` of
-        images that no classifier should trust (`panel_features`) is for recipes that choose by it; `held_out` are ID
+        of it, as it adds up over parts. A `proxy` of
+        images that no classifier should trust (`proxy_features`) is for recipes that choose by it; `held_out` are ID
         images for them to choose by in place of a part of `train`, and must not be those that set the threshold.
         """
-        training = Training.of(train, None if head is None else Head.of(head), moments, panel, held_out)
+        training = Training.of(train, None if head is None else Head.of(head), moments, proxy, held_out)
         needs = self.needs
         if needs and training.maybe_features is not None:
             training.moments(needs)  # one pass for all three slots

@@ -23,7 +23,7 @@ LARGE = (Statistic.SOFTMAX_SUMS, Statistic.SCATTER, Statistic.UNIT_SCATTER, Stat
 
 
 def fit_each(
-    methods: Mapping[str, Method], train: Features | Sums, panel: Sequence[Features] = ()
+    methods: Mapping[str, Method], train: Features | Sums, proxy: Sequence[Features] = ()
 ) -> Iterator[tuple[str, Detector | InputError]]:
     """Yield every method fitted, or the error, from one pass over the features for all methods.
 
@@ -36,24 +36,24 @@ def fit_each(
     while left:
         name = left.pop(0)
         try:
-            yield name, methods[name].fit(train, panel=panel)
+            yield name, methods[name].fit(train, proxy=proxy)
         except InputError as error:
             yield name, error
         if isinstance(train, Features):
             train.forget(everything.difference(*(needs[other] for other in left)))
 
 
-def fit_all(methods: Mapping[str, Method], train: Features, panel: Sequence[Features] = ()) -> dict[str, Detector]:
+def fit_all(methods: Mapping[str, Method], train: Features, proxy: Sequence[Features] = ()) -> dict[str, Detector]:
     """Fit every method on the same features, from one pass over them.
 
-    The `panel` is the proxy OOD set for methods that select by it.
+    The `proxy` is the proxy OOD set for methods that select by it.
 
     >>> train = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
     >>> list(fit_all({"plain": Method()}, train))
     ['plain']
     """
     fitted: dict[str, Detector] = {}
-    for name, found in fit_each(methods, train, panel):
+    for name, found in fit_each(methods, train, proxy):
         if isinstance(found, InputError):
             raise found
         fitted[name] = found

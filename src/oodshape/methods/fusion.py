@@ -1,7 +1,9 @@
-"""Fusion: several fitted methods as one score, each through its p-values among ID images."""
+"""Fusion: several fitted component detectors as one score, each through its p-values among ID images."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -16,24 +18,62 @@ from oodshape.features.kernels import look_up, search_sorted
 from oodshape.methods.base import Evidence, FittedHead, FittedScore, Shape
 from oodshape.methods.detector import Detector
 
-TAIL = 0.1  # the lowest share of ID scores, below which p-values fall exponentially
+TAIL = 0.1  # the lowest fraction of ID values, below which p-values fall exponentially
+VETO = math.log(5)  # a component that is five times as certain as the sum decides alone
 SCRAMBLED = "scrambled ID images"
-ROUNDING = 1e-4  # relative: what float32 may make of one image in batches of other sizes, with room to spare
-SMALL = 0.01  # what counts for smaller scores: they are differences of larger ones
+ROUNDING = 1e-4  # relative: a bound on what float32 makes of one image in batches of other sizes
+SMALL = 0.01  # values below it count as this large for rounding, because they are differences of larger ones
+Reference = Annotated[NDArray[np.float32], Sizes("N"), Ascending()]
+
+
+def log_p(values: Tensor, reference: Tensor) -> Tensor:
+    """[n]: log of the smoothed fraction of the ID values `reference` [N], ascending, that are as low.
+
+    The fraction is (1 + #{< value}) / (N + 1), linear between neighbours. Below the lowest tenth it falls exponentially
+    with the mean distance there, so that values below every ID value keep their order. It is the mean of the fractions
+    just below and just above the value: equal ID values, which differ in their last bits from batch to batch, get one
+    p-value.
+    """
+    k = int(TAIL * len(reference))
+    near = _rounding(reference[k])
+    limit, reach = reference[k] - near, (reference[k] - reference[:k]).mean().clamp_min(1e-12).maximum(near)
+    tail = _body(limit.reshape(1), reference) - (limit - values) / reach
+    return torch.where(values < limit, tail, _body(values, reference))
+
+
+def _body(values: Tensor, reference: Tensor) -> Tensor:
+    """[n]: the log of the fraction, without the tail."""
+    around = _rounding(values)
+    places = (_place(values - around, reference) + _place(values + around, reference)) / 2
+    return (places / (len(reference) + 1)).log()
+
+
+def _rounding(values: Tensor) -> Tensor:
+    """[n]: how much rounding may have changed them."""
+    return ROUNDING * values.abs().clamp_min(SMALL)
+
+
+def _place(values: Tensor, reference: Tensor) -> Tensor:
+    """[n]: 1 + the number of ID values below, linear between neighbours; N above the highest."""
+    n = len(reference)
+    place = search_sorted(values.contiguous(), reference, right=False)
+    low, high = look_up(reference, (place - 1).clamp_min(0)), look_up(reference, place.clamp_max(n - 1))
+    between = torch.where(high > low, (values - low) / (high - low).clamp_min(1e-30), 0.0).clamp(0, 1)
+    return (place + between).clamp(1, n)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Member(FittedScore):
+class Component(FittedScore):
     """A fitted method inside a fusion, with the ID scores that turn its own into p-values."""
 
     name: str
     shape: Shape
     head: FittedHead
     scorer: FittedScore
-    reference: Annotated[NDArray[np.float32], Sizes("N"), Ascending()]  # scores of the selection part
+    reference: Reference  # scores of the selection images
 
     @classmethod
-    def of_detector(cls, name: str, detector: Detector, id_scores: Tensor) -> Member:
+    def of_detector(cls, name: str, detector: Detector, id_scores: Tensor) -> Component:
         reference = np.sort(id_scores.cpu().numpy())
         return cls(name, detector.shape, detector.head, detector.scorer, reference)
 
@@ -42,75 +82,80 @@ class Member(FittedScore):
         return self.scorer.of(Evidence(seen.batch, self.shape, self.head, self.head.bind(seen.head)))
 
     def log_p(self, scores: Tensor) -> Tensor:
-        """[n]: log of the smoothed share of ID images with a score as low.
-
-        The share is (1 + #{< score}) / (n + 1), linear between neighbours; below the lowest tenth it falls
-        exponentially with the mean distance there, so that scores lower than any ID score stay in their order. It is
-        the mean of those just below and just above the score, so that equal ID scores, which differ in their last
-        bits from batch to batch, get one value.
-        """
-        ordered = self.tensor("reference", scores)
-        k = int(TAIL * len(ordered))
-        near = self._rounding(ordered[k])
-        limit, reach = ordered[k] - near, (ordered[k] - ordered[:k]).mean().clamp_min(1e-12).maximum(near)
-        return torch.where(scores < limit, self._body(limit.reshape(1)) - (limit - scores) / reach, self._body(scores))
-
-    def _body(self, scores: Tensor) -> Tensor:
-        """[n]: the log of the share, without the tail."""
-        around = self._rounding(scores)
-        places = (self._place(scores - around) + self._place(scores + around)) / 2
-        return (places / (len(self.reference) + 1)).log()
-
-    def _rounding(self, scores: Tensor) -> Tensor:
-        """[n]: how much rounding may have changed them."""
-        return ROUNDING * scores.abs().clamp_min(SMALL)
-
-    def _place(self, scores: Tensor) -> Tensor:
-        """[n]: 1 + the number of ID scores below, linear between neighbours; n above the highest."""
-        ordered, n = self.tensor("reference", scores), len(self.reference)
-        place = search_sorted(scores.contiguous(), ordered, right=False)
-        low, high = look_up(ordered, (place - 1).clamp_min(0)), look_up(ordered, place.clamp_max(n - 1))
-        between = torch.where(high > low, (scores - low) / (high - low).clamp_min(1e-30), 0.0).clamp(0, 1)
-        return (place + between).clamp(1, n)
+        """[n]: log p-values of the method's own scores among the selection images."""
+        return log_p(scores, self.tensor("reference", scores))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fusion(FittedScore):
-    """The summed log p-values of its members (Fisher); the plain score where there is one member only."""
+    """The p-value of the components together, as a log; the plain score where there is only one component.
 
-    members: tuple[Member, ...]
-    ranking: tuple[tuple[str, float], ...]  # every candidate with its worth, best first
-    panels: tuple[str, ...] = ()  # what the candidates were tried on, in words
-    values: tuple[tuple[float, ...], ...] = ()  # for every candidate of the ranking, its AUROC against each panel
+    With L the log p-values of the components, the score is min(q_F(sum L), q_min(min L) + log 5), where q_F and q_min
+    are log p-values of the sum (Fisher) and of the minimum among the selection images. The second term is a veto: one
+    component that is certain decides, although the sum dilutes it.
+    """
+
+    components: tuple[Component, ...]
+    ranking: tuple[tuple[str, float], ...]  # every candidate with its mean proxy AUROC, best first
+    proxies: tuple[str, ...] = ()  # descriptions of the proxy sets
+    values: tuple[tuple[float, ...], ...] = ()  # for every candidate of the ranking, its AUROC on each proxy set
     notes: tuple[str, ...] = ()  # what could not be done, and why
+    sums: Reference | None = None  # sum L and ...
+    minima: Reference | None = None  # ... min L of the selection images; None where there is only one component
 
     def __post_init__(self) -> None:
-        if [len(row) for row in self.values] != [len(self.panels)] * len(self.ranking):
+        super().__post_init__()
+        if [len(row) for row in self.values] != [len(self.proxies)] * len(self.ranking):
             raise InputError(
-                f"{len(self.values)} rows of values for {len(self.ranking)} candidates and {len(self.panels)} panels"
+                f"{len(self.values)} rows of values for {len(self.ranking)} candidates and {len(self.proxies)} proxies"
             )
+        if len(self.components) > 1 and (self.sums is None or self.minima is None):
+            raise InputError(f"a fusion of {len(self.components)} components needs the sums and minima of ID images")
+
+    @classmethod
+    def of_components(
+        cls,
+        components: tuple[Component, ...],
+        id_scores: Sequence[Tensor],
+        ranking: tuple[tuple[str, float], ...] = (),
+        proxies: tuple[str, ...] = (),
+        values: tuple[tuple[float, ...], ...] = (),
+        notes: tuple[str, ...] = (),
+    ) -> Fusion:
+        """Fuse components, given the scores [N] of each on the selection images."""
+        if len(components) == 1:
+            return cls(components, ranking, proxies, values, notes)
+        each = torch.stack([part.log_p(scores) for part, scores in zip(components, id_scores, strict=True)])
+        sums, minima = (np.sort(found.cpu().numpy()) for found in (each.sum(dim=0), each.amin(dim=0)))
+        return cls(components, ranking, proxies, values, notes, sums, minima)
 
     def of(self, seen: Evidence) -> Tensor:
         """[n] fused scores."""
-        if len(self.members) == 1:
-            return self.members[0].of(seen)
-        return torch.stack([member.log_p(member.of(seen)) for member in self.members]).sum(dim=0)
+        if len(self.components) == 1:
+            return self.components[0].of(seen)
+        return self.fuse(torch.stack([part.log_p(part.of(seen)) for part in self.components]))
+
+    def fuse(self, each: Tensor) -> Tensor:
+        """[K, n] log p-values of the components -> [n] fused log p-values."""
+        together, lowest = each.sum(dim=0), each.amin(dim=0)
+        fisher = log_p(together, self.tensor("sums", together))
+        return torch.minimum(fisher, log_p(lowest, self.tensor("minima", lowest)) + VETO)
 
     @property
     def against_scrambled(self) -> float | None:
-        """The best AUROC of a candidate against scrambled images, or None where none were looked at."""
-        if SCRAMBLED not in self.panels:
+        """The best AUROC of a candidate on scrambled images, or None without scrambled images."""
+        if SCRAMBLED not in self.proxies:
             return None
-        return max(row[self.panels.index(SCRAMBLED)] for row in self.values)
+        return max(row[self.proxies.index(SCRAMBLED)] for row in self.values)
 
     def __str__(self) -> str:
-        """The choice, how every candidate did against the panels, and what could not be done."""
-        lines = [f"chosen: {', '.join(member.name for member in self.members)}"]
+        """The components, the AUROC of every candidate on the proxy sets, and notes."""
+        lines = [f"components: {', '.join(part.name for part in self.components)}"]
         if self.ranking:
-            lines.append("AUROC (%) of held-out ID images against:")
-            lines += [f"  {place + 1}: {panel}" for place, panel in enumerate(self.panels)]
-            columns = range(1, len(self.panels) + 1)
-            lines.append(" " * 16 + "".join(f"{column:>7}" for column in columns) + "   worth")
-            for (name, worth), row in zip(self.ranking, self.values, strict=True):
-                lines.append(f"{name:<16}" + "".join(f" {100 * value:6.2f}" for value in row) + f"  {100 * worth:6.2f}")
+            lines.append("AUROC (%) of ID images against:")
+            lines += [f"  {place + 1}: {proxy}" for place, proxy in enumerate(self.proxies)]
+            columns = range(1, len(self.proxies) + 1)
+            lines.append(" " * 16 + "".join(f"{column:>7}" for column in columns) + "    mean")
+            for (name, mean), row in zip(self.ranking, self.values, strict=True):
+                lines.append(f"{name:<16}" + "".join(f" {100 * value:6.2f}" for value in row) + f"  {100 * mean:6.2f}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])

@@ -1,4 +1,4 @@
-"""The second panel of `auto`: some classes are left out of the head, and their images are near OOD images."""
+"""Held-out classes, a proxy set of `auto`: without some classes in the head, their images are near OOD images."""
 
 from __future__ import annotations
 
@@ -19,55 +19,55 @@ from oodshape.networks.head import Head
 SHARE = 0.25  # of the classes
 SEED = 0
 FEWEST_CLASSES = 2  # with one class, every score of the probabilities is constant
-FEWEST_IMAGES = 10  # of the selection part, inside and outside
-MOST_IMAGES = 5_000  # of the selection part: of so many an AUROC is known to half a point
-REFUSED = 0.5  # the AUROC of a method that cannot be fitted: it tells nothing apart
+FEWEST_IMAGES = 10  # selection images of the remaining and of the held-out classes
+MOST_IMAGES = 5_000  # selection images: so many give an AUROC to half a point
+REFUSED = 0.5  # the AUROC of a method that cannot be fitted
 
 
 @dataclass(frozen=True, eq=False)
-class ClassPanel:
-    """Images of the classes that stay, to fit on and to select by, and those of the classes left out.
+class HeldOutClasses:
+    """Images of the remaining classes, to fit on and to select by, and images of the held-out classes.
 
-    All have the head without the classes left out. An image belongs to the class that the *whole* head predicts.
+    All have the head without the held-out classes. An image belongs to the class that the *whole* head predicts.
     """
 
-    left_out: int  # classes
+    left_out: int  # held-out classes
     classes: int  # of the whole head
     fitting: Features | Sums
     inside: Features
     outside: Features
 
     @classmethod
-    def of(cls, fitting: Features | Sums, selection: Features, seed: int = SEED) -> ClassPanel:
-        """The panel of a seeded quarter of the classes; refused where too little would remain.
+    def of(cls, fitting: Features | Sums, selection: Features, seed: int = SEED) -> HeldOutClasses:
+        """Hold out a seeded quarter of the classes; refuse if too little would remain.
 
         >>> head = (np.eye(8), None)
-        >>> panel = ClassPanel.of(*(Features.from_arrays(np.eye(8)[np.arange(n) % 8], head) for n in (80, 48)))
-        >>> panel.left_out, len(panel.fitting), len(panel.inside), len(panel.outside), panel.inside.head.classes
+        >>> near = HeldOutClasses.of(*(Features.from_arrays(np.eye(8)[np.arange(n) % 8], head) for n in (80, 48)))
+        >>> near.left_out, len(near.fitting), len(near.inside), len(near.outside), near.inside.head.classes
         (2, 60, 36, 12, 6)
         """
         head = fitting.head
         left_out = classes_left_out(head, seed)
         count = int(left_out.sum())
         if head.classes - count < FEWEST_CLASSES:
-            raise InputError(f"the network has {head.classes} classes, and {FEWEST_CLASSES} must stay")
+            raise InputError(f"the network has {head.classes} classes, and {FEWEST_CLASSES} must remain")
         stay, gone = _staying(fitting, left_out)
         if 2 * gone > len(fitting):
-            raise InputError(f"{gone} of {len(fitting)} images belong to the classes left out, more than half")
-        selection = selection[identity.smallest(selection.identities, MOST_IMAGES, seed, "class panel")]
+            raise InputError(f"{gone} of {len(fitting)} images belong to the held-out classes, more than half")
+        selection = selection[identity.smallest(selection.identities, MOST_IMAGES, seed, "held-out classes")]
         held_gone = left_out[selection.predictions.cpu().numpy()]
         fewer = min(int(held_gone.sum()), int((~held_gone).sum()))
         if fewer < FEWEST_IMAGES:
-            raise InputError(f"{fewer} images to select by lie on one side, and {FEWEST_IMAGES} are needed")
+            raise InputError(f"{fewer} selection images on one side, {FEWEST_IMAGES} needed")
         smaller = drop_classes(head, left_out)
         sides = (selection[np.flatnonzero(rows)].with_head(smaller) for rows in (~held_gone, held_gone))
         return cls(count, head.classes, stay, *sides)
 
     def __str__(self) -> str:
-        return f"{len(self.outside)} images of {self.left_out} of {self.classes} classes, left out"
+        return f"{len(self.outside)} images of {self.left_out} of {self.classes} classes, held out"
 
     def aurocs(self, methods: Mapping[str, Method]) -> dict[str, float]:
-        """How well each method, fitted without the classes left out, tells their images from the others."""
+        """The AUROC of each method, fitted without the held-out classes, against their images."""
         fitted = {name: found for name, found in fit_each(methods, self.fitting) if isinstance(found, Detector)}
         inside, outside = score_each(fitted, self.inside), score_each(fitted, self.outside)
         values = dict.fromkeys(methods, REFUSED)
@@ -79,7 +79,7 @@ class ClassPanel:
 
 
 def classes_left_out(head: Head, seed: int = SEED) -> LeftOut:
-    """[C]: whether a class is left out: a seeded quarter of them, and one at least."""
+    """[C]: whether a class is held out: a seeded quarter of the classes, at least one."""
     left_out = np.zeros(head.classes, bool)
     count = max(1, int(SHARE * head.classes))
     left_out[identity.smallest(identity.numbered(head.classes), count, seed, "classes left out")] = True
@@ -87,7 +87,7 @@ def classes_left_out(head: Head, seed: int = SEED) -> LeftOut:
 
 
 def _staying(fitting: Features | Sums, left_out: LeftOut) -> tuple[Features | Sums, int]:
-    """(The images whose class stays, behind the smaller head; the number of the others.)"""
+    """(The images of the remaining classes, behind the smaller head; the number of the others.)"""
     if isinstance(fitting, Features):
         gone = left_out[fitting.predictions.cpu().numpy()]
         stay = np.flatnonzero(~gone)

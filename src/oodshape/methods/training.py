@@ -28,7 +28,7 @@ class Training:
     maybe_head: Head | None = None
     maybe_features: Features | None = None
     maybe_moments: Moments | None = None
-    panel: tuple[Features, ...] = ()  # images that no classifier should trust, to choose by
+    proxy: tuple[Features, ...] = ()  # images that no classifier should trust, to choose by
     held_out: Features | None = None  # ID images that the network was not trained on, to choose by
     summed: Summed | None = None  # in place of features: sums of those to fit on and of those to choose by
 
@@ -38,17 +38,17 @@ class Training:
         train: TrainingData,
         head: Head | None = None,
         moments: Moments | None = None,
-        panel: Sequence[Features] = (),
+        proxy: Sequence[Features] = (),
         held_out: Features | None = None,
     ) -> Training:
         """A training set from its features, or from its statistics and the head they belong to."""
         if isinstance(train, Features):
-            return cls(None, train.head, train, panel=tuple(panel), held_out=held_out)
+            return cls(None, train.head, train, proxy=tuple(proxy), held_out=held_out)
         if isinstance(train, Summed):
             every = train.every
-            return cls(every.stats, every.head, None, every.held, tuple(panel), held_out, train)
+            return cls(every.stats, every.head, None, every.held, tuple(proxy), held_out, train)
         if isinstance(train, Sums):
-            return cls(train.stats, train.head, None, train.held, tuple(panel), held_out)
+            return cls(train.stats, train.head, None, train.held, tuple(proxy), held_out)
         if not isinstance(train, FeatureStats):
             raise InputError(f"fit takes Features or FeatureStats, got {type(train).__name__}")
         if head is not None and head.fingerprint != train.head:
@@ -58,7 +58,7 @@ class Training:
                 f"the moments are of {moments.n} images and head {moments.head}, "
                 f"the statistics of {train.n} and {train.head}; collect both over the same features"
             )
-        return cls(train, head, None, moments, tuple(panel), held_out)
+        return cls(train, head, None, moments, tuple(proxy), held_out)
 
     @property
     def stats(self) -> FeatureStats:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oodshape.core.errors import InputError
-from oodshape.methods.auto import Auto, split
+from oodshape.methods.auto import Auto, split, try_on_proxies
 from oodshape.methods.detector import Method
 from oodshape.methods.fit_all import fit_all
-from oodshape.methods.fusion import Fusion
-from oodshape.methods.held_out_classes import ClassPanel
+from oodshape.methods.fusion import SCRAMBLED, Fusion
 from oodshape.methods.records import RECORDS
-from oodshape.metrics.detection import auroc
 from oodshape.report.palette import PALE, TEXT
 from oodshape.studies.methods import measure, works_on_features
 from oodshape.studies.network import Network
@@ -49,39 +45,32 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 def compare_selection(network: Network, auto: Auto = DEFAULT) -> DataFrame:
-    """Return method, group, panel_auroc, chosen, ood, fpr95, auroc of every method on features, and of `auto`.
+    """Return method, group, proxy_auroc, chosen, ood, fpr95, auroc of every method on features, and of `auto`.
 
-    `panel_auroc` is the criterion of `auto`: with the method fitted on a part of the training set, the mean of
-    `scrambled_auroc`, the rest of the training set against the panel, and `near_auroc`, the rest against held-out
-    classes (NaN if no class can be held out). The other figures are those of the method fitted on the whole training
-    set, of `auto` with its fusion (group auto), and of the best-ranked candidate alone.
+    `proxy_auroc` is the criterion of `auto`: with the method fitted on a part of the training set, the mean AUROC over
+    the proxy sets; `scrambled_auroc` is that on scrambled images alone. The other figures are those of the method
+    fitted on the whole training set, of `auto` with its fusion (group auto), and of the best-ranked candidate alone.
     """
     from pandas import DataFrame
 
-    train, panel = network.train, network.require_panel()
+    train, proxy = network.train, network.require_proxy()
     methods = {name: method for name, method in network.compared.items() if works_on_features(method)}
-    fitting, selection = split(train, auto.share)
-    criteria: dict[str, dict[str, float]] = {}
     candidates = {name: method.unlabelled() for name, method in methods.items()}
-    for name, detector in fit_all(candidates, fitting).items():
-        scores = detector.score(selection)
-        far = float(np.mean([auroc(scores, detector.score(images)) for images in panel]))
-        criteria[name] = {"panel_auroc": far, "scrambled_auroc": far, "near_auroc": np.nan}
-    with contextlib.suppress(InputError):  # no class can be held out: only scrambled images count
-        near = ClassPanel.of(fitting, selection).aurocs(candidates)
-        for name, values in criteria.items():
-            mean = (1 - auto.near) * values["scrambled_auroc"] + auto.near * near[name]
-            values |= {"near_auroc": near[name], "panel_auroc": mean}
-    fused = Method(score=auto).fit(train, panel=panel)
-    best = Method(score=replace(auto, fuse=1)).fit(train, panel=panel)
+    tried = try_on_proxies(candidates, *split(train, auto.share), proxy)
+    means = dict(tried.ranking)
+    criteria = {name: {"proxy_auroc": means.get(name, np.nan), "scrambled_auroc": np.nan} for name in methods}
+    for name, values in tried.aurocs.items():
+        criteria[name]["scrambled_auroc"] = dict(zip(tried.proxies, values, strict=True)).get(SCRAMBLED, np.nan)
+    fused = Method(score=auto).fit(train, proxy=proxy)
+    best = Method(score=replace(auto, fuse=1)).fit(train, proxy=proxy)
     assert isinstance(fused.scorer, Fusion)
-    chosen = {member.name for member in fused.scorer.members}
+    chosen = {component.name for component in fused.scorer.components}
     rows: list[dict[str, Any]] = []
     for name, detector in fit_all(methods, train).items():
         group = LATER if name in RECORDS and RECORDS[name].block == "later" else PAPER
         rows += measure(network, detector, method=name, group=group, **criteria[name], chosen=name in chosen)
     for name, detector in ((AUTO, fused), (ONE, best)):
-        rows += measure(network, detector, method=name, group=name, panel_auroc=np.nan, chosen=False)
+        rows += measure(network, detector, method=name, group=name, proxy_auroc=np.nan, chosen=False)
     return DataFrame(rows)
 
 
@@ -89,14 +78,14 @@ def compute_regret(frame: DataFrame) -> DataFrame:
     """Return a row per network and OOD set, and one for their mean: rank correlations, and the regret of `auto`.
 
     Takes the columns of `compare_selection` and `network`. `rank_paper` and `rank_all` are Spearman's correlation of
-    `panel_auroc` and `auroc` over the paper's methods and over all methods; `best_paper` and `best_all` the best single
+    `proxy_auroc` and `auroc` over the paper's methods and over all methods; `best_paper` and `best_all` the best single
     method in hindsight. A regret is the AUROC of that method minus that of `auto`, below 0 if `auto` is better.
     """
     from pandas import DataFrame
 
     rows = []
     for network, part in frame.groupby("network", sort=False):
-        keys = ["method", "group", "panel_auroc"]
+        keys = ["method", "group", "proxy_auroc"]
         mean = part.groupby(keys, sort=False, dropna=False)[["fpr95", "auroc"]].mean().reset_index()
         for name, one in (*part.groupby("ood", sort=False), ("mean", mean)):
             rows.append({"network": network, "ood": name} | _compute_row(one.set_index("method")))
@@ -110,7 +99,7 @@ def _compute_row(one: DataFrame) -> dict[str, Any]:
         part = one[one["group"].isin(groups)]
         best = part["auroc"].max()
         row |= {
-            f"rank_{name}": part["panel_auroc"].rank().corr(part["auroc"].rank()),
+            f"rank_{name}": part["proxy_auroc"].rank().corr(part["auroc"].rank()),
             f"best_{name}": part["auroc"].idxmax() if len(part) else "",  # none of --methods may be in the group
             f"auroc_best_{name}": best,
             f"regret_auto_{name}": best - row["auroc_auto"],
@@ -143,12 +132,12 @@ def tabulate_selection(frame: DataFrame, digits: int = 1) -> DataFrame:
 
 def draw_selection(frame: DataFrame) -> Figure:
     """Draw a point per method: mean AUROC against the proxy and the real OOD sets; selected methods have a ring."""
-    keys = ["method", "group", "panel_auroc", "chosen"]
+    keys = ["method", "group", "proxy_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
     figure, (axes,) = panels(4.4)
     points = [
         Point(
-            str(row["method"]), missing_percent(row["panel_auroc"]), missing_percent(row["auroc"]), bool(row["chosen"])
+            str(row["method"]), missing_percent(row["proxy_auroc"]), missing_percent(row["auroc"]), bool(row["chosen"])
         )
         for row in means[means["group"].isin([PAPER, LATER])].to_dict("records")
     ]
@@ -157,11 +146,7 @@ def draw_selection(frame: DataFrame) -> Figure:
     fused = missing_percent(float(means.loc[means["method"] == AUTO, "auroc"].iloc[0]))
     axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")
     axes.set_ylabel(f"real OOD sets: mean AUROC (%),\n{TOWARDS}")
-    axes.set_xlabel(
-        "scrambled ID images and held-out classes:\nmean AUROC (%), "
-        f"{TOWARDS}\n"
-        "rings: fused in auto; dashed: auto; dotted: x = y"
-    )
+    axes.set_xlabel(f"proxy OOD sets: mean AUROC (%),\n{TOWARDS}\nrings: fused in auto; dashed: auto; dotted: x = y")
     add_family_legend(figure, [point.name for point in points])
     name_points(axes, points)
     return figure

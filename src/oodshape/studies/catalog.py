@@ -44,7 +44,7 @@ class Study:
     tabulate: Callable[[DataFrame, int], DataFrame]
     draw: Callable[[DataFrame], Figure]
     draw_all: Callable[[DataFrame], Figure] | None = None
-    needs_panel: bool = False
+    needs_proxy: bool = False
     compares: bool = False  # whether --methods selects what it compares
 
 
@@ -144,7 +144,7 @@ STUDIES: dict[str, Study] = {
         tabulate_selection,
         draw_selection,
         draw_regret,
-        needs_panel=True,
+        needs_proxy=True,
         compares=True,
     ),
 }

@@ -49,7 +49,7 @@ def find_optfs(methods: Mapping[str, Method]) -> OptFS:
 
 def works_on_features(method: Method) -> bool:
     """Whether a method needs neither images to perturb nor a proxy OOD set."""
-    return not method.perturbs and not method.wants_panel
+    return not method.perturbs and not method.wants_proxy
 
 
 def compare_with_optfs(network: Network) -> DataFrame:
@@ -68,9 +68,9 @@ def compare_methods(network: Network) -> DataFrame:
     Methods that perturb images are left out, and those that select by a proxy OOD set if there is none.
     """
     detectors = {
-        name: method.fit(network.train, panel=network.panel)
+        name: method.fit(network.train, proxy=network.proxy)
         for name, method in network.compared.items()
-        if works_on_features(method) or (network.panel and method.wants_panel)
+        if works_on_features(method) or (network.proxy and method.wants_proxy)
     }
     return measure_all(network, detectors, "method")
 

@@ -19,7 +19,7 @@ from oodshape.methods.registry import find_method
 from oodshape.networks.zoo import MODELS
 
 SURROGATES = ("gaussian", "uniform")
-PANEL = "scrambled"
+PROXY = "scrambled"
 NOISE = 50_000  # noise images of each kind, without --limit
 HELD_OUT = "calibration"  # ID images that are used neither for fitting nor for testing
 AUTHORS_REAL = {"cifar100": "Places365"}  # the real OOD set in the configuration of the authors' code
@@ -37,7 +37,7 @@ class Network:
     ood: dict[str, Features]
     surrogates: dict[str, Features]  # noise images, never tested
     methods: dict[str, Method]
-    panel: tuple[Features, ...] = ()  # scrambled ID images: the proxy OOD set that `auto` selects by
+    proxy: tuple[Features, ...] = ()  # scrambled ID images: the proxy OOD set that `auto` selects by
     held_out: Features | None = None  # further ID images
     requested_real: str = ""  # the OOD set to use as real OOD data
     compared_names: tuple[str, ...] = ()  # the methods to compare; empty: all
@@ -74,14 +74,14 @@ class Network:
             raise InputError(f"{self.name} has no {SURROGATES[0]} surrogates to tune on")
         return self.surrogates[SURROGATES[0]]
 
-    def require_panel(self) -> tuple[Features, ...]:
-        """Return the panel."""
-        if not self.panel:
+    def require_proxy(self) -> tuple[Features, ...]:
+        """Return the proxy."""
+        if not self.proxy:
             raise InputError(
-                f"{self.name} has no panel: put {PANEL}.npz, the features of scrambled ID images, into its folder, "
-                f"or give --panel DIR with DIR/{self.name}/{PANEL}.npz"
+                f"{self.name} has no proxy: put {PROXY}.npz, the features of scrambled ID images, into its folder, "
+                f"or give --proxy DIR with DIR/{self.name}/{PROXY}.npz"
             )
-        return self.panel
+        return self.proxy
 
     def describe(self) -> str:
         """Return one line with the sizes of all sets and the settings."""
@@ -90,13 +90,13 @@ class Network:
             ", ".join(f"{name} {len(features):,}" for name, features in group.items())
             for group in (sets, self.surrogates)
         )
-        panel = sum(len(features) for features in self.panel)
+        proxy = sum(len(features) for features in self.proxy)
         why = "" if self.real == self.requested_real else " (the largest)"
         if self.requested_real not in ("", self.real):
             why = f" (the largest here; {self.requested_real} is not)"
         settings = f"{self.settings} ({self.id_set})" if self.follows_authors else self.settings
         return (
-            f"{self.name}: {sizes}; surrogates: {extra or 'none'}; panel: {panel}; settings: {settings}; "
+            f"{self.name}: {sizes}; surrogates: {extra or 'none'}; proxy: {proxy}; settings: {settings}; "
             f"real OOD data: {self.real}{why}"
         )
 
@@ -115,11 +115,11 @@ def find_folders(paths: Sequence[Path]) -> list[Path]:
 def load_folder(folder: Path, panels: Path | None = None, settings: str = "") -> Network:
     """Load a network from a folder of feature files; its family and settings follow from the folder's name.
 
-    The panel is scrambled.npz in the folder, or in the folder of the same name below `panels`. Without `settings`, the
+    The proxy is scrambled.npz in the folder, or in the folder of the same name below `panels`. Without `settings`, the
     methods use those of the paper for the network's ID set, or general ones if that set is unknown.
     """
     arrays = {}
-    more = [] if panels is None else [panels / folder.name / f"{PANEL}.npz"]
+    more = [] if panels is None else [panels / folder.name / f"{PROXY}.npz"]
     for path in [*sorted(folder.glob("*.npz")), *(path for path in more if path.is_file())]:
         arrays[path.stem] = npz_within(path)
     try:
@@ -133,7 +133,7 @@ def load_folder(folder: Path, panels: Path | None = None, settings: str = "") ->
     except KeyError as error:
         raise InputError(f"{folder} lacks {error}; a network's folder has {LAYOUT}") from None
     surrogates = {name: sets.pop(name) for name in SURROGATES if name in sets}
-    panel, held_out = (sets.pop(PANEL),) if PANEL in sets else (), sets.pop(HELD_OUT, None)
+    proxy, held_out = (sets.pop(PROXY),) if PROXY in sets else (), sets.pop(HELD_OUT, None)
     if not sets:
         raise InputError(f"{folder} holds no OOD set; a network's folder has {LAYOUT}")
     plain = folder.name.replace("_", "-")
@@ -151,7 +151,7 @@ def load_folder(folder: Path, panels: Path | None = None, settings: str = "") ->
         sets,
         surrogates,
         dict(with_settings(settings, id_set, folder.name)),
-        panel,
+        proxy,
         held_out,
         settings=settings,
         id_set=id_set,
@@ -183,7 +183,7 @@ def load_benchmark(benchmark: Benchmark, options: Options) -> Iterator[Network]:
             sets,
             noise,
             methods_of(benchmark, options.methods),
-            tuple(model.panel),
+            tuple(model.proxy),
             requested_real=real,
             settings=benchmark.settings,
             id_set=benchmark.of_paper,
@@ -200,7 +200,7 @@ def load_networks(
     benchmark: str,
     features: Sequence[Path],
     models: tuple[str, ...] = (),
-    panel: Path | None = None,
+    proxy: Path | None = None,
     settings: str = "",
     **how: Any,
 ) -> list[Network]:
@@ -209,7 +209,7 @@ def load_networks(
     `how` are the other `Options` of a benchmark.
     """
     if features:
-        found = [load_folder(folder, panel, settings) for folder in find_folders(features)]
+        found = [load_folder(folder, proxy, settings) for folder in find_folders(features)]
         missing = set(models) - {network.name for network in found}
         if missing:
             raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")

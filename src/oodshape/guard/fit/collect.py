@@ -17,7 +17,7 @@ from oodshape.core.files import compute_fingerprint
 from oodshape.core.options import RunOptions
 from oodshape.features.extraction import Extraction, NoneReadable
 from oodshape.features.features import Features
-from oodshape.features.proxy import panel_features
+from oodshape.features.proxy import proxy_features
 from oodshape.guard.fit.extractor import DEFAULT, Extractor, Seen, warn_of_lost
 from oodshape.guard.fit.parts import Collected, Made, made_of, together
 from oodshape.images.decode.preprocessing import Preprocessing
@@ -48,7 +48,7 @@ def collected(
             precision=extractor.classifier.precision,
             needs=tuple(sorted(recipe.collects)),
             share=recipe.keeps,
-            panel=recipe.wants_panel,
+            proxy=recipe.wants_proxy,
             held_out=hold_out,
             images=compute_fingerprint(identities_of(images)),
             total=len(images),
@@ -74,23 +74,25 @@ def collected(
 
 
 def _of_seen(extractor: Extractor, seen: Seen, make: Callable[[], Made]) -> Collected:
-    def panel(fitting: Keys, size: int) -> Features:
+    def proxy(fitting: Keys, size: int) -> Features:
         """Scrambled images, by the identities of those they are made from."""
         whole = seen.images
         among = np.flatnonzero(np.isin(identities_of(whole), fitting))
         base = limited(whole if len(among) == len(whole) else Subset(whole, among.tolist()), size)
-        [made] = panel_features(
+        [made] = proxy_features(
             extractor.classifier, base, extractor.preprocessing, cache=extractor.cache, size=size, **vars(extractor.run)
         )
         values = np.concatenate([raw.numpy() for _, raw in made.chunks()])
         return Features.from_arrays(values, made.head, None, made.predictions.numpy(), identities_of(base))
 
+    size = extractor.preprocessing.size or extractor.preprocessing.pixels(seen.images[0]).shape[:2]
     return Collected(
         make,
         seen.features,
-        make_panel=panel,
+        make_proxy=proxy,
         lost=seen.lost,
         reasons=seen.reasons,
+        size=size,
         make_sketch=partial(sketch_of, seen.images),
     )
 
@@ -131,7 +133,7 @@ def parts_for(source: Source, paths: Sequence[Path], recipe: Method, preprocessi
         raise InputError(f"{paths[0]} was collected with the preprocessing {made.preprocessing}, not {preprocessing}")
     if made.precision != source.classifier.precision:
         raise InputError(f"{paths[0]} was collected in {made.precision}, not {source.classifier.precision}")
-    missing = sorted(recipe.collects - set(made.needs)) + ["panel"] * (recipe.wants_panel and not made.panel)
+    missing = sorted(recipe.collects - set(made.needs)) + ["proxy"] * (recipe.wants_proxy and not made.proxy)
     if missing or recipe.keeps not in (0.0, made.share):
         raise InputError(
             f"{', '.join(missing) or 'images to select by'} of the training images were not collected: collect for "

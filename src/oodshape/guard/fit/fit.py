@@ -19,7 +19,7 @@ from oodshape.methods.registry import METHODS
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.loading import Source
 
-WEAK = 0.8  # the AUROC against the panel below which no choice is a good one
+WEAK = 0.8  # the AUROC on scrambled images below which no selection is a good one
 
 
 def fit_detector(
@@ -27,17 +27,16 @@ def fit_detector(
 ) -> tuple[Detector, Detector]:
     """Return the calibrated detector and the MSP baseline, calibrated on the same images.
 
-    Where the calibration images are `held_out` from training, some of them may choose the methods in place of training
-    images that the network has memorised.
+    If the calibration images are `held_out` from training, some of them select methods in place of training images.
     """
     check_enough(len(found.held_out), alpha)
     _warn_if_unsuitable(method, recipe, found.train)
-    panel, choosing, deciding = [], None, found.held_out
-    if recipe.wants_panel:
-        panel = found.panel()
+    proxy, selecting, deciding = [], None, found.held_out
+    if recipe.wants_proxy:
+        proxy = found.proxy()
         if held_out:
-            choosing, deciding = split_held_out(found.train, deciding, alpha, per_class=per_class)
-    detector = recipe.fit(found.train, panel=panel, held_out=choosing)
+            selecting, deciding = split_held_out(found.train, deciding, alpha, per_class=per_class)
+    detector = recipe.fit(found.train, proxy=proxy, held_out=selecting)
     detector = detector.calibrate(deciding, alpha, per_class=per_class)
     _warn_if_weak(detector.scorer)
     softmax = METHODS[BASELINE]
@@ -49,19 +48,19 @@ def _warn_if_unsuitable(name: str | Method, method: Method, train: Features | Su
     if method.for_nonnegative and train.stats.signed:  # most methods need no statistics: then none are made
         warnings.warn(
             f"{name if isinstance(name, str) else 'this method'} is made for features that are never negative (after "
-            f"a ReLU), but more than {100 * NEGATIVE:g} % of this network's are: it may do worse than a threshold on "
-            "the softmax; prefer auto, gen or optfs-e, and compare with oodshape check",
+            f"a ReLU), but more than {100 * NEGATIVE:g} % of this network's are: it may be worse than the MSP "
+            "baseline; prefer auto, gen or optfs-e, and compare with oodshape check",
             stacklevel=4,
         )
 
 
 def _warn_if_weak(scorer: object) -> None:
-    """A warning where even the best candidate hardly tells ID images from the panel."""
+    """Warn if even the best candidate hardly separates ID images from scrambled ones."""
     best = scorer.against_scrambled if isinstance(scorer, Fusion) else None
     if best is not None and best < WEAK:
         warnings.warn(
-            f"no method tells these images well from scrambled ones (best AUROC {100 * best:.1f} %); "
-            "the guard may let much through: run `oodshape check` with strange images",
+            f"no method separates these images well from scrambled ones (best AUROC {100 * best:.1f} %); "
+            "the guard may accept many OOD images: run `oodshape check` with OOD images",
             stacklevel=4,
         )
 

@@ -60,7 +60,7 @@ class Made(Value):
     precision: str
     needs: tuple[str, ...]  # the moments that were collected
     share: float  # of the images, kept to select methods by
-    panel: bool  # whether scrambled images went through the network too
+    proxy: bool  # whether scrambled images went through the network too
     held_out: bool  # whether a share of the images was kept to set the threshold
     images: str  # a hash of all images' identities in their order
     total: Annotated[int, AtLeast(1)]  # images in all, before any was read
@@ -93,7 +93,7 @@ DIFFERENCES = {
     "precision": "another precision,",
     "needs": "what other methods need,",
     "share": "another share to select by,",
-    "panel": "another method's panel,",
+    "proxy": "another method's proxy,",
     "held_out": "images held out,",
     "head": "another head,",
     "classes": "other names of classes,",
@@ -102,16 +102,17 @@ DIFFERENCES = {
 
 @dataclass(frozen=True, eq=False)
 class Collected:
-    """A part: rows or sums, what is held out for the threshold, and the panel."""
+    """A part: rows or sums, what is held out for the threshold, and the proxy."""
 
     make: Callable[[], Made]  # says what it is a part of
     rows: Features | None = None  # as they are; what becomes of them is decided when all parts are known
     summed: Summed | None = None
     held_out: Features | None = None  # of those that were summed
-    panel: Features | None = None  # scrambled images, each with the identity of the image that it was made from
-    make_panel: Callable[[Keys, int], Features] | None = None  # in place of it, where the images are at hand
+    proxy: Features | None = None  # scrambled images, each with the identity of the image that it was made from
+    make_proxy: Callable[[Keys, int], Features] | None = None  # in place of it, where the images are at hand
     lost: int = 0  # images that could not be read
     reasons: tuple[str, ...] = ()  # of the first of them
+    size: tuple[int, int] | None = None  # (height, width) of the first prepared image
     head: Head | None = None  # where it comes from a file
     make_sketch: Callable[[], Keys] = lambda: np.empty(0, np.uint64)  # the images' content, to find copies among others
 
@@ -120,36 +121,41 @@ class Collected:
         """What it is a part of: hashes of the network and of all names, made when they are first asked for."""
         return self.make()
 
-    def panel_of(self, fitting: Keys | None, size: int = SIZE) -> Features | None:
+    def proxy_of(self, fitting: Keys | None, size: int = SIZE) -> Features | None:
         """At most `size` scrambled images, made from those to fit on (None: all there are)."""
-        if self.make_panel is not None:
+        if self.make_proxy is not None:
             assert fitting is not None
-            return self.make_panel(fitting, size)
-        if self.panel is None or fitting is None:
-            return keep_smallest(self.panel, size, "subset")
-        chosen = np.flatnonzero(np.isin(self.panel.identities, fitting))
-        return keep_smallest(self.panel[chosen], size, "subset") if len(chosen) else None
+            return self.make_proxy(fitting, size)
+        if self.proxy is None or fitting is None:
+            return keep_smallest(self.proxy, size, "subset")
+        chosen = np.flatnonzero(np.isin(self.proxy.identities, fitting))
+        return keep_smallest(self.proxy[chosen], size, "subset") if len(chosen) else None
 
     def bounded(self) -> Collected:
-        """The same part as a file holds it: many images as sums, and the panel as features."""
+        """The same part as a file holds it: many images as sums, and the proxy as features."""
         if self.rows is None:
             return self
         if len(self.rows) <= FEW:
-            every = self.panel_of(self.rows.identities, FEW) if self.made.panel else None
-            return replace(self, panel=every, make_panel=None)
+            every = self.proxy_of(self.rows.identities, FEW) if self.made.proxy else None
+            return replace(self, proxy=every, make_proxy=None)
         summed, held_out = decided(self.rows, self.made)
         fitting = ~_held(self.rows.identities, self.made)
-        panel = self.panel_of(self.rows.identities[fitting]) if self.made.panel else None
-        return replace(self, rows=None, summed=summed, held_out=held_out, panel=panel, make_panel=None)
+        proxy = self.proxy_of(self.rows.identities[fitting]) if self.made.proxy else None
+        return replace(self, rows=None, summed=summed, held_out=held_out, proxy=proxy, make_proxy=None)
 
     def save(self, path: str | Path, head: Head) -> None:
         """Write the part to one safetensors file."""
         part, arrays = self.bounded(), dict[str, Any]()
         arrays |= {"head.weight": head.weight.cpu().numpy(), "head.bias": head.bias.cpu().numpy()}
-        for name in ("rows", "held_out", "panel"):
+        for name in ("rows", "held_out", "proxy"):
             pack_rows(getattr(part, name), name, arrays)
         arrays["sketch"] = self.make_sketch()
-        said = {"summed": pack_summed(part.summed, arrays), "lost": part.lost, "reasons": part.reasons}
+        said = {
+            "summed": pack_summed(part.summed, arrays),
+            "lost": part.lost,
+            "reasons": part.reasons,
+            "size": part.size,
+        }
         header = {"made": json.dumps(encode(part.made, arrays)), "part": json.dumps(said)}
         files.save(path, KIND, header, arrays)
 
@@ -163,11 +169,12 @@ class Collected:
             summed = unpack_summed(said["summed"], arrays, head, left_out(head, made))
             if summed is not None and summed.share != made.share:
                 raise InputError(f"a share of {summed.share} is kept to select by, not {made.share}")
-            each = (unpack_rows(name, arrays, head) for name in ("rows", "held_out", "panel"))
-            rows, held_out, panel = each
+            each = (unpack_rows(name, arrays, head) for name in ("rows", "held_out", "proxy"))
+            rows, held_out, proxy = each
             lost, reasons = int(said["lost"]), tuple(map(str, said["reasons"]))
+            size = None if said["size"] is None else (int(said["size"][0]), int(said["size"][1]))
             sketch = join_sketches([identity.checked(arrays["sketch"], len(arrays["sketch"]))])
-            return cls(lambda: made, rows, summed, held_out, panel, None, lost, reasons, head, lambda: sketch)
+            return cls(lambda: made, rows, summed, held_out, proxy, None, lost, reasons, size, head, lambda: sketch)
 
 
 def made_of(path: str | Path) -> Made:
@@ -185,7 +192,7 @@ def _decode_made(header: dict[str, Any]) -> Made:
 
 
 def left_out(head: Head, made: Made) -> LeftOut | None:
-    """The classes that a panel leaves out, where one is made and enough stay."""
+    """The classes that a proxy leaves out, where one is made and enough stay."""
     found = classes_left_out(head)
     return found if made.share > 0 and int((~found).sum()) >= FEWEST_CLASSES else None
 
@@ -215,10 +222,10 @@ def together(parts: list[Collected]) -> Collected:
         more, held = decided(rows, parts[0].made)
         summed += [] if more is None else [more]
         held_out, rows = [*held_out, *([] if held is None else [held])], None
-    panel = concatenate_rows([part.panel for part in parts if part.panel is not None])
-    if panel is not None and summed:  # small parts keep those of images that turn out to be held out
-        fitting = np.flatnonzero(~_held(panel.identities, parts[0].made))
-        panel = panel[fitting] if len(fitting) else None
+    proxy = concatenate_rows([part.proxy for part in parts if part.proxy is not None])
+    if proxy is not None and summed:  # small parts keep those of images that turn out to be held out
+        fitting = np.flatnonzero(~_held(proxy.identities, parts[0].made))
+        proxy = proxy[fitting] if len(fitting) else None
     made = replace(parts[0].made, shard=1, shards=1, version=oodshape.__version__)
     sketch = join_sketches([part.make_sketch() for part in parts])
     return Collected(
@@ -226,10 +233,11 @@ def together(parts: list[Collected]) -> Collected:
         rows,
         reduce(add, summed) if summed else None,
         concatenate_rows(held_out),
-        panel,
+        proxy,
         None,
         sum(part.lost for part in parts),
         tuple(reason for part in parts for reason in part.reasons),
+        next((part.size for part in parts if part.size is not None), None),
         parts[0].head,
         lambda: sketch,
     )

@@ -4,40 +4,45 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.proxy import SIZE, tensor_panel
+from oodshape.features.proxy import SIZE, tensor_proxy
 from oodshape.features.sums import Summed
 from oodshape.features.tensor_batches import refuse_cache, run_tensors
 from oodshape.guard.fit.collect import collected
 from oodshape.guard.fit.extractor import Extractor, warn_of_lost
 from oodshape.guard.fit.parts import HELD_OUT, Collected
+from oodshape.guard.fit.sanity import Batches, image_batches, tensor_batches
 from oodshape.images import identity
 from oodshape.images.overlap import SKETCH, copies, copies_in_sketch
 from oodshape.images.sources.image_set import ImageSet, limited
 from oodshape.images.sources.listing import Given, classes_of, image_set
 from oodshape.images.sources.memory import check_prepared
-from oodshape.methods.auto import BY_HEART
+from oodshape.methods.auto import MEMORISED
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed
 from oodshape.networks.classifier import Classifier
 
+SANITY = 64  # prepared tensors whose mean and standard deviation the sanity check's noise has
+
 
 @dataclass(frozen=True)
 class Split:
-    """Two parts, the panel made from the first, and the names of the classes where images bring them."""
+    """Two parts, functions that make scrambled images and the sanity check's inputs, and class names if known."""
 
     train: Features | Summed
     held_out: Features
-    panel: Callable[[], list[Features]]
+    proxy: Callable[[], list[Features]]
+    sanity: Batches
     classes: tuple[str, ...] = ()
 
 
@@ -116,11 +121,14 @@ def _divided(
         assert found.held_out is not None
         held_out = found.held_out
 
-    def panel() -> list[Features]:
-        made = found.panel_of(train.identities if isinstance(train, Features) else None)
+    def proxy() -> list[Features]:
+        made = found.proxy_of(train.identities if isinstance(train, Features) else None)
         return [] if made is None else [made]
 
-    return Split(train, held_out, panel, classes)
+    def sanity() -> Iterator[Tensor]:
+        return iter(()) if found.size is None else image_batches(extractor.preprocessing, found.size)
+
+    return Split(train, held_out, proxy, sanity, classes)
 
 
 def split_tensors(
@@ -129,7 +137,7 @@ def split_tensors(
     calibrate: Any | None,
     alpha: float,
     limit: int | None,
-    panel: bool,
+    proxy: bool,
     cache: Path | None,
     progress: bool | None,
 ) -> Split:
@@ -140,9 +148,11 @@ def split_tensors(
     for each in (images, calibrate):
         if each is not None:
             check_prepared(each)
-    # of those kept for the panel, some may turn out to be held out
-    keep = math.ceil(SIZE / (1 - HELD_OUT)) if panel else 0
+    # of those kept for scrambling, some may turn out to be held out; the sanity check needs a few
+    keep = math.ceil(SIZE / (1 - HELD_OUT)) if proxy else SANITY
     seen = run_tensors(classifier, images, keep=keep, progress=progress)
+    if proxy:
+        seen.check_one_size()
     every = Features.from_tensors(seen, classifier.head)
     if calibrate is None:
         check_enough_to_split(len(every), alpha)
@@ -156,7 +166,8 @@ def split_tensors(
         )
     fitted = np.flatnonzero(~last[seen.kept_rows])[:SIZE]
     base, which = seen.kept[fitted], seen.identities[seen.kept_rows[fitted]]
-    return Split(train, held_out, partial(tensor_panel, classifier, base, which, progress=progress))
+    scramble = partial(tensor_proxy, classifier, base, which, progress=progress)
+    return Split(train, held_out, scramble, partial(tensor_batches, seen.kept))
 
 
 def refuse_copies(names: list[str], of: int, *, at_least: bool = False) -> None:
@@ -181,27 +192,34 @@ def check_enough_to_split(n: int, alpha: float) -> None:
         )
 
 
-SHARE = 0.5  # of the held-out images, to choose by
-FEWEST = 40  # images to choose by: a panel of classes left out needs some on either side
+SELECTING = 80  # calibration images to select by, at least: held-out classes need some on either side
+DECIDING = 100  # calibration images for the threshold, at least, where others select
+MEMORISED_SELECTING = 40  # the first limit for memorised training images, which are worse to select by than few others
 
 
 def split_held_out(
     train: Features | Summed, held_out: Features, alpha: float, *, per_class: bool = False
 ) -> tuple[Features | None, Features]:
-    """(held-out images to choose methods by, those that set the threshold); the first is None where none are needed.
+    """(calibration images to select methods by, those that set the threshold); no image is in both.
 
-    They are needed where the network knows its training images by heart: then every method tells those from anything.
-    None are taken either where too few would remain for the threshold, or for that of a class which had enough.
+    Half of them select, by identity, or fewer where the threshold needs the rest. The first is None, and all set the
+    threshold, if there are too few for both, or if a class would lose its own threshold. If the network has memorised
+    its training images, fewer are enough.
     """
-    accuracy = train.accuracy
-    if accuracy is None or accuracy < BY_HEART or len(held_out) < 2 * FEWEST:
+    memorised = (train.accuracy or 0.0) >= MEMORISED
+    fewest = MEMORISED_SELECTING if memorised else SELECTING
+    needed = images_needed(alpha) if memorised else max(DECIDING, images_needed(alpha))
+    count = min(len(held_out) // 2, len(held_out) - needed)
+    if count < fewest:
         return None, held_out
-    chosen = identity.held_out(held_out.identities, SHARE, purpose="choice of methods", fewest=FEWEST)
-    rest = held_out[np.flatnonzero(~chosen)]
-    needed = images_needed(alpha)
-    if len(rest) < needed or (per_class and _own(rest, needed) != _own(held_out, needed)):
+    drawn = identity.keys(held_out.identities, 0, "choice of methods")
+    selects = drawn < np.sort(drawn)[count]  # images of equal identity stay together
+    if int(selects.sum()) < fewest:
         return None, held_out
-    return held_out[np.flatnonzero(chosen)], rest
+    rest = held_out[np.flatnonzero(~selects)]
+    if per_class and _own(rest, images_needed(alpha)) != _own(held_out, images_needed(alpha)):
+        return None, held_out
+    return held_out[np.flatnonzero(selects)], rest
 
 
 def _own(held_out: Features, needed: int) -> set[int]:

@@ -157,3 +157,20 @@ def _pixels(image: Any) -> Floats:
     if isinstance(image, PIL.Image.Image):
         image = in_mode(image, "L" if image.mode in ("L", "1") else "RGB")
     return np.asarray(image, np.float64)
+
+
+NOISE_IMAGES, COLOURS = 64, 62  # of each kind of noise; constant images besides black and white
+
+
+def noise_images(height: int, width: int, channels: int) -> NDArray[np.uint8]:
+    """[128, H, W, C]: Gaussian and uniform noise, 64 images each, the same on every machine."""
+    shape = NOISE_IMAGES, height, width, channels
+    # RandomState, because numpy guarantees that its numbers never change
+    return np.concatenate([drawn(kind, np.random.RandomState(0), shape) for kind in KINDS])
+
+
+def constant_images(height: int, width: int, channels: int) -> NDArray[np.uint8]:
+    """[64, H, W, C]: a black image, a white one, and 62 of one random colour each."""
+    colours = np.random.RandomState(0).randint(0, 256, (COLOURS, channels))
+    values = np.concatenate([np.zeros((1, channels)), np.full((1, channels), 255), colours]).astype(np.uint8)
+    return np.tile(values[:, None, None], (1, height, width, 1))

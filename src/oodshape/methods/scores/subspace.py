@@ -1,9 +1,9 @@
-"""ViM: energy minus what lies outside the principal subspace (Wang et al., 2022)."""
+"""Principal subspaces: ViM (Wang et al., 2022), NECO (Ben Ammar et al., 2024) and CoP (Fang et al., 2024)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from scipy.linalg import eigh
 from torch import Tensor
 
 from oodshape.core.values import AtLeast, Fraction, Sizes
-from oodshape.features.kernels import TINY
+from oodshape.features.kernels import TINY, unit
 from oodshape.features.statistic import Statistic
 from oodshape.features.sum_kernels import NOISE, limit_blas_threads
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
@@ -121,8 +121,55 @@ class Neco(ScoreRecipe):
         scale = np.sqrt(np.where(variance > UNCHANGED * mean**2, variance, 1.0))
         covariance /= scale
         covariance /= scale[:, None]
-        with limit_blas_threads():  # in the covariance's own memory
-            values, axes = eigh(covariance.T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
-        shares = np.cumsum(np.maximum(values[::-1], 0.0))
-        kept = 1 + int(np.searchsorted(shares, (self.variance - ROUNDING) * shares[-1]))
-        return Subspace(mean.astype(np.float32), scale, axes[:, ::-1][:, :kept], self.logit)
+        return Subspace(mean.astype(np.float32), scale, principal_axes(covariance, self.variance), self.logit)
+
+
+def principal_axes(covariance: NDArray[Any], variance: float) -> NDArray[Any]:
+    """[M, K]: the fewest principal axes that hold a fraction `variance`; overwrites the covariance [M, M]."""
+    with limit_blas_threads():
+        values, axes = eigh(covariance.T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
+    shares = np.cumsum(np.maximum(values[::-1], 0.0))
+    kept = 1 + int(np.searchsorted(shares, (variance - ROUNDING) * shares[-1]))
+    return np.asarray(axes[:, ::-1][:, :kept])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EnergyAndResidual(FittedScore):
+    """Energy less the length of the residual of u = z / ||z|| outside the principal subspace, both z-scored."""
+
+    mean: Annotated[NDArray[np.float32], Sizes("M")]  # of u
+    axes: Annotated[NDArray[np.float32], Sizes("M K")]
+    energy: tuple[float, float] = (0.0, 1.0)  # mean and standard deviation on training images
+    residual: tuple[float, float] = (0.0, 1.0)
+
+    def of(self, seen: Evidence) -> Tensor:
+        pairs = zip(self.terms(seen.directions, seen.logits), (self.energy, self.residual), strict=True)
+        energy, residual = ((value - mean) / std for value, (mean, std) in pairs)
+        return energy - residual
+
+    def terms(self, directions: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """[n] energies and [n] residual lengths."""
+        t, axes = directions - self.tensor("mean", directions), self.tensor("axes", directions)
+        return torch.logsumexp(logits, dim=1), torch.linalg.vector_norm(t - (t @ axes) @ axes.T, dim=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cop(ScoreRecipe):
+    """Energy plus CoP: minus the PCA reconstruction error of features of length 1, each z-scored on the bank.
+
+    The principal subspace holds a fraction `variance` of the variance of the training features of length 1.
+    """
+
+    needs = frozenset([Statistic.UNIT_SCATTER, Statistic.BANK])
+
+    variance: Annotated[float, Fraction(one=True)] = 0.9
+
+    def fit(self, train: Training) -> EnergyAndResidual:
+        moments, head = train.moments(self.needs), train.head.to("cpu")
+        mean = moments.parts["unit_scatter_sums"] / train.n
+        covariance = moments.parts[Statistic.UNIT_SCATTER] / train.n
+        plain = EnergyAndResidual(mean, principal_axes(covariance, self.variance))
+        found = [plain.terms(unit(rows), head.logits(rows)) for rows in moments.bank()]
+        energy, residual = (torch.cat(each).double() for each in zip(*found, strict=True))
+        scales = [(float(x.mean()), float(x.std(correction=0).clamp_min(TINY))) for x in (energy, residual)]
+        return EnergyAndResidual(plain.mean, plain.axes, *scales)

@@ -141,7 +141,7 @@ def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
         "label": item.label,
         "truth": item.truth,
         "guesses": [[str(guess.label), _short(guess.probability)] for guess in why.guesses],
-        "members": [[opinion.method, _short(opinion.p_value)] for opinion in why.members],
+        "components": [[opinion.method, _short(opinion.p_value)] for opinion in why.components],
         "shaped": why.shaped_by,
         "for": [_impact(each) for each in why.supporting],
         "against": [_impact(each) for each in why.opposing],

@@ -76,6 +76,7 @@ def _facts(guard: Fitted, origin: Origin) -> dict[str, str]:
         "guard": Path(origin.guard).name or "in memory",
         "method": dict(lines(guard)).get("method", about.method),
         "guarantee": guard.guarantee,
+        "sanity": guard.sanity,
         "date": date.today().isoformat(),
         "command": origin.command,
     }

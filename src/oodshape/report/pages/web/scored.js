@@ -165,17 +165,17 @@ function barred(rows, heads) {
       make("td", {}, figure)))));
 }
 
-function membersOf(item) {
+function componentsOf(item) {
   const alpha = DATA.ticks[state.tick];
-  const members = [...item.members].sort((a, b) => a[1] - b[1]), isOne = members.length === 1;
-  const rows = members.map(([method, p]) => [method, Math.min(1, Math.max(0, -Math.log10(p) / 4)),
+  const components = [...item.components].sort((a, b) => a[1] - b[1]), isOne = components.length === 1;
+  const rows = components.map(([method, p]) => [method, Math.min(1, Math.max(0, -Math.log10(p) / 4)),
     isOne ? short(p) : `${short(p)}, ln ${lnOf(p)}`, p <= alpha ? "low" : ""]);
   return [make("h3", {}, isOne ? "p-value of the method" : "p-values of the component detectors"),
     make("p", { class: "soft" }, "p-value: the fraction of calibration images that score this low or lower; longer bars are lower ",
       "p-values (logarithmic, full at 0.0001), red at or below alpha."), barred(rows, ["method", "1 / p", "p"]),
-    ...(isOne ? [] : [make("p", {}, make("b", {}, "Together: "), `the score is the sum of ln p: ${
-      members.map(([, p]) => lnOf(p)).join(" ")} = ${signed(item.score)}. `,
-    "Several moderately low p-values count as much as one very low p-value. ",
+    ...(isOne ? [] : [make("p", {}, make("b", {}, "Together: "), `the score ${signed(item.score)} is the smaller of two ln p: of the sum ${
+      components.map(([, p]) => lnOf(p)).join(" ")} (Fisher's method), and of the smallest p, plus ln 5 (a veto: one `,
+    "component detector whose p-value is less than a fifth of the fused one decides alone). ",
     `Compared with the calibration set, this score has p = ${short(item.p)}, which decides.`)])];
 }
 
@@ -202,19 +202,19 @@ function nearOf(item) {
 // Text first: the decision, its reason, and the predicted classes.
 function why(item) {
   const at = limit(), set = DATA.sets[item.set];
-  const rejecting = item.members.filter(([, p]) => p <= DATA.ticks[state.tick]);
+  const rejecting = item.components.filter(([, p]) => p <= DATA.ticks[state.tick]);
   const place = item.p <= 1 / (DATA.calibration + 1) + 1e-12 ? "no calibration image scores as low"
     : `including itself, ${percentOf(item.p)} of the calibration images score this low or lower`;
   const side = at === null ? "" : ` Its score ${short(item.score)} is ${passes(item) ? "at or above" : "below"} the threshold ${short(at)};`;
   const sure = (p) => (p < 0.0005 ? "under 0.1 %" : `${(100 * p).toFixed(1)} %`);
   const guesses = item.guesses.map(([label, p]) => `${label} (${sure(p)})`);
-  const members = item.members.length > 1 ? [make("p", {}, rejecting.length
-    ? `${rejecting.length} of ${item.members.length} component detectors alone would reject it: ${rejecting.map(([name]) => name).join(", ")}.`
-    : `None of the ${item.members.length} component detectors alone would reject it.`)] : [];
+  const components = item.components.length > 1 ? [make("p", {}, rejecting.length
+    ? `${rejecting.length} of ${item.components.length} component detectors alone would reject it: ${rejecting.map(([name]) => name).join(", ")}.`
+    : `None of the ${item.components.length} component detectors alone would reject it.`)] : [];
   const truth = item.truth ? [make("p", {}, `True class: ${item.truth}.`)] : [];
   return [make("p", {}, make("b", {}, passes(item) ? "Accepted." : "Rejected."), `${side} ${place} (p = ${short(item.p)}).`),
     make("p", {}, `Predicted: ${guesses[0]}${guesses.length > 1 ? `, then ${guesses.slice(1).join(", ")}` : ""}.`),
-    ...truth, ...members,
+    ...truth, ...components,
     make("p", { class: "soft" }, `${set.name}${WORDS[set.role][0] ? ` (${WORDS[set.role][0]})` : ""}: ${item.path}`)];
 }
 
@@ -232,7 +232,7 @@ function fill(item) {
     make("div", { class: "why" },
       make("div", {}, make("h3", {}, "Score compared with ID images"), panel(undefined, 330, item.score),
         make("p", { class: "soft" }, "Red: this image. Dashed: the threshold.")),
-      make("div", {}, ...membersOf(item)), ...featuresOf(item), make("div", {}, ...nearOf(item)))));
+      make("div", {}, ...componentsOf(item)), ...featuresOf(item), make("div", {}, ...nearOf(item)))));
 }
 
 function open(item) {

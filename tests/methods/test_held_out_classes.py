@@ -1,4 +1,4 @@
-"""The second panel of auto: classes left out of the head, its limits, what the record says, held-out images."""
+"""The second proxy of auto: classes left out of the head, its limits, what the record says, held-out images."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from data import arrays, features, panel
+from data import arrays, features, proxy
 from oodshape import METHODS, Features, InputError, Method, auroc
-from oodshape.methods.auto import CANDIDATES, Auto, split
+from oodshape.features.proxy import crossed_features
+from oodshape.methods.auto import CROSSED, Auto, split
 from oodshape.methods.fusion import SCRAMBLED
-from oodshape.methods.held_out_classes import ClassPanel
+from oodshape.methods.held_out_classes import HeldOutClasses
 
 AUTO = Method(score=Auto())
 
@@ -21,7 +22,7 @@ def values_of(data: Features) -> np.ndarray:
 
 def test_the_classes_left_out_are_those_of_the_whole_head() -> None:
     fitting, selection = features(300), features(200, seed=1)
-    near = ClassPanel.of(fitting, selection)
+    near = HeldOutClasses.of(fitting, selection)
     assert (near.left_out, near.classes, near.fitting.head.classes) == (1, 7, 6)
     # the row of the head that is missing says which class was left out
     rows = [row.tolist() for row in near.inside.head.weight]
@@ -33,85 +34,84 @@ def test_the_classes_left_out_are_those_of_the_whole_head() -> None:
     # an image of a class that stays keeps its class; one of the class left out gets another
     stays = [place for place in range(7) if place != gone]
     assert [stays[c] for c in near.inside.predictions] == predicted[predicted != gone].tolist()
-    assert str(near) == f"{len(near.outside)} images of 1 of 7 classes, left out"
+    assert str(near) == f"{len(near.outside)} images of 1 of 7 classes, held out"
 
 
 def test_the_worth_is_the_auroc_of_the_smaller_network() -> None:
     fitting, selection = features(300), features(200, seed=1)
-    near = ClassPanel.of(fitting, selection)
+    near = HeldOutClasses.of(fitting, selection)
     detector = METHODS["energy"].fit(near.fitting)
     assert near.aurocs({"": METHODS["energy"]})[""] == auroc(detector.score(near.inside), detector.score(near.outside))
     assert near.aurocs({"energy": METHODS["energy"]})["energy"] > 0.55  # the class is told from the others
     z, head = arrays(300)
     classes = np.arange(300) % 7
     negative = Features.from_arrays(-z - 1, head, predictions=classes)
-    assert ClassPanel.of(negative, negative).aurocs({"": METHODS["bfact"]})[""] == 0.5  # it refuses
+    assert HeldOutClasses.of(negative, negative).aurocs({"": METHODS["bfact"]})[""] == 0.5  # it refuses
 
 
 @pytest.mark.parametrize(
     ("classes", "n", "why"),
     [
-        (2, 200, "the network has 2 classes, and 2 must stay"),
-        (7, 40, "images to select by lie on one side, and 10 are needed"),
+        (2, 200, "the network has 2 classes, and 2 must remain"),
+        (7, 40, "selection images on one side, 10 needed"),
     ],
 )
 def test_too_little_is_refused(classes: int, n: int, why: str) -> None:
     z, head = arrays(n, classes=classes)
     data = Features.from_arrays(z, head)
     with pytest.raises(InputError, match=why):
-        ClassPanel.of(data, data)
+        HeldOutClasses.of(data, data)
 
 
 def test_most_images_in_the_classes_left_out_are_refused() -> None:
     z, (weight, bias) = arrays(400)
     data = Features.from_arrays(z, (weight, bias))
-    near = ClassPanel.of(data, data)
+    near = HeldOutClasses.of(data, data)
     rows = [row.tolist() for row in near.inside.head.weight]
     (gone,) = [place for place, row in enumerate(data.head.weight) if row.tolist() not in rows]
     rare = np.where(np.arange(400) % 5 < 3, gone, (gone + 1) % 7)
     crowded = Features.from_arrays(z, (weight, bias), predictions=rare)
-    with pytest.raises(InputError, match="240 of 400 images belong to the classes left out, more than half"):
-        ClassPanel.of(crowded, crowded)
+    with pytest.raises(InputError, match="240 of 400 images belong to the held-out classes, more than half"):
+        HeldOutClasses.of(crowded, crowded)
 
 
-def test_without_classes_to_leave_out_the_scrambled_panel_decides_and_it_says_so() -> None:
+def test_without_classes_to_hold_out_the_other_sets_decide_and_it_says_so() -> None:
     z, head = arrays(400, classes=2)
-    weight, bias = head
     images = Features.from_arrays(np.random.default_rng(0).permuted(arrays(100, classes=2, seed=9)[0], axis=1), head)
-    fusion = AUTO.fit(Features.from_arrays(z, (weight, bias)), panel=[images]).scorer
-    assert fusion.panels == (SCRAMBLED,)
-    assert all(worth == value for (_, worth), (value,) in zip(fusion.ranking, fusion.values, strict=True))
-    assert fusion.notes == ("no class was left out: the network has 2 classes, and 2 must stay",)
-    alone = Method(score=Auto(near=0.0)).fit(features(400), panel=[panel()]).scorer
-    assert (alone.panels, alone.notes) == ((SCRAMBLED,), ())
+    fusion = AUTO.fit(Features.from_arrays(z, head), proxy=[images]).scorer
+    assert fusion.proxies == (SCRAMBLED, CROSSED)
+    assert fusion.notes[0] == "no classes were held out: the network has 2 classes, and 2 must remain"
 
 
 def test_feature_arrays_alone_are_enough() -> None:
     train, test = features(400), features(60, seed=2)
-    with pytest.warns(UserWarning, match="no panel of scrambled images.*classes left out alone"):
-        detector = AUTO.fit(train)
+    detector = AUTO.fit(train)
     fusion = detector.scorer
-    assert len(fusion.panels) == 1
     assert fusion.against_scrambled is None
-    assert "no panel of scrambled images" in fusion.notes[0]
-    near = ClassPanel.of(*split(train, 0.25))
-    assert dict(fusion.ranking) == pytest.approx({name: near.aurocs({"": METHODS[name]})[""] for name in CANDIDATES})
+    assert "no scrambled images" in fusion.notes[0]
+    fitting, selection = split(train, 0.25)
+    near, crossed = HeldOutClasses.of(fitting, selection), crossed_features(selection)
+    assert fusion.proxies == (str(near), CROSSED)
+    fitted = METHODS["energy"].fit(fitting)
+    values = dict(zip(dict(fusion.ranking), fusion.values, strict=True))["energy"]
+    wanted = near.aurocs({"": METHODS["energy"]})[""], auroc(fitted.score(selection), fitted.score(crossed))
+    assert values == pytest.approx(wanted)
     assert torch.isfinite(detector.score(test)).all()
 
 
 def test_held_out_images_choose_where_they_are_given() -> None:
-    train, held, images = features(300), features(200, seed=5), panel()
-    fusion = Method(score=Auto(candidates=("energy", "msp"))).fit(train, panel=[images], held_out=held).scorer
-    near = ClassPanel.of(train, held)
-    for name, (far, value) in zip(dict(fusion.ranking), fusion.values, strict=True):
+    train, held, images = features(300), features(200, seed=5), proxy()
+    fusion = Method(score=Auto(candidates=("energy", "msp"))).fit(train, proxy=[images], held_out=held).scorer
+    near = HeldOutClasses.of(train, held)
+    for name, (value, far, _) in zip(dict(fusion.ranking), fusion.values, strict=True):
         fitted = METHODS[name].fit(train)
         assert far == auroc(fitted.score(held), fitted.score(images))
         assert value == near.aurocs({"": METHODS[name]})[""]
-    assert len(fusion.members[0].reference) == 200
+    assert len(fusion.components[0].reference) == 200
     z, (weight, bias) = arrays(50)
     other = Features.from_arrays(z, (weight + 1, bias))
     with pytest.raises(InputError, match="the held-out part comes from head"):
-        AUTO.fit(train, panel=[images], held_out=other)
+        AUTO.fit(train, proxy=[images], held_out=other)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -120,6 +120,6 @@ def test_a_network_that_knows_its_images_by_heart_is_named(known: bool) -> None:
     plain = Features.from_arrays(z, head)
     labels = plain.predictions.numpy() if known else np.full(400, 3)
     train = Features.from_arrays(z, head, labels=labels)
-    notes = AUTO.fit(train, panel=[panel()]).scorer.notes
-    assert [("by heart (accuracy 100.0 %)" in note) for note in notes] == [True] * known
-    assert AUTO.fit(train, panel=[panel()], held_out=features(200, seed=5)).scorer.notes == ()
+    notes = AUTO.fit(train, proxy=[proxy()]).scorer.notes
+    assert [("has memorised" in note and "accuracy 100.0 %" in note) for note in notes] == [True] * known
+    assert AUTO.fit(train, proxy=[proxy()], held_out=features(200, seed=5)).scorer.notes == ()

@@ -1,10 +1,10 @@
-"""The panels of networks whose features lie in folders: scrambled ID images, through the network itself.
+"""Make the scrambled images of networks whose features lie in folders, through the network itself.
 
-    python scripts/make_panels.py --features FEATURES --data DATA --weights WEIGHTS --out PANELS
+    python scripts/make_proxies.py --features FEATURES --data DATA --weights WEIGHTS --out PANELS
 
 FEATURES holds a folder per network, named ID-SET_NETWORK as the networks of the zoo are (imagenet_deit_tiny). DATA
 holds imagenet/train and cifar10, and WEIGHTS the files that `oodshape bench --weights` looks for. Writes
-PANELS/NETWORK/scrambled.npz, which `auto_evidence.py --panel` and `oodshape study auto --panel` read.
+PANELS/NETWORK/scrambled.npz, which `auto_evidence.py --proxy` and `oodshape study auto --proxy` read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from oodshape import Classifier, ImageFolder
-from oodshape.features.proxy import panel_features
+from oodshape.features.proxy import proxy_features
 from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet
@@ -39,7 +39,7 @@ def images_of(id_set: str, data: Path) -> ImageSet:
 
 
 def main() -> None:
-    """Write a panel per network."""
+    """Write a proxy per network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("features", "data", "weights", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
@@ -52,10 +52,10 @@ def main() -> None:
         classifier = Classifier(build(entry.name, weights))
         # images at hand have their final size already
         preprocessing = Preprocessing(mean=entry.native.mean, std=entry.native.std)
-        (panel,) = panel_features(classifier, images_of(entry.id_set, given.data), preprocessing)
+        (proxy,) = proxy_features(classifier, images_of(entry.id_set, given.data), preprocessing)
         target = given.out / folder.name
         target.mkdir(parents=True, exist_ok=True)
-        values = np.concatenate([raw.numpy() for _, raw in panel.chunks()])
+        values = np.concatenate([raw.numpy() for _, raw in proxy.chunks()])
         np.savez(target / "scrambled.npz", features=values.astype(np.float16))
 
 

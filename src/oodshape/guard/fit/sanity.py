@@ -1,0 +1,108 @@
+"""Sanity check: whether a fitted guard rejects noise and constant images."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oodshape.core.errors import InputError
+from oodshape.core.values import AtLeast, Sizes, Value
+from oodshape.features.features import Features
+from oodshape.features.sums import Summed
+from oodshape.images.datasets.synthetic import NOISE_IMAGES, constant_images, noise_images
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.methods.detector import Detector
+from oodshape.methods.fit_all import fit_each
+from oodshape.methods.registry import METHODS
+from oodshape.networks.classifier import Classifier
+
+HIGH = 0.2  # an acceptance rate above it is a warning
+ALTERNATIVES = ("mds++", "knn", "vim")  # methods that measure distances, tried in this order for the warning
+Batches = Callable[[], Iterator[Tensor]]  # noise, then constant images, NOISE_IMAGES at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sanity(Value):
+    """Scores and predicted classes of noise images, then of constant images: rates follow from any threshold."""
+
+    noise: Annotated[int, AtLeast(1)]  # how many of them are noise
+    scores: Annotated[NDArray[np.float32], Sizes("N")]
+    classes: Annotated[NDArray[np.int32], Sizes("N"), AtLeast(0)]
+
+    def accepted(self, detector: Detector) -> dict[str, float]:
+        """The acceptance rate of each kind of image."""
+        limits = detector.limits.numpy()
+        accepted = self.scores >= (limits if len(limits) == 1 else limits[self.classes])
+        kinds = {"noise": accepted[: self.noise], "constant images": accepted[self.noise :]}
+        return {name: float(each.mean()) for name, each in kinds.items() if len(each)}
+
+    def line(self, detector: Detector) -> str:
+        """The rates in words."""
+        rates = self.accepted(detector).items()
+        return f"accepts {', '.join(f'{100 * rate:.0f} % of {name}' for name, rate in rates)}"
+
+
+def image_batches(preprocessing: Preprocessing, size: tuple[int, int]) -> Iterator[Tensor]:
+    """Noise and constant images of the size of prepared images (height, width), normalised as the network's images."""
+    for make in (noise_images, constant_images):
+        pixels = make(*size, preprocessing.channels)
+        for first in range(0, len(pixels), NOISE_IMAGES):
+            yield preprocessing.normalize(pixels[first : first + NOISE_IMAGES])
+
+
+def tensor_batches(images: Tensor) -> Iterator[Tensor]:
+    """Gaussian noise with the mean and standard deviation of prepared tensors [N, C, ...], channel by channel."""
+    if images.is_floating_point() and images.ndim > 1:
+        others = [0, *range(2, images.ndim)]
+        mean, std = images.mean(dim=others, keepdim=True), images.std(dim=others, correction=0, keepdim=True)
+        noise = torch.from_numpy(np.random.RandomState(0).standard_normal((NOISE_IMAGES, *images.shape[1:])))
+        yield noise.to(images.dtype) * std + mean
+
+
+def check_sanity(
+    classifier: Classifier, detector: Detector, batches: Batches, train: Features | Summed, calibration: Features
+) -> Sanity | None:
+    """Send noise and constant images through network and detector; warn if many of them are accepted.
+
+    None where there is nothing to send, or where the network cannot process it.
+    """
+    try:
+        found = [detector.decide(classifier, batch) for batch in batches()]
+    except InputError:
+        return None
+    if not found:
+        return None
+    scores, classes = (torch.cat([getattr(each, name) for each in found]).cpu() for name in ("scores", "classes"))
+    sanity = Sanity(min(len(scores), 2 * NOISE_IMAGES), scores.numpy(), classes.numpy().astype(np.int32))
+    if max(sanity.accepted(detector).values()) > HIGH:
+        other = _rejecting(classifier, batches, train, calibration, detector.held_out()[1])
+        advice = f"{other} rejects them: fit with --method {other}" if other else "compare methods on your OOD images"
+        warnings.warn(f"the guard {sanity.line(detector)}; {advice}", stacklevel=4)
+    return sanity
+
+
+def _rejecting(
+    classifier: Classifier, batches: Batches, train: Features | Summed, calibration: Features, alpha: float
+) -> str:
+    """The first of ALTERNATIVES that accepts at most HIGH of either kind; empty if none does."""
+    try:
+        seen = Features.extract(classifier, batches(), prepared=True, progress=False)
+        methods = {name: METHODS[name].unlabelled() for name in ALTERNATIVES}
+        fitted = dict(fit_each(methods, train if isinstance(train, Features) else train.every))
+        for name in ALTERNATIVES:
+            detector = fitted[name]
+            if isinstance(detector, Detector):
+                accepted = detector.calibrate(calibration, alpha).decide(seen).accepted.double()
+                kinds = accepted[: 2 * NOISE_IMAGES], accepted[2 * NOISE_IMAGES :]
+                if max(float(kind.mean()) for kind in kinds if len(kind)) <= HIGH:
+                    return name
+    except InputError:  # statistics that were collected for another method
+        pass
+    return ""
