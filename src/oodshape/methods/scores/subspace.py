@@ -168,7 +168,7 @@ class Cop(ScoreRecipe):
         moments, head = train.moments(self.needs), train.head.to("cpu")
         mean = moments.parts["unit_scatter_sums"] / train.n
         covariance = moments.parts[Statistic.UNIT_SCATTER] / train.n
-        plain = EnergyAndResidual(mean, principal_axes(covariance, self.variance))
+        plain = EnergyAndResidual(mean.astype(np.float32), principal_axes(covariance, self.variance))
         found = [plain.terms(unit(rows), head.logits(rows)) for rows in moments.bank()]
         energy, residual = (torch.cat(each).double() for each in zip(*found, strict=True))
         scales = [(float(x.mean()), float(x.std(correction=0).clamp_min(TINY))) for x in (energy, residual)]
