@@ -43,6 +43,7 @@ def test_too_few_scores_say_how_many_are_needed() -> None:
         ENERGY.calibrate(np.array([np.nan] * 50))
 
 
+@pytest.mark.filterwarnings("ignore:all .* calibration scores are equal")
 @settings(max_examples=100)
 @given(
     held_out=st.lists(st.integers(-5, 5), min_size=19, max_size=60),
