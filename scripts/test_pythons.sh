@@ -14,5 +14,5 @@ for version in 3.12 3.13; do
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary=:all: \
     numpy scipy pillow safetensors typer rich filelock pyarrow pytest pytest-timeout hypothesis
   echo "Python $version, without torch:"
-  PYTHONPATH=src "$venv/bin/python" -m pytest -p no:cacheprovider "${tests[@]}"
+  PYTHONPATH="$PWD/src" "$venv/bin/python" -m pytest -p no:cacheprovider "${tests[@]}"
 done

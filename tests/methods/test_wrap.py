@@ -83,6 +83,7 @@ class Several(nn.Module):
 
 
 def test_every_method_compiles_without_a_break(net: nn.Module, detectors: dict[str, Detector]) -> None:
+    torch._dynamo.reset()  # other tests in this process have compiled, too
     several, images = Several(net, detectors), pictures(9, seed=2)
     compiled = torch.compile(several, fullgraph=True, dynamic=True, backend="eager")
     with torch.no_grad():
