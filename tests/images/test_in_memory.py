@@ -16,7 +16,7 @@ from oodshape import InputError
 from oodshape.images.decode.preprocessing import CIFAR
 from oodshape.images.sources.folders import ImageFolder
 from oodshape.images.sources.image_set import ArraySet
-from oodshape.images.sources.listing import Listing, classes_of, image_set, one_by_one
+from oodshape.images.sources.listing import Listing, image_set, one_by_one
 from oodshape.images.sources.memory import Pictures
 
 N = 4
@@ -49,6 +49,7 @@ FORMS = {
     "mixed": [PIL.Image.fromarray(COLOUR[0]), png(COLOUR[1]), COLOUR[2], CHANNELS_FIRST[3]],
     "arrays": list(COLOUR),
     "array": COLOUR,
+    "alpha": np.concatenate([COLOUR, COLOUR[..., :1]], axis=3),  # dropped, as that of files is
     "uint8 tensor": CHANNELS_FIRST,
     "float tensor": CHANNELS_FIRST.float() / 255,
     "images": Samples(lambda row: COLOUR[row]),
@@ -81,26 +82,6 @@ def test_identities_are_those_of_the_pixels() -> None:
     # an order of its own, and each image keeps its key
     assert image_set(COLOUR[::-1]).identities.tolist() == keys["array"][::-1]
     assert image_set(COLOUR).fingerprint == image_set(list(COLOUR)).fingerprint != image_set(COLOUR[::-1]).fingerprint
-
-
-@pytest.mark.parametrize(
-    ("one", "shape"),
-    [
-        (COLOUR[0], (9, 7, 3)),
-        (COLOUR[0, :, :, 0], (9, 7)),
-        (COLOUR[0, :, :, :1], (9, 7, 1)),
-        (CHANNELS_FIRST[0], (9, 7, 3)),
-        (png(COLOUR[0]), (9, 7, 3)),
-    ],
-)
-def test_one_image(one: Any, shape: tuple[int, ...]) -> None:
-    (image,) = (image_set(one)[row] for row in range(len(image_set(one))))
-    assert np.asarray(image).shape == shape
-
-
-def test_alpha_is_dropped_as_that_of_files_is() -> None:
-    alpha = np.dstack([COLOUR[0], COLOUR[1, :, :, 0]])
-    assert np.array_equal(CIFAR.pixels(image_set(alpha)[0]), COLOUR[0])
 
 
 def test_paths_among_pictures_keep_their_names_and_identities(tmp_path: Path) -> None:
@@ -142,18 +123,6 @@ def test_exif_turns_pictures_as_it_turns_files(tmp_path: Path) -> None:
     assert (as_shot.identities == folder.identities).all()
     assert as_shot.fingerprint != folder.fingerprint
     assert image_set(ImageFolder(tmp_path)).upright is True  # as it was, where nobody asks
-
-
-def test_a_data_set_may_name_its_classes() -> None:
-    class Label:
-        names = ("cat", "dog")
-
-    hugging = Samples(lambda row: COLOUR[row])
-    hugging.features = {"image": None, "label": Label()}
-    vision = Samples(lambda row: COLOUR[row])
-    vision.classes = ["cat", "dog"]
-    assert classes_of(image_set(hugging)) == classes_of(image_set(vision)) == ("cat", "dog")
-    assert classes_of(image_set(COLOUR)) == ()
 
 
 def test_a_set_that_draws_anew_is_told() -> None:

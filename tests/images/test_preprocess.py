@@ -15,8 +15,6 @@ from torch import nn
 from oodshape.core.errors import InputError
 from oodshape.images.decode.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing, stacked
 
-PRESETS = {"IMAGENET": IMAGENET, "CIFAR": CIFAR, "DIGITS": DIGITS}
-
 
 @cache
 def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:
@@ -59,14 +57,6 @@ def test_equals_torchvision(resize: Any, crop: int | None, interpolation: Any, t
         assert torch.equal(out, reference(picture(*size))), size
 
 
-@pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("mode", ["RGB", "L"])
-def test_presets_equal_torchvision(name: str, mode: str, torchvision_ops: object) -> None:
-    ours, image = PRESETS[name], picture(40, 37, mode)
-    shown = image if ours.channels == 1 else image.convert("RGB")
-    assert torch.equal(ours(image), theirs(ours)(shown))
-
-
 def test_arrays_and_pictures_are_the_same() -> None:
     for mode in ("RGB", "L"):
         image = picture(60, 50, mode)
@@ -96,13 +86,6 @@ def test_batches_are_the_images_one_by_one() -> None:
     assert stacked([IMAGENET.pixels(image) for image in images]).dtype == np.uint8
     with pytest.raises(InputError, match=r"images 0 and 1 of a batch have the sizes 300 x 280 and 301 x 280; give the"):
         CIFAR.batch(images)
-
-
-def test_the_image_is_left_alone() -> None:
-    array = np.asarray(picture(50, 50)).copy()
-    kept = array.copy()
-    CIFAR(array)
-    np.testing.assert_array_equal(array, kept)
 
 
 @pytest.mark.parametrize(
@@ -158,31 +141,3 @@ def test_from_timm_without_a_configuration_is_refused() -> None:
     assert Preprocessing.from_timm(square) == Preprocessing(half, half, 274, 240, "bicubic")
     with pytest.raises(InputError, match="'squash'"):
         Preprocessing.from_timm({**square, "crop_mode": "squash"})
-
-
-@pytest.mark.parametrize(("number", "name"), [(1, "lanczos"), (4, "box"), (5, "hamming"), (7, None)])
-def test_the_filter_of_a_processor_is_followed_or_refused(number: int, name: str | None) -> None:
-    from oodshape.networks.hugging_face import preprocessing_of
-
-    processor = Processor(number)
-    if name is None:
-        with pytest.raises(InputError, match="resample=7"):
-            preprocessing_of(processor)
-        return
-    made = preprocessing_of(processor)
-    picture = Image.effect_noise((80, 60), 90).convert("RGB")
-    assert made.interpolation == name
-    torch.testing.assert_close(made(picture), processor(picture)["pixel_values"][0])
-
-
-class Processor:
-    """As those of transformers, with pixels of 0 to 1."""
-
-    size, image_mean, image_std = {"height": 32, "width": 24}, [0.0] * 3, [1.0] * 3
-
-    def __init__(self, resample: int) -> None:
-        self.resample = resample
-
-    def __call__(self, images: Image.Image, return_tensors: str = "pt") -> dict[str, torch.Tensor]:
-        pixels = np.asarray(images.resize((24, 32), self.resample), np.float32) / 255
-        return {"pixel_values": torch.tensor(pixels).permute(2, 0, 1)[None]}
