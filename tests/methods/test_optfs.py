@@ -162,10 +162,7 @@ def test_compiled_equals_torch_equals_masks(seed: int, k: int, signed: bool) -> 
     wanted = naive_shape(z.numpy().astype(np.float64), shape.edges, shape.theta)
     np.testing.assert_allclose(shape(z).numpy(), wanted, rtol=1e-6)
     torch.testing.assert_close(
-        shape.frozen_logits(z, classes, weight),
-        uneven.frozen_logits(z, classes, weight),
-        rtol=1e-5,
-        atol=1e-4,
+        shape.frozen_logits(z, classes, weight), uneven.frozen_logits(z, classes, weight), rtol=1e-5, atol=1e-4
     )
 
 
@@ -175,17 +172,6 @@ def test_a_grid_that_begins_at_its_own_step(k: int) -> None:
     for alpha in (1e-3, 0.1, 0.3, 7.0):
         edges = Grid.between(alpha, alpha * (k + 1), k).edges()
         np.testing.assert_allclose(edges, alpha * np.arange(1, k + 2), rtol=1e-5)
-
-
-def test_norm_changes_e_but_not_the_order_of_v() -> None:
-    data, test = features(half=True), features(seed=1)
-    one, two = (OptFS(norm=norm) for norm in (None, 1000.0))
-    head, score = METHODS["optfs-v"].head, METHODS["optfs-v"].score
-    v = [Method(shape=s, head=head, score=score).fit(data).score(test) for s in (one, two)]
-    torch.testing.assert_close(v[0] * 100, v[1])
-    e = [Method(shape=s).fit(data).score(test) for s in (one, two)]
-    assert not torch.equal(e[0].argsort(), e[1].argsort())
-    assert np.linalg.norm(Method(shape=one).fit(data).shape.theta) == pytest.approx(10)
 
 
 def by_features(data: Features, **more) -> PiecewiseConstant:
@@ -311,3 +297,24 @@ def test_constant_features_are_refused() -> None:
     for name in ("optfs-e", "optfs-f"):
         with pytest.raises(InputError, match="impact 0"):
             METHODS[name].fit(Features.from_arrays(np.eye(3), (np.zeros((3, 3)), np.zeros(3))))
+
+
+@pytest.mark.parametrize("width", [1, kernels.BLOCK - 1, kernels.BLOCK, kernels.BLOCK + 1, 3 * kernels.BLOCK + 5])
+def test_whole_blocks_and_what_is_left_of_a_row_are_the_same(width: int) -> None:
+    rng = np.random.default_rng(width)
+    z = torch.from_numpy(rng.normal(size=(5, width)).astype(np.float32))
+    weight, classes = torch.from_numpy(rng.normal(size=(3, width)).astype(np.float32)), torch.tensor([0, 2, 1, 1, 0])
+    grid = Grid.between(-1.5, 1.5, 40)
+    shape = PiecewiseConstant(grid.edges(), np.linspace(-1, 2, 40, dtype=np.float32), (grid.origin, grid.scale))
+    assert torch.equal(shape(z), shape.traced()(z))
+    wanted = (shape.traced()(z).double() * weight[classes].double()).sum(dim=1)
+    torch.testing.assert_close(shape.frozen_logits(z, classes, weight).double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, kernels.BLOCK])
+def test_a_value_that_is_not_finite_reaches_the_sum(value: float, place: int) -> None:
+    z = torch.ones(1, kernels.BLOCK + 1)
+    z[0, place] = value
+    padded = torch.tensor([0.0, 1.0, 0.0])
+    assert not torch.isfinite(kernels.frozen_logits(z, torch.tensor([0]), torch.ones_like(z), (0.0, 1.0), padded))[0]
