@@ -107,6 +107,9 @@ def test_two_processes_share_a_cache(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_clear_error_and_the_run_resumes(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"cache must be a folder, but .*file is a file"):
+        extract(Counted(), digits(), tmp_path / "file")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (128 + 2 * CHUNK * 96 * 4 + 100, hard))
     try:

@@ -61,6 +61,12 @@ def test_flat_imagenet(flat: Path, name: str, text: str, synsets: str) -> None:
     assert [(data[i].mode, data[i].size) for i in range(3)] == [("RGB", (8, 6))] * 3
 
 
+def test_synsets_say_the_classes_that_no_image_has(flat: Path) -> None:
+    write(flat.parent / "val.txt", "".join(f"ILSVRC2012_val_{n:08d}.JPEG n02119789\n" for n in (1, 2, 4)).encode())
+    write(flat.parent / "map_clsloc.txt", MAP.encode())
+    assert imagenet_val(flat).labels.tolist() == [2, 2, 2]
+
+
 def test_flat_imagenet_with_the_devkit(flat: Path) -> None:
     kinds = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("words", "O"), ("num_children", "O")]
     rows = [

@@ -169,6 +169,14 @@ def test_a_broken_transfer_without_a_checksum_is_not_kept(secure: Server, tmp_pa
     assert left(tmp_path) == []
 
 
+def test_the_first_digits_of_a_checksum_are_checked(server: Server, tmp_path: Path) -> None:
+    server.offers["/set.bin"] = Offer(CONTENT)
+    whole = hashlib.sha256(CONTENT).hexdigest()
+    assert whole in obtain(source_of(CONTENT, f"{server.address}/set.bin", sha256=whole[:8]), tmp_path)
+    with pytest.raises(InputError, match="that of the published file 00000000"):
+        obtain(source_of(CONTENT, f"{server.address}/set.bin", sha256="00000000"), tmp_path / "other")
+
+
 def test_offline_nothing_is_asked(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OODSHAPE_OFFLINE", "1")
     server.offers["/set.bin"] = Offer(CONTENT)

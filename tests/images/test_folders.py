@@ -300,15 +300,6 @@ def test_a_link_back_is_not_followed(tmp_path: Path) -> None:
     assert len(list(one_by_one(tmp_path).pairs())) == 3
 
 
-def test_a_link_to_another_folder_is_followed(tmp_path: Path) -> None:
-    touch(tmp_path, ("root/cat/1.png", "elsewhere/2.png"))
-    (tmp_path / "root" / "dog").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "root" / "other").symlink_to(tmp_path / "elsewhere")
-    folder = ImageFolder(tmp_path / "root")
-    assert folder.names == ["cat/1.png", "dog/2.png", "other/2.png"]
-    np.testing.assert_array_equal(folder.labels, [0, 1, 2])
-
-
 GLOBS = (
     "**/*.png",
     "images/**/*.png",

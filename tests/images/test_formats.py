@@ -17,11 +17,10 @@ import pytest
 import oodshape
 from oodshape.images.decode import formats
 from oodshape.images.decode import read as decode
-from oodshape.images.decode.formats import EXTENSIONS, open_format
+from oodshape.images.decode.formats import open_format
 from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.decode.read import Large, Unreadable, open_image, read_image
-from oodshape.images.sources.listing import image_set
 
 PICTURE = PIL.Image.linear_gradient("L").resize((16, 16)).convert("RGB")
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 16 16\n%%EndComments\nshowpage\n%%EOF\n"
@@ -102,12 +101,6 @@ def test_pillow_opens_files_in_one_place() -> None:
             if opens or imports:
                 found.append(path.relative_to(root).as_posix())
     assert found == ["images/decode/formats.py"]
-
-
-def test_folders_list_files_of_every_format(tmp_path: Path) -> None:
-    for end in (*EXTENSIONS, ".ico", ".eps", ".txt"):
-        (tmp_path / f"a{end}").write_bytes(b"")
-    assert len(image_set(str(tmp_path))) == len(EXTENSIONS)
 
 
 @pytest.mark.parametrize("highest", [4095, 4096])

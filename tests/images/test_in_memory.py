@@ -84,6 +84,12 @@ def test_identities_are_those_of_the_pixels() -> None:
     assert image_set(COLOUR).fingerprint == image_set(list(COLOUR)).fingerprint != image_set(COLOUR[::-1]).fingerprint
 
 
+@pytest.mark.parametrize("one", [COLOUR[0], COLOUR[0, :, :, 0], COLOUR[0, :, :, :1], CHANNELS_FIRST[0], png(COLOUR[0])])
+def test_one_image(one: Any) -> None:
+    (image,) = (image_set(one)[row] for row in range(len(image_set(one))))
+    assert np.asarray(image).shape[:2] == (9, 7)
+
+
 def test_paths_among_pictures_keep_their_names_and_identities(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(png(COLOUR[0]))

@@ -130,6 +130,15 @@ def test_the_best_candidates_are_fused_with_a_veto() -> None:
     assert str(fusion).startswith(f"components: {best[0]}, ")
 
 
+def test_one_certain_component_decides() -> None:
+    """Fisher's sum over all components accepts an image to which one of them gives p < 1e-4; the veto does not."""
+    fusion = AUTO.fit(features(400), proxy=[proxy()]).scorer
+    each = torch.full((len(fusion.components), 1), -0.03)
+    each[3] = -10.0
+    assert naive_log_p(fusion.sums, float(each.sum())) > np.log(0.05)
+    assert float(fusion.fuse(each)) < np.log(0.05)
+
+
 def test_a_saturated_proxy_set_has_no_weight() -> None:
     train, images = features(400), proxy()
     z, head = arrays(100)

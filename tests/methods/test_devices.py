@@ -22,6 +22,7 @@ from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ArraySet
 from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import Detector
+from oodshape.methods.perturb.odin import Odin
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 GRAY = Preprocessing(mean=(0.5,), std=(0.5,))
@@ -76,3 +77,9 @@ def test_a_guarded_network_goes_to_another_device_as_a_whole(
     with OneDevice():
         logits, score, accepted = guarded(torch.rand(5, 1, 8, 8, device="meta"))
     assert [each.device.type for each in (logits, score, accepted)] == ["meta"] * 3
+
+
+def test_a_perturbation_stays_on_the_device_of_the_images(net: nn.Module) -> None:
+    there = Classifier(copy.deepcopy(net).to("meta"), head="3")
+    with OneDevice():
+        assert Odin(eps=0.01)(there, torch.rand(5, 1, 8, 8, device="meta")).device.type == "meta"

@@ -17,7 +17,7 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.core.values import Value
 from oodshape.methods.describe import cited, describe_deviations, describe_method, method_lines, show_recipe
 from oodshape.methods.records import RECORDS, REFERENCES, Record, import_types
-from oodshape.methods.registry import authors_methods, find_record, make_method
+from oodshape.methods.registry import find_record, make_method
 from oodshape.report.method_styles import BLOCKS, FAMILIES, family, style
 from oodshape.report.pages.benchmark_data import payload
 from oodshape.report.tables.table import table
@@ -81,17 +81,6 @@ def test_a_record_is_enough_for_lists_benchmarks_tables_pages_and_styles(added: 
     assert (shown["mine"]["kind"], shown["mine"]["sentence"]) == ("custom", "")
     assert (family("new"), style("new").color) == ("shaping", style("react").color)
     assert style("new").dashes not in [style(name).dashes for name in RECORDS if family(name) == "shaping"][:-1]
-
-
-def test_settings_differ_from_the_general_ones_where_a_record_says_so(added: Record) -> None:
-    changed = replace(added, paper={"cifar10": {"shape": {"q": 0.7}}}, authors={"cifar10": {"shape": {"q": 0.6}}})
-    RECORDS["new"] = changed
-    assert authors_methods("cifar10")["new"].shape.q == 0.6
-    assert authors_methods("imagenet")["new"] == make_method(added)
-    other = {"shape": {"use": "shapes.ash:AshS", "p": 0.5}}
-    assert repr(make_method(added, other).shape) == "AshS(p=0.5)"
-    with pytest.raises(InputError, match="no settings for 'svhn'; choose one of"):
-        authors_methods("svhn")
 
 
 def test_references_are_those_of_the_tests(shared) -> None:

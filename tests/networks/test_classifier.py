@@ -66,6 +66,11 @@ def test_features_are_what_enters_the_head() -> None:
     assert torch.equal(outputs.head.bias, net.fc.bias)
 
 
+def test_tokens_stay_integers() -> None:
+    net = nn.Sequential(nn.Embedding(20, M), nn.Flatten(), nn.Linear(4 * M, C))
+    explains(Classifier(net)(torch.randint(0, 20, (6, 4))))
+
+
 def test_the_network_may_be_the_head_itself() -> None:
     classifier = Classifier(nn.Linear(M, C), probe=torch.randn(3, M))
     assert classifier.head_name == ""
