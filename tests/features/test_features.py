@@ -13,14 +13,14 @@ from oodshape.features import features as module
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.parametrize("kind", ["numpy", "torch", "memmap", "columns first", "turned"])
+@pytest.mark.parametrize("kind", ["numpy", "torch", "torch columns first", "memmap", "columns first", "turned"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_every_kind_of_array_scores_alike(kind: str, dtype: str, tmp_path) -> None:
     z, head = arrays(80, signed=True)
     wanted = Features.from_arrays(z.astype(dtype).astype(np.float32), head)
     values = z.astype(dtype)
-    if kind == "torch":
-        values = torch.from_numpy(values)
+    if kind.startswith("torch"):
+        values = torch.from_numpy(values) if kind == "torch" else torch.from_numpy(values.T.copy()).T
     elif kind == "memmap":
         np.save(tmp_path / "z.npy", values)
         values = np.load(tmp_path / "z.npy", mmap_mode="r")
