@@ -69,11 +69,11 @@ def test_a_panel_may_lie_elsewhere_and_is_asked_for(tmp_path) -> None:
     elsewhere = tmp_path / "panels" / "mine" / "scrambled.npz"
     elsewhere.parent.mkdir(parents=True)
     (folder / "scrambled.npz").rename(elsewhere)
-    (there,) = load_networks("digits", [folder], proxy=tmp_path / "panels")
+    there = load_folder(folder, tmp_path / "panels")
     assert len(there.require_proxy()[0]) == 50
     assert "proxy: 50" in there.describe()
     (none,) = load_networks("digits", [folder])
-    with pytest.raises(InputError, match=r"mine has no proxy: put scrambled.npz.*--proxy DIR"):
+    with pytest.raises(InputError, match=r"mine has no proxy: put scrambled.npz"):
         list(write("auto", [none], tmp_path / "out"))
     assert "auto" not in set(compare_methods(none)["method"])
 

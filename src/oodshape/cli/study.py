@@ -34,10 +34,6 @@ def study(
         list[Path] | None,
         typer.Option(help="A network's folder of feature files, or a folder of such folders, in place of a benchmark."),
     ] = None,
-    proxy: Annotated[
-        Path | None,
-        typer.Option(help="With --features: a folder with NETWORK/scrambled.npz, where they are not beside the rest."),
-    ] = None,
     compared: Compared,
     methods: Annotated[
         str,
@@ -84,7 +80,7 @@ def study(
     compared_names = tuple(find_record(each).id for each in words(methods))
     names = select_studies(name, compared_names)
     how: dict[str, Any] = {"settings": settings or "", "seed": seed, **compared.as_kwargs()}
-    loaded = load_networks(benchmark, features or [], proxy=proxy, **how)
+    loaded = load_networks(benchmark, features or [], **how)
     networks = [network.with_options(real, compared_names, seed) for network in loaded]
     for network in networks:
         say(network.describe())
