@@ -17,11 +17,11 @@ LARGEST = {16: np.float64(np.finfo(np.float16).max), 32: np.float64(np.finfo(np.
 FEW_VALUES = 1 << 26
 
 
-def tally_for(rows: int, width: int, *, half: bool, weights: bool) -> Tally16 | Tally32:
+def tally_for(rows: int, width: int, *, half: bool) -> Tally16 | Tally32:
     """The tally that suits a data set: exact for float16 values, finer bins where float32 values are few."""
     if half:
-        return Tally16(width, weights)
-    return Tally32(width, weights, shift_for(rows, width))
+        return Tally16(width)
+    return Tally32(width, shift_for(rows, width))
 
 
 def shift_for(rows: int, width: int) -> int:
@@ -46,11 +46,11 @@ def decode(keys: Array, width: int, shift: int) -> Array:
 class Tally32:
     """The running tables over float32 values, one per thread."""
 
-    def __init__(self, width: int, weights: bool, shift: int) -> None:
-        """Empty tables for rows of the given width; `weights` adds the sums of w_max and w_max^2."""
+    def __init__(self, width: int, shift: int) -> None:
+        """Empty tables for rows of the given width."""
         threads = torch.get_num_threads()
         self.shift, self.bins = shift, 1 << (32 - shift)
-        self.tables = [np.zeros((self.bins + kernels.ZEROS, 4 if weights else 2)) for _ in range(threads)]
+        self.tables = [np.zeros((self.bins + kernels.ZEROS, 2)) for _ in range(threads)]
         self.sums = np.zeros((threads, width))
         self.limits = np.tile(np.array([[2**31 - 1, -(2**31)]], np.int32), (threads, 1))
 
@@ -83,19 +83,16 @@ class Tally32:
             "keys": used.astype(np.int64) - zero,
             "counts": columns[:, 0].astype(np.int64),
             "impacts": columns[:, 1].copy(),
-            "weights": columns[:, 2].copy() if columns.shape[1] == 4 else np.zeros(0),
-            "weight_squares": columns[:, 3].copy() if columns.shape[1] == 4 else np.zeros(0),
         }
 
 
 class Tally16:
     """The running tables over float16 values: a bin for each of the 65,536."""
 
-    def __init__(self, width: int, weights: bool) -> None:
-        """Empty tables for rows of the given width; `weights` adds the sums of w_max and w_max^2."""
+    def __init__(self, width: int) -> None:
+        """Empty tables for rows of the given width."""
         threads = torch.get_num_threads()
-        self.asked = weights
-        self.tables = [np.zeros((1 << 16, 3 if weights else 2)) for _ in range(threads)]
+        self.tables = [np.zeros((1 << 16, 2)) for _ in range(threads)]
         self.sums = np.zeros((threads, width))
         self.values = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
@@ -126,6 +123,4 @@ class Tally16:
             "keys": keys,
             "counts": columns[:, 0].astype(np.int64),
             "impacts": columns[:, 1] * values,
-            "weights": columns[:, 1].copy() if self.asked else np.zeros(0),
-            "weight_squares": columns[:, 2].copy() if self.asked else np.zeros(0),
         }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,9 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.reading import reading
 from oodshape.core.values import AtLeast, check_fields, freeze
 from oodshape.features.bank import Bank
 from oodshape.features.chunks import Chunked, check_finite
@@ -101,15 +98,6 @@ class Moments:
     def beside(self, other: Moments) -> Moments:
         """The parts of both, which are of the same features."""
         return replace(self, parts={**self.parts, **other.parts})
-
-    def save(self, path: str | Path) -> None:
-        files.save(path, "moments", {"head": self.head, "n": self.n}, self.parts)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Moments:
-        header, parts = files.load(path, "moments")
-        with reading(path, files.WAY_OUT["moments"]):
-            return cls(header["head"], header["n"], parts)
 
     def without(self, names: frozenset[str]) -> Moments:
         """The other parts."""

@@ -51,7 +51,7 @@ def _profile(train: Features, shape: PiecewiseConstant) -> dict[str, Any]:
     widths, middles = np.diff(edges), (edges[1:] + edges[:-1]) / 2
     return {
         **interval_columns(edges),
-        "density": stats.over("counts", edges) / stats.total / widths,
+        "density": stats.over(stats.counts, edges) / stats.total / widths,
         "impact": stats.impact(edges) / widths,
         "theta": shape.theta.astype(np.float64),
         "f": shape.theta * middles,
