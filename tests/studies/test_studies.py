@@ -170,7 +170,7 @@ def test_an_unknown_study_lists_them(tmp_path) -> None:
     done = call("study", "magic", cwd=tmp_path)
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
-    assert "no study is called 'magic'; there are variants, objectives" in done.stderr
+    assert "no study is called 'magic'; there are variants, validation" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -19,7 +19,6 @@ from oodshape.report.pages.benchmark_page import write_page
 from oodshape.report.tables.kinds import Kind, by_ood, tables_of
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown, to_latex, to_markdown
 from oodshape.report.tables.openood import is_openood, openood_tables, show_openood, write_openood
-from oodshape.report.tables.summary import summarize
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table
 from oodshape.report.tables.terminal import show
 
@@ -78,11 +77,10 @@ def show_report(
     columns: tuple[Column, ...] = DEFAULT_COLUMNS,
     sort: str = "",
 ) -> None:
-    """Print the tables of results, by default sorted by their first column, and a summary."""
+    """Print the tables of results, by default sorted by their first column."""
     show_openood(results, console)
     for part in tables_of(results, kind, paper=paper, columns=columns, sort=sort or columns[0].name):
         show(part, console)
-    console.print("", *summarize(results), "", sep="\n", markup=False)
 
 
 def _made(prepared: Prepared, folder: Path) -> Results:

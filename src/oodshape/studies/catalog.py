@@ -19,7 +19,6 @@ from oodshape.studies.tables import tabulate_means, tabulate_rows
 from oodshape.studies.tuning import compare_tuned
 from oodshape.studies.variants import (
     compare_dynamic,
-    compare_objectives,
     compare_variants,
     project_impacts,
     sweep_intervals,
@@ -53,13 +52,7 @@ STUDIES: dict[str, Study] = {
         "Variants of OptFS: one theta from one OOD set, tested on all; means over OOD sets",
         compare_variants,
         partial(tabulate_means, index=["variant"]),
-        partial(figures.draw_means, columns=["variant"]),
-    ),
-    "objectives": Study(
-        "OptFS with OOD data by objective: one theta from one OOD set, tested on all; V score, means over OOD sets",
-        compare_objectives,
-        partial(tabulate_means, index=["source", "objective"]),
-        partial(figures.draw_means, columns=["source", "objective"]),
+        figures.draw_variants,
     ),
     "validation": Study(
         "Validation of the ID-only problem: one theta per OOD set, tested on that set; V score",

@@ -42,16 +42,14 @@ PANELS = {
 }
 
 
-def draw_means(frame: DataFrame, columns: list[str]) -> Figure:
-    """Draw the mean AUROC of each variant, named by `columns`, and a mark for each OOD set."""
-    labels = frame[columns].agg(" · ".join, axis=1)
-    names = list(labels.unique())
+def draw_variants(frame: DataFrame) -> Figure:
+    """Draw the mean AUROC of each variant, and a mark for each OOD set."""
+    names = list(frame["variant"].unique())
     figure, (axes,) = panels(0.55 + 0.19 * len(names))
     for place, name in enumerate(names):
-        values = 100 * frame.loc[labels == name, "auroc"]
+        values = 100 * frame.loc[frame["variant"] == name, "auroc"]
         axes.plot(values, [place] * len(values), "|", color=PALE, markersize=5)
-        color = line_style(name.rpartition(" · ")[2])["color"]
-        axes.plot([values.mean()], [place], "o", color=color, markersize=4.5)
+        axes.plot([values.mean()], [place], "o", color=line_style(name)["color"], markersize=4.5)
     label_rows(axes, names)
     axes.grid(axis="y", visible=False)
     axes.set(xlabel=f"{AUROC}; marks: OOD sets", ylabel="variant")

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.results import Results
-from oodshape.metrics.registry import DEFAULT_METRICS, MAIN, METRICS
+from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, Metric
+from oodshape.report.method_styles import CHOICE, family
 from oodshape.report.pages.benchmark_data import curves, payload
 from oodshape.report.pages.html import document, html_table, page_json, web_file, write_html
-from oodshape.report.tables.summary import BEST_HEAD, best_methods, summarize
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, caveats, skipped_notes, table
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Cell, Column, Entry, Table, caveats, skipped_notes, table
 
 SCRIPTS = ("elements.js", "data.js", "filters.js", "table.js", "charts.js", "enlarge.js", "state.js", "page.js")
+NAMED = 3  # of the methods tied with the best, where these are many
+BEST_HEAD = ("network", "best", "tied with it", MAIN.head, ERROR.head, f"best {ERROR.head}", "auto")
 
 
 def write_page(results: Results, path: str | Path, columns: tuple[Column, ...] = DEFAULT_COLUMNS) -> None:
@@ -35,7 +37,6 @@ def page(results: Results, columns: tuple[Column, ...] = DEFAULT_COLUMNS) -> str
         "reading": escape(" ".join(metric.note for metric in DEFAULT_METRICS)),
         "main": escape(MAIN.head),
         "metrics": "".join(f"<li>{escape(metric.note)}</li>" for metric in METRICS.values()),
-        "verdict": "\n".join(f"<p>{escape(line)}</p>" for line in summarize(results)),
         "answers": html_table(BEST_HEAD, best_methods(overview), "The best methods of each network"),
         "notes": "".join(f"<li>{escape(note)}</li>" for note in _notes(results, overview)),
         "caveat": _caveat(results),
@@ -89,3 +90,26 @@ def _facts(facts: Mapping[str, Any]) -> str:
             inner = escape(str(value))
         parts.append(f"<dt>{escape(name)}</dt><dd>{inner}</dd>")
     return f"<dl>{''.join(parts)}</dl>"
+
+
+def best_methods(overview: Table) -> list[list[str]]:
+    """The rows below `BEST_HEAD`, one per column group of a table by model; methods that lack an OOD set are left out.
+
+    `auto` is the method that chooses without OOD data.
+    """
+    rows = []
+    for place, network in enumerate(overview.groups):
+        entries = {line.method: line.entries[place] for line in overview.lines if _cell(line.entries[place], MAIN).rank}
+        best = [name for name, entry in entries.items() if _cell(entry, MAIN).rank == 1]
+        tied = [name for name, entry in entries.items() if entry.tied and name not in best]
+        few = tied if len(tied) <= NAMED + 1 else [*tied[:NAMED], f"{len(tied) - NAMED} others"]
+        fewest = [name for name, entry in entries.items() if _cell(entry, ERROR).rank == 1]
+        numbers = [_cell(entries[best[0]], metric).text for metric in (MAIN, ERROR)]
+        lowest = f"{_cell(entries[fewest[0]], ERROR).text} ({', '.join(fewest)})"
+        auto = [_cell(entry, MAIN).text for name, entry in entries.items() if family(name) == CHOICE]
+        rows.append([network, ", ".join(best), ", ".join(few), *numbers, lowest, ", ".join(auto)])
+    return rows
+
+
+def _cell(entry: Entry, metric: Metric) -> Cell:
+    return entry.cells[DEFAULT_METRICS.index(metric)]
