@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gzip
 import json
-import pickle
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from data import features
-from dataset_files import binary, channel_major, idx, pixels, python2, svhn_file, three_digits, write
+from dataset_files import binary, idx, pixels, svhn_file, three_digits, write
 from oodshape import METHODS, Detector, InputError, Moments, Watch
 from oodshape.core import files
 from oodshape.core.reading import npz_arrays, reading
@@ -204,9 +203,6 @@ def cuttable() -> dict[str, tuple[str, Callable[[Path], bytes], Callable[[Path],
     images = pixels(3)
     ten, hundred = (lambda f: cifar(f, 10, train=False)), (lambda f: cifar(f, 100, train=False))
     digits = idx(np.random.default_rng(0).integers(0, 256, (3, 28, 28), np.uint8))
-    batch = python2(channel_major(images), labels=[1, 2, 3])
-    today = pickle.dumps({"data": channel_major(images), "labels": [1, 2, 3]}, 4)
-    fine = python2(channel_major(images), fine_labels=[1, 2, 3])
 
     def matlab(compressed: bool) -> Callable[[Path], bytes]:
         return lambda path: svhn_file(path, images, [1, 2, 3], compressed=compressed)
@@ -216,9 +212,6 @@ def cuttable() -> dict[str, tuple[str, Callable[[Path], bytes], Callable[[Path],
         "svhn compressed": ("test_32x32.mat", matlab(True), svhn_test),
         "mnist": ("t10k-images-idx3-ubyte", lambda _: digits, three_digits),
         "mnist gz": ("t10k-images-idx3-ubyte.gz", lambda _: gzip.compress(digits), three_digits),
-        "cifar10": ("test_batch", lambda _: batch, ten),
-        "cifar10 py3": ("test_batch", lambda _: today, ten),
-        "cifar100": ("test", lambda _: fine, hundred),
         "cifar10 bin": ("test_batch.bin", lambda _: binary(images, [1, 2, 3]), ten),
         "cifar100 bin": ("test.bin", lambda _: binary(images, [1, 2, 3], [1, 2, 3]), hundred),
     }
