@@ -132,7 +132,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve
                     pick=rows[0].pick and 10,
                 ),
             )
-        for module in ("oodshape.cli.data_sets", "oodshape.images.datasets.entries"):
+        for module in ("oodshape.cli.data_sets", "oodshape.images.datasets.catalog"):
             monkeypatch.setattr(f"{module}.all_sources", lambda: table)
         monkeypatch.setattr(sources, "all_sources", lambda: table)
         yield server

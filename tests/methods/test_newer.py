@@ -8,7 +8,7 @@ import torch
 
 from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method
-from oodshape.features import bank
+from oodshape.features import moments as bank
 from oodshape.features.moments import Moments
 from oodshape.features.statistic import Statistic
 from oodshape.methods.heads import Dice, Lts

@@ -16,8 +16,7 @@ from oodshape.core.errors import InputError, check_trust
 from oodshape.core.options import CacheOptions, ModelOptions, RunOptions, SubsetOptions, make_options
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
-from oodshape.images.datasets.catalog import open_source
-from oodshape.images.datasets.entries import Missing
+from oodshape.images.datasets.catalog import Missing, open_source
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, limited
 from oodshape.methods.detector import Method

@@ -12,9 +12,8 @@ import typer
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError, no_such
 from oodshape.core.progress import progress_bar
-from oodshape.images.datasets.catalog import CATALOG, Status, status
+from oodshape.images.datasets.catalog import CATALOG, Entry, Status, status
 from oodshape.images.datasets.download import is_offline, obtain
-from oodshape.images.datasets.entries import Entry
 from oodshape.images.datasets.sources import Source, all_sources, show_size
 
 MB = 10**6
