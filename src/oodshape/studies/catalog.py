@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from oodshape.core.errors import InputError, no_such
 from oodshape.studies import figures, tables
 from oodshape.studies.auto import compare_selection, draw_regret, draw_selection, tabulate_selection
-from oodshape.studies.bounds import compare_bounds, draw_bounds, tabulate_bounds
 from oodshape.studies.methods import average_by_family, compare_methods, compare_with_optfs
 from oodshape.studies.network import Network
 from oodshape.studies.sample_size import draw_samples, resample, tabulate_samples
@@ -71,12 +70,6 @@ STUDIES: dict[str, Study] = {
         sweep_intervals,
         partial(tabulate_means, index=["method", "k"], descending="method"),
         figures.draw_intervals,
-    ),
-    "bounds": Study(
-        "OptFS with the bound on theta (optfs-e) and on the features (optfs-f): mean AUROC / FPR95; at other K, AUROC",
-        compare_bounds,
-        tabulate_bounds,
-        draw_bounds,
     ),
     "limits": Study(
         "Limits of the intervals at the p and 100 - p percentiles; means over OOD sets",
