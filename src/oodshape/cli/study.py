@@ -66,16 +66,15 @@ def study(
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
 
-    Each writes a table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and a page with both; `all` also writes
-    index.html with links to them. Folders of feature files hold head.npz (weight, bias), train.npz, test.npz or
-    val.npz, and one file per OOD set (features, labels); gaussian and uniform are surrogates; scrambled is the proxy
-    OOD set that `auto` chooses by.
+    Each writes a table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG). Folders of feature files hold head.npz
+    (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels); gaussian and uniform
+    are surrogates; scrambled is the proxy OOD set that `auto` chooses by.
     """
     from oodshape.methods.registry import find_record
     from oodshape.report.tables.paper import check_studies
     from oodshape.studies.catalog import STUDIES, select_studies
     from oodshape.studies.network import load_networks
-    from oodshape.studies.write import write, write_all
+    from oodshape.studies.write import write
 
     compared_names = tuple(find_record(each).id for each in words(methods))
     names = select_studies(name, compared_names)
@@ -90,6 +89,6 @@ def study(
         for each in [each for each in names if STUDIES[each].needs_proxy]:
             names.remove(each)
             say(f"skipped {each}: a network has no proxy (scrambled.npz)")
-    run = write(name, networks, out, paper=compare_paper) if name != "all" else None
-    for path in run or write_all(names, networks, out, paper=compare_paper):
-        say(f"wrote {path}")
+    for each in names:
+        for path in write(each, networks, out, paper=compare_paper):
+            say(f"wrote {path}")
