@@ -131,7 +131,6 @@ class Tally16:
         }
 
 
-Array = NDArray[Any]
 Float64 = NDArray[np.float64]
 NEGATIVE = 0.01  # the share of negative values from which features count as signed
 

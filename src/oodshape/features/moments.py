@@ -84,7 +84,6 @@ class Bank:
         return self._keys[order], np.asarray(self._kept[order])
 
 
-Array = NDArray[Any]
 SEED = 0
 OWNERS = {"bank_keys": "bank", **{f"{name}_sums": name for name in SCATTERS}}  # what comes with another part
 AT_ONCE = 256  # rows of a bank that are looked at: a copy of all would be large, products of fewer slow

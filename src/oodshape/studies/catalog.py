@@ -15,7 +15,6 @@ from oodshape.studies.network import Network
 from oodshape.studies.sample_size import draw_samples, resample, tabulate_samples
 from oodshape.studies.shaping_functions import profile_shapes, profile_weights
 from oodshape.studies.tables import tabulate_means, tabulate_rows
-from oodshape.studies.tuning import compare_tuned
 from oodshape.studies.variants import (
     compare_dynamic,
     compare_variants,
@@ -110,12 +109,6 @@ STUDIES: dict[str, Study] = {
         figures.draw_bars,
         lambda frame: figures.draw_generalisation(average_by_family(frame)),
         compares=True,
-    ),
-    "tuning": Study(
-        "Other methods tuned on Gaussian surrogates; means over OOD sets",
-        compare_tuned,
-        tables.tabulate_tuning,
-        figures.draw_tuning,
     ),
     "samples": Study(
         "How many images a fit needs: AUROC over resamples of the fitting set, and the change of theta",

@@ -242,24 +242,3 @@ def draw_generalisation(table: DataFrame) -> Figure:
     add_family_legend(figure, [point.name for point in points])
     name_points(axes, points)  # last, because the legend moves the axes
     return figure
-
-
-def draw_tuning(frame: DataFrame) -> Figure:
-    """Draw the mean AUROC of each method with the given settings and tuned on surrogates; OptFS (E) dashed."""
-    means = frame.groupby(["method", "tuned"], sort=False)["auroc"].mean()
-    reference = means.pop((FEATURED, False)) if (FEATURED, False) in means.index else None
-    names = list(dict.fromkeys(means.index.get_level_values("method")))
-    figure, (axes,) = panels(0.9 + 0.22 * len(names))
-    for place, name in enumerate(names):
-        values = [100 * means.get((name, tuned), np.nan) for tuned in (False, True)]
-        color = line_style(name)["color"]
-        axes.plot(values, [place] * 2, color=PALE, linewidth=0.8)
-        given, tuned = ("settings as given", "tuned on surrogates") if place == 0 else (None, None)
-        axes.plot(values[:1], [place], "o", color=color, fillstyle="none", label=given)
-        axes.plot(values[1:], [place], "o", color=color, label=tuned)
-    if reference is not None:
-        axes.axvline(100 * reference, **line_style(FEATURED), label=FEATURED)
-    label_rows(axes, names)
-    axes.set(xlabel=f"mean {AUROC}", ylabel="method")
-    add_legend(figure, 3)
-    return figure

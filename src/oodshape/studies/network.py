@@ -68,12 +68,6 @@ class Network:
             find_method(name, self.methods)  # refuses an unknown method
         return replace(self, requested_real=real or self.requested_real, compared_names=methods, seed=seed)
 
-    def require_surrogate(self) -> Features:
-        """Return the Gaussian surrogates."""
-        if SURROGATES[0] not in self.surrogates:
-            raise InputError(f"{self.name} has no {SURROGATES[0]} surrogates to tune on")
-        return self.surrogates[SURROGATES[0]]
-
     def require_proxy(self) -> tuple[Features, ...]:
         """Return the proxy."""
         if not self.proxy:
