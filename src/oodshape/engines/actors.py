@@ -128,9 +128,7 @@ def failure(error: BaseException) -> str:
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, MemoryError) or lacks_memory(str(error)):
-        return (
-            "a worker ran out of memory: take fewer actors (--engine ray:N) or --workers, or a smaller --batch-size"
-        )
+        return "a worker ran out of memory: take fewer actors (--engine ray:N) or --workers, or a smaller --batch-size"
     return f"a worker failed: {type(error).__name__}: {one_line(error)}"
 
 
