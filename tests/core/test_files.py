@@ -14,7 +14,7 @@ import pytest
 from oodshape import InputError, Watch
 from oodshape.core import files
 from oodshape.core.files import replacing
-from oodshape.core.machine import lock_file
+from oodshape.core.machine import default_cache, lock_file
 
 
 def test_any_kind_says_the_way_out(tmp_path: Path) -> None:
@@ -122,3 +122,11 @@ def test_a_lock_ends_with_its_process_and_leaves_the_file(tmp_path: Path) -> Non
         with path.open("ab") as file:  # closing it freed the lock
             lock_file(file.fileno(), refuse)
     assert path.read_bytes() == b"kept"
+
+
+def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/there")
+    monkeypatch.setenv("OODSHAPE_CACHE", "")
+    assert default_cache() == Path("/there/oodshape")
+    monkeypatch.setenv("OODSHAPE_CACHE", "/here")
+    assert default_cache() == Path("/here")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from oodshape import InputError
 from oodshape.images.decode.preprocessing import CIFAR
 from oodshape.images.sources.folders import ImageFolder
 from oodshape.images.sources.image_set import ArraySet
-from oodshape.images.sources.listing import Listing, image_set, one_by_one
+from oodshape.images.sources.listing import Listing, classes_of, image_set, one_by_one
 from oodshape.images.sources.memory import Pictures
 
 N = 4
@@ -129,6 +130,14 @@ def test_exif_turns_pictures_as_it_turns_files(tmp_path: Path) -> None:
     assert (as_shot.identities == folder.identities).all()
     assert as_shot.fingerprint != folder.fingerprint
     assert image_set(ImageFolder(tmp_path)).upright is True  # as it was, where nobody asks
+
+
+def test_a_data_set_may_name_its_classes() -> None:
+    hugging, vision = (Samples(lambda row: COLOUR[row]) for _ in range(2))
+    hugging.features = {"image": None, "label": SimpleNamespace(names=("cat", "dog"))}
+    vision.classes = ["cat", "dog"]
+    assert classes_of(image_set(hugging)) == classes_of(image_set(vision)) == ("cat", "dog")
+    assert classes_of(image_set(COLOUR)) == ()
 
 
 def test_a_set_that_draws_anew_is_told() -> None:

@@ -14,7 +14,7 @@ from torch import nn
 
 from oodshape import Classifier, InputError, Preprocessing
 from oodshape.networks.device import described, device_named
-from oodshape.networks.loading import Source, built, open_model
+from oodshape.networks.loading import Source, built, open_model, prepared
 from oodshape.networks.zoo import build
 from small_nets import Net, body, explains, images
 
@@ -165,6 +165,15 @@ def test_a_function_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_mistakes_say_what_a_model_is(spec: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         open_model(spec)
+
+
+def test_a_pair_of_sides_takes_the_place_of_resize_and_crop() -> None:
+    native = Preprocessing(mean=(0.5,), std=(0.5,), resize=20, crop=16)
+    assert prepared(native, resize=24) == Preprocessing(mean=(0.5,), std=(0.5,), resize=24, crop=16)
+    assert prepared(native, resize=(64, 48)) == Preprocessing(mean=(0.5,), std=(0.5,), resize=(64, 48))
+    assert prepared(native, resize=(64, 48), crop=40).crop == 40
+    with pytest.raises(InputError, match=r"Preprocessing\(mean=.*--preprocessing 'mean=0.485.*Give mean and std"):
+        prepared(None, mean=(0.1,))
 
 
 def test_an_archive_gives_what_the_network_gives(tmp_path: Path) -> None:
