@@ -141,3 +141,31 @@ def test_from_timm_without_a_configuration_is_refused() -> None:
     assert Preprocessing.from_timm(square) == Preprocessing(half, half, 274, 240, "bicubic")
     with pytest.raises(InputError, match="'squash'"):
         Preprocessing.from_timm({**square, "crop_mode": "squash"})
+
+
+@pytest.mark.parametrize(("number", "name"), [(1, "lanczos"), (4, "box"), (5, "hamming"), (7, None)])
+def test_the_filter_of_a_processor_is_followed_or_refused(number: int, name: str | None) -> None:
+    from oodshape.networks.hugging_face import preprocessing_of
+
+    processor = Processor(number)
+    if name is None:
+        with pytest.raises(InputError, match="resample=7"):
+            preprocessing_of(processor)
+        return
+    made = preprocessing_of(processor)
+    picture = Image.effect_noise((80, 60), 90).convert("RGB")
+    assert made.interpolation == name
+    torch.testing.assert_close(made(picture), processor(picture)["pixel_values"][0])
+
+
+class Processor:
+    """As those of transformers, with pixels of 0 to 1."""
+
+    size, image_mean, image_std = {"height": 32, "width": 24}, [0.0] * 3, [1.0] * 3
+
+    def __init__(self, resample: int) -> None:
+        self.resample = resample
+
+    def __call__(self, images: Image.Image, return_tensors: str = "pt") -> dict[str, torch.Tensor]:
+        pixels = np.asarray(images.resize((24, 32), self.resample), np.float32) / 255
+        return {"pixel_values": torch.tensor(pixels).permute(2, 0, 1)[None]}

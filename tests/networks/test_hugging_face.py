@@ -88,8 +88,6 @@ PROCESSORS: dict[str, tuple[dict[str, Any], tuple[Any, Any, str]]] = {
         (40, 32, "bicubic"),
     ),
     "not normalised": ({"size": {"height": 32, "width": 32}, "do_normalize": False}, ((32, 32), None, "bicubic")),
-    "lanczos": ({"size": {"height": 32, "width": 32}, "resample": 1}, ((32, 32), None, "lanczos")),
-    "box": ({"size": {"height": 32, "width": 32}, "resample": 4}, ((32, 32), None, "box")),
 }
 
 
