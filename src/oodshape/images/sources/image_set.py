@@ -120,15 +120,23 @@ class IndexedImages(ABC):
     def identities(self) -> Keys:
         """[N]: which image each is."""
 
-    def _stamps(self) -> tuple[Any, ...]:
-        """What changes with the files that hold the images."""
+    def _stamps(self, contents: bool) -> tuple[Any, ...]:
+        """What changes with the files that hold the images, or with their `contents` alone."""
         return ()
 
     @property
     def fingerprint(self) -> str:
         """A hash of identities, stamps of the files, labels, the way images are turned, and limits of one's own."""
+        return self._fingerprint(contents=False)
+
+    @property
+    def content_fingerprint(self) -> str:
+        """The same by what the files hold, which is read, in place of their stamps."""
+        return self._fingerprint(contents=True)
+
+    def _fingerprint(self, *, contents: bool) -> str:
         turned = f"upright={self.upright}"
-        return compute_fingerprint(self.identities, *self._stamps(), self.labels, turned, *Limits.now().words)
+        return compute_fingerprint(self.identities, *self._stamps(contents), self.labels, turned, *Limits.now().words)
 
     def open(self, index: int, *, upright: bool | None = None) -> Image:
         """An image as a preprocessing takes it: a large one as it is stored."""
@@ -230,6 +238,11 @@ class Subset:
         return compute_fingerprint(self.base.fingerprint, np.asarray(self.indices, np.int64))
 
     @property
+    def content_fingerprint(self) -> str:
+        """The same by what the files of the whole set hold."""
+        return compute_fingerprint(content_fingerprint(self.base), np.asarray(self.indices, np.int64))
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """The names behind the labels, where the whole set has some."""
         names: tuple[str, ...] = getattr(self.base, "classes", ())
@@ -249,6 +262,12 @@ class Subset:
     def open(self, index: int) -> Image:
         """An image of the whole set as a preprocessing takes it."""
         return reader(self.base)(int(self.indices[index]))
+
+
+def content_fingerprint(images: ImageSet) -> str:
+    """A set's fingerprint by the contents of its files where it has such, which stays when they are copied."""
+    found: str = getattr(images, "content_fingerprint", None) or images.fingerprint
+    return found
 
 
 def limited(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:
