@@ -124,6 +124,7 @@ def test_in_score_live_and_an_exported_file(method: str, tmp_path: Path) -> None
         scorer = Scorer(Settings(str(tmp_path / "g.onnx")), str(tmp_path / "lock"))
         body = json.dumps({"images": [base64.b64encode(encoded(image)).decode() for image in given]})
         rows = scorer.score("application/json", bytearray(body.encode()), 0)["rows"]
+        scorer.lock.close()
         assert (rows[0]["accepted"], "no score" in rows[0]["error"]) == (None, True)
         assert [row["accepted"] for row in rows[1:]] == wanted
         assert scorer.describe()["method"] == method  # its name, no Python expression

@@ -28,7 +28,7 @@ from oodshape.features.chunks import check_finite
 from oodshape.features.disk_cache import Entry, lock_folder, naming_cache
 from oodshape.images.decode.prefetch import decoded_rows, prepared
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.sources.image_set import ImageSet, IndexedImages, Subset, content_fingerprint, reader
+from oodshape.images.sources.image_set import ImageSet, IndexedImages, Subset, reader
 from oodshape.networks.classifier import Classifier
 
 FORMAT = 1  # raised when the same key would mean other numbers
@@ -114,7 +114,7 @@ class Extraction:
         with suppress(OSError, UnicodeDecodeError):
             if re.fullmatch("[0-9a-f]{16}", kept := note.read_text("ascii")):
                 return kept
-        found = content_fingerprint(self.images)
+        found = self.images.content_fingerprint
         with naming_cache(cache):
             cache.mkdir(parents=True, exist_ok=True)
             with replacing(note) as temporary:

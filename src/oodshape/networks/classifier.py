@@ -180,9 +180,9 @@ class Classifier:
         """
         if self._repeatable:
             return
-        pair, again = self(images).features, self(images).features
-        if pair.is_meta:
+        if self.device.type == "meta":
             raise InputError(META)
+        pair, again = self(images).features, self(images).features
         if not self._same(pair, again):
             raise InputError(
                 "the network gives other features for the same images each time: it is random in eval mode too "

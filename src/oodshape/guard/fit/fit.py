@@ -6,6 +6,8 @@ import math
 import warnings
 from pathlib import Path
 
+import numpy as np
+
 from oodshape.core.errors import InputError
 from oodshape.features.feature_stats import NEGATIVE
 from oodshape.features.features import Features
@@ -19,6 +21,7 @@ from oodshape.methods.registry import METHODS
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.loading import Source
 
+FEWEST, MOST = 10, 0.8  # images of a class, and their share that one prediction has, to tell the order of classes
 WEAK = 0.8  # the AUROC on scrambled images below which no selection is a good one
 
 
@@ -82,15 +85,30 @@ def class_names(source: Source, given: tuple[str, ...], train: Features | Summed
             stacklevel=3,
         )
         return ()
-    if accuracy < min(10 * chance, 0.5):
+    few = accuracy < min(10 * chance, 0.5)
+    moved = _moved_class(train) if isinstance(train, Features) and not few else None
+    if few or moved is not None:
+        those = f"only {100 * accuracy:.1f} % of the training images the class of their folder or label"
+        if moved is not None:
+            those = f"most images of {given[moved[0]]} the class of {given[moved[1]]}"
         warnings.warn(
-            f"the network gives only {100 * accuracy:.1f} % of the training images the class of their folder or "
-            "label: its classes are in another order (then give their names), or the preprocessing or the weights are "
-            "wrong; the names that come with the images are not used",
+            f"the network gives {those}: its classes are in another order (then give their names), or the "
+            "preprocessing or the weights are wrong; the names that come with the images are not used",
             stacklevel=3,
         )
         return ()
     return given
+
+
+def _moved_class(train: Features) -> tuple[int, int] | None:
+    """A label with the class that its images are given, where that class's own images are given another one."""
+    labels, predicted = np.asarray(train.labels), train.predictions.cpu().numpy()
+    most: dict[int, int] = {}
+    for label in np.unique(labels[labels >= 0]).tolist():
+        counts = np.bincount(predicted[labels == label])
+        if counts.sum() >= FEWEST and counts.max() >= MOST * counts.sum():
+            most[label] = int(counts.argmax())
+    return next(((label, best) for label, best in most.items() if best != label and most.get(best, best) != best), None)
 
 
 def read_names(path: Path) -> tuple[str, ...]:

@@ -240,7 +240,9 @@ class Subset:
     @property
     def content_fingerprint(self) -> str:
         """The same by what the files of the whole set hold."""
-        return compute_fingerprint(content_fingerprint(self.base), np.asarray(self.indices, np.int64))
+        return compute_fingerprint(
+            getattr(self.base, "content_fingerprint", self.base.fingerprint), np.asarray(self.indices, np.int64)
+        )
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -262,12 +264,6 @@ class Subset:
     def open(self, index: int) -> Image:
         """An image of the whole set as a preprocessing takes it."""
         return reader(self.base)(int(self.indices[index]))
-
-
-def content_fingerprint(images: ImageSet) -> str:
-    """A set's fingerprint by the contents of its files where it has such, which stays when they are copied."""
-    found: str = getattr(images, "content_fingerprint", None) or images.fingerprint
-    return found
 
 
 def limited(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:
