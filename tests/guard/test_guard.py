@@ -134,7 +134,7 @@ def test_names_and_orders_of_classes(digits: Path, tmp_path: Path) -> None:
     for name, folder in {"a": "h", "b": "g", "c": "f", "d": "e", "e": "d", "f": "c", "g": "a", "h": "b"}.items():
         (tmp_path / "two").mkdir(exist_ok=True)
         (tmp_path / "two" / name).symlink_to(tmp_path / folder)  # the last two are swapped: six in eight are right
-    with pytest.warns(UserWarning, match="the network gives most images of g the class of h: its classes"):
+    with pytest.warns(UserWarning, match="the network gives most images of g the class of h: was it"):
         assert Guard.fit(MODEL, images=tmp_path / "two", method="msp", progress=False).about.classes == ()
     with pytest.raises(InputError, match="8 classes, but 2 names"):
         Guard.fit(MODEL, images=digits / "train", method="msp", classes=("a", "b"), progress=False)

@@ -76,28 +76,22 @@ def class_names(source: Source, given: tuple[str, ...], train: Features | Summed
     if len(given) != classes:
         return ()
     accuracy, chance = train.accuracy or 0.0, 1 / classes
-    if abs(accuracy - chance) <= 4 * math.sqrt(chance * (1 - chance) / len(train)):
-        warnings.warn(
-            f"the network gives {100 * accuracy:.1f} % of the training images the class of their folder, as chance "
-            f"would ({100 * chance:.1f} %): was it ever trained, and were its weights loaded (--weights, weights=...)? "
-            "Or its classes are in another order than the sorted folders (then give their names); the folders' names "
-            "are not used",
-            stacklevel=3,
-        )
-        return ()
-    few = accuracy < min(10 * chance, 0.5)
-    moved = _moved_class(train) if isinstance(train, Features) and not few else None
-    if few or moved is not None:
-        those = f"only {100 * accuracy:.1f} % of the training images the class of their folder or label"
-        if moved is not None:
-            those = f"most images of {given[moved[0]]} the class of {given[moved[1]]}"
-        warnings.warn(
-            f"the network gives {those}: its classes are in another order (then give their names), or the "
-            "preprocessing or the weights are wrong; the names that come with the images are not used",
-            stacklevel=3,
-        )
-        return ()
-    return given
+    guessed = abs(accuracy - chance) <= 4 * math.sqrt(chance * (1 - chance) / len(train))
+    moved = _moved_class(train) if isinstance(train, Features) else None
+    if guessed or accuracy < min(10 * chance, 0.5):
+        how = f", as chance would ({100 * chance:.1f} %)" if guessed else ""
+        those = f"only {100 * accuracy:.1f} % of the training images the class of their folder or label{how}"
+    elif moved is not None:
+        those = f"most images of {given[moved[0]]} the class of {given[moved[1]]}"
+    else:
+        return given
+    warnings.warn(
+        f"the network gives {those}: was it ever trained, and were its weights loaded (--weights, weights=...)? Or its "
+        "classes are in another order (then give their names), or the preprocessing is wrong; the names that come with "
+        "the images are not used",
+        stacklevel=3,
+    )
+    return ()
 
 
 def _moved_class(train: Features) -> tuple[int, int] | None:
