@@ -46,8 +46,7 @@ def watch(
     import numpy as np
 
     from oodshape.guard.scoring.decide import Calibration, on_grid
-    from oodshape.guard.watch.state import locked_state, read_blocks
-    from oodshape.guard.watch.watch import Watch
+    from oodshape.guard.watch.watch import Watch, locked_state, read_blocks
     from oodshape.report.pages.watch_page import write_watch
 
     check_out(state, page)
