@@ -318,3 +318,14 @@ def test_a_value_that_is_not_finite_reaches_the_sum(value: float, place: int) ->
     z[0, place] = value
     padded = torch.tensor([0.0, 1.0, 0.0])
     assert not torch.isfinite(kernels.frozen_logits(z, torch.tensor([0]), torch.ones_like(z), (0.0, 1.0), padded))[0]
+
+
+@pytest.mark.parametrize("method", ["optfs", "optfs-e"])
+def test_few_images_and_an_untrained_network_raise_a_warning(method: str) -> None:
+    rng = np.random.default_rng(0)
+    z, head = rng.random((400, 16), np.float32), (rng.normal(size=(4, 16)), np.zeros(4))
+    with pytest.warns(UserWarning, match="theta comes from 5 images only"):
+        METHODS[method].fit(Features.from_arrays(z[:5], head))
+    with pytest.warns(UserWarning, match="the labels are predicted as by chance"):
+        METHODS[method].fit(Features.from_arrays(z, head, labels=rng.integers(4, size=400)))
+    METHODS[method].fit(Features.from_arrays(z, head, labels=(z @ head[0].T).argmax(axis=1)))

@@ -6,13 +6,15 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from oodshape import Features
+from oodshape import Features, Guard, Preprocessing
 from oodshape.core.errors import HeadError, InputError
+from oodshape.images.sources.memory import as_image
 from oodshape.networks.classifier import Classifier, network_fingerprint
 from other_heads import FOUND, POOLED, convolved
 from small_nets import C, M, Net, body, explains, images
@@ -290,3 +292,8 @@ def test_tensors_without_values_are_refused() -> None:
         Classifier(Small())(IMAGES.to("meta"))
     with pytest.raises(InputError, match="weights are on the meta device"):
         network_fingerprint(Small().to("meta"))
+    pictures = list(np.random.default_rng(0).integers(256, size=(100, 8, 8, 1), dtype=np.uint8))
+    with pytest.raises(InputError, match="weights are on the meta device"):
+        Guard.fit(Small().to("meta"), images=pictures, preprocessing=Preprocessing((0.5,), (0.5,)), method="energy")
+    with pytest.raises(InputError, match="meta device has no values"):
+        as_image(torch.empty(1, 8, 8, device="meta"), upright=False)
