@@ -79,14 +79,6 @@ def test_arrays_pictures_and_tensors_too(guard: Guard, digits: Path) -> None:
     assert [row[1:] for row in rows] == [row[1:] for row in files]
 
 
-def test_labels_in_another_order_are_not_used(digits: Path) -> None:
-    train = data_set(digits / "train")
-    turned = Digits(train.images, (train.labels_of + 1) % 8)
-    with pytest.warns(UserWarning, match="only .* % of the training images the class of their folder or label"):
-        made = fitted(turned, data_set(digits / "val"))
-    assert made.about.classes == ()
-
-
 def test_a_data_loader_with_prepared_tensors(guard: Guard, digits: Path) -> None:
     loaders = {
         name: DataLoader(data_set(digits / name, prepared=True), batch_size=50, shuffle=name == "train")

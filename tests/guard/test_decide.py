@@ -117,25 +117,22 @@ def test_several_calibrations_in_one_file_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--n-calibration", "99"), "no multiple of 1 / 100"),
-        (("--fdr", "10"), "did you mean 0.1"),
-        (("--out", "decided.txt"), "must end in .csv"),
-        (("--n-calibration", "99", "--guard", "guard"), "not both"),
+        (("scores.csv", "--n-calibration", "99"), "no multiple of 1 / 100"),
+        (("scores.csv", "--fdr", "10"), "did you mean 0.1"),
+        (("scores.csv", "--out", "decided.txt"), "must end in .csv"),
+        (("scores.csv", "--n-calibration", "99", "--guard", "guard"), "not both"),
+        (("none.csv",), "nothing to decide"),
+        (("-",), "give a file"),
+        (("other.csv",), "there is no file"),
     ],
 )
 def test_refusals_are_one_line(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     write(tmp_path / "scores.csv", rows())
-    done = call("decide", "scores.csv", *words, cwd=tmp_path)
+    (tmp_path / "none.csv").write_text("path,p_value,error\na.png,,broken\n")
+    done = call("decide", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_no_scores_and_no_file(tmp_path: Path) -> None:
-    (tmp_path / "none.csv").write_text("path,p_value,error\na.png,,broken\n")
-    assert "nothing to decide" in call("decide", "none.csv", cwd=tmp_path).stderr
-    assert "give a file" in call("decide", "-", cwd=tmp_path).stderr
-    assert "there is no file" in call("decide", "other.csv", cwd=tmp_path).stderr
 
 
 def test_from_images_to_decisions(guard: Guard, digits: Path, tmp_path: Path) -> None:
@@ -152,9 +149,7 @@ def test_from_images_to_decisions(guard: Guard, digits: Path, tmp_path: Path) ->
     assert names.count("letters") > 10 > names.count("test")
     per_class = guard.calibrate(digits / "val", "zoo:digits-convnet", alpha=0.3, per_class=True, progress=False)
     per_class.save(tmp_path / "per_class.safetensors")
-    done = call("decide", "s.csv", "--guard", "per_class.safetensors", cwd=tmp_path)
-    assert "threshold per class" in done.stderr
-    assert done.returncode == 2
-    done = call("watch", "s.csv", "--guard", "per_class.safetensors", cwd=tmp_path)
-    assert "threshold per class" in done.stderr
-    assert done.returncode == 2
+    for command in ("decide", "watch"):
+        done = call(command, "s.csv", "--guard", "per_class.safetensors", cwd=tmp_path)
+        assert "threshold per class" in done.stderr
+        assert done.returncode == 2

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -174,26 +172,3 @@ def test_stored_edges_are_compared_in_the_runtime(grid: bool) -> None:
     rows = torch.from_numpy(np.stack([shape.edges, *steps, np.full(101, 1e30, np.float32), -shape.edges]))
     cells = (rows.numpy()[:, :, None] >= shape.edges).sum(axis=2)  # counted one by one
     assert np.array_equal(in_runtime(Shaped(shape, rows), rows), np.pad(shape.theta, 1)[cells] * rows.numpy())
-
-
-WITHOUT_TORCH = """
-import sys
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "oodshape", "numba"):
-            raise ImportError(name)
-sys.meta_path.insert(0, Refuse())
-import numpy, onnxruntime
-images = numpy.load(sys.argv[2])
-session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-numpy.save(sys.argv[3], session.run(["score"], {"images": images})[0])
-assert "torch" not in sys.modules
-"""
-
-
-def test_the_file_runs_without_torch(guarded: Path, images: Tensor, tmp_path) -> None:
-    np.save(tmp_path / "images.npy", images.numpy())
-    files = [str(guarded), str(tmp_path / "images.npy"), str(tmp_path / "score.npy")]
-    subprocess.run([sys.executable, "-I", "-c", WITHOUT_TORCH, *files], check=True, capture_output=True)
-    (wanted,) = session(guarded).run(["score"], {"images": images.numpy()})
-    np.testing.assert_allclose(np.load(tmp_path / "score.npy"), wanted, rtol=1e-5)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from folders_of_digits import write_odd_files
-from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Preprocessing
-from oodshape.guard.describe import chosen_lines, facts
-from oodshape.guard.fitted import NO_GUARANTEE
+from oodshape import METHODS, Classifier, Features, Guard, InputError, Preprocessing
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.listing import image_set
 from oodshape.networks.zoo import build
@@ -40,30 +34,6 @@ def test_it_is_what_the_pieces_give(guard: Guard, digits: Path) -> None:
     np.testing.assert_allclose([row.score for row in rows], decision.scores.numpy(), rtol=1e-5)
     np.testing.assert_allclose([row.p_value for row in rows], decision.p_values.numpy(), atol=0.02)
     assert all(row.accepted == (row.score >= detector.threshold) for row in rows)
-
-
-def test_auto_chooses_says_why_and_survives_a_file(digits: Path, tmp_path: Path) -> None:
-    guard = Guard.fit(MODEL, images=digits / "train", calibrate=digits / "val", progress=False)
-    lines = chosen_lines(guard)
-    assert len(lines) >= 2
-    assert lines[0].startswith("auto selected ")
-    assert "scrambled" in lines[1]
-    path = tmp_path / "guard.safetensors"
-    guard.save(path)
-    assert Guard.load(path) == guard
-    assert Detector.load(path) == guard.detector
-    # in a process that has imported nothing yet
-    code = f"from oodshape import Guard; print(Guard.load({str(path)!r}).about.method)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "auto\n"
-    assert json.loads(json.dumps(facts(guard)))["components"] == facts(guard)["components"]
-
-
-def test_without_calibration_images_nothing_is_promised(digits: Path) -> None:
-    guard = Guard.fit(MODEL, images=digits / "train", method="energy", progress=False)
-    assert guard.guarantee == NO_GUARANTEE == "no guarantee: calibrated on training images"
-    n = len(image_set(digits / "train"))
-    assert guard.detector.n_train + len(guard.detector.calibration) == n
-    assert len(guard.detector.calibration) == pytest.approx(n / 5, rel=0.2)
 
 
 def test_too_few_images_say_how_many_are_needed(digits: Path) -> None:
@@ -135,16 +105,6 @@ def test_names_and_orders_of_classes(digits: Path, tmp_path: Path) -> None:
         Guard.fit(MODEL, images=digits / "train", method="msp", classes=("a", "b"), progress=False)
 
 
-def test_odd_files_go_through(guard: Guard, tmp_path: Path) -> None:
-    expected = write_odd_files(tmp_path)
-    rows = {Path(row.path).name: row for row in guard.score(tmp_path, model=MODEL)}
-    assert list(rows) == sorted(expected)
-    for name, error in expected.items():
-        assert (error in rows[name].error) if error else not rows[name].error, rows[name]
-        assert (rows[name].score is None) == bool(error)
-    assert not rows["tiny.png"].accepted
-
-
 def test_colour_images_of_any_size_and_an_archive(digits: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
     layers = torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
@@ -165,21 +125,6 @@ def test_colour_images_of_any_size_and_an_archive(digits: Path, tmp_path: Path) 
     assert rows["9.png"].score is not None
     assert rows["30.png"].score is not None
     assert "does not take its size" in rows["2.png"].error
-
-
-def test_per_class_guards_say_how_many_have_their_own(digits: Path) -> None:
-    from oodshape.guard.describe import lines
-
-    guard = Guard.fit(
-        MODEL, images=digits / "train", calibrate=digits / "val", method="energy", alpha=0.05, per_class=True
-    )
-    own = len(guard.detector.class_scores) - 1
-    assert 0 < own < 8
-    assert f"{own} of 8 classes have a threshold of their own" in str(lines(guard))
-    assert "99 %" not in guard.guarantee  # one interval does not hold for every class
-    for row in guard.score(digits / "test", model=MODEL):
-        label = guard.about.classes.index(row.label)
-        assert row.accepted == (np.float32(row.score) >= guard.detector.thresholds[label])
 
 
 def test_a_plain_detector_is_no_guard(guard: Guard, tmp_path: Path) -> None:

@@ -51,15 +51,14 @@ def test_the_file_decides_as_score_does(place: Path) -> None:
 
 
 def test_bad_input_leaves_no_file(place: Path) -> None:
-    done = call("export", *GUARD, "--out", "b.onnx", cwd=place)
-    assert done.returncode == 2
-    assert "leaves images in their own size; give --images" in done.stderr
-    other = ("--guard", "guard.safetensors", "--model", "zoo:digits-vit")
-    done = call("export", *other, "--images", "val", "--out", "b.onnx", cwd=place)
-    assert done.returncode == 2
-    assert "fitted for the network zoo:digits-convnet" in done.stderr
-    done = call("export", *GUARD, "--images", "nothing-here", "--out", "b.onnx", cwd=place)
-    assert done.returncode == 2
+    for words, said in (
+        (GUARD, "leaves images in their own size; give --images"),
+        ((*GUARD[:2], "--model", "zoo:digits-vit", "--images", "val"), "fitted for the network zoo:digits-convnet"),
+        ((*GUARD, "--images", "nothing-here"), "there is no file or folder nothing-here"),
+    ):
+        done = call("export", *words, "--out", "b.onnx", cwd=place)
+        assert done.returncode == 2
+        assert said in done.stderr
     assert not (place / "b.onnx").exists()
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ import numpy as np
 import PIL.Image
 import pytest
 
-import oodshape
 from bombs import png
 from commands import call
 from oodshape import Guard, GuardedFile, InputError, Preprocessing
-from oodshape.guard.export.guarded_file import open_session
 from oodshape.guard.export.onnx_file import DATA_LOCATION, EXTERNAL_DATA, HEX, MESSAGES, START, seal
+from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.decode.read import read_image
 from oodshape.images.sources.listing import one_by_one
 
@@ -267,33 +265,20 @@ def test_a_graph_that_gives_something_else_is_an_error(exported: Path, digits: P
         GuardedFile(tmp_path / "forged.onnx")(min((digits / "test").iterdir()))
 
 
-WITHOUT = """
-import sys
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "numba", "pandas", "sklearn", "matplotlib"):
-            raise ImportError(name)
-sys.meta_path.insert(0, Refuse())
-import json
-from oodshape import GuardedFile, Watch
-verdict = GuardedFile(sys.argv[1])(sys.argv[2])
-print(json.dumps(verdict), Watch.begin(alpha=0.05, n_calibration=150).after([verdict.p_value]).seen)
-import oodshape.cli.app
-"""
-
-
-def test_neither_torch_nor_the_rest_is_needed(exported: Path, digits: Path) -> None:
-    file = str(min((digits / "test").iterdir()))
-    words = [sys.executable, "-c", WITHOUT, str(exported), file]
-    source = str(Path(oodshape.__file__).parents[1])
-    run = subprocess.run(words, capture_output=True, text=True, check=False, env={"PYTHONPATH": source})
-    assert run.returncode == 0, run.stderr
-    said, _, seen = run.stdout.rpartition(" ")
-    assert json.loads(said) == json.loads(json.dumps(GuardedFile(exported)(file)))
-    assert seen.strip() == "1"
-
-
-def test_metadata_are_plain_text(guard: Guard, exported: Path) -> None:
-    said = open_session(exported).get_modelmeta().custom_metadata_map
-    assert said["method"] == guard.about.method
-    assert json.loads(said["threshold"]) == [guard.detector.threshold]
+@pytest.mark.parametrize("upright", [False, True])
+def test_turned_images_are_seen_as_score_sees_them(upright: bool, guard: Guard, digits: Path, tmp_path: Path) -> None:
+    files = [tmp_path / f"{turn}.png" for turn in range(9)]
+    for turn, file in enumerate(files):
+        exif = PIL.Image.Exif()
+        exif[0x0112] = turn
+        PIL.Image.fromarray(digits_sets()["test"].images[7 * turn]).save(file, exif=exif)
+    guard, other = (Guard(guard.detector, replace(guard.about, upright=way)) for way in (upright, not upright))
+    guard.export(tmp_path / "guarded.onnx", MODEL, images=digits / "val")
+    answers, rows, ignored = (
+        GuardedFile(tmp_path / "guarded.onnx")(files),
+        guard.score(files, MODEL),
+        other.score(files, MODEL),
+    )
+    wanted = [row.score for row in rows]
+    np.testing.assert_allclose([answer.score for answer in answers], wanted, atol=1e-3)
+    assert sum(row.score != score for row, score in zip(ignored, wanted, strict=True)) > 4

@@ -26,16 +26,16 @@ from oodshape.networks.zoo import build
 PICTURES = digits_sets()["test"].images
 
 
-def guard_of(net: nn.Module, method: str | Method = "optfs-e", **more: Any) -> Guard:
+def guard_of(net: nn.Module, method: str | Method = "optfs-e", precision: str = "float32", **more: Any) -> Guard:
     """A guard from one batch of digits, without a fit's folders."""
     train = digits_sets()["train"]
-    classifier = Classifier(net)
+    classifier = Classifier(net, precision=precision)
     outputs = classifier(DIGITS.batch(train.images[::4]))
     features = Features.from_arrays(outputs.features, outputs.head)
     recipe = METHODS[method] if isinstance(method, str) else method
     detector = recipe.fit(features).calibrate(features, **more)
     about = About(DIGITS, classifier.fingerprint, held_out=False, head=classifier.head_name or "")
-    return Guard(detector, about)
+    return Guard(detector, replace(about, precision=precision))
 
 
 @pytest.fixture(scope="module")
@@ -218,3 +218,14 @@ def test_a_method_that_cannot_be_traced(net: nn.Module) -> None:
     found, plain = live(PICTURES[:4, :, :, None]), guard.attach(net)(PICTURES[:4, :, :, None])
     assert [each.label for each in found] == [each.label for each in plain]
     assert all(one.score > other.score for one, other in zip(found, plain, strict=True) if other.score < 0.99)
+    with pytest.raises(InputError, match="needs images"):
+        live.guard.detector.decide(Classifier(net))
+
+
+def test_an_attached_guard_runs_in_the_precision_of_its_fit(net: nn.Module) -> None:
+    guard, images = guard_of(net, precision="bfloat16"), PICTURES[:12, :, :, None]
+    low = np.array([verdict.score for verdict in guard.attach(net)(images)])
+    np.testing.assert_allclose(low, [row.score for row in guard.score(images, model=net)], rtol=1e-4)
+    with pytest.warns(UserWarning, match="was fitted in bfloat16 and runs in float32"):
+        exact = guard.attach(net, precision="float32")(images)
+    assert np.abs(low - [verdict.score for verdict in exact]).max() > 1e-3 * np.abs(low).max()

@@ -58,16 +58,6 @@ def test_a_warning_names_a_method_that_rejects_them(digits: Path) -> None:
         Guard.fit(MODEL, images=digits / "train", calibrate=digits / "val", method="msp", progress=False)
 
 
-def test_parts_give_the_same(digits: Path, tmp_path: Path) -> None:
-    for shard in (1, 2):
-        words = ("--model", MODEL, "--images", str(digits / "train"), "--method", "energy", "--shard", f"{shard}/2")
-        assert call("collect", *words, "--out", f"{shard}.part", cwd=tmp_path).returncode == 0
-    fitted = Guard.fit(MODEL, parts=str(tmp_path / "*.part"), calibrate=digits / "val", method="energy", progress=False)
-    whole = Guard.fit(MODEL, images=digits / "train", calibrate=digits / "val", method="energy", progress=False)
-    assert fitted.about.sanity is not None
-    np.testing.assert_allclose(fitted.about.sanity.scores, whole.about.sanity.scores, rtol=1e-4)
-
-
 def test_prepared_tensors_get_noise_of_their_mean_and_deviation(digits: Path) -> None:
     images = (
         torch.randn(200, 3, 5, 4, generator=torch.Generator().manual_seed(0)) * torch.tensor([1.0, 2, 3])[:, None, None]

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch.utils.data import DataLoader
 
 from oodshape import Guard, InputError
 from oodshape.core.options import RunOptions
@@ -80,18 +75,3 @@ def test_without_images_nothing_is_written(guard: Guard, tmp_path: Path) -> None
     with pytest.raises(InputError, match="no image lies in"):
         score_to_stream(guard, guard.open_network(MODEL), one_by_one(tmp_path), out)
     assert out.getvalue() == ""
-
-
-def test_progress_counts_prepared_images(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[int | None, int]] = []
-
-    @contextmanager
-    def bar(text: str, total: int | None, show: bool | None) -> Iterator[Any]:
-        yield lambda done: seen.append((total, done))
-
-    monkeypatch.setattr("oodshape.guard.scoring.score.progress_bar", bar)
-    images = torch.rand(70, 1, 8, 8)
-    for given, total in ((images, 70), (list(images.split(32)), None), (DataLoader(images, 32), 70)):
-        seen.clear()
-        assert len(list(guard.score(given, MODEL, prepared=True))) == 70
-        assert seen == [(total, 32), (total, 64), (total, 70)]

@@ -13,7 +13,7 @@ from commands import call
 from oodshape.cli import watch as command
 from oodshape.cli.app import app
 from oodshape.core.errors import InputError
-from oodshape.guard.watch.state import ReadPosition, locked_state, read_blocks
+from oodshape.guard.watch.state import locked_state, read_blocks
 from oodshape.guard.watch.watch import Watch
 
 START = ("--alpha", "0.05", "--n-calibration", "99")
@@ -66,7 +66,7 @@ def test_a_file_that_grew_goes_on_at_its_end(table: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
 def test_other_formats_have_places_too(ending: str, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"path": ["a", "b", "c", "d"], "p_value": [0.5, None, 0.125, 1.0]})
+    frame = pandas.DataFrame({"class": ["cat", "", "dog", "cat"], "p_value": [0.5, None, 0.01, 1.0]})
     table, state = tmp_path / f"scores.{ending}", tmp_path / "state.safetensors"
 
     def write(count: int) -> None:
@@ -78,6 +78,8 @@ def test_other_formats_have_places_too(ending: str, tmp_path: Path) -> None:
     write(4)
     last = run(table, state)
     assert (last.seen, last.unreadable) == (3, 1)
+    classes = dict(zip(last.history.names, last.history.classes.tolist(), strict=True))
+    assert classes == {"cat": [2, 0], "dog": [0, 1]}
 
 
 def test_a_file_changed_before_the_place_is_refused(table: Path, tmp_path: Path) -> None:
@@ -122,11 +124,6 @@ def test_a_kill_neither_loses_nor_repeats_a_row(table: Path, tmp_path: Path, mon
             kills += 1
     assert kills > 5
     assert Watch.load(state) == wanted
-
-
-def test_a_position_that_no_file_has_is_refused() -> None:
-    with pytest.raises(InputError, match="rows"):
-        ReadPosition("a.csv", -1)
 
 
 def test_standard_input_has_no_place_and_says_so(tmp_path: Path) -> None:
