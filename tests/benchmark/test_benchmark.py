@@ -47,13 +47,6 @@ def test_a_file_is_read(tmp_path) -> None:
     assert benchmark.hash != parse(GOOD + "\n# other").hash
 
 
-def test_the_shipped_ones_are_found() -> None:
-    digits = Benchmark.load("digits")
-    assert [model.title for model in digits.models] == ["ConvNet", "ViT", "MLP-Mixer"]
-    assert [(ood.name, ood.group) for ood in digits.ood][:2] == [("digits89", "near"), ("letters", "near")]
-    assert [m.title for m in digits.chosen(["ViT", "digits-convnet"])] == ["ConvNet", "ViT"]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -85,15 +78,6 @@ def test_mistakes_are_named(text: str, message: str) -> None:
 def test_the_benchmark_of_the_docs_is_one() -> None:
     made = Benchmark.load(Path(__file__).parents[2] / "docs" / "imagenet-small.toml")
     assert [model.title for model in made.models] == ["DeiT-tiny", "EfficientNet-Lite0"]
-
-
-def test_unknown_benchmarks_and_models() -> None:
-    with pytest.raises(InputError, match="no benchmark 'digitz'; did you mean digits"):
-        Benchmark.load("digitz")
-    with pytest.raises(InputError, match="no benchmark .*missing.toml"):
-        Benchmark.load("missing.toml")
-    with pytest.raises(InputError, match="has no model 'VIT'; there are ConvNet, ViT, MLP-Mixer"):
-        Benchmark.load("digits").chosen(["VIT"])
 
 
 def test_the_settings_of_the_authors_code_are_of_an_id_set() -> None:
@@ -159,11 +143,6 @@ def test_a_model_without_weights_is_skipped_with_a_line_in_every_format(digits: 
     assert {row.limit for row in results.rows} == {40}
 
 
-def test_no_weights_at_all_are_one_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no network of cifar10 has weights here; DenseNet101 needs weights: .*--w"):
-        run(Benchmark.load("cifar10"), Options(data=tmp_path))
-
-
 def test_weights_in_the_folder_are_used(digits: Benchmark, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
@@ -172,19 +151,6 @@ def test_weights_in_the_folder_are_used(digits: Benchmark, tmp_path: Path) -> No
     save_file(weights, tmp_path / "digits-vit.safetensors")
     half, whole = run(digits, replace(FEW, weights=tmp_path)), run(digits, FEW)
     assert half.provenance["weights"] != whole.provenance["weights"]
-
-
-def test_scores_of_moved_images_are_kept(digits: Benchmark, tmp_path: Path) -> None:
-    one = replace(digits, ood=digits.ood[:1])
-    plain = replace(FEW, methods=("adascale-a",))
-    first, second, without = (run(one, replace(plain, cache=cache)) for cache in (tmp_path, tmp_path, None))
-    assert len(list(tmp_path.glob("*/scores-*"))) == 2  # of the ID and of the OOD images
-    assert first.rows[0].value("auroc") == second.rows[0].value("auroc")
-    assert first.rows[0].value("auroc") == pytest.approx(without.rows[0].value("auroc"), abs=1e-3)
-    assert ("image_ms" in first.rows[0].metrics, "image_ms" in without.rows[0].metrics) == (
-        False,
-        True,
-    )  # from the cache
 
 
 def test_results_name_them_stand_beside_the_paper_and_can_be_repeated() -> None:

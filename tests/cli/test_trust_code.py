@@ -127,20 +127,7 @@ def test_code_that_a_benchmark_names_needs_trust(tmp_path: Path, monkeypatch: py
         '[[models]]\nname = "code_in_toml:make"\n'
     )
     marker = tmp_path / "CODE_RAN"
-    bench = (
-        "bench",
-        "own.toml",
-        "--methods",
-        "msp",
-        "--samples",
-        "0",
-        "--quiet",
-        "--cache",
-        "none",
-        "--out",
-        "out",
-        *FEW,
-    )
+    bench = ("bench", "own.toml", "--methods", "msp", "--samples", "0", "--quiet", "--cache", "none", *FEW)
     for words in (bench, ("study", "shaping", "--benchmark", "own.toml", "--cache", "none", *FEW)):
         done = call(*words, cwd=tmp_path)
         assert done.returncode == 2
@@ -149,7 +136,7 @@ def test_code_that_a_benchmark_names_needs_trust(tmp_path: Path, monkeypatch: py
     with pytest.raises(InputError, match="trust_code=True"):
         run(Benchmark.load(tmp_path / "own.toml"), Options(limit=20, progress=False))
     assert not marker.exists()
-    assert call(*bench, "--trust-code", cwd=tmp_path).returncode == 0
+    assert call(*bench, "--out", "out", "--trust-code", cwd=tmp_path).returncode == 0
     assert marker.exists()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from pathlib import Path
 
@@ -23,12 +22,6 @@ def test_every_study_of_the_paper_has_a_page() -> None:
     own = {"samples"}  # is answered in the guide to fitting
     assert set(KEPT) == {name for name, study in STUDIES.items() if not study.needs_proxy} - own
     assert {path.stem for path in fill.PAGES.glob("*.md")} == {"index", *KEPT}
-
-
-def test_every_page_begins_with_its_own_summary_in_numbers() -> None:
-    summaries = [path.read_text(encoding="utf-8").splitlines()[2] for path in fill.pages().values()]
-    assert all(re.fullmatch(r"\*\*.*\d.*\.\*\*", line) for line in summaries)
-    assert len(set(summaries)) == len(summaries)
 
 
 def test_every_method_on_features_is_in_the_generalisation_table() -> None:

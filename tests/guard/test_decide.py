@@ -13,44 +13,23 @@ import pytest
 from commands import call, call_new
 from oodshape import Guard, InputError, false_discoveries
 from oodshape.guard.scoring.decide import Calibration, decide_scores
+from oodshape.guard.scoring.score_table import writer
+from oodshape.guard.verdict import Scored
 
-COLUMNS = ("path", "class", "score", "p_value", "accepted", "error")
 N = 199  # calibration images
 
 
-def rows(strange: int = 30, familiar: int = 70, seed: int = 0) -> list[dict]:
+def rows(strange: int = 30, familiar: int = 70, seed: int = 0) -> list[Scored]:
     """Scores 0..199 beside calibration scores 0..198, p-values as a guard gives them; one image is broken."""
     rng = np.random.default_rng(seed)
     scores = [*rng.integers(0, 3, strange), *rng.integers(0, N + 1, familiar)]
-    made = [
-        {
-            "path": f"{i}.png",
-            "class": 3,
-            "score": float(score),
-            "p_value": (1 + score) / (N + 1),
-            "accepted": bool((1 + score) / (N + 1) > 0.05),
-            "error": None,
-        }
-        for i, score in enumerate(scores)
-    ]
-    lost = dict.fromkeys(COLUMNS) | {"path": "broken.png", "error": "no image"}
-    return [*made[:50], lost, *made[50:]]
+    p_values = [float(1 + score) / (N + 1) for score in scores]
+    made = [Scored(f"{i}.png", 3, float(scores[i]), p, p > 0.05) for i, p in enumerate(p_values)]
+    return [*made[:50], Scored("broken.png", error="no image"), *made[50:]]
 
 
-def write(path: Path, table: list[dict]) -> Path:
-    if path.suffix == ".parquet":
-        import pandas
-
-        pandas.DataFrame(table).to_parquet(path)
-    elif path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in table))
-    else:
-        with path.open("w", newline="") as file:
-            lines = csv.writer(file)
-            lines.writerow(COLUMNS)
-            for row in table:
-                cells = [f"{row['p_value']:.6g}" if name == "p_value" and row[name] else row[name] for name in COLUMNS]
-                lines.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
+def write(path: Path, table: list[Scored]) -> Path:
+    writer(path)(path, table, False)
     return path
 
 
@@ -63,12 +42,9 @@ def test_every_format_is_decided_alike(kind: str, tmp_path: Path) -> None:
     if kind == "parquet":
         pytest.importorskip("pyarrow")
     table = rows()
-    judged = [row for row in table if row["p_value"] is not None]
-    wanted = {
-        row["path"]
-        for row, yes in zip(judged, false_discoveries([row["p_value"] for row in judged], 0.1), strict=True)
-        if yes
-    }
+    scored = [row for row in table if row.p_value is not None]
+    flags = false_discoveries([row.p_value for row in scored], 0.1)
+    wanted = {row.path for row, yes in zip(scored, flags, strict=True) if yes}
     assert 25 <= len(wanted) < 50
     scores = write(tmp_path / f"scores.{kind}", table)
     for known in ((), ("--n-calibration", str(N))):
@@ -83,7 +59,7 @@ def test_every_format_is_decided_alike(kind: str, tmp_path: Path) -> None:
         assert f"wrote decided.{end}" in done.stdout
         again = decide_scores(str(tmp_path / f"decided.{end}"), 0.1)
         assert {row.cells["path"] for row in again.rows if row.cells["flagged"] in (True, "true")} == wanted
-        assert [row.cells["path"] for row in again.rows] == [row["path"] for row in table]
+        assert [row.cells["path"] for row in again.rows] == [row.path for row in table]
 
 
 def test_rounded_p_values_keep_their_side(tmp_path: Path) -> None:
@@ -95,8 +71,8 @@ def test_rounded_p_values_keep_their_side(tmp_path: Path) -> None:
 
 
 def test_what_it_cannot_do_is_said(tmp_path: Path) -> None:
-    table = [row | {"score": 0.0, "p_value": 1 / (N + 1)} for row in rows(4, 0)[:4]]
-    table += [row for row in rows(0, 96) if row["p_value"] and row["p_value"] > 0.2]
+    table = [row._replace(score=0.0, p_value=1 / (N + 1)) for row in rows(4, 0)[:4]]
+    table += [row for row in rows(0, 96) if row.p_value and row.p_value > 0.2]
     scores = write(tmp_path / "scores.csv", table)
     said = json.loads(call("decide", str(scores), "--n-calibration", str(N), "--json", cwd=tmp_path).stdout)
     assert said["flagged"] == 0  # four of the smallest p-values there are, and five are needed
@@ -109,7 +85,7 @@ def test_what_it_cannot_do_is_said(tmp_path: Path) -> None:
 def test_several_calibrations_in_one_file_are_refused(tmp_path: Path) -> None:
     """A lower score with a higher p-value: thresholds per class, or two guards."""
     table = rows()
-    table[3] |= {"score": 50.5, "p_value": 0.01, "accepted": False}
+    table[3] = table[3]._replace(score=50.5, p_value=0.01, accepted=False)
     with pytest.raises(InputError, match="do not grow with the score .* threshold per class"):
         decide_scores(str(write(tmp_path / "scores.csv", table)), 0.1)
 

@@ -10,7 +10,7 @@ import PIL.Image
 import pytest
 import torch
 
-from oodshape import METHODS, Classifier, Guard, InputError
+from oodshape import Classifier, Guard, InputError
 from oodshape.guard.explain import Explanation
 from oodshape.guard.fit.samples import Samples
 from oodshape.images.sources.listing import image_set
@@ -65,13 +65,6 @@ def test_the_members_make_up_the_score(fused: Guard, told: list[Explanation]) ->
         if p_values.min() > 0:
             fused_p = fused.detector.scorer.fuse(p_values.log().float())
             assert why.score == pytest.approx(float(fused_p), rel=1e-3, abs=1e-3)
-
-
-def test_a_member_says_what_its_method_says_alone(digits: Path, guard: Guard, letters: list[str]) -> None:
-    for why, row in zip(guard.explain(letters, MODEL), guard.score(letters, MODEL), strict=True):
-        ((method, score, p_value),) = why.components
-        assert (method, p_value) == ("optfs-e", row.p_value)
-        assert score == pytest.approx(row.score, rel=1e-5)
 
 
 def test_the_impacts_are_weights_times_features(guard: Guard, letters: list[str], outputs) -> None:
@@ -140,11 +133,3 @@ def test_what_cannot_be_kept_is_refused(digits: Path, fused: Guard) -> None:
         Samples(kept.directions, kept.classes, ("one",), kept.pixels, kept.ends)
     with pytest.raises(InputError, match="one after the other"):
         Samples(kept.directions, kept.classes, kept.names, kept.pixels[:-1], kept.ends)
-
-
-def test_a_method_without_shaping_has_no_after(digits: Path, letters: list[str]) -> None:
-    plain = Guard.fit(MODEL, images=digits / "train", calibrate=digits / "val", method="msp", progress=False)
-    assert plain.detector.method == METHODS["msp"]
-    for why in plain.explain(letters, MODEL):
-        assert why.shaped_by == ""
-        assert {impact.after for impact in why.supporting} == {None}

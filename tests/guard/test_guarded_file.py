@@ -13,12 +13,10 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from bombs import png
 from commands import call
 from oodshape import Guard, GuardedFile, InputError, Preprocessing
 from oodshape.guard.export.onnx_file import DATA_LOCATION, EXTERNAL_DATA, HEX, MESSAGES, START, seal
 from oodshape.images.datasets.digits import digits_sets
-from oodshape.images.decode.read import read_image
 from oodshape.images.sources.listing import one_by_one
 
 for library in ("onnx", "onnxscript", "onnxruntime"):
@@ -42,41 +40,19 @@ def exported(guard: Guard, digits: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Images of every kind that cameras and people make."""
+    """Images of kinds that cameras and people make."""
     root, rng = tmp_path_factory.mktemp("odd"), np.random.default_rng(0)
     color = PIL.Image.fromarray(rng.integers(256, size=(23, 37, 3), dtype=np.uint8))
-    deep = PIL.Image.fromarray(rng.integers(65536, size=(31, 19), dtype=np.uint16))
-    pictures = {mode: color.convert(mode) for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "LAB")}
-    ends = {"CMYK": "jpg", "YCbCr": "jpg", "LAB": "tiff"}
-    paths = {}
-    for mode, picture in pictures.items():
-        paths[mode] = root / f"{mode}.{ends.get(mode, 'png')}"
-        picture.save(paths[mode])
-    deep.save(root / "16.png")
-    deep.save(root / "16.tiff")
-    see_through = color.convert("P")
-    see_through.save(root / "see_through.png", transparency=3)
-    see_through.save(root / "palette.gif")
-    PIL.Image.new("RGB", (1, 1), "red").save(root / "tiny.png")
+    for mode in ("1", "L", "LA", "P", "RGB", "RGBA"):
+        color.convert(mode).save(root / f"{mode}.png")
+    color.convert("CMYK").save(root / "cmyk.jpg")
+    color.convert("P").save(root / "see_through.png", transparency=3)
+    PIL.Image.fromarray(rng.integers(65536, size=(31, 19), dtype=np.uint16)).save(root / "16.png")
     PIL.Image.new("L", (90, 1), 200).save(root / "thin.png")
     for turn in range(1, 9):
         exif = PIL.Image.Exif()
         exif[0x0112] = turn
         color.save(root / f"turned{turn}.jpg", exif=exif)
-    return {path.name: path for path in root.iterdir()}
-
-
-@pytest.fixture(scope="module")
-def hostile(odd: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Files that are no image, too large, too thin, or cut."""
-    root = tmp_path_factory.mktemp("hostile")
-    whole = odd["RGB.png"].read_bytes()
-    files = {"empty": b"", "text": b"no image", "cut": whole[:200], "head": whole[:30], "zeros": bytes(5000)}
-    for name, data in files.items():
-        (root / f"{name}.png").write_bytes(data)
-    png(root / "bomb.png", 20_000, 20_000)
-    png(root / "thin.png", 60_000, 3)
-    PIL.Image.fromarray(np.ones((4, 4), np.float32)).save(root / "float.tiff")
     return {path.name: path for path in root.iterdir()}
 
 
@@ -88,7 +64,6 @@ def test_pixels_are_those_of_the_library(
     """As `score` prepares them: read by the listing, with torch; here from bytes and from files, without."""
     guarded = GuardedFile(exported)
     guarded.preprocessing, guarded.exif = how, "turned upright" if upright else "ignored"
-    assert len(odd) == 23
     for name, path in odd.items():
         listing = one_by_one(str(path))
         (pair,) = listing.pairs()
@@ -99,18 +74,6 @@ def test_pixels_are_those_of_the_library(
         ours, theirs = guarded.prepared([path]), how.batch([image]).numpy()
         assert ours.dtype == np.float32
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6, err_msg=name)
-
-
-def test_hostile_files_are_refused_as_by_the_library(hostile: dict[str, Path], exported: Path) -> None:
-    guarded = GuardedFile(exported)
-    for name, path in hostile.items():
-        with pytest.raises(InputError) as library:
-            read_image(path, upright=False)
-        with pytest.raises(InputError) as own:
-            guarded.pixels(path)
-        assert str(own.value) == str(library.value), name
-        with pytest.raises(InputError, match="an image of [0-9]+ bytes "):
-            guarded.pixels(path.read_bytes())
 
 
 @pytest.mark.parametrize("per_class", [False, True])

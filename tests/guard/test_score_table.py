@@ -1,4 +1,4 @@
-"""Scores that another run wrote: no damaged value is believed, in text by its rules, in Parquet by a checksum."""
+"""Scores on disk: a stopped run goes on, and no damaged value is believed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from oodshape import InputError
+from oodshape import Guard, InputError
+from oodshape.core.options import RunOptions
+from oodshape.guard.scoring.score_file import score_to_file
 from oodshape.guard.scoring.score_table import parse_scores, read_scores, writer
 from oodshape.guard.verdict import Scored
 from oodshape.images.sources.folders import list_pairs
+from oodshape.images.sources.listing import image_set, one_by_one
 
 ROWS = [
     Scored("b\udcff.png", "b", 0.1, 0.5, True),
@@ -99,21 +102,6 @@ def test_other_rows_under_the_checksum_of_a_parquet_file_are_refused(tmp_path: P
                 values(path)
 
 
-def test_a_damaged_directory_of_a_parquet_file_leads_to_the_same_rows_or_none(tmp_path: Path) -> None:
-    path = tmp_path / "scores.parquet"
-    writer(path)(path, ROWS, True)
-    data, whole = path.read_bytes(), values(path)
-    refused = 0
-    directory = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    for at in range(directory, len(data), 9):
-        path.write_bytes(data[:at] + bytes([data[at] ^ 128 >> at % 8]) + data[at + 1 :])
-        try:
-            assert values(path) == whole, f"byte {at}"
-        except InputError:
-            refused += 1
-    assert refused > 20
-
-
 def test_names_that_are_no_utf8_come_through_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"path,p_value\na\xff.png,0.5\n"), "utf-8"))
     assert [row.p_value for row in read_scores("-")] == [0.5]
@@ -127,3 +115,40 @@ def test_following_a_file_that_grows(tmp_path: Path) -> None:
     with table.open("a") as file:
         file.write("5\n0.75\n")
     assert [next(stream), next(stream)] == [0.25, 0.75]
+
+
+MODEL = "zoo:digits-convnet"
+SIXTEEN = RunOptions(batch_size=16)
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(guard: Guard, digits: Path, tmp_path: Path) -> None:
+    listing, source = one_by_one(digits / "test"), guard.open_network(MODEL)
+    for suffix in ("csv", "jsonl", "parquet"):
+        whole, killed = tmp_path / f"whole.{suffix}", tmp_path / f"killed.{suffix}"
+        assert score_to_file(guard, source, listing, whole, SIXTEEN).resumed == 0
+        part = tmp_path / f"killed.{suffix}.part"
+        for cut in (0, 10, 3000):  # at the start, in the first line, in the middle of a row
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Path, "unlink", lambda *_, **__: None)  # as if killed before the end
+                score_to_file(guard, source, listing, killed, SIXTEEN)
+            killed.unlink()
+            part.write_bytes(part.read_bytes()[:cut])
+            tally = score_to_file(guard, source, listing, killed, SIXTEEN)
+            assert killed.read_bytes() == whole.read_bytes()
+            assert (tally.images, tally.resumed > 0, tally.resumed % 16) == (100, cut == 3000, 0)
+            assert not part.exists()
+
+
+def test_a_part_of_other_images_or_another_guard_is_refused(guard: Guard, digits: Path, tmp_path: Path) -> None:
+    files, source, out = image_set(digits / "test").files, guard.open_network(MODEL), tmp_path / "s.csv"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        score_to_file(guard, source, one_by_one(files), out, SIXTEEN)
+    with pytest.raises(InputError, match=r"has .* as image 2, but the images given have"):
+        score_to_file(guard, source, one_by_one([files[0], *files[2:]]), out, SIXTEEN)
+    with pytest.raises(InputError, match="no such number"):
+        score_to_file(guard, source, one_by_one(files[:20]), out, SIXTEEN)
+    with pytest.raises(InputError, match="another guard, batch size or release"):
+        score_to_file(guard, source, one_by_one(files), out, RunOptions(batch_size=17))
+    with pytest.raises(InputError, match=r"must end in .csv, .jsonl or .parquet"):
+        score_to_file(guard, source, one_by_one(files), tmp_path / "s.xlsx")

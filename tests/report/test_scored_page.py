@@ -59,30 +59,17 @@ def shown(browser: Any, made: tuple[Path, Check]) -> Iterator[Opened]:
 pytestmark = pytest.mark.filterwarnings("ignore:.*are scores of the calibration images")
 
 
-def test_the_verdict_comes_first_and_says_where_it_is_from(shown: Opened, made: tuple[Path, Check]) -> None:
-    share = 100 * made[1].outside[0].guard.share.value
-    text = shown.page.inner_text("#short")
-    assert text.startswith(f"At alpha = 5 %: letters: {share:.1f} % of OOD images accepted, ")
-    assert " % with MSP (" in text
-    for said in (
-        MODEL,
-        "guard.safetensors",
-        "auto",
-        "oodshape check --id 'a <b>'",
-        "expected false rejection rate <= 5 %",
-    ):
-        assert said in text
-    assert re.search(r"20\d\d-\d\d-\d\d", text)
+def move(shown: Opened, alpha: float) -> None:
+    tick = shown.page.evaluate("alpha => DATA.ticks.indexOf(alpha)", alpha)
+    shown.page.locator("#alpha").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", tick)
+    shown.page.locator("#groups-at", has_text=f"At alpha = {100 * alpha:g} %,").wait_for()
 
 
 def test_the_slider_counts_every_image(shown: Opened, made: tuple[Path, Check]) -> None:
     check = made[1]
     strange, familiar = check.outside[0], check.inside
-    ticks = shown.page.evaluate("DATA.ticks")
     for alpha in (0.05, 0.1, 0.3):
-        shown.page.locator("#alpha").evaluate(
-            "(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", ticks.index(alpha)
-        )
+        move(shown, alpha)
         said = shown.page.inner_text("#said")
         for images, verb in ((familiar, "rejects of val"), (strange, "accepts of letters")):
             line = next(line for line in said.splitlines() if line.startswith(verb))
@@ -95,12 +82,6 @@ def test_the_slider_counts_every_image(shown: Opened, made: tuple[Path, Check]) 
         assert shown.page.is_visible("#back") == (alpha != 0.05)
     shown.page.click("#back")
     assert "alpha 5 %" in shown.page.inner_text("#said")
-
-
-def move(shown: Opened, alpha: float) -> None:
-    tick = shown.page.evaluate("alpha => DATA.ticks.indexOf(alpha)", alpha)
-    shown.page.locator("#alpha").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", tick)
-    shown.page.locator("#groups-at", has_text=f"At alpha = {100 * alpha:g} %,").wait_for()
 
 
 def test_classes_follow_the_slider(shown: Opened, made: tuple[Path, Check]) -> None:
@@ -182,13 +163,7 @@ def test_an_image_says_why_and_the_keyboard_goes_on(shown: Opened, made: tuple[P
     assert str(check.guard.label(int(images.classes[row]))) in shown.page.inner_text("#why-title")
     components = [component.name for component in check.guard.detector.scorer.components]
     assert all(name in text for name in components)
-    for said in (
-        "Score compared with ID images",
-        "Supporting",
-        "Nearest training images stored in the guard",
-        face["path"],
-    ):
-        assert said in text
+    assert face["path"] in text
     assert shown.page.locator("#why .near img").count() == 3
     shown.page.keyboard.press("ArrowRight")
     assert shown.page.inner_text("#why-title").startswith("#4:")

@@ -16,7 +16,6 @@ from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.studies import tuning
-from oodshape.studies.catalog import STUDIES
 from oodshape.studies.methods import measure
 from oodshape.studies.network import load_folder, load_networks
 from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood
@@ -51,6 +50,8 @@ def test_noise_is_truncated_and_stops_at_254() -> None:
     assert plain.fingerprint != cut.fingerprint
     assert plain.identities[0] != cut.identities[0]
     assert plain.fingerprint == NoiseSet("gaussian", 3).fingerprint
+    with pytest.raises(InputError, match="gaussian, uniform"):
+        NoiseSet("pink")
     assert repr(plain) == "NoiseSet(name='gaussian', n=3, seed=0, side=32, truncated=False)"  # caches are named by it
 
 
@@ -96,8 +97,6 @@ def test_a_study_takes_them_from_a_file_or_an_option(tmp_path) -> None:
         "uniform": 12,
     }
     assert set(network.ood) == {"digits89", "letters", "photos", "textures"}
-    variants_of = STUDIES["variants"].compute(network)
-    assert list(variants_of["variant"].unique()[:3]) == ["real", "gaussian", "uniform"]
     own.write_text(text)
     with pytest.raises(InputError, match='does not say which; put id_set = "imagenet"'):
         load_networks(str(own), [], settings="authors-code", **few)

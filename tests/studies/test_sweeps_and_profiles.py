@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from data import arrays
-from oodshape import METHODS, Features, InputError, auroc, fpr_at_tpr
-from oodshape.images.datasets.synthetic import NoiseSet
+from oodshape import METHODS, Features, auroc, fpr_at_tpr
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.studies import tuning
 from oodshape.studies.methods import average_by_family, compare_methods, compare_with_optfs
 from oodshape.studies.shaping_functions import profile_intervals, profile_shapes, profile_weights
-from oodshape.studies.theta import compute_impacts, fit_with_ood
+from oodshape.studies.theta import fit_with_ood
 from oodshape.studies.variants import NUMBERS, TAILS, sweep_intervals, sweep_limits
 from oracle.metrics import naive_auroc
 from oracle.studies import naive_profile
@@ -163,43 +161,3 @@ def test_tuning_chooses_the_best_on_surrogates(small) -> None:
     given = table[~table["tuned"]]
     assert set(given["setting"]) == {"ReAct(q=0.9)"}
     assert set(given["ood"]) == {"far", "near"}
-
-
-def test_grids_are_the_percentiles() -> None:
-    assert {name: len(grid) for name, grid in tuning.GRIDS.items()} == {
-        "react": 19, "bfact": 76, "ash-p": 19, "ash-b": 19, "ash-s": 19, "vra-p": 171
-    }  # fmt: skip
-    assert [round(100 * shaper.q) for shaper in tuning.GRIDS["react"]] == list(range(5, 100, 5))
-    assert {shaper.order for shaper in tuning.GRIDS["bfact"]} == {1, 2, 3, 4}
-
-
-def test_noise_images_are_the_papers() -> None:
-    gaussian, uniform = (NoiseSet(kind, 40) for kind in ("gaussian", "uniform"))
-    pixels = np.stack([gaussian[i] for i in range(40)])
-    assert pixels.shape == (40, 32, 32, 3)
-    assert pixels.dtype == np.uint8
-    from scipy.stats import norm
-
-    ends = norm.cdf(0.5, 127.5, 255), 1 - norm.cdf(254.5, 127.5, 255)
-    assert (pixels == 0).mean() == pytest.approx(ends[0], abs=0.01)
-    assert (pixels == 255).mean() == pytest.approx(ends[1], abs=0.01)
-    flat = np.stack([uniform[i] for i in range(40)])
-    assert flat.mean() == pytest.approx(127.5, abs=1)
-    assert (flat == 0).mean() == pytest.approx(0.5 / 255, abs=0.001)
-    np.testing.assert_array_equal(gaussian[3], NoiseSet("gaussian", 9)[3])
-    assert gaussian.fingerprint != NoiseSet("gaussian", 41).fingerprint
-    assert len(NoiseSet("uniform")) == 50_000
-    with pytest.raises(InputError, match="gaussian, uniform"):
-        NoiseSet("pink")
-    assert len(list(itertools.islice(iter(uniform), 50))) == 40
-
-
-def test_float32_features_agree_with_the_exact_theta() -> None:
-    z, head = arrays(300, signed=True)
-    outside = Features.from_arrays(-z[:100] * 0.7, head)
-    train = Features.from_arrays(z, head)
-    shape = fit_with_ood(train, outside)
-    gap = compute_impacts(train, shape.edges).mean(0) - compute_impacts(outside, shape.edges).mean(0)
-    # a bin that an edge cuts is split in proportion: with few values, one may fall on either side
-    np.testing.assert_allclose(shape.theta, gap / np.linalg.norm(gap) * 10, atol=0.1)
-    assert shape.theta @ gap / np.linalg.norm(gap) / 10 > 0.999
