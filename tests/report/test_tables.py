@@ -1,4 +1,4 @@
-"""Tables: ranks by hand, averages that say over what they are, and the same numbers in every format."""
+"""Tables: ranks by hand, averages that say over what they are, the same numbers in every format, a new metric."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+from commands import call
 from html_page import Page, written
+from oodshape import detection_error
 from oodshape.benchmark.comparisons import Ties
 from oodshape.benchmark.results import CONVENTION, Results
+from oodshape.benchmark.scores import KeptScores
 from oodshape.core.errors import InputError
+from oodshape.metrics.detection import Floats, Outcome
+from oodshape.metrics.registry import METRICS, Metric
 from oodshape.report import table, to_latex, to_markdown, to_rich, to_text
 from oodshape.report.tables.kinds import ordered, tables_of
 from oodshape.report.tables.summary import best_methods, summarize
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Table
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Table, parse_columns
 from synthetic import METHODS, results, row
 
 
@@ -255,3 +261,61 @@ def test_they_stand_at_the_top_of_the_page(known: Results, tmp_path: Path) -> No
     text = " ".join("".join(Page(written(known, tmp_path)).text).split())
     assert "netknn90.0030.0030.00 (knn)" in text
     assert "optfs-e is number 3 of 3 (AUROC 84.00, FPR95 41.75)" in text
+
+
+def smallest_error(outcome: Outcome) -> Floats:
+    missed = 1 - outcome.id / outcome.id[..., -1:]
+    return np.asarray((missed + outcome.ood / outcome.ood[..., -1:]).min(axis=-1) / 2)
+
+
+@pytest.fixture
+def added(monkeypatch: pytest.MonkeyPatch) -> Metric:
+    metric = Metric(
+        name="detection_error",
+        head="DetErr",
+        title="smallest mean of both error rates over all thresholds",
+        direction="lower",
+        function=smallest_error,
+    )
+    monkeypatch.setitem(METRICS, metric.name, metric)
+    return metric
+
+
+def test_a_new_metric_goes_from_the_command_line_to_the_page(added: Metric, tmp_path: Path) -> None:
+    few = ("bench", "digits", "--methods", "msp,energy", "--limit", "60", "--resamples", "20", "--samples", "0")
+    done = call(*few, "--columns", "auroc,far-detection-error,detection-error", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    heads = ("AUROC↑", "far DetErr↓", "DetErr↓")
+    assert all(head in done.stdout for head in heads)
+    assert added.note in done.stdout
+    found, kept = Results.load(tmp_path / "run"), KeptScores.load(tmp_path / "run")
+    for each in found.rows:
+        inside, ood = kept.of(each.model)[each.method]
+        estimate = each.metrics[added.name]
+        assert estimate.value == pytest.approx(detection_error(inside, ood[each.ood]), abs=1e-6)
+        assert estimate.low <= estimate.value <= estimate.high
+    assert added.name in found.averages_of[0].metrics
+    assert "detection_error,detection_error_low,detection_error_high" in (tmp_path / "run" / "results.csv").read_text()
+    page = Page((tmp_path / "run" / "report.html").read_text())
+    assert page.data["shown"] == ["auroc", "far_detection_error", "detection_error"]
+    (column,) = (each for each in page.data["metrics"] if each["name"] == added.name)
+    first = found.rows[0].metrics[added.name]
+    assert page.data["rows"][0][column["at"]] == pytest.approx(first.value, abs=1e-9)
+    again = call("report", "run", "--columns", "fpr95", "--sort", "detection-error", cwd=tmp_path)
+    assert "DetErr↓" in again.stdout
+    paired = ("compare", "run", "--methods", "msp,energy", "--columns", "detection-error", "--resamples", "5")
+    assert "\tDetErr\t" in call(*paired, cwd=tmp_path).stdout
+
+
+def test_near_and_far_means_by_hand() -> None:
+    made = results(["net"], ["msp", "energy"], ["letters", "noise", "photos"])
+    values = {row.ood: row.value("auroc") for row in made.rows if row.method == "msp"}
+    wanted = [np.mean([*values.values()]), values["letters"], np.mean([values["noise"], values["photos"]])]
+    shown = table(made, columns=parse_columns("auroc,near-auroc,far_auroc"))
+    assert [column.head for column in shown.columns] == ["AUROC", "near AUROC", "far AUROC"]
+    assert [cell.text for cell in shown.lines[0].entries[0].cells] == [f"{100 * value:.2f}" for value in wanted]
+    by_set = table(made, "ood", "net", columns=parse_columns("near-auroc,auroc"))
+    assert by_set.groups == ("letters", "noise", "photos", "far", "Average")  # one near set is its own mean
+    assert [entry.cells[0].text for entry in by_set.lines[0].entries[-2:]] == [
+        f"{100 * value:.2f}" for value in (wanted[2], wanted[0])
+    ]
