@@ -85,9 +85,7 @@ def test_blocks_have_whole_addresses_and_say_what_is_there(tmp_path: Path) -> No
     for source in (*all_sources()["places365"], *all_sources()["isun"]):
         assert all(f"\n  {address}\n" in shown for address in source.addresses)
     facts = json.loads(call("data", "--json", "--data", str(tmp_path), cwd=tmp_path).stdout)
-    assert len(facts) == sum(len(list(sets)) for sets in CATALOG.values())
     assert {fact["set"]: fact["state"] for fact in facts}["cifar10/CIFAR-10"] == "found"
-    assert data_facts(None, "imagenet")[2]["expected"] is None
 
 
 @pytest.fixture

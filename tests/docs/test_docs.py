@@ -126,8 +126,6 @@ def test_every_method_is_listed_and_measured() -> None:
         assert f"[{RECORDS[name].name}]({page.removeprefix('methods/')}) | `{name}` | {RECORDS[name].summary}" in table
     digits = [row for row in json.loads((DOCS / "methods" / "measured.json").read_text()) if not row["real"]]
     assert [row["network"] for row in digits] == ["ConvNet", "ViT", "MLP-Mixer"]
-    for row in digits:
-        assert row["methods"].keys() <= METHODS.keys()  # a new method is measured before a release
     columns = [line.split(" | ") for line in table.splitlines() if line.startswith("| [")]
     assert len(columns) == len(RECORDS)
     for line in columns:
@@ -160,17 +158,6 @@ def test_pages_list_the_deviations_from_the_reference_code() -> None:
         for each in record.deviations:
             assert f"| {each.what} | {each.theirs} | {each.here} | {each.difference} |" in table
             assert f"{each.what}: in the reference code {each.theirs}; here {each.here}." in shown
-
-
-def test_figures_can_stand_inside_a_page() -> None:
-    drawn = [*(DOCS / "img").glob("idea-*.svg"), *(DOCS / "img" / "methods").glob("*.svg")]
-    assert len(drawn) > len(METHODS)
-    for path in drawn:
-        figure = path.read_text(encoding="utf-8")
-        assert figure.startswith("<svg ")
-        assert "currentColor" in figure
-        assert not re.search(r'\sid="|url\(#|<(defs|metadata|style|use)|#010203', figure), path.name
-        assert len(figure) < 30_000
 
 
 @pytest.mark.parametrize("module", ["pages", "docstrings"])
@@ -296,21 +283,3 @@ def test_the_generalisation_table_is_what_the_command_prints(shared: Path) -> No
     for (name, kept), (same, value) in zip(ours, theirs, strict=True):
         assert name == same
         assert float(kept) == pytest.approx(float(value), abs=2.0 if name in drawn else 0.3), name
-
-
-def test_differences_are_seen_and_last_digits_are_not() -> None:
-    table = ["| method | AUROC |", "| --- | ---: |", "| msp | 81.58 |"]
-    assert not list(fill.differences(table, [*table[:2], "| msp | 81.60 |"]))
-    assert list(fill.differences(table, [*table[:2], "| msp | 84.60 |"]))
-    assert list(fill.differences(table, [*table[:2], "| mls | 81.58 |"]))
-    assert list(fill.differences(table, table[:2]))
-    assert not list(fill.differences(["| a | 0.958 |"], ["| a | 0.960 |"]))
-    assert list(fill.differences(["| a | 0.958 |"], ["| a | 0.900 |"]))
-
-
-def test_a_page_is_filled_where_its_study_stands() -> None:
-    table = ["| method | AUROC |", "| --- | ---: |", "| msp | 81.58 |"]
-    pictures = "| a |\n| --- |\n| ![a](../img/a.svg) |"
-    text = "# Title\n\n**Old.**\n\nwords\n\n" + pictures + "\n\n" + "\n".join(table) + "\n\nmore\n"
-    assert fill.read_table(text) == table
-    assert fill.replace_table(text, [*table[:2], "| msp | 1.00 |"]) == text.replace("81.58", "1.00")

@@ -266,11 +266,8 @@ def test_two_workers_share_a_watch_and_stop_cleanly(exported: Path, digits: Path
     assert len(server.events("shift")) == len(server.events("stopped")) == 1
     kept = Watch.load(state)
     assert (kept.seen, kept.alarm, kept.delta) == (300, True, 0.01)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "log.jsonl",
-        "watch.safetensors",
-        "watch.safetensors.lock",
-    ]
+    names = ["log.jsonl", "watch.safetensors", "watch.safetensors.lock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def statuses(server: Server) -> dict[str, float]:
@@ -365,16 +362,10 @@ def guarded_server(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """With a token, a limit per address, a watch with a state, and the usual limits."""
     folder = tmp_path_factory.mktemp("state")
     (folder / "token").write_text("secret-7\n")
-    words = ("--token-file", str(folder / "token"), "--max-per-address", "2", "--workers", "1", "--max-seconds", "20")
     (folder / "state").mkdir()
-    made = started(
-        exported,
-        exported.with_name("guarded.jsonl"),
-        *words,
-        "--watch",
-        "--state",
-        str(folder / "state" / "w.safetensors"),
-    )
+    words = ("--token-file", str(folder / "token"), "--max-per-address", "2", "--workers", "1", "--max-seconds", "20")
+    words += ("--watch", "--state", str(folder / "state" / "w.safetensors"))
+    made = started(exported, exported.with_name("guarded.jsonl"), *words)
     yield made
     stopped(made)
 

@@ -131,14 +131,6 @@ def test_no_split_of_the_stream_changes_anything(tmp_path: Path) -> None:
     assert len(whole.history.events) == len(parts.history.events) == 1
 
 
-def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_room, "MOST", 4)
-    watch = Watch.begin(**PROMISE).after(calm(9500))
-    assert watch.history.block == 4000
-    assert watch.history.sizes.tolist() == [4000, 4000, 1500]
-    assert watch.history.rejected.sum() == watch.rejection.hits
-
-
 def test_a_reset_begins_anew_and_keeps_the_history(tmp_path: Path) -> None:
     watch = Watch.begin(**PROMISE).after(calm(3000)).after(shifted(200))
     (alarm,) = watch.history.events
@@ -162,11 +154,8 @@ def test_verdicts_and_rows_are_added() -> None:
     rows = [Scored("a.png", "dog", 9.9, 0.7, True), Scored("b.png", error="broken"), Scored("c.png", 7, 9.9, 0.9, True)]
     watch = Watch.begin(**PROMISE).add(verdict).add([verdict, verdict]).add(rows)
     assert (watch.seen, watch.rejection.hits, watch.unreadable) == (5, 3, 1)
-    assert dict(zip(watch.history.names, watch.history.classes.tolist(), strict=True)) == {
-        "cat": [0, 3],
-        "dog": [1, 0],
-        "7": [1, 0],
-    }
+    classes = dict(zip(watch.history.names, watch.history.classes.tolist(), strict=True))
+    assert classes == {"cat": [0, 3], "dog": [1, 0], "7": [1, 0]}
 
 
 def test_the_command(tmp_path: Path) -> None:

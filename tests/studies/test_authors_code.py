@@ -11,7 +11,6 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import spearmanr
 
-from commands import call
 from data import arrays, features, proxy
 from oodshape import METHODS, Auto, Classifier, Features, InputError, Method, auroc, authors_methods, proxy_features
 from oodshape.benchmark.spec import Benchmark
@@ -26,7 +25,6 @@ from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
 from oodshape.studies import tuning
 from oodshape.studies.auto import compare_selection, compute_regret, tabulate_selection
-from oodshape.studies.methods import measure
 from oodshape.studies.network import load_folder, load_networks
 from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood
 from small_study import network
@@ -103,33 +101,11 @@ def test_a_study_takes_them_from_a_file_or_an_option(tmp_path) -> None:
     (network,) = load_networks(str(own), [], settings="authors-code", **few)
     assert network.follows_authors
     assert network.methods["vra-p"].shape == VraP(low=0.6, high=0.95, absolute=True)
-    assert {name: len(made) for name, made in network.surrogates.items()} == {
-        "gaussian": 12,
-        "uniform": 12,
-    }
+    assert {name: len(made) for name, made in network.surrogates.items()} == {"gaussian": 12, "uniform": 12}
     assert set(network.ood) == {"digits89", "letters", "photos", "textures"}
     own.write_text(text)
     with pytest.raises(InputError, match='does not say which; put id_set = "imagenet"'):
         load_networks(str(own), [], settings="authors-code", **few)
-
-
-def test_real_ood_data_are_worth_more_with_it_and_the_command_says_so(shared, tmp_path) -> None:
-    folder = shared / "features" / "imagenet_deit_tiny"
-    words = ("study", "variants", "--features", str(folder), "--settings")
-    done = call(*words, "authors-code", "--out", "o", cwd=tmp_path)
-    assert done.returncode == 0
-    assert "settings: authors-code (imagenet); real OOD data: places" in done.stdout
-    assert "settings: authors-code (imagenet)" in (tmp_path / "o" / "variants.md").read_text()
-    means = 100 * pd.read_csv(tmp_path / "o" / "variants.csv").groupby("variant")["auroc"].mean()
-    assert means["real"] == pytest.approx(81.1, abs=0.1)
-    assert means["ours (E)"] == pytest.approx(77.4, abs=0.1)  # the norm of theta
-    plain = load_folder(folder)
-    gap = replace(plain.methods["optfs-v"].fit(plain.train), shape=fit_with_ood(plain.train, plain.ood["places"]))
-    paper = [row["auroc"] for row in measure(plain, gap)]
-    assert 100 * np.mean(paper) == pytest.approx(71.2, abs=0.1)
-    wrong = call(*words, "openood", cwd=tmp_path)
-    assert wrong.returncode != 0
-    assert "on feature files" in wrong.stderr
 
 
 NEWER = [name for name, record in RECORDS.items() if record.block == "later"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from commands import call
 from oodshape import METHODS, InputError
 from oodshape.benchmark.spec import Benchmark
 from oodshape.report.tables.paper import STUDIES as PRINTED
-from oodshape.report.tables.paper import check_studies, model_for, study_beside_paper
+from oodshape.report.tables.paper import check_studies, study_beside_paper
 from oodshape.studies.catalog import STUDIES, select_studies
 from oodshape.studies.network import Network
 from oodshape.studies.sample_size import SIZES, resample, tabulate_samples
@@ -30,13 +29,6 @@ def test_real_ood_data_are_as_told_else_the_largest_set(small: dict) -> None:
     assert told_network(small, real="near").describe().endswith("real OOD data: near")
     with pytest.raises(InputError, match="net has no OOD set 'photos'; there are far, near"):
         told_network(small, real="photos")
-
-
-@pytest.mark.parametrize(
-    ("name", "real"), [("imagenet", "iNaturalist"), ("cifar10", "CIFAR-100"), ("cifar100", "CIFAR-10"), ("digits", "")]
-)
-def test_shipped_benchmarks_say_which_set_is_real(name: str, real: str) -> None:
-    assert Benchmark.load(name).real == real
 
 
 def test_a_set_that_is_not_there_is_said(small: dict) -> None:
@@ -115,16 +107,6 @@ def test_each_table_has_ours_the_papers_and_the_difference(network) -> None:
     printed = STUDIES["limits"].tabulate(frame, 2)
     same = printed[(printed["method"] == "optfs-v") & (printed["tail"] == "0.001")]
     assert rows.loc["0.1", "AUROC"] == same["AUROC"].item()
-
-
-def test_another_network_stands_beside_the_mean_or_the_only_one(network) -> None:
-    other = replace(network, name="imagenet_deit_tiny")
-    assert [model_for(name, other.name) for name in PRINTED] == ["ResNet50", "Average", "Average", "ResNet50"]
-    frame = STUDIES["dynamic"].compute(other)
-    frame.insert(0, "network", other.name)
-    made, notes = study_beside_paper("dynamic", frame, {other.name: "imagenet"})
-    assert made["r without bias (paper)"].item() == "2.8"
-    assert "the paper's figures are those of the mean over its eight networks" in notes[1]
 
 
 def test_where_the_paper_has_no_figures_the_comparison_is_refused(network) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from oodshape.studies.catalog import STUDIES
 from oodshape.studies.methods import compare_methods, compare_with_optfs
 from oodshape.studies.network import Network, find_folders, load_folder, load_networks
 from oodshape.studies.variants import compare_variants, sweep_limits
-from oodshape.studies.write import write, write_all
+from oodshape.studies.write import write
 
 
 def write_folder(folder: Path, *, seed: int = 0, signed: bool = False) -> Path:
@@ -123,15 +122,6 @@ def test_every_study_writes_tables_and_figures(name: str, two, tmp_path, monkeyp
     assert "<script" not in html
 
 
-def test_all_have_an_index(two, tmp_path) -> None:
-    *_, last = write_all(["validation", "intuition"], two, tmp_path)
-    assert last == tmp_path / "index.html"
-    index = unescape(last.read_text())
-    for name in ("validation", "intuition"):
-        assert f'<a href="{name}.html">{name}</a>: {STUDIES[name].title}' in index
-    assert two[0].describe() in index
-
-
 def test_figures_have_the_decimals_that_the_images_support(two, tmp_path) -> None:
     few = two[0]  # 100 ID images and 121 others: one is a whole point
     many = replace(few, id_test=few.id_test[list(range(100)) * 10], ood={"far": few.ood["far"][list(range(60)) * 20]})
@@ -159,17 +149,6 @@ def test_studies_run_on_digits(tmp_path) -> None:
     written = re.findall(r"wrote (.*)", done.stdout)
     assert len(written) == 7
     assert all((tmp_path / path).is_file() for path in written)
-
-
-def test_surrogates_are_made_where_a_benchmark_has_none(tmp_path) -> None:
-    text = (Path(__file__).parents[2] / "src/oodshape/benchmark/specs/digits.toml").read_text()
-    kept = [part for part in text.split("[[ood]]") if '"gaussian"' not in part and '"uniform"' not in part]
-    models = text[text.index("[[models]]") :]
-    (tmp_path / "own.toml").write_text(
-        "[[ood]]".join(kept) + "\n" + models.split("[[models]]")[1].join(["[[models]]", ""])
-    )
-    found = load_networks(str(tmp_path / "own.toml"), [], limit=15, cache=tmp_path / "cache")
-    assert {name: len(features) for name, features in found[0].surrogates.items()} == {"gaussian": 15, "uniform": 15}
 
 
 def test_real_networks_agree_with_the_authors(shared, real_features) -> None:
