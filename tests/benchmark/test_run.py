@@ -22,8 +22,7 @@ from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
 from oodshape.report import tables_of, to_latex, to_markdown, to_text, write_page
-from oodshape.report.benchmark_files import FILES, run_benchmark
-from oodshape.report.pages.benchmark_data import payload
+from oodshape.report.pages.benchmark_page import payload
 
 FEW = Options(models=("ViT",), methods=("energy", "optfs-e"), limit=60, resamples=20, progress=False)
 
@@ -78,19 +77,6 @@ def test_a_network_of_ones_own(digits: Benchmark) -> None:
     for name, message in (("own_models:nothing", "cannot import"), ("own_models:parse", "cannot import")):
         with pytest.raises(InputError, match=message):
             run(replace(digits, models=(ModelSpec(name=name),)), replace(FEW, models=(), trust_code=True))
-
-
-def test_a_run_is_kept_and_made_again_when_something_changes(digits: Benchmark, tmp_path) -> None:
-    """A run that is made again has other costs: equal results are kept ones."""
-    options = replace(FEW, cache=tmp_path / "cache")
-    first = run_benchmark(digits, options, tmp_path / "a")
-    second = run_benchmark(digits, options, tmp_path / "b")
-    assert first == second
-    for name in FILES:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    run_benchmark(digits, replace(options, methods=("msp",)), tmp_path / "b")
-    assert "| msp |" in (tmp_path / "b" / "table.md").read_text()
-    assert run_benchmark(digits, replace(options, cache=None), tmp_path / "c") != first
 
 
 def test_sources(tmp_path) -> None:

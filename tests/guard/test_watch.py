@@ -19,7 +19,7 @@ from oodshape.cli import watch as command
 from oodshape.cli.app import app
 from oodshape.guard.verdict import Scored
 from oodshape.guard.watch import history as history_room
-from oodshape.guard.watch.state import read_blocks
+from oodshape.guard.watch.watch import read_blocks
 from oodshape.metrics.sequential_test import RateTest
 
 

@@ -67,7 +67,7 @@ def test_more_images_give_steadier_fits(small: dict) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("magic",), "no study is called 'magic'; there are variants, objectives"),
+        (("magic",), "no study is called 'magic'; there are variants, validation"),
         (("variants", "--methods", "react"), "the study variants has fixed methods; leave --methods out"),
     ],
 )
