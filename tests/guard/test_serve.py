@@ -28,6 +28,8 @@ from bombs import png
 from commands import call
 from oodshape import Guard, Watch
 from oodshape.guard.service.body import parse_images
+from oodshape.guard.service.settings import Settings
+from oodshape.images.decode.limits import Limits
 
 for library in ("onnx", "onnxscript", "onnxruntime", "fastapi", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
@@ -137,17 +139,15 @@ def test_it_answers_like_the_guard(server: Server, guard: Guard, digits: Path) -
     assert about["calibration_images"] == len(guard.detector.calibration)
 
 
-def test_counts_are_exact(server: Server, digits: Path, tmp_path: Path) -> None:
-    large = png(tmp_path / "large.png", 1001, 1000).read_bytes()
-    images, before = [*pictures(digits / "letters", 5), large, b"no image"], server.metrics()
+def test_counts_are_exact(server: Server, digits: Path) -> None:
+    images, before = [*pictures(digits / "letters", 5), b"no image"], server.metrics()
     rows = sent(server, images).json()["images"]
-    assert [row["accepted"] for row in rows].count(None) == 2
-    assert "more than 1,000,000 (the limit of pixels)" in rows[-2]["error"]  # of --limits
-    assert rows[-1] == {"name": "6.png", "accepted": None, "error": "is not a readable image"}
+    assert [row["accepted"] for row in rows].count(None) == 1
+    assert rows[-1] == {"name": "5.png", "accepted": None, "error": "is not a readable image"}
     after = server.metrics()
     grown = {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
     assert grown["oodshape_images_total"] == 5
-    assert grown["oodshape_unreadable_total"] == 2
+    assert grown["oodshape_unreadable_total"] == 1
     assert grown['oodshape_requests_total{status="200"}'] == 1
     assert grown["oodshape_request_seconds_count"] == 1
     rejected = {row["class"] for row in rows if row["accepted"] is False}
@@ -155,7 +155,7 @@ def test_counts_are_exact(server: Server, digits: Path, tmp_path: Path) -> None:
     assert {name for name in grown if "rejected" in name} == {
         f'oodshape_rejected_total{{class="{name}"}}' for name in rejected
     }
-    assert server.events("predict")[-1]["unreadable"] == 2
+    assert server.events("predict")[-1]["unreadable"] == 1
 
 
 def raw(server: Server, data: bytes, *, wait: float = 10) -> int:
@@ -461,3 +461,10 @@ def test_refusals_are_one_line(exported: Path, guard: Guard, digits: Path, tmp_p
             assert done.returncode == 2
             assert said in done.stderr
             assert done.stderr.count("\n") == 1
+
+
+def test_the_limits_of_an_image_reach_the_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started_with: list[Settings] = []
+    monkeypatch.setattr("oodshape.guard.service.run.serve", started_with.append)
+    call("serve", "x.onnx", "--limits", "pixels=8,aspect=9,inflated=7", cwd=tmp_path)
+    assert started_with[0].limits == Limits(pixels=8, aspect=9, inflated=7)
