@@ -26,11 +26,12 @@ ROOMS = (
     "guard",
     "benchmark",
     "report",
+    "evaluation",
     "studies",
     "engines",
     "cli",
 )
-APART = {("benchmark", "guard"), *(("engines", other) for other in ("benchmark", "report", "studies"))}
+APART = {("benchmark", "guard"), *(("engines", other) for other in ("benchmark", "report", "evaluation", "studies"))}
 HEAVY = {"torch", "numba", "numpy", "pandas", "matplotlib", "PIL", "scipy", "sklearn", "rich", "typer", "safetensors"}
 MODULES = {
     ".".join(("oodshape", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path

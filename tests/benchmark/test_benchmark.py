@@ -51,7 +51,7 @@ def test_the_shipped_ones_are_found() -> None:
     digits = Benchmark.load("digits")
     assert [model.title for model in digits.models] == ["ConvNet", "ViT", "MLP-Mixer"]
     assert [(ood.name, ood.group) for ood in digits.ood][:2] == [("digits89", "near"), ("letters", "near")]
-    assert [m.title for m in digits.chosen(["ViT", "digits-convnet"])] == ["ConvNet", "ViT"]
+    assert [m.title for m in digits.chosen(["vit", "Digits-ConvNet"])] == ["ConvNet", "ViT"]
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_unknown_benchmarks_and_models() -> None:
         Benchmark.load("digitz")
     with pytest.raises(InputError, match="no benchmark .*missing.toml"):
         Benchmark.load("missing.toml")
-    with pytest.raises(InputError, match="has no model 'VIT'; there are ConvNet, ViT, MLP-Mixer"):
-        Benchmark.load("digits").chosen(["VIT"])
+    with pytest.raises(InputError, match="has no model 'VGG'; there are ConvNet, ViT, MLP-Mixer"):
+        Benchmark.load("digits").chosen(["VGG"])
 
 
 def test_the_settings_of_the_authors_code_are_of_an_id_set() -> None:
@@ -101,8 +101,10 @@ def test_the_settings_of_the_authors_code_are_of_an_id_set() -> None:
     assert shipped.of_paper == "cifar100"
     assert methods_of(shipped)["optfs-e"].shape == OptFS(k=100, norm=1000.0)
     own = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "authors-code"'))
-    with pytest.raises(InputError, match='mine does not say which; put id_set = "imagenet"'):
+    with pytest.raises(InputError, match='mine does not say which it has; put id_set = "imagenet"'):
         methods_of(own)
+    with pytest.raises(InputError, match="digits has another one; choose the benchmark imagenet, cifar10 or cifar100"):
+        methods_of(Benchmark.load("digits").with_settings("authors-code"))
     said = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "authors-code"\nid_set = "cifar10"'))
     assert methods_of(said)["vra-p"].shape == VraP(low=0.6, high=0.95, absolute=True)
     paper = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "cifar10"'))

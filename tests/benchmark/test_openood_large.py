@@ -67,7 +67,7 @@ def test_torchvisions_networks_are_found_by_their_files(es: bool, tmp_path: Path
         (weights / f"{name}.pth").write_bytes(b"")
     large = Benchmark.load("openood-imagenet").full_spectrum("es" if es else "")
     prepared = Prepared.of(large, Options(data=data, weights=weights, any_list=True, methods=("react",)))
-    assert {title: file.stem for title, (_, file) in prepared.networks.items()} == dict(
+    assert {title: each.weights.stem for title, each in prepared.networks.items()} == dict(
         zip(("ResNet50", "Swin-T", "ViT-B/16", "RegNet_Y_16GF"), files, strict=True)
     )
     shifted = ["imagenet_v2", "imagenet_c", "imagenet_r", *(["imagenet_es"] if es else [])]

@@ -83,6 +83,8 @@ class Gallery:
         inside = np.sort(arrays["test"])
         every = np.sort(np.concatenate([values for name, values in arrays.items() if name != "test"]))
         for name, values in arrays.items():
+            if name not in self._sets:
+                continue  # tensors and features: there is nothing to show
             ours = name == "test"
             rows = np.argsort(values if ours else -values, kind="stable")[: self._count]
             worst = values[rows]

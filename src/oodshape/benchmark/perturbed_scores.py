@@ -22,9 +22,12 @@ from oodshape.core.progress import Report, progress_bar
 from oodshape.core.values import encode
 from oodshape.features.disk_cache import Table, lock_folder
 from oodshape.features.extraction import CHUNK, PROBED, Extraction
+from oodshape.features.tensor_batches import tensor_identities
 from oodshape.images.decode.prefetch import decoded_rows
 from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.identity import Keys
 from oodshape.images.sources.image_set import ImageSet, Subset, limited
+from oodshape.images.sources.memory import prepared_batches
 from oodshape.methods.detector import Detector, Method
 from oodshape.networks.classifier import Classifier
 
@@ -42,9 +45,7 @@ def learned(
     seed: int = 0,
     workers: int | None = None,
 ) -> Method:
-    """The method, once its step in the image has seen at most 5,000 training images, where it wants to."""
-    if not method.perturb.learns:
-        return method
+    """The method, once its step in the image has seen at most 5,000 training images."""
     few = limited(images, SEEN, seed)
     with closing(decoded_rows(few, preprocessing, range(len(few)), BATCH, workers)) as decoding:
         batches = (preprocessing.normalize(pixels) for _, pixels, _ in decoding)
@@ -92,6 +93,25 @@ def perturbed_scores(
         if kept is None:
             raise InputError(f"{home} was changed by someone else while it was filled; run it again")
         return torch.from_numpy(np.array(kept, np.float32))
+
+
+def tensor_scores(detector: Detector, classifier: Classifier, batches: Any, identities: Keys) -> Tensor:
+    """[N] float32 scores of tensors by a detector that goes back to the images, in the order of their identities.
+
+    A loader is read once more, and may shuffle; one that gives other images now is refused.
+    """
+    found: dict[int, float] = {}
+    for batch, _ in prepared_batches(batches):
+        for first in range(0, len(batch), BATCH):
+            part = batch[first : first + BATCH]
+            found |= zip(tensor_identities(part).tolist(), detector.score(classifier, part).tolist(), strict=True)
+    try:
+        return torch.tensor([found[key] for key in identities.tolist()])
+    except KeyError:
+        raise InputError(
+            "this method reads images twice, and the loader gives other images the second time: turn random "
+            "augmentation off, and give a loader that can be iterated again"
+        ) from None
 
 
 def _still(extraction: Extraction, probe: Table) -> bool:

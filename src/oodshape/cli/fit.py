@@ -84,8 +84,8 @@ def fit(
 
     The guarantee needs --calibrate: the expected false rejection rate on images like these is at most --alpha.
     """
+    from oodshape.core.reading import read_names
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
-    from oodshape.guard.fit.fit import read_names
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.listing import in_column, skipped_lines
     from oodshape.networks.device import AUTO

@@ -38,8 +38,9 @@ def run_benchmark(
     What identifies a run: the benchmark, the weights, the images, the methods, the settings and this package's code.
     """
     prepared = Prepared.of(benchmark, options)
-    kept = folder if options.cache is None else options.cache / "runs" / _key(prepared)
-    done = options.cache is not None and all((kept / name).is_file() for name in KEPT)
+    cached = options.cache is not None and not prepared.runs_own_code
+    kept = options.cache / "runs" / _key(prepared) if options.cache is not None and cached else folder
+    done = cached and all((kept / name).is_file() for name in KEPT)
     results = Results.load(kept) if done else _made(prepared, kept)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (*KEPT, SCORES) if kept != folder else ():

@@ -93,15 +93,6 @@ def class_names(source: Source, given: tuple[str, ...], train: Features | Summed
     return given
 
 
-def read_names(path: Path) -> tuple[str, ...]:
-    """The names of the classes in a text file, one a line, in the network's order."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the class names {path}: {error}") from None
-    return tuple(line.strip() for line in lines if line.strip())
-
-
 # What can be opened because a file says so: a name that a file chooses may import code, or fetch it.
 OWN = "zoo:"
 
