@@ -57,13 +57,19 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     shapes: list[Theta] = []
     means: list[Average] = []
     failed: list[Failed] = []
+    skipped = list(prepared.skipped)
     weights: dict[str, str] = {}
     data: dict[str, str] = {}
     protocol = prepared.protocol
     shown = {name: images for name, images in sets.items() if not isinstance(images, (Tensors, Features))}
     gallery, kept = Gallery(shown, options.samples), KeptScores()
     for title in _one_by_one(prepared):
-        model = _extracted(prepared, title, proxy=wants_proxy(methods))
+        try:
+            model = prepared.model(title)
+        except InputError as error:  # a library that is missing, a file that cannot be downloaded
+            skipped.append((title, str(error).removeprefix(f"{title}: ")))
+            continue
+        _extract(model, proxy=wants_proxy(methods))
         weights[title] = model.fingerprint
         data |= {name: _fingerprint(images, model.features[name]) for name, images in sets.items()}
         train = model.features["train"]
@@ -89,8 +95,10 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
             means.append(made[2])
             theta = Theta.of(title, name, detector.shape, low, high)
             shapes += [theta] if theta is not None else []
-    if not rows:
+    if not rows and failed:
         raise InputError(f"no method could be run; {failed[0].method} on {failed[0].model}: {failed[0].why}")
+    if not rows:
+        raise InputError(f"no network could be opened; {skipped[-1][0]}: {skipped[-1][1]}")
     settings: dict[str, Any] = {
         "settings": benchmark.settings,
         "limit": options.limit,
@@ -106,7 +114,7 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     results = Results(
         tuple(rows),
         said,
-        tuple(prepared.skipped),
+        tuple(skipped),
         tuple(curves),
         tuple(shapes),
         gallery.samples(_best_methods(means)),
@@ -164,7 +172,9 @@ def extracted(benchmark: Benchmark, options: Options = Options()) -> Iterator[Mo
     """The networks of the benchmark one by one, each with the features of every set here and the proxy's."""
     prepared = Prepared.of(benchmark, options)
     for title in _one_by_one(prepared):
-        yield _extracted(prepared, title, proxy=True)
+        model = prepared.model(title)
+        _extract(model, proxy=True)
+        yield model
 
 
 def _one_by_one(prepared: Prepared) -> Iterator[str]:
@@ -174,12 +184,10 @@ def _one_by_one(prepared: Prepared) -> Iterator[str]:
         yield title
 
 
-def _extracted(prepared: Prepared, title: str, *, proxy: bool) -> Model:
-    """A network with the features of every set, and those of the proxy where it is wanted."""
-    model = prepared.model(title)
-    for name, _ in track_named(model.sets.items(), title, prepared.options.progress, "sets"):
+def _extract(model: Model, *, proxy: bool) -> None:
+    """Extract the features of every set, and those of the proxy where it is wanted."""
+    for name, _ in track_named(model.sets.items(), model.spec.title, model.options.progress, "sets"):
         model.extract(name, proxy=proxy and name == "train")
-    return model
 
 
 def _compared(
