@@ -17,6 +17,7 @@ from urllib.parse import unquote, urldefrag
 import pytest
 import torch
 import typer
+from torch.utils.data import DataLoader, TensorDataset
 
 import oodshape.images.datasets.digits
 from commands import call
@@ -194,9 +195,11 @@ _sets = functools.cache(oodshape.images.datasets.digits.digits_sets)
 _plain_extract, _features = Features.extract.__func__, {}
 
 
-def _extract(cls, classifier, images, preprocessing, **settings):
+def _extract(cls, classifier, images, preprocessing=None, **settings):
+    if settings:
+        return _plain_extract(cls, classifier, images, preprocessing, **settings)
     key = (classifier.fingerprint, images.fingerprint, repr(preprocessing))
-    if settings or key not in _features:
+    if key not in _features:
         _features[key] = _plain_extract(cls, classifier, images, preprocessing, **settings)
     return _features[key]
 
@@ -233,6 +236,9 @@ def test_python_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     layers = torch.nn.Conv2d(3, 16, 9, stride=8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
     names = {"net": torch.nn.Sequential(*layers, torch.nn.Linear(16, 2))}
+    for name in ("train", "test", "svhn", "lsun"):
+        data = TensorDataset(torch.rand(60, 3, 24, 24), torch.randint(2, (60,)))
+        names[f"{name}_loader"] = DataLoader(data, batch_size=20)
     for block in pages.blocks(text(page), "python"):
         try:
             exec(compile(block, page, "exec"), names)

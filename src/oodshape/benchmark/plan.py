@@ -289,14 +289,14 @@ class Prepared:
             source = open_model(
                 network.model, classes=network.classes, prompt=network.prompt, **vars(opening), **vars(layer)
             )
-            native = None if network.prepared else native_preprocessing(source.native)
+            given = network.preprocessing
+            steps = given if given or network.prepared else native_preprocessing(source.native)
         except InputError as error:
             raise InputError(f"{spec.title}: {error}") from None
         name = str(network.model)
         known = KNOWN.get(name.removeprefix(ZOO)) if name.startswith(ZOO) else None
         family = spec.family or (known.family if known else family_of(source.classifier.net))
         whole = frozenset(look.name for look in self.benchmark.pooled if look.preprocessing == UNCROPPED)
-        steps = network.preprocessing or native
         return Model(spec, family, source.classifier, steps, dict(self.sets), options, uncropped=whole)
 
 
