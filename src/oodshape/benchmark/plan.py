@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,6 @@ from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, limited
 from oodshape.images.sources.memory import prepared_batches
 from oodshape.methods.detector import Detector, Method
-from oodshape.methods.records import RECORDS
 from oodshape.methods.registry import METHODS, authors_methods, find_record, make_method, paper_methods
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
@@ -185,6 +182,7 @@ class Model:
             self.classifier,
             self.image_set(name),
             self.prepares(name),
+            self.features[name],
             cache=options.cache,
             progress=options.progress,
             workers=options.workers,
@@ -222,7 +220,7 @@ def with_settings(settings: str, id_set: str, where: str, *, shipped: bool = Fal
 
 @dataclass
 class Prepared:
-    """A benchmark with what is here of it; every network is opened once, whoever asks first."""
+    """A benchmark with what is here of it."""
 
     benchmark: Benchmark
     options: Options
@@ -233,7 +231,6 @@ class Prepared:
     protocol: openood.Protocol
     runs: dict[str, str] = field(default_factory=dict)  # the networks of which a title is one training run of several
     in_memory: tuple[str, ...] = ()  # what no file names, so that the run cannot be repeated from its results
-    _opened: dict[str, Model] = field(default_factory=dict)
 
     @classmethod
     def of(cls, benchmark: Benchmark, options: Options) -> Prepared:
@@ -250,35 +247,7 @@ class Prepared:
         return cls(benchmark, options, methods, networks, sets, [*gone, *skipped], protocol, runs)
 
     def model(self, title: str) -> Model:
-        """The network of this title, opened; it is handed over, so that not all of them stay in memory."""
-        return self._opened.pop(title, None) or self._open(title)
-
-    @property
-    def runs_own_code(self) -> bool:
-        """Whether a method or a network is code of the user's, whose changes nothing here can see."""
-        own = any(isinstance(each.model, str) and names_code(each.model) for each in self.networks.values())
-        return own or any(name not in RECORDS for name in self.methods)
-
-    def identity(self) -> list[str]:
-        """What the figures of a run depend on beside its settings: the images, the weights, the libraries."""
-        libraries = [f"{name} {version(name)}" for name in ("torch", "numpy", "numba")]
-        images = [part.fingerprint for part in self.sets.values() if not isinstance(part, Features)]
-        models = [self._weights(title) for title in self.networks]
-        return [*images, *map(str, self.skipped), *models, *map(repr, self.methods.values()), *libraries]
-
-    def _weights(self, title: str) -> str:
-        """The file of a network of the zoo by its bytes; any other network is opened, and kept for the run."""
-        network = self.networks[title]
-        if network.weights is not None and str(network.model).startswith(ZOO):
-            digest = hashlib.sha256()
-            with network.weights.open("rb") as stream:
-                while chunk := stream.read(1 << 20):
-                    digest.update(chunk)
-            return digest.hexdigest()
-        self._opened[title] = self._open(title)
-        return self._opened[title].fingerprint
-
-    def _open(self, title: str) -> Model:
+        """The network of this title, opened."""
         network, options = self.networks[title], self.options
         spec = network.spec
         if isinstance(network.model, Head):
