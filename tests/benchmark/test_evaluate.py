@@ -190,7 +190,6 @@ def test_folders_and_several_networks_can_be_repeated(folders: Path) -> None:
         ({"limit": 5}, "train: limit chooses among images"),
         ({"labels": [1]}, "a loader gives its labels"),
         ({"methods": ["raect"]}, "did you mean react"),
-        ({"methods": {"msp": MyMethod()}}, "msp is a method of oodshape; call yours by another name"),
         ({"methods": [3]}, "a method must be a Method, or a recipe"),
         ({"methods": [Broken()]}, "no method could be run; Broken on SmallViT: IndexError"),
         ({"settings": "openood"}, "settings must be one of general"),

@@ -231,6 +231,7 @@ class Prepared:
     protocol: openood.Protocol
     runs: dict[str, str] = field(default_factory=dict)  # the networks of which a title is one training run of several
     in_memory: tuple[str, ...] = ()  # what no file names, so that the run cannot be repeated from its results
+    labels: Tensor | None = None  # of the test images, where they come without
 
     @classmethod
     def of(cls, benchmark: Benchmark, options: Options) -> Prepared:

@@ -70,6 +70,8 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
             skipped.append((title, str(error).removeprefix(f"{title}: ")))
             continue
         _extract(model, proxy=wants_proxy(methods))
+        if prepared.labels is not None:
+            model.features["test"] = model.features["test"].with_labels(prepared.labels)
         weights[title] = model.fingerprint
         data |= {name: _fingerprint(images, model.features[name]) for name, images in sets.items()}
         train = model.features["train"]
@@ -85,7 +87,7 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
                 chosen = protocol.choose(title, name, method, images, model.score)
                 detector = model.learn(chosen).fit(images, proxy=model.proxy)
                 fitting = time.perf_counter() - start
-                made = _compared(benchmark, model, name, detector, fitting, gallery, kept)
+                made = _compared(benchmark, model, name, detector, fitting, kept)
             except Exception as error:  # one method does not end a run: a bug in a user's own, or too few images
                 why = str(error) if isinstance(error, InputError) else locate_failure(error)
                 failed.append(Failed(model=title, method=name, why=why))
@@ -95,6 +97,9 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
             means.append(made[2])
             theta = Theta.of(title, name, detector.shape, low, high)
             shapes += [theta] if theta is not None else []
+        if title in kept.by_model:
+            ours = {each.method: MAIN.sign * each.metrics[MAIN.name].value for each in means if each.model == title}
+            gallery.add(title, kept.of(title), max(ours, key=ours.__getitem__), model.features)
     if not rows and failed:
         raise InputError(f"no method could be run; {failed[0].method} on {failed[0].model}: {failed[0].why}")
     if not rows:
@@ -117,7 +122,7 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         tuple(skipped),
         tuple(curves),
         tuple(shapes),
-        gallery.samples(_best_methods(means)),
+        gallery.samples(),
         tuple(means),
         tuple(equals),
         tuple(failed),
@@ -132,16 +137,6 @@ def _fingerprint(images: Images, features: Features) -> str:
     if isinstance(images, Features):
         return compute_fingerprint(*(part.float().cpu().numpy() for _, part in images.chunks()))
     return images.fingerprint
-
-
-def _best_methods(means: Sequence[Average]) -> dict[str, str]:
-    """The best method of each network by the mean of the main metric; of equals the first."""
-    best: dict[str, Average] = {}
-    for each in means:
-        known = best.setdefault(each.model, each)
-        if MAIN.sign * (each.metrics[MAIN.name].value - known.metrics[MAIN.name].value) > 0:
-            best[each.model] = each
-    return {model: each.method for model, each in best.items()}
 
 
 def _departures(prepared: Prepared) -> dict[str, Any]:
@@ -196,7 +191,6 @@ def _compared(
     name: str,
     detector: Detector,
     fitting: float,
-    gallery: Gallery,
     kept: KeptScores,
 ) -> tuple[list[Row], list[Curve], Average]:
     """The rows, the curves and the average of one fitted method on one network."""
@@ -234,7 +228,6 @@ def _compared(
         for ood, metrics in measured.items()
     ]
     curves = [Curve.of(title, name, ood, inside, part) for ood, part in outside.items()]
-    gallery.add(title, name, {"test": parts["test"][0], **outside}, model.features)
     kept.add(title, name, inside.cpu(), {ood: part.cpu() for ood, part in outside.items()})
     return rows, curves, Average(model=title, method=name, metrics=means)
 

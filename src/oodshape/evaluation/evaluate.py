@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
@@ -31,10 +30,10 @@ from oodshape.core.options import (
 )
 from oodshape.core.values import reseeded
 from oodshape.evaluation.results import Results
-from oodshape.features.features import Features
+from oodshape.features.features import Features, check_integers
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.sources.image_set import ImageSet, limited
+from oodshape.images.sources.image_set import limited
 from oodshape.images.sources.listing import LISTS, Given, image_set, in_column
 from oodshape.images.sources.memory import check_prepared
 from oodshape.methods.detector import Method
@@ -56,7 +55,7 @@ def evaluate(
     train: Given,
     id: Given,
     ood: Mapping[str, Given] | Mapping[str, Mapping[str, Given]],
-    methods: Sequence[Any] | Mapping[str, Any] | str = (),
+    methods: Sequence[Any] | str = (),
     labels: Any = None,
     preprocessing: Preprocessing | Mapping[str, Preprocessing] | None = None,
     classes: tuple[str, ...] = (),
@@ -82,8 +81,8 @@ def evaluate(
         train: In-distribution images to fit on: the training set.
         id: In-distribution images to test on.
         ood: OOD images by name, or names by kind: `{"near": {...}, "far": {...}}`.
-        methods: Names (`oodshape methods` lists them), `package.module:Name`, and methods or recipes of your own, or a
-            mapping from names to methods; default: all methods.
+        methods: Names (`oodshape methods` lists them), `package.module:Name`, and methods or recipes of your own;
+            default: all methods.
         labels: True classes of the `id` images for the accuracy, where the images do not come with them.
         preprocessing: Preprocessing of the images in place of the model's own; for several networks, by name.
         classes: Class names for a model that compares images with texts (CLIP, SigLIP).
@@ -111,8 +110,7 @@ def evaluate(
     found = Reader(head, reading, limit, seed)
     sets = {"train": found.read(train, "train"), "test": found.read(id, "id")}
     sets |= {each: found.read(given, each) for each, (_, given) in groups.items()}
-    if labels is not None:
-        sets["test"] = _labelled(sets["test"], labels)
+    numbers = None if labels is None else _class_numbers(labels, sets["test"])
     prepared = all(isinstance(images, (Tensors, Features)) for images in sets.values())
     chosen = choose_methods(methods, settings)
     made = {
@@ -164,47 +162,35 @@ def evaluate(
         [],
         openood.Protocol({}),
         in_memory=tuple(in_memory),
+        labels=numbers,
     )
     return Results.of(*run_prepared(plan))
 
 
-def choose_methods(methods: Sequence[Any] | Mapping[str, Any] | str, settings: str = "general") -> dict[str, Method]:
+def choose_methods(methods: Sequence[Any] | str, settings: str = "general") -> dict[str, Method]:
     """The methods by name: ids of the package, and names of methods of a user's own, which differ from these.
 
     >>> from oodshape.methods.shapes.clipping import ReAct
-    >>> list(choose_methods(["MSP", ReAct(q=0.5)]))
-    ['msp', 'ReAct']
+    >>> list(choose_methods(["MSP", ReAct(q=0.9), ReAct(q=0.5)]))
+    ['msp', 'react', 'ReAct(q=0.5)']
     """
     if settings not in SETTINGS_HERE:
         raise InputError(f"settings must be one of {', '.join(SETTINGS_HERE)}, got {settings!r}")
     table = with_settings(settings, "", "evaluate")
-    if isinstance(methods, Mapping):
-        own = {str(name): as_method(value, str(name)) for name, value in methods.items()}
-        taken = next((name for name, method in own.items() if registered(name) and method != _known(name, table)), None)
-        if taken is not None:
-            raise InputError(f"{taken} is a method of oodshape; call yours by another name")
-        return own
-    every = [methods] if isinstance(methods, str) or not isinstance(methods, Iterable) else list(methods)
     chosen: dict[str, Method] = {}
-    for each in every:
+    for each in [methods] if isinstance(methods, str) else methods:
         if isinstance(each, str):
             record = find_record(each)
             chosen[record.id] = table.get(record.id) or make_method(record)
             continue
         made = as_method(each)
         kind = each if isinstance(each, type) else type(each)
-        name = next((known for known, method in table.items() if method == made), kind.__name__)
-        if name in chosen or (kind is Method and name == "Method"):
+        known = next((name for name, method in table.items() if method == made), "")
+        name = known or kind.__name__
+        if name in chosen or (not known and (kind is Method or registered(name))):
             name = repr(each)
-        if registered(name) and made != _known(name, table):
-            name = f"own {name}"
         chosen[name] = made
     return chosen or table
-
-
-def _known(name: str, table: Mapping[str, Method]) -> Method:
-    record = find_record(name)
-    return table.get(record.id) or make_method(record)
 
 
 def _head(model: Any) -> Head | None:
@@ -278,36 +264,13 @@ class Reader:
         return made[identity.smallest(made.identities, self.limit, self.seed, "subset")]
 
 
-def _labelled(images: Images, labels: Any) -> Images:
-    """The same images with the classes that a user gave."""
+def _class_numbers(labels: Any, images: Images) -> torch.Tensor:
+    """The true classes that a user gave, one per image."""
     if isinstance(images, Tensors):
         raise InputError("labels: a loader gives its labels with the images, as pairs (images, labels)")
-    found = np.asarray(labels)
-    if found.shape != (len(images),) or found.dtype.kind not in "iu":
-        raise InputError(
-            f"labels must be {len(images)} integers, one per id image, got {found.dtype}{list(found.shape)}"
-        )
-    if isinstance(images, Features):
-        made = images[:]
-        made.labels = torch.from_numpy(found.astype(np.int64))
-        return made
-    return _Labelled(images, found.astype(np.int64))
-
-
-class _Labelled:
-    """Another set's images with labels that were given apart."""
-
-    def __init__(self, base: ImageSet, labels: Any) -> None:
-        self.base, self.labels = base, labels
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.base, name)
-
-    def __len__(self) -> int:
-        return len(self.base)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.base[index]
+    found = check_integers(labels, "labels", len(images))
+    assert found is not None
+    return found
 
 
 def _steps(preprocessing: Preprocessing | Mapping[str, Preprocessing] | None, title: str) -> Preprocessing | None:
@@ -318,8 +281,8 @@ def _in_memory(networks: Mapping[str, Any], sets: Mapping[str, Any], methods: An
     """What no file can bring back."""
     found = [f"network {t} ({type(m).__name__})" for t, m in networks.items() if not isinstance(m, (str, Path))]
     found += [f"images {name} ({type(given).__name__})" for name, given in sets.items() if not _source(given)]
-    named = isinstance(methods, str) or all(isinstance(each, str) for each in methods)
-    return found if named and not isinstance(methods, Mapping) else [*found, "methods given as objects"]
+    named = all(isinstance(each, str) for each in methods)
+    return found if named else [*found, "methods given as objects"]
 
 
 def _source(given: Any) -> str:

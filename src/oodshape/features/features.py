@@ -202,6 +202,10 @@ class Features:
         """[N] uint64: which image each row is of; row numbers where none were given."""
         return identity.numbered(len(self)) if self._identities is None else self._identities
 
+    def with_labels(self, labels: Tensor) -> Features:
+        """The same features with these labels."""
+        return Features(self._values, self.head, labels, self._predictions, self._identities)
+
     def with_head(self, head: Head) -> Features:
         """The same features behind another head of their width, which predicts anew; labels stay behind."""
         if head.width != self.width:
