@@ -17,7 +17,6 @@ from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.metrics.registry import METRICS
 from oodshape.networks import zoo
 from oodshape.networks.zoo.digits_nets import SmallNet
-from oodshape.report.benchmark_files import FILES, run_benchmark
 
 FEW = Options(models=("ViT",), methods=("energy", "optfs-e"), limit=60, resamples=20, progress=False)
 
@@ -100,12 +99,6 @@ def test_a_network_of_ones_own(digits: Benchmark) -> None:
 def test_networks_without_weights_are_refused(digits: Benchmark) -> None:
     with pytest.raises(InputError, match="needs weights"):
         run(replace(digits, models=(ModelSpec(name="resnet50"),)), replace(FEW, models=()))
-
-
-def test_a_run_is_files(digits: Benchmark, tmp_path) -> None:
-    run_benchmark(digits, FEW, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} >= set(FILES)
-    assert "| energy |" in (tmp_path / "table.md").read_text()
 
 
 def test_sources(tmp_path) -> None:

@@ -21,8 +21,7 @@ from oodshape.core.values import reseeded
 from oodshape.features.features import Features
 from oodshape.features.proxy import SIZE, proxy_features, tensor_proxy
 from oodshape.features.tensor_batches import run_tensors
-from oodshape.images.datasets.catalog import open_source
-from oodshape.images.datasets.entries import Missing
+from oodshape.images.datasets.catalog import Missing, open_source
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, limited
 from oodshape.images.sources.memory import prepared_batches

@@ -18,7 +18,6 @@ from oodshape.cli.options import (
     JsonOption,
     ModelOption,
     PreprocessingOption,
-    UprightOption,
     cache_folder,
     model_words,
     parse_preprocessing,
@@ -71,7 +70,6 @@ def fit(
         str, typer.Option(help="For CLIP and SigLIP: the sentence around a class name, which stands for {}.")
     ] = "a photo of a {}.",
     preprocessing: PreprocessingOption = "",
-    upright: UprightOption = False,
     reading: ImageOptions,
     subset: SubsetOptions,
     keeping: CacheOptions,
@@ -105,7 +103,7 @@ def fit(
         where = resolve_device(opening)
         names = () if classes is None else read_names(classes)
         source = open_model(model, classes=names, prompt=prompt, **vars(where), **vars(layer))
-        settings = parse_preprocessing(preprocessing)
+        settings, upright = parse_preprocessing(preprocessing)
         options: dict[str, Any] = {
             "images": images,
             "calibrate": calibrate,

@@ -16,26 +16,21 @@ from oodshape.report.pages.benchmark_page import write_page
 from oodshape.report.tables.kinds import Kind, by_ood, tables_of
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown, to_latex, to_markdown
 from oodshape.report.tables.openood import is_openood, openood_tables, show_openood, write_openood
-from oodshape.report.tables.summary import summarize
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table
 from oodshape.report.tables.terminal import show
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-FILES = ("results.csv", "results.json", "report.html", "table.md", "table.tex")
 
-
-def run_benchmark(
-    benchmark: Benchmark, options: Options, folder: Path, columns: tuple[Column, ...] = DEFAULT_COLUMNS
-) -> Results:
-    """Run a benchmark and write `FILES` into the folder."""
+def run_benchmark(benchmark: Benchmark, options: Options, folder: Path) -> Results:
+    """Run a benchmark and write results, tables and page into the folder, and all scores where they are asked for."""
     results, scores = run_prepared(Prepared.of(benchmark, options))
     results.save(folder)
     (folder / SCORES).unlink(missing_ok=True)  # of an earlier run
     if scores.wanted(options.keep_scores):
         scores.save(folder)
-    write_report(results, folder, columns=columns)
+    write_report(results, folder)
     return results
 
 
@@ -66,11 +61,10 @@ def show_report(
     columns: tuple[Column, ...] = DEFAULT_COLUMNS,
     sort: str = "",
 ) -> None:
-    """Print the tables of results, by default sorted by their first column, and a summary."""
+    """Print the tables of results, by default sorted by their first column."""
     show_openood(results, console)
     for part in tables_of(results, kind, paper=paper, columns=columns, sort=sort or columns[0].name):
         show(part, console)
-    console.print("", *summarize(results), "", sep="\n", markup=False)
 
 
 def _write_tables(tables: Sequence[Table], folder: Path, results: Results) -> None:
