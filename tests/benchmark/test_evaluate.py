@@ -176,7 +176,9 @@ def test_folders_and_several_networks_can_be_repeated(folders: Path) -> None:
     assert [(row.model, row.family) for row in found.rows[::2]] == [("small", "ConvNet"), ("vit", "transformer")]
     assert found.samples.images
     benchmark, options = again(found, progress=False, samples=0)
-    assert agreement(found, run(benchmark, options)).same
+    compared = agreement(found, run(benchmark, options))
+    assert compared.same
+    assert not compared.notes  # the same images and weights
     assert to_markdown(found._tables()[0]) == found.to_markdown()
 
 

@@ -32,6 +32,7 @@ from oodshape.core.values import reseeded
 from oodshape.evaluation.results import Results
 from oodshape.features.features import Features, check_integers
 from oodshape.images import identity
+from oodshape.images.datasets.catalog import open_source
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import limited
 from oodshape.images.sources.listing import LISTS, Given, image_set, in_column
@@ -246,7 +247,9 @@ class Reader:
                 if self.limit is not None:
                     raise InputError("limit chooses among images; of prepared tensors give fewer batches")
                 return Tensors(name, given)
-            return limited(image_set(in_column(given, self.reading.column)), self.limit, self.seed)
+            named = _source(given)  # opened as a benchmark file's, so that a run can be repeated
+            images = open_source(named, Path()) if named else image_set(in_column(given, self.reading.column))
+            return limited(images, self.limit, self.seed)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
 
