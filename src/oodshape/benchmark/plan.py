@@ -151,7 +151,7 @@ class Model:
         )
         head = net.head if net.head.weight.device.type == "cpu" else net.head.to("cpu")
         self.features[name] = Features.from_tensors(seen, head)
-        if proxy and not seen.mixed and seen.kept.ndim == 4 and seen.kept.is_floating_point():
+        if proxy and seen.shape is not None and seen.kept.ndim == 4 and seen.kept.is_floating_point():
             identities = seen.identities[seen.kept_rows]
             self.proxy = tensor_proxy(net, seen.kept, identities, self.options.seed, progress=progress)
 

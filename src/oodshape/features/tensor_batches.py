@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Sized
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +21,9 @@ from oodshape.core.progress import progress_bar
 from oodshape.core.reading import DAMAGE
 from oodshape.features.chunks import check_finite
 from oodshape.images import identity
+from oodshape.images.decode.preprocessing import check_shape
 from oodshape.images.identity import Keys
-from oodshape.images.sources.memory import prepared_batches
+from oodshape.images.sources.memory import count_prepared, prepared_batches
 from oodshape.networks.classifier import Classifier
 
 WRITTEN = 4096  # rows that the cache gets together: what a killed run loses at most
@@ -39,11 +39,11 @@ class SeenTensors:
     identities: Keys  # [N], by content
     kept: Tensor  # [K, ...]: images, of the size of the first
     kept_rows: NDArray[np.int64]  # [K]: their rows, by ascending keys
-    mixed: bool  # whether images of other sizes were left out
+    shape: tuple[int, ...] | None  # of every image; None: they differ
 
     def check_one_size(self) -> None:
         """Refuse images of several sizes, for a method that makes images of them."""
-        if self.mixed:
+        if self.shape is None:
             raise InputError("prepared images must have one size for this method: choose another")
 
 
@@ -53,22 +53,25 @@ def run_tensors(
     dtype: str = "float32",
     *,
     keep: int = 0,
+    shape: tuple[int, ...] | None = None,
     cache: Path | None = None,
-    name: str = "prepared batches",
+    name: str = "prepared images",
     progress: bool | None = None,
 ) -> SeenTensors:
-    """Run batches of tensors through the network, and keep `keep` images, selected by identity.
+    """Run batches of tensors, each image of this `shape`, through the network; keep some, selected by identity.
 
     With a `cache` folder, features are kept there by the content of each image, and a later pass runs only images that
     it does not have: a loader has no name, and may shuffle.
     """
     parts: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], Keys]] = []
-    subset, first, through = _Subset(keep), 0, _Network(classifier, dtype, cache)
-    total = len(images) if isinstance(images, Sized) else None
-    with progress_bar(name, total, progress, "batches") as report:
+    subset, first, shapes = _Subset(keep), 0, set[tuple[int, ...]]()
+    through = _Network(classifier, dtype, cache)
+    with progress_bar(name, count_prepared(images), progress) as report:
         for place, (batch, labels) in enumerate(prepared_batches(images)):
-            which = tensor_identities(batch)
+            shapes.add(tuple(batch.shape[1:]))
             try:
+                check_shape(batch.shape[1:], shape)
+                which = tensor_identities(batch)
                 if place == 0:
                     through.start(batch[:2], which[:2])
                 values, classes = through(batch, which, first)
@@ -77,12 +80,13 @@ def run_tensors(
             subset.add(batch, which, first)
             parts.append((values, classes, labels, which))
             first += len(batch)
-            report(place + 1)
+            report(first)
     through.write()
     if not parts:
         raise InputError("there is no batch: the iterable is empty, or was used up before")
     features, predictions, labels, identities = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return SeenTensors(features, predictions, labels, identities, *subset.result())
+    only = shapes.pop() if len(shapes) == 1 else None
+    return SeenTensors(features, predictions, labels, identities, *subset.result(), only)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,11 +206,11 @@ class _Subset:
             push = heapq.heappush if len(self.heap) < self.count else heapq.heapreplace
             push(self.heap, (-key, -first - place, batch[place].detach().cpu().clone()))
 
-    def result(self) -> tuple[Tensor, NDArray[np.int64], bool]:
-        """Return the images and their rows, by ascending keys, and whether some of other sizes were left out."""
+    def result(self) -> tuple[Tensor, NDArray[np.int64]]:
+        """Return the images of the first one's size and their rows, by ascending keys."""
         if not self.heap:
-            return torch.empty(0), np.empty(0, np.int64), False
+            return torch.empty(0), np.empty(0, np.int64)
         ordered = sorted(self.heap, key=lambda item: item[:2], reverse=True)
         same = [(row, image) for _, row, image in ordered if image.shape == ordered[0][2].shape]
         rows, images = zip(*same, strict=True)
-        return torch.stack(images), -np.array(rows, np.int64), len(same) < len(ordered)
+        return torch.stack(images), -np.array(rows, np.int64)
