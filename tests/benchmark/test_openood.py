@@ -185,7 +185,7 @@ def test_tuned_settings_are_said_in_every_head(place: Path, options: Options, tm
     assert said["tuned_on"] == "val_tin, 6 images"
     assert set(said["tuned"]) == {"ResNet18 s0", "ResNet18 s1"}
     assert set(said["tuned"]["ResNet18 s0"]) == {"react", "ash-b", "vra-p"}
-    from oodshape.report import tables_of
+    from oodshape.report.tables.kinds import tables_of
     from oodshape.report.tables.openood import openood_tables
 
     titles = [title for _, title, _ in openood_tables(results)]

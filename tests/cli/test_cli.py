@@ -14,7 +14,7 @@ import oodshape
 from commands import call_new as call
 from oodshape.benchmark.results import Results
 from oodshape.methods.records import RECORDS
-from oodshape.report import write_page
+from oodshape.report.pages.benchmark_page import write_page
 from synthetic import results
 
 

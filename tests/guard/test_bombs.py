@@ -21,7 +21,7 @@ from oodshape.images.sources.listing import image_set
 MOST = 300  # MB beyond an ordinary folder
 PEAK = """
 import sys
-from oodshape.cli.app import main
+from oodshape.cli.main import main
 try:
     main()
 finally:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from oodshape import Classifier, Features, Guard, InputError
-from oodshape.guard.fitted import NO_GUARANTEE
+from oodshape.guard.describe import NO_GUARANTEE
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.listing import image_set
 from oodshape.networks.zoo import build

@@ -16,8 +16,7 @@ from PIL import Image
 
 from folders_of_digits import write_odd_files
 from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Preprocessing
-from oodshape.guard.describe import chosen_lines, facts
-from oodshape.guard.fitted import NO_GUARANTEE
+from oodshape.guard.describe import NO_GUARANTEE, chosen_lines, facts
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.listing import image_set
 from oodshape.networks.zoo import build

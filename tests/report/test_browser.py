@@ -12,7 +12,7 @@ import pytest
 from browser import Opened
 from oodshape import METHODS as EVERY
 from oodshape.benchmark.results import Results
-from oodshape.report import write_page
+from oodshape.report.pages.benchmark_page import write_page
 from oodshape.report.tables.paper import paper_figures
 from synthetic import results as synthetic_results
 

@@ -10,9 +10,11 @@ import pytest
 from oodshape import METHODS, InputError
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.spec import Benchmark
-from oodshape.report import tables_of, to_latex, to_markdown, to_text
+from oodshape.report.tables.kinds import tables_of
+from oodshape.report.tables.markdown_latex import to_latex, to_markdown
 from oodshape.report.tables.paper import paper_figures
 from oodshape.report.tables.table import Table
+from oodshape.report.tables.terminal import to_text
 from synthetic import row
 
 

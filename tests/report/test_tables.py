@@ -11,8 +11,9 @@ from rich.console import Console
 
 from oodshape.benchmark.results import CONVENTION, Results
 from oodshape.core.errors import InputError
-from oodshape.report import show, table, to_latex, to_markdown, to_rich, to_text
-from oodshape.report.tables.table import Table
+from oodshape.report.tables.markdown_latex import to_latex, to_markdown
+from oodshape.report.tables.table import Table, table
+from oodshape.report.tables.terminal import show, to_rich, to_text
 from synthetic import METHODS, results, row
 
 

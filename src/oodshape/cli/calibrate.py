@@ -49,7 +49,7 @@ def calibrate(
     Without --images the previous calibration scores are used, and no network is needed. Exported files and the state
     of watch keep the threshold that they were made with: export again, and start a new state.
     """
-    from oodshape.guard.describe import facts, per_class_line
+    from oodshape.guard.describe import Contents, facts, per_class_line
     from oodshape.guard.guard import Guard
 
     out = guard if out is None else out
@@ -70,9 +70,7 @@ def calibrate(
     if json:
         typer.echo(encoder.dumps(facts(after)))
         return
-    score = after.detector.scorer
-    assert score is not None
-    was, now = (score.said(each.detector.threshold) for each in (before, after))
+    was, now = (Contents.of(each).threshold_text for each in (before, after))
     say(f"threshold: {now}, before {was}")
     if after.detector.groups is not None:
         say(per_class_line(after))

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import any_names
@@ -35,7 +34,7 @@ from oodshape.images.sources.folders import (
     match_glob,
 )
 from oodshape.images.sources.image_set import Image, ImageSet, ImageSource, IndexedImages, Pair
-from oodshape.images.sources.memory import Pictures, as_bytes, as_image, is_image, split_sample
+from oodshape.images.sources.memory import Pictures, as_bytes, as_image, is_image, is_tensor, split_sample
 from oodshape.images.sources.storage import is_remote, readable, remote_images, root_of
 
 LISTS = (".txt", ".lst", ".list", ".csv")
@@ -210,7 +209,7 @@ def _of_items(images: Iterable[Any], upright: bool) -> Listing | Pictures:
         if not isinstance(image, (str, os.PathLike)) and not is_image(image):
             what = f"{type(images).__name__} with {type(item).__name__} at place {place}"
             raise InputError(f"{ACCEPTED}; got {what}")
-        if isinstance(image, (np.ndarray, Tensor)):
+        if isinstance(image, np.ndarray) or is_tensor(image):
             as_image(image, upright=False)
         items.append(item)
     if all(isinstance(item, (str, os.PathLike)) for item in items):
@@ -223,11 +222,11 @@ def _stacked(images: Any) -> tuple[Any, str]:
     if isinstance(images, np.ndarray) and images.ndim == 4:
         as_image(images[0] if len(images) else images, upright=False)
         return images, format_count(len(images), "image")
-    if isinstance(images, Tensor) and images.ndim == 4:
+    if is_tensor(images) and images.ndim == 4:
         images = as_bytes(images)
         as_image(images[0] if len(images) else images, upright=False)
         return images, format_count(len(images), "image")
-    if isinstance(images, (np.ndarray, Tensor)):
+    if isinstance(images, np.ndarray) or is_tensor(images):
         as_image(images, upright=False)
     return [images], "1 image"
 
