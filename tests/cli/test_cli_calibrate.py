@@ -11,6 +11,7 @@ from commands import MODEL, call
 from folders_of_digits import write_digits
 from oodshape import Guard
 from oodshape.cli.calibrate import UNKNOWN
+from oodshape.guard.describe import Contents
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_a_new_threshold_takes_the_place_of_the_old_one(place: Path) -> None:
     after = Guard.load(place / "guard.safetensors")
     assert after.detector.alpha == 0.02
     assert after.detector.scorer == before.detector.scorer
-    said = [guard.detector.scorer.said(guard.detector.threshold) for guard in (after, before)]
+    said = [Contents.of(guard).threshold_text for guard in (after, before)]
     assert first == f"threshold: {said[0]}, before {said[1]}"
     assert "a probability of 0." in first
     assert promise.startswith("guarantee: expected false rejection rate <= 2 % (split conformal, n = 100;")

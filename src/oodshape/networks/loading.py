@@ -20,13 +20,9 @@ from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import device_named
 from oodshape.networks.hugging_face import from_hugging_face
+from oodshape.networks.known import FORMS, check_spec
 from oodshape.networks.torch_export import load_archive
 from oodshape.networks.weights import classes_in, is_torchscript, load_weights
-
-FORMS = (
-    "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function (returns a network, or "
-    "(network, Preprocessing)), or a torch.export archive FILE.pt2 that you trust"
-)
 
 WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")  # how files of weights end
 
@@ -170,8 +166,8 @@ def _from_spec(spec: str, opening: ModelOptions, layer: HeadOptions) -> Source:
                 f"{spec} is a file of weights: give it with --weights (weights=...); --model names the network that "
                 f"they belong to: {FORMS}"
             )
-        hint = f"did you mean zoo:{spec}?" if spec in zoo.MODELS else f"a model is {FORMS}"
-        raise InputError(f"{spec!r} names no model; {hint}")
+        check_spec(spec)
+        raise InputError(f"{spec} is no model; a model is {FORMS}")
     return Source(Classifier(net, layer.head), native, names, spec, opening, layer)
 
 

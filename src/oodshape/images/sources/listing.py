@@ -128,6 +128,13 @@ class Listing:
         return ImageFiles(self.name, root, paths, labels, upright=upright, by_name=self.is_list)
 
 
+def check_listed(images: str) -> None:
+    """Refuse a path that is not there; whatever else is given is read when its turn comes."""
+    archive = images.lower().endswith((".tar", *PACKED, *PARQUET))
+    if not (archive or images == "-" or is_remote(images)):
+        Listing(images).pairs()
+
+
 def one_by_one(images: Given) -> ImageSource:
     """What a user gave, for a single pass; what cannot be images is refused now."""
     found = _decided(images)
