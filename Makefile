@@ -101,6 +101,7 @@ bench: $(VENV)/.ready-dev
 	$(BIN)/python benches/memory.py
 	$(BIN)/python benches/guard.py
 	$(BIN)/python benches/rivals.py --quick
+	$(BIN)/python benches/startup.py
 
 # Damaged files of every kind: FUZZ="--minutes 30 --format guard --seed 1" asks for more.
 FUZZ ?= --minutes 2
