@@ -16,8 +16,7 @@ from oodshape.images.datasets.catalog import CATALOG
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
-from oodshape.report.pages.benchmark_data import payload
-from oodshape.report.pages.benchmark_page import write_page
+from oodshape.report.pages.benchmark_page import payload, write_page
 from oodshape.report.tables.kinds import tables_of
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
 from oodshape.report.tables.terminal import to_text
