@@ -30,6 +30,7 @@ FORMS = (
     "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function (returns a network, or "
     "(network, Preprocessing)), or a torch.export archive FILE.pt2 that you trust"
 )
+WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")  # how files of weights end
 
 
 def check_spec(spec: str) -> None:
@@ -38,8 +39,18 @@ def check_spec(spec: str) -> None:
     if kind == "zoo" and name:
         check_known(name)
     elif not (name or spec.lower().endswith(".pt2") or Path(spec).is_file()):
-        hint = f"did you mean zoo:{spec}?" if spec in KNOWN else f"a model is {FORMS}"
-        raise InputError(f"{spec!r} names no model; {hint}")
+        raise no_model(spec)
+
+
+def no_model(spec: str) -> InputError:
+    """The error for a text that names no network."""
+    if Path(spec).suffix.lower() in WEIGHTS:
+        return InputError(
+            f"{spec} is a file of weights: give it with --weights (weights=...); --model names the network that "
+            f"they belong to: {FORMS}"
+        )
+    hint = f"did you mean zoo:{spec}?" if spec in KNOWN else f"a model is {FORMS}"
+    return InputError(f"{spec!r} names no model; {hint}")
 
 
 def check_known(name: str) -> None:

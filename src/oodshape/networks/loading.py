@@ -20,11 +20,9 @@ from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import device_named
 from oodshape.networks.hugging_face import from_hugging_face
-from oodshape.networks.known import FORMS, check_spec
+from oodshape.networks.known import FORMS, no_model
 from oodshape.networks.torch_export import load_archive
 from oodshape.networks.weights import classes_in, is_torchscript, load_weights
-
-WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")  # how files of weights end
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,13 +159,7 @@ def _from_spec(spec: str, opening: ModelOptions, layer: HeadOptions) -> Source:
                 f"{spec} is a TorchScript archive (torch.jit.save): the layers in it cannot be read from Python; give "
                 "the network that it was made from (package.module:function), or a torch.export archive of it (.pt2)"
             )
-        if Path(spec).suffix.lower() in WEIGHTS:
-            raise InputError(
-                f"{spec} is a file of weights: give it with --weights (weights=...); --model names the network that "
-                f"they belong to: {FORMS}"
-            )
-        check_spec(spec)
-        raise InputError(f"{spec} is no model; a model is {FORMS}")
+        raise no_model(spec)
     return Source(Classifier(net, layer.head), native, names, spec, opening, layer)
 
 
