@@ -126,7 +126,12 @@ def __getattr__(name: str) -> Any:
     """The public name, imported now."""
     if name not in _HOMES:
         raise AttributeError(f"module 'oodshape' has no attribute {name!r}")
-    value = getattr(import_module(f"oodshape.{_HOMES[name]}"), name)
+    try:
+        value = getattr(import_module(f"oodshape.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        from oodshape.core.errors import missing_extra
+
+        raise ImportError(missing_extra(error, f"oodshape.{name}")) from None
     globals()[name] = value
     return value
 

@@ -21,8 +21,10 @@ from oodshape.methods.registry import paper_methods
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
-from oodshape.report import tables_of, to_latex, to_markdown, to_text, write_page
-from oodshape.report.pages.benchmark_page import payload
+from oodshape.report.pages.benchmark_page import payload, write_page
+from oodshape.report.tables.kinds import tables_of
+from oodshape.report.tables.markdown_latex import to_latex, to_markdown
+from oodshape.report.tables.terminal import to_text
 
 FEW = Options(models=("ViT",), methods=("energy", "optfs-e"), limit=60, resamples=20, progress=False)
 

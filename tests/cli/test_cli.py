@@ -17,7 +17,7 @@ from commands import call, call_new
 from oodshape.benchmark.results import Results
 from oodshape.cli.app import app
 from oodshape.methods.records import RECORDS
-from oodshape.report import write_page
+from oodshape.report.pages.benchmark_page import write_page
 from synthetic import results
 
 

@@ -16,6 +16,7 @@ from commands import GUARD, MODEL, call
 from folders_of_digits import write_digits, write_odd_files
 from oodshape import Guard, Watch
 from oodshape.cli.calibrate import UNKNOWN
+from oodshape.guard.describe import Contents
 
 NETS = """from oodshape.networks.zoo import MODELS, build
 def boom():
@@ -205,7 +206,7 @@ def test_calibrate_sets_another_threshold(place: Path) -> None:
     first, guarantee, note, last = done.stdout.splitlines()
     after = Guard.load(place / "mine.safetensors")
     assert (after.detector.alpha, after.detector.scorer) == (0.02, before.detector.scorer)
-    said = [guard.detector.scorer.said(guard.detector.threshold) for guard in (after, before)]
+    said = [Contents.of(guard).threshold_text for guard in (after, before)]
     assert first == f"threshold: {said[0]}, before {said[1]}"
     assert guarantee.startswith("guarantee: expected false rejection rate <= 2 % (split conformal, n = 100;")
     assert (note, last) == (UNKNOWN, "guard: mine.safetensors")

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from oodshape import METHODS, Classifier, Features, Guard, InputError, Preprocessing
-from oodshape.guard.fitted import NO_GUARANTEE
+from oodshape.guard.describe import NO_GUARANTEE
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.listing import image_set
 from oodshape.metrics.conformal import rejected_count

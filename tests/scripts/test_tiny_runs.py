@@ -51,6 +51,7 @@ RUNS = {
     "benches/scale.py": "--images 64 --rounds 1",
     "benches/serve.py": "guarded.onnx digits/test --requests 40 --at-once 2 --plain 10",
     "benches/speed.py": "--quick",
+    "benches/startup.py": "--rounds 1",
     "benches/wrap.py": "",
 }
 REFUSED = {"scripts/train_digits.py": "its weights are not written"}  # of a network that has learnt too little

@@ -19,6 +19,7 @@ from oodshape.cli.options import (
     ModelOption,
     PreprocessingOption,
     cache_folder,
+    check_inputs,
     model_words,
     parse_preprocessing,
     ray_pool,
@@ -89,6 +90,8 @@ def fit(
 
     The guarantee needs --calibrate: the expected false rejection rate on images like these is at most --alpha.
     """
+    check_out(out)
+    check_inputs(images, calibrate, model=model, opening=opening, method=method)
     from oodshape.core.reading import read_names
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
     from oodshape.guard.guard import Guard
@@ -96,7 +99,6 @@ def fit(
     from oodshape.networks.device import AUTO
     from oodshape.networks.loading import open_model, prepared
 
-    check_out(out)
     pool = ray_pool(engine)
     timings: list[Any] = []  # what an engine reports
     with warnings_as_lines():

@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.options import ModelOptions
 from oodshape.core.values import Sizes, Value
+from oodshape.guard.describe import guarantee_line
 from oodshape.guard.fit.samples import Samples
 from oodshape.guard.fit.sanity import Sanity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
-from oodshape.metrics.conformal import rejected_share
 from oodshape.networks.device import Precision
 from oodshape.networks.loading import Model, Source, open_model, takes_num_classes
 
 DEFAULT = ModelOptions()
-NO_GUARANTEE = "no guarantee: calibrated on training images"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,14 +119,8 @@ class Fitted(Value):
     @property
     def guarantee(self) -> str:
         """What the threshold guarantees, in one line."""
-        if not self.about.held_out:
-            return NO_GUARANTEE
         scores, alpha = self.detector.held_out()
-        rate, n = f"expected false rejection rate <= {100 * alpha:g} %", f"split conformal, n = {len(scores):,}"
-        if self.detector.groups is not None:
-            return f"{rate} within each class with a threshold of its own, and in all other classes together ({n})"
-        low, high = (100 * limit for limit in rejected_share(len(scores), alpha))
-        return f"{rate} ({n}; 99 % range for this calibration set {low:.1f}-{high:.1f} %)"
+        return guarantee_line(self.about.held_out, len(scores), alpha, per_class=self.detector.groups is not None)
 
     @property
     def sanity(self) -> str:

@@ -32,7 +32,7 @@ from oodshape.core.values import load_values
 from oodshape.features.features import Features
 from oodshape.features.tensor_batches import run_tensors
 from oodshape.guard.check import Check, check_guard
-from oodshape.guard.describe import facts, lines
+from oodshape.guard.describe import NO_GUARD, facts, lines
 from oodshape.guard.explain import Explanation, explain_images
 from oodshape.guard.export.onnx import ExportReport, export_guard
 from oodshape.guard.fit.collect import PartFiles, part_files, parts_for, recipe_of
@@ -370,9 +370,6 @@ class Guard(Fitted):
         """Read the guard that `save` wrote; `trust_code` imports the modules of custom methods that the file names."""
         detector, about = load_values(path, "detector", "value", "guard", trust_code=trust_code)
         if about is None:
-            raise InputError(
-                f"{path} holds a detector without preprocessing and network, as Detector.save writes it; "
-                "make a guard of the model: oodshape fit, or Guard.fit"
-            )
+            raise InputError(f"{path}: {NO_GUARD}")
         with reading(path, files.WAY_OUT["detector"]):
             return cls(detector, about)

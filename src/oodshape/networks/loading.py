@@ -20,16 +20,10 @@ from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import device_named
 from oodshape.networks.hugging_face import from_hugging_face
+from oodshape.networks.known import FORMS, no_model
 from oodshape.networks.torch_export import load_archive
 from oodshape.networks.weights import classes_in, is_torchscript, load_weights
 from oodshape.networks.zero_shot import HEAD, PROMPT, ZeroShot
-
-FORMS = (
-    "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function (returns a network, or "
-    "(network, Preprocessing)), or a torch.export archive FILE.pt2 that you trust"
-)
-
-WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")  # how files of weights end
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,13 +191,7 @@ def _from_spec(
                 f"{spec} is a TorchScript archive (torch.jit.save): the layers in it cannot be read from Python; give "
                 "the network that it was made from (package.module:function), or a torch.export archive of it (.pt2)"
             )
-        if Path(spec).suffix.lower() in WEIGHTS:
-            raise InputError(
-                f"{spec} is a file of weights: give it with --weights (weights=...); --model names the network that "
-                f"they belong to: {FORMS}"
-            )
-        hint = f"did you mean zoo:{spec}?" if spec in zoo.MODELS else f"a model is {FORMS}"
-        raise InputError(f"{spec!r} names no model; {hint}")
+        raise no_model(spec)
     head = HEAD if isinstance(net, ZeroShot) else layer.head
     return Source(Classifier(net, head), native, names, spec, opening, layer)
 
