@@ -110,8 +110,8 @@ def test_the_panel_of_tensors_is_that_of_the_images(digits: Path) -> None:
     """The same noise in the same images: before and after the preprocessing they differ by rounding and clipping."""
     classifier, train = Classifier(build("digits-convnet")), pixels(digits / "train")[::4]
     tensors = DataLoader(Digits(train, np.zeros(100, np.int64), prepared=True), batch_size=64)
-    (of_images,) = proxy_features(classifier, train[..., None], DIGITS, progress=False)
-    (of_tensors,) = proxy_features(classifier, tensors, prepared=True, progress=False)
+    of_images, *_ = proxy_features(classifier, train[..., None], DIGITS, progress=False)
+    of_tensors, *_ = proxy_features(classifier, tensors, prepared=True, progress=False)
     assert len(of_images) == len(of_tensors) == 100
     scores = [METHODS["energy"].fit(each).score(each).sort().values for each in (of_images, of_tensors)]
     assert abs(scores[0].median() - scores[1].median()) < 0.2 * scores[0].std()
