@@ -24,7 +24,7 @@ from oodshape.methods.training import CHECKED, Classes, Training, by_label
 Array = NDArray[Any]
 D = TypeVar("D", bound="Mds")
 Shrinkage = Literal["oas", "likelihood"]
-OWN_SHARE = 0.1  # by which the covariance of images that are not ID is shrunk
+OWN_SHARE = 0.03  # by which the covariance of images that are not ID is shrunk
 AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of them
 
 
