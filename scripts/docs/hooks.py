@@ -17,8 +17,8 @@ from mkdocs.structure.files import File
 
 import pages
 from api import api_packages
+from inline_figures import inline, site_css
 from oodshape.methods.records import RECORDS
-from oodshape.report.palette import inline, site_css
 from oodshape.studies.catalog import STUDIES
 
 FIGURE = re.compile(r'(<p>)?<img alt="([^"]*)" src="([^"]+\.svg)" ?/?>(?(1)</p>)?')

@@ -152,10 +152,10 @@ def test_a_guard_against_noise_decides_alone(form: str) -> None:
     accepted = one * (1 + 0.02 * torch.randn(60, train.width, generator=drawn))
     rejected = 30 * torch.randn(60, train.width, generator=drawn)
     synthetic = [Features.from_arrays(each[:40], train.head) for each in (accepted, rejected)]
-    detector = METHODS["auto"].fit(train, proxy=[proxy(), *synthetic])
+    detector = METHODS["auto"].fit(train, proxy=[proxy(), *synthetic]).calibrate(features(200, seed=2))
     (guard,) = detector.scorer.guards
     assert guard.name == "noise"
-    net = nn.Sequential(nn.Identity(), nn.Linear(train.width, len(weight)))
+    net = nn.Sequential(nn.Identity(), nn.Linear(train.width, len(weight))).requires_grad_(False)
     net[1].load_state_dict({"weight": torch.as_tensor(weight), "bias": torch.as_tensor(bias)})
     z = torch.cat([accepted[40:], torch.from_numpy(arrays(100, seed=3)[0])])
     plain = replace(detector, scorer=replace(detector.scorer, guards=()))
