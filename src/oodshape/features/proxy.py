@@ -24,9 +24,10 @@ from oodshape.images.datasets.synthetic import (
     noise_of,
     scrambled,
 )
+from oodshape.images.decode.prefetch import prepared_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
-from oodshape.images.sources.image_set import ArraySet, ImageSet, limited
+from oodshape.images.sources.image_set import ArraySet, limited
 from oodshape.images.sources.listing import Given, image_set
 from oodshape.networks.classifier import Classifier
 
@@ -63,13 +64,7 @@ def proxy_features(
     found = [Features.extract(classifier, made, preprocessing, **how)]
     if preprocessing is None:
         return found
-    return found + synthetic_features(classifier, preprocessing, prepared_size(preprocessing, given), **how)
-
-
-def prepared_size(preprocessing: Preprocessing, images: ImageSet) -> tuple[int, int]:
-    """(height, width) of prepared images, of the first one if they differ."""
-    height, width = preprocessing.size or preprocessing.pixels(images[0]).shape[:2]
-    return height, width
+    return found + synthetic_features(classifier, preprocessing, prepared_sizes(given, preprocessing)[0], **how)
 
 
 def synthetic_features(

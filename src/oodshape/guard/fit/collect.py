@@ -17,10 +17,10 @@ from oodshape.core.files import compute_fingerprint
 from oodshape.core.options import RunOptions
 from oodshape.features.extraction import Extraction, NoneReadable
 from oodshape.features.features import Features
-from oodshape.features.proxy import prepared_size
 from oodshape.guard.fit.extractor import DEFAULT, Extractor, Seen, warn_of_lost
 from oodshape.guard.fit.parts import Collected, Made, made_of, together
 from oodshape.images.datasets.synthetic import Scrambled
+from oodshape.images.decode.prefetch import prepared_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
 from oodshape.images.overlap import sketch_of
@@ -91,7 +91,7 @@ def _of_seen(extractor: Extractor, seen: Seen, make: Callable[[], Made]) -> Coll
         make_proxy=proxy,
         lost=seen.lost,
         reasons=seen.reasons,
-        size=prepared_size(extractor.preprocessing, seen.images),
+        sizes=prepared_sizes(seen.images, extractor.preprocessing),
         make_sketch=partial(sketch_of, seen.images),
     )
 
