@@ -15,7 +15,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.proxy import SIZE, tensor_proxy
+from oodshape.features.proxy import SIZE, synthetic_features, tensor_proxy
 from oodshape.features.sums import Summed
 from oodshape.features.tensor_batches import run_tensors
 from oodshape.guard.fit.collect import collected
@@ -37,7 +37,7 @@ SANITY = 64  # prepared tensors whose mean and standard deviation the sanity che
 
 @dataclass(frozen=True)
 class Split:
-    """Two parts, functions that make scrambled images and the sanity check's inputs, and class names if known."""
+    """Two parts, functions that make proxy sets and the sanity check's inputs, and class names if known."""
 
     train: Features | Summed
     held_out: Features
@@ -126,7 +126,10 @@ def _divided(
 
     def proxy() -> list[Features]:
         made = found.proxy_of(train.identities if isinstance(train, Features) else None)
-        return [] if made is None else [made]
+        if made is None or not found.sizes:
+            return [] if made is None else [made]
+        how = {"cache": extractor.cache, **vars(extractor.run)}
+        return [made, *synthetic_features(extractor.classifier, extractor.preprocessing, found.sizes[0], **how)]
 
     def sanity() -> Iterator[Tensor]:
         return image_batches(extractor.preprocessing, found.sizes[0]) if found.sizes else iter(())
