@@ -1,4 +1,4 @@
-"""The public names are those that docs/stability.md lists."""
+"""The public names are those that docs/guarantees.md lists."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def listed() -> list[str]:
-    """The names in the table of docs/stability.md."""
-    section = (ROOT / "docs" / "stability.md").read_text().partition("## Names")[2].partition("## Files")[0]
+    """The names in the table of docs/guarantees.md."""
+    section = (ROOT / "docs" / "guarantees.md").read_text().partition("## Names")[2].partition("## Files")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ")]
     return [name for row in rows for name in re.findall(r"`(\w+)`", row)]
 

@@ -1,4 +1,4 @@
-"""What a method says hangs on the number of threads by rounding only: the bound that docs/reliability.md states."""
+"""What a method says hangs on the number of threads by rounding only: the bound that docs/guarantees.md states."""
 
 from __future__ import annotations
 

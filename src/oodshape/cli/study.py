@@ -36,7 +36,9 @@ def study(
     ] = None,
     proxy: Annotated[
         Path | None,
-        typer.Option(help="With --features: a folder with NETWORK/scrambled.npz, where they are not beside the rest."),
+        typer.Option(
+            help="With --features: a folder with NETWORK/scrambled.npz, if not in the same folder as the rest."
+        ),
     ] = None,
     compared: Compared,
     methods: Annotated[
@@ -50,7 +52,7 @@ def study(
         bool,
         typer.Option(
             "--compare-paper",
-            help="Show the paper's figures and the difference beside ours (validation, variants, dynamic, limits).",
+            help="Show the paper's figures and the difference next to ours (validation, variants, dynamic, limits).",
         ),
     ] = False,
     real: Annotated[
