@@ -49,7 +49,6 @@ def against_a_sum(rows: int, *, signed: bool) -> bool:
             "sum": lambda: z.sum(),
             "v": lambda: v.score(data),
             "statistics": lambda: FeatureStats.of(data),
-            "with weights": lambda: FeatureStats.of(data, weights=True),
         },
         rounds=15,
     )

@@ -1,4 +1,4 @@
-"""The files that oodshape itself writes: guards, watch states, statistics, moments, results, scores, caches."""
+"""The files that oodshape itself writes: guards, watch states, results, scores, caches."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from safetensors.numpy import load, save
 
 from damage import array_damaged, bytes_damaged, tree_damaged
 from kind import Files, Kind, equal
-from oodshape import METHODS, Features, FeatureStats, Guard, Moments, Results, Watch
+from oodshape import METHODS, Features, Guard, Results, Watch
 from oodshape.benchmark.curves import Curve
 from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import Row
 from oodshape.core.files import CHECKSUM, checksum, compute_fingerprint
 from oodshape.features.disk_cache import Entry
-from oodshape.features.statistic import Statistic
 from oodshape.guard.describe import facts
 from oodshape.guard.fitted import About
 from oodshape.guard.scoring import score_file
@@ -119,38 +118,6 @@ def watches() -> Kind:
         return f"{watch!s}\n{watch.rejection.shares}\n{watch!r}".encode()
 
     return Kind("watch", seeds, read, equal, forged)
-
-
-def statistics() -> Kind:
-    """Statistics: what OptFS makes of them."""
-    train = features(200, 5)
-    half = Features.from_arrays(np.asarray(next(iter(train.chunks()))[1], np.float16), head=(WEIGHT, BIAS))
-    every = (train.stats, half.stats, FeatureStats.of(train, weights=True))
-    seeds = tuple(written("stats.safetensors", stats.save) for stats in every)
-
-    def read(folder: Path) -> bytes:
-        stats = FeatureStats.load(folder / "stats.safetensors")
-        both = stats + stats
-        fitted = METHODS["optfs-e"].fit(both, head=(WEIGHT, BIAS))
-        return repr((stats.quantile(0.9), both.n, fitted)).encode() + fitted.shape.theta.tobytes()  # type: ignore[attr-defined]
-
-    return Kind("statistics", seeds, read, equal, forged)
-
-
-def moments() -> Kind:
-    """Moments: what methods make of them."""
-    train = features(80, 6)
-    seeds = tuple(
-        written("moments.safetensors", Moments.of(train, needs).save)
-        for needs in (frozenset(Statistic), frozenset(["bank"]), frozenset(["counts", "class_sums"]))
-    )
-
-    def read(folder: Path) -> bytes:
-        kept = Moments.load(folder / "moments.safetensors")
-        both = kept + kept
-        return repr((both.n, both.head)).encode() + b"".join(both.parts[name].tobytes() for name in sorted(both.parts))
-
-    return Kind("moments", seeds, read, equal, forged)
 
 
 def results() -> Kind:
@@ -265,5 +232,5 @@ def every() -> dict[str, Callable[[], Kind]]:
     """How each kind is made, by its name."""
     warnings.simplefilter("ignore")
     texts = {f"scores-{ending}": partial(scores, ending) for ending in ("csv", "jsonl", "parquet")}
-    plain = {"guard": guards, "watch": watches, "statistics": statistics, "moments": moments, "results": results}
+    plain = {"guard": guards, "watch": watches, "results": results}
     return {**plain, **texts, "part": parts, "cache": caches}

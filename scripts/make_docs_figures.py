@@ -1,7 +1,7 @@
 """Draws the figures of the docs and measures every method.
 
 Writes docs/img/idea-*.svg, docs/img/concept-*.svg, docs/img/methods/*.svg and docs/methods/measured.json. Figures come
-from the embedded digits, so that everyone gets the same ones. With `--features FOLDER` (see `oodshape study --help`) the
+from the embedded digits, so that everyone gets the same ones. With `--features FOLDER` (`oodshape study --help`) the
 networks in it are measured too; without, their figures in measured.json are kept.
 """
 

@@ -4,7 +4,7 @@
 
 FEATURES holds a folder per network, named ID-SET_NETWORK as the networks of the zoo are (imagenet_deit_tiny). DATA
 holds imagenet/train and cifar10, and WEIGHTS the files that `oodshape bench --weights` looks for. Writes
-PANELS/NETWORK/scrambled.npz, which `auto_evidence.py --proxy` and `oodshape study auto --proxy` read.
+PANELS/NETWORK/scrambled.npz, which `auto_evidence.py --scrambled` reads.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from mkdocs.structure.files import File
 
 import pages
 from fill import FAMILIES
+from inline_figures import inline, site_css
 from oodshape.methods.records import RECORDS
-from oodshape.report.palette import inline, site_css
 
 FIGURE = re.compile(r'(<p>)?<img alt="([^"]*)" src="([^"]+\.svg)" ?/?>(?(1)</p>)?')
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', flags=re.DOTALL)

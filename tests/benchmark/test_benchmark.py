@@ -17,7 +17,7 @@ from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
 from oodshape.report import tables_of, to_latex, to_markdown, to_text, write_page
-from oodshape.report.pages.benchmark_data import payload
+from oodshape.report.pages.benchmark_page import payload
 
 GOOD = """
 name = "mine"

@@ -17,7 +17,6 @@ from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.metrics.registry import METRICS
 from oodshape.networks import zoo
 from oodshape.networks.zoo.digits_nets import SmallNet
-from oodshape.report.benchmark_files import FILES, run_benchmark
 
 FEW = Options(models=("ViT",), methods=("energy", "optfs-e"), limit=60, resamples=20, progress=False)
 
@@ -100,26 +99,6 @@ def test_a_network_of_ones_own(digits: Benchmark) -> None:
 def test_networks_without_weights_are_refused(digits: Benchmark) -> None:
     with pytest.raises(InputError, match="needs weights"):
         run(replace(digits, models=(ModelSpec(name="resnet50"),)), replace(FEW, models=()))
-
-
-def test_a_run_is_kept_and_made_again_when_something_changes(digits: Benchmark, tmp_path, monkeypatch) -> None:
-    from oodshape.report import benchmark_files as bench
-
-    runs: list[int] = []
-    original = bench.run_prepared
-    monkeypatch.setattr(bench, "run_prepared", lambda *a: runs.append(1) or original(*a))
-    options = replace(FEW, cache=tmp_path / "cache")
-    first = run_benchmark(digits, options, tmp_path / "a")
-    second = run_benchmark(digits, options, tmp_path / "b")
-    assert len(runs) == 1
-    assert first == second
-    for name in FILES:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    run_benchmark(digits, replace(options, methods=("msp",)), tmp_path / "b")
-    assert len(runs) == 2
-    assert "| msp |" in (tmp_path / "b" / "table.md").read_text()
-    run_benchmark(digits, replace(options, cache=None), tmp_path / "c")
-    assert len(runs) == 3
 
 
 def test_sources(tmp_path) -> None:

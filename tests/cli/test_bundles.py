@@ -49,6 +49,11 @@ def test_commands_with_a_network_take_its_options_and_flags_show_no_type(name: s
     assert not re.search(r"<[^>│]*\|[^>]*│", narrow)  # a list of choices that goes on in the next line
 
 
+def test_the_commands_have_few_options() -> None:
+    slots = [each for name in COMMANDS for each in COMMANDS[name].params if each.param_type_name == "option"]
+    assert len([each for each in slots if each.name != "help"]) <= 180
+
+
 FEW = ("--trust-code", "--limit", "20", "--cache", "none", "--device", "cpu", "--out", "here")
 
 
@@ -64,10 +69,12 @@ def test_the_head_is_named_where_it_is_not_found(command: tuple[str, ...], tmp_p
     done = call(*command, *FEW, cwd=tmp_path)
     assert done.returncode == 2
     assert "which one are the logits?" in done.stderr
-    done = call(*command, *FEW, "--head", "net.nothing", cwd=tmp_path)
+    (tmp_path / "own.toml").write_text(SPEC + 'head = "net.nothing"\n')
+    done = call(*command, *FEW, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: two: head='net.nothing' is not in ")
-    assert call(*command, *FEW, "--head", "net.head", cwd=tmp_path).returncode == 0
+    (tmp_path / "own.toml").write_text(SPEC + 'head = "net.head"\n')
+    assert call(*command, *FEW, cwd=tmp_path).returncode == 0
 
 
 def test_a_benchmark_names_the_head_of_a_network(tmp_path: Path) -> None:

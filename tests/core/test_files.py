@@ -8,7 +8,6 @@ import pytest
 
 from oodshape import InputError, Watch
 from oodshape.core import files
-from oodshape.features.moments import Moments
 
 
 def test_any_kind_says_the_way_out(tmp_path: Path) -> None:
@@ -21,9 +20,3 @@ def test_any_kind_says_the_way_out(tmp_path: Path) -> None:
                 files.load(state, kind)
         with pytest.raises(InputError, match="is not an oodshape file, or it is damaged .*; give "):
             files.load(other, kind)
-
-
-def test_moments_of_another_file_are_refused(tmp_path: Path) -> None:
-    Watch.begin(alpha=0.05, n_calibration=99).save(tmp_path / "state.safetensors")
-    with pytest.raises(InputError, match=r"holds watch, not moments; give the file that Moments\.save wrote"):
-        Moments.load(tmp_path / "state.safetensors")

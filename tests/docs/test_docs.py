@@ -27,6 +27,7 @@ from oodshape.core.values import Value
 from oodshape.features.features import Features
 from oodshape.methods.records import RECORDS
 from oodshape.methods.registry import METHODS, find_method
+from oodshape.report.palette import PAPER
 from oodshape.studies.network import load_benchmark
 
 ROOT = Path(__file__).parents[2]
@@ -267,3 +268,14 @@ def test_commands_exist(page: str) -> None:
             known = {flag for option in group.commands[words[0]].params for flag in option.opts + option.secondary_opts}
             used = {word.partition("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)}
             assert used <= known | {"--help"}, line
+
+
+def test_an_inlined_figure_brings_nothing_that_reaches_beyond_it() -> None:
+    drawn = (
+        '<?xml version="1.0"?>\n<svg width="3"><metadata>\n<a/></metadata><defs><style type="text/css">*{x:y}</style>'
+        f'</defs><g id="a_1" style="fill: {PAPER}"/>\n <use xlink:href="#a_1" clip-path="url(#c)"/></svg>'
+    )
+    assert importlib.import_module("inline_figures").inline(drawn, 'a "name"', "net 1") == (
+        '<svg aria-label="a &quot;name&quot;" role="img" width="3"><defs></defs><g id="net-1-a_1" style="fill: none"/>'
+        '<use xlink:href="#net-1-a_1" clip-path="url(#net-1-c)"/></svg>'
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +59,10 @@ def test_a_collect_on_the_command_line_gives_the_part_of_one_process(
     cluster: str, digits: Path, tmp_path: Path
 ) -> None:
     words = ["collect", "--model", MODEL, "--images", str(digits / "train"), "--method", "vim", "--batch-size", "16"]
-    ray = call(*words, "--out", "ray.safetensors", *RAY, "--json", cwd=tmp_path)
-    here = call(*words, "--out", "local.safetensors", "--json", cwd=tmp_path)
+    ray = call(*words, "--out", "ray.safetensors", *RAY, cwd=tmp_path)
+    here = call(*words, "--out", "local.safetensors", cwd=tmp_path)
     assert (ray.returncode, here.returncode) == (0, 0), ray.stderr + here.stderr
-    assert json.loads(ray.stdout).items() >= {"images": 200, "failed": 0}.items()
+    assert "images per second, 0 failed" in ray.stdout
     mine, theirs = (Collected.load(tmp_path / f"{name}.safetensors") for name in ("ray", "local"))
     assert not theirs.made.difference(mine.made)
     assert (mine.made.shard, mine.made.shards) == (1, 1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from data import arrays
 from oodshape import METHODS, Features, InputError
-from oodshape.features import bank
+from oodshape.features import moments as bank
 from oodshape.features.moments import Moments
 
 NEEDS = frozenset(["bank"])

@@ -53,10 +53,10 @@ weight = rng.normal(size=(4, 300)).astype(np.float32)
 grid = Grid.between(-1.5, 1.5, 100)
 shape = PiecewiseConstant(grid.edges(), np.linspace(-1, 2, 100, dtype=np.float32), (grid.origin, grid.scale))
 data = Features.from_arrays(z, (weight, np.zeros(4)), predictions=rng.integers(4, size=64))
-stats = FeatureStats.of(data, weights=True)
+stats = FeatureStats.of(data)
 v = shape.frozen_logits(torch.from_numpy(z), data.predictions, data.head.weight)
 np.savez(sys.argv[1], shaped=shape(torch.from_numpy(z)), v=v, **{
-    name: getattr(stats, name) for name in ("keys", "counts", "impacts", "weights", "weight_squares", "sums")})
+    name: getattr(stats, name) for name in ("keys", "counts", "impacts", "sums")})
 """
 
 

@@ -28,7 +28,7 @@ def same(a: FeatureStats, b: FeatureStats) -> None:
     assert (a.head, a.bits, a.n, a.minimum, a.maximum) == (b.head, b.bits, b.n, b.minimum, b.maximum)
     assert np.array_equal(a.keys, b.keys)
     assert np.array_equal(a.counts, b.counts)
-    for column in ("sums", "impacts", "weights", "weight_squares"):
+    for column in ("sums", "impacts"):
         mine, theirs = getattr(a, column), getattr(b, column)
         assert mine.shape == theirs.shape
         np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-12 * np.abs(theirs).max(initial=0.0))
@@ -39,8 +39,8 @@ def same(a: FeatureStats, b: FeatureStats) -> None:
 def test_merge_in_any_order_is_the_whole(half: bool, signed: bool) -> None:
     z, head = arrays(500, signed=signed)
     z = z.astype(np.float16 if half else np.float32)
-    whole = FeatureStats.of(Features.from_arrays(z, head), weights=True)
-    a, b, c = (FeatureStats.of(Features.from_arrays(part, head), weights=True) for part in np.split(z, [100, 350]))
+    whole = FeatureStats.of(Features.from_arrays(z, head))
+    a, b, c = (FeatureStats.of(Features.from_arrays(part, head)) for part in np.split(z, [100, 350]))
     for merged in ((a + b) + c, c + (b + a), (b + c) + a):
         same(merged, whole)
 
@@ -51,13 +51,11 @@ def test_counts_sums_and_limits_are_those_of_the_values(half: bool) -> None:
     z = z.astype(np.float16 if half else np.float32)
     z[3, 3], z[4, 4] = -0.0, 0.0
     data = Features.from_arrays(z, head)
-    stats = FeatureStats.of(data, weights=True)
+    stats = FeatureStats.of(data)
     assert stats.counts.sum() == z.size
     assert (stats.minimum, stats.maximum) == (float(z.min()), float(z.max()))
     np.testing.assert_allclose(stats.mean(), z.astype(np.float64).mean(axis=0), rtol=1e-12)
     w = head[0].astype(np.float64)[data.predictions.numpy()]
-    np.testing.assert_allclose(stats.weights.sum(), w.sum(), rtol=1e-9)
-    np.testing.assert_allclose(stats.weight_squares.sum(), (w**2).sum(), rtol=1e-12)
     np.testing.assert_allclose(stats.impacts.sum(), (w * z.astype(np.float64)).sum(), rtol=1e-12)
     left, right = stats.limits()
     zero = np.flatnonzero((left <= 0) & (right >= 0) & (left >= -1e-30))
@@ -112,8 +110,8 @@ def test_impact_of_float32_adds_up_and_converges() -> None:
 def test_values_on_an_edge_belong_to_the_right() -> None:
     z = np.array([[-0.375, 0.0, 6.0, 1.0]], np.float32)
     stats = Features.from_arrays(z, (np.ones((1, 4)), np.zeros(1))).stats
-    assert stats.over("counts", np.array([-0.375, 0.0, 1.0, 6.0])).tolist() == [1, 1, 1]
-    assert stats.over("counts", np.array([-9.0, -0.375])).tolist() == [0]
+    assert stats.over(stats.counts, np.array([-0.375, 0.0, 1.0, 6.0])).tolist() == [1, 1, 1]
+    assert stats.over(stats.counts, np.array([-9.0, -0.375])).tolist() == [0]
 
 
 def test_float16_and_float32_parts_add_up() -> None:
@@ -129,23 +127,6 @@ def test_merging_across_heads_is_refused() -> None:
     mine, other = (Features.from_arrays(z, (weight * factor, bias)).stats for factor in (1, 2))
     with pytest.raises(InputError, match=f"{mine.head} and {other.head}"):
         _ = mine + other
-
-
-def test_weights_are_there_only_on_request() -> None:
-    stats = features().stats
-    with pytest.raises(InputError, match="weights=True"):
-        stats.over("weights", np.array([0.0, 1.0]))
-    richer = FeatureStats.of(features(), weights=True)
-    assert len((stats + richer).weights) == 0
-    same(stats + stats, FeatureStats.of(features()) + stats)
-
-
-@pytest.mark.parametrize("half", [True, False])
-def test_saved_and_loaded_is_equal_and_small(half: bool, tmp_path) -> None:
-    stats = FeatureStats.of(features(half=half, signed=True), weights=True)
-    stats.save(tmp_path / "s.safetensors")
-    same(FeatureStats.load(tmp_path / "s.safetensors"), stats)
-    assert (tmp_path / "s.safetensors").stat().st_size < 45 * len(stats.keys) + 5000
 
 
 def test_one_thread_and_two_agree() -> None:

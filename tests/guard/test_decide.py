@@ -98,10 +98,10 @@ def test_what_it_cannot_do_is_said(tmp_path: Path) -> None:
     table = [row | {"score": 0.0, "p_value": 1 / (N + 1)} for row in rows(4, 0)[:4]]
     table += [row for row in rows(0, 96) if row["p_value"] and row["p_value"] > 0.2]
     scores = write(tmp_path / "scores.csv", table)
-    said = json.loads(call("decide", str(scores), "--n-calibration", str(N), "--json", cwd=tmp_path).stdout)
-    assert said["flagged"] == 0  # four of the smallest p-values there are, and five are needed
-    assert 80 < said["images"] <= 100
-    assert said["fewest"] == 5
+    found = decide_scores(str(scores), 0.1, calibration=Calibration(N))
+    assert not found.flagged.any()  # four of the smallest p-values there are, and five are needed
+    assert 80 < found.readable.sum() <= 100
+    assert found.fewest == 5
     done = call("decide", str(scores), "--fdr", "0.001", "--n-calibration", str(N), cwd=tmp_path)
     assert "nothing can be flagged" in done.stderr
 

@@ -110,8 +110,7 @@ def exported(guard: Guard, digits: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def server(exported: Path) -> Iterator[Server]:
-    words = ("--max-bytes", "200000", "--max-images", "8", "--max-seconds", "2", "--limits", "pixels=1000000")
-    words += ("--workers", "1", "--max-requests", "4")
+    words = ("--max", "bytes=200000,images=8,seconds=2,requests=4", "--limits", "pixels=1000000", "--workers", "1")
     made = started(exported, exported.with_name("log.jsonl"), *words)
     yield made
     stopped(made)
@@ -298,7 +297,7 @@ def test_slow_bodies_give_way_to_others(server: Server, digits: Path) -> None:
 def test_half_and_endless_headers_are_cut(server: Server) -> None:
     with ExitStack() as lines:
         (half,) = hold(server, b"GET /health HTTP/1.1\r\nHost: x\r\n", 1, lines)
-        assert half.recv(100) == b""  # after --max-seconds
+        assert half.recv(100) == b""  # after the seconds of --max
         (endless,) = hold(server, b"GET /health HTTP/1.1\r\n", 1, lines)
         with suppress(OSError):
             for _ in range(100):
@@ -369,7 +368,7 @@ def guarded_server(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """With a token, a limit per address, a watch with a state, and the usual limits."""
     folder = tmp_path_factory.mktemp("state")
     (folder / "token").write_text("secret-7\n")
-    words = ("--token-file", str(folder / "token"), "--max-per-address", "2", "--workers", "1", "--max-seconds", "20")
+    words = ("--token-file", str(folder / "token"), "--max", "per_address=2,seconds=20", "--workers", "1")
     (folder / "state").mkdir()
     made = started(
         exported,

@@ -13,8 +13,7 @@ from commands import call
 from oodshape.cli import watch as command
 from oodshape.cli.app import app
 from oodshape.core.errors import InputError
-from oodshape.guard.watch.state import ReadPosition, locked_state, read_blocks
-from oodshape.guard.watch.watch import Watch
+from oodshape.guard.watch.watch import ReadPosition, Watch, locked_state, read_blocks
 
 START = ("--alpha", "0.05", "--n-calibration", "99")
 

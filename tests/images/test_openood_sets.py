@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from oodshape import InputError
-from oodshape.cli.data_sets import data_facts
 from oodshape.images.datasets.catalog import CATALOG, open_source, status
 from oodshape.images.sources.image_set import limited
 from openood_files import write_openood
@@ -60,12 +59,11 @@ def test_a_checksum_sees_other_images_but_no_line_ends(tmp_path: Path) -> None:
 def test_lists_without_their_images_are_missing_and_said_to_be(tmp_path: Path) -> None:
     write_openood(tmp_path, "openood-cifar100", count=2, side=8)
     (tmp_path / "images_classic" / "svhn").rename(tmp_path / "elsewhere")
-    facts = {fact["set"]: fact for fact in data_facts(tmp_path, "openood-cifar100")}
-    svhn = facts["openood-cifar100/svhn"]
-    assert (svhn["role"], svhn["state"], svhn["images"], svhn["expected"]) == ("far", "missing", None, 26_032)
-    assert str(tmp_path / "downloads" / "svhn.zip") in svhn["put"]
-    assert facts["openood-cifar100/tin"]["state"] == "differs"
-    assert len(facts) == 10
+    rows = {row.entry.name: row for row in status(tmp_path, "openood-cifar100")}
+    svhn = rows["svhn"]
+    assert (svhn.role, svhn.state, svhn.images, svhn.entry.images) == ("far", "missing", None, 26_032)
+    assert rows["tin"].state == "differs"
+    assert len(rows) == 10
     (tmp_path / "images_classic" / "mnist" / "test" / "8_1.jpg").unlink()
     reason = {row.entry.name: row.reason for row in status(tmp_path, "openood-cifar100")}["mnist"]
     assert "1 of the 2 files in" in reason

@@ -23,7 +23,7 @@ from oodshape.methods.describe import (
 from oodshape.methods.records import RECORDS, REFERENCES, Record, import_types
 from oodshape.methods.registry import authors_methods, find_record, make_method
 from oodshape.report.method_styles import BLOCKS, FAMILIES, family, style
-from oodshape.report.pages.benchmark_data import payload
+from oodshape.report.pages.benchmark_page import payload
 from oodshape.report.tables.table import table
 from synthetic import results
 

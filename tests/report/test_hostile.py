@@ -10,7 +10,6 @@ from typing import Any
 
 import PIL.Image
 import pytest
-from pandas import DataFrame
 
 from browser import Opened
 from folders_of_digits import write_digits
@@ -23,9 +22,7 @@ from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.sources.listing import one_by_one
 from oodshape.report import write_page
 from oodshape.report.pages.check_page import write_check
-from oodshape.report.pages.html import write_html
 from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
-from oodshape.studies.write import _render
 from synthetic import results
 
 # Each ends what it may stand in (text, an attribute, a script, a comment, a template), then brings something along.
@@ -108,11 +105,3 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
     write_scored(spoilt, source, listing, scored_set, tmp_path / "score.html", Origin(evil, evil))
     with harmless(browser, tmp_path / "score.html") as shown:
         assert evil in shown.page.inner_text("#said")
-
-
-@pytest.mark.parametrize("evil", EVIL)
-def test_the_page_of_a_study(evil: str, browser: Any, tmp_path: Path) -> None:
-    write_html(tmp_path / "study.html", _render(DataFrame({evil: [evil, "1"]}), evil, [evil], []))
-    with harmless(browser, tmp_path / "study.html") as shown:
-        assert shown.page.title() == " ".join(evil.split())
-        assert [shown.page.inner_text(where) for where in ("h1", "th", "td >> nth=0", "li")] == [evil] * 4

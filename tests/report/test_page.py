@@ -20,7 +20,7 @@ from oodshape.methods.describe import cited
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.registry import METRICS
 from oodshape.report import write_page
-from oodshape.report.pages.benchmark_data import payload
+from oodshape.report.pages.benchmark_page import payload
 from oodshape.report.tables.paper import paper_figures
 from oodshape.report.tables.table import caveats
 from synthetic import results

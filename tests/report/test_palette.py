@@ -41,14 +41,3 @@ def test_no_method_has_the_colour_of_id_or_ood_images() -> None:
         assert style(name).color not in (palette.ID_COLOR, palette.OOD_COLOR)
         assert style(name).family == family(name)
     assert {family(name) for name in RECORDS} | {"own"} == set(FAMILIES)
-
-
-def test_an_inlined_figure_brings_nothing_that_reaches_beyond_it() -> None:
-    drawn = (
-        '<?xml version="1.0"?>\n<svg width="3"><metadata>\n<a/></metadata><defs><style type="text/css">*{x:y}</style>'
-        f'</defs><g id="a_1" style="fill: {palette.PAPER}"/>\n <use xlink:href="#a_1" clip-path="url(#c)"/></svg>'
-    )
-    assert palette.inline(drawn, 'a "name"', "net 1") == (
-        '<svg aria-label="a &quot;name&quot;" role="img" width="3"><defs></defs><g id="net-1-a_1" style="fill: none"/>'
-        '<use xlink:href="#net-1-a_1" clip-path="url(#net-1-c)"/></svg>'
-    )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oodshape.benchmark.comparisons import Ties
 from oodshape.benchmark.results import Results
 from oodshape.report.tables.kinds import ordered, tables_of
-from oodshape.report.tables.summary import summarize
 from oodshape.report.tables.table import DEFAULT_COLUMNS, table
 from synthetic import row
 
@@ -46,18 +44,3 @@ def test_a_method_without_a_result_stands_last() -> None:
         ordered(replace(table(some), lines=(blank, *table(some).lines[1:])), DEFAULT_COLUMNS[0]).lines[-1].method
         == "msp"
     )
-
-
-def test_the_summary_says_what_the_table_prints() -> None:
-    made = replace(by_hand(), ties=(Ties(model="", ood="", best="mds", tied=("mds", "knn", "auto")),))
-    best, places = summarize(made)
-    assert best == (
-        "mds and knn have the highest AUROC, 99.00 (tied with auto), and accept 1.00 and 1.00 % of OOD images."
-    )
-    assert places == (
-        "auto is number 3 of 6 (AUROC 98.00, FPR95 2.00); msp is number 6 of 6 (AUROC 93.00, FPR95 7.00); "
-        "optfs-e is number 5 of 6 (AUROC 94.00, FPR95 6.00)."
-    )
-    (alone,) = summarize(by_hand(**{"optfs-e": 0.999}))[:1]
-    assert alone.startswith("optfs-e has the highest AUROC, 99.90, and accepts 0.10 % of OOD images")
-    assert summarize(replace(by_hand(), rows=by_hand().rows[:1])) == []

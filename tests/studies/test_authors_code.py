@@ -10,17 +10,15 @@ import pytest
 from scipy.optimize import minimize
 
 from commands import call
-from oodshape import InputError, auroc, authors_methods
+from oodshape import InputError
 from oodshape.benchmark.spec import Benchmark
 from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.studies import tuning
 from oodshape.studies.catalog import STUDIES
 from oodshape.studies.methods import measure
 from oodshape.studies.network import load_folder, load_networks
 from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood
-from small_study import network as make_network
 
 
 def test_the_objective_is_the_plain_logistic_regression(small) -> None:
@@ -52,29 +50,6 @@ def test_noise_is_truncated_and_stops_at_254() -> None:
     assert plain.identities[0] != cut.identities[0]
     assert plain.fingerprint == NoiseSet("gaussian", 3).fingerprint
     assert repr(plain) == "NoiseSet(name='gaussian', n=3, seed=0, side=32, truncated=False)"  # caches are named by it
-
-
-def test_settings_are_searched_as_in_the_code(small) -> None:
-    """All images that it fits on, VRA-P's limits as values, the first of equals."""
-    grid = tuning.AUTHORS.grids["vra-p"]
-    assert len(grid) == 4 * 10
-    assert (grid[0], grid[-1]) == (VraP(low=0.0, high=0.5, absolute=True), VraP(low=0.3, high=1.4, absolute=True))
-    only = replace(tuning.AUTHORS, grids={"vra-p": grid})
-    methods = authors_methods("cifar10")
-    made = make_network(small, surrogates={"gaussian": small["ood"]["far"]}, methods=methods)
-    table = tuning.compare_tuned(made, only)
-    table = table[table["method"] == "vra-p"]
-    weight, bias = (np.asarray(part, np.float64) for part in small["head"])
-    worth = []
-    for setting in grid:
-        energies = []
-        for z in (small["z"].astype(np.float64), small["outside"]["far"].astype(np.float64)):
-            logits = np.where(z < np.float32(setting.low), 0.0, np.minimum(z, setting.high)) @ weight.T + bias
-            energies.append(np.log(np.exp(logits).sum(axis=1)))
-        worth.append(auroc(*energies))
-    tuned = table[table["tuned"]]
-    assert set(tuned["setting"]) == {repr(grid[int(np.argmax(np.round(worth, 6)))])}
-    assert tuned["surrogate_auroc"].iloc[0] == pytest.approx(max(worth), abs=1e-4)
 
 
 def test_dynamic_classes_have_the_norm_in_the_end_only(small) -> None:

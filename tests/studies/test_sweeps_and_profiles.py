@@ -1,4 +1,4 @@
-"""Sweeps, comparisons, profiles and tuning against naive computations on small arrays."""
+"""Sweeps, comparisons and profiles against naive computations on small arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from oodshape import METHODS, Features, InputError, auroc, fpr_at_tpr
 from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.studies import tuning
 from oodshape.studies.methods import average_by_family, compare_methods, compare_with_optfs
 from oodshape.studies.shaping_functions import profile_intervals, profile_shapes, profile_weights
 from oodshape.studies.theta import compute_impacts, fit_with_ood
@@ -137,40 +136,6 @@ def test_every_method_leaves_out_perturbations(small) -> None:
     assert "odin" in set(compare_methods(network(small))["method"])
     chosen = {name: paper_methods("cifar10")[name] for name in ("odin", "msp")}
     assert set(compare_methods(network(small, methods=chosen))["method"]) == {"msp"}
-
-
-def test_tuning_chooses_the_best_on_surrogates(small) -> None:
-    from oodshape.images.identity import numbered, smallest
-    from oodshape.methods.shapes.clipping import ReAct
-
-    grid = tuple(ReAct(q=q) for q in (0.2, 0.5, 0.8, 0.95))
-    search = replace(tuning.OURS, grids={"react": grid})
-    table = tuning.compare_tuned(network(small, surrogates={"gaussian": small["ood"]["far"]}, seed=3), search)
-    table = table[table["method"] == "react"]
-    held = smallest(numbered(200), 40, 3, "tuning")
-    fit, tried = np.delete(small["z"], held, axis=0), small["z"][held]
-    noise = small["outside"]["far"]
-    weight, bias = (part.astype(np.float64) for part in small["head"])
-    worth = {}
-    for setting in grid:
-        t = np.quantile(fit.astype(np.float64), setting.q)
-        energy = [np.log(np.exp(np.minimum(z, t) @ weight.T + bias).sum(axis=1)) for z in (tried, noise)]
-        worth[setting.q] = float(naive_auroc(*(e.tolist() for e in energy)))
-    best = max(worth, key=worth.get)
-    tuned = table[table["tuned"]]
-    assert set(tuned["setting"]) == {f"ReAct(q={best})"}
-    assert tuned["surrogate_auroc"].iloc[0] == pytest.approx(worth[best], abs=1e-3)
-    given = table[~table["tuned"]]
-    assert set(given["setting"]) == {"ReAct(q=0.9)"}
-    assert set(given["ood"]) == {"far", "near"}
-
-
-def test_grids_are_the_percentiles() -> None:
-    assert {name: len(grid) for name, grid in tuning.GRIDS.items()} == {
-        "react": 19, "bfact": 76, "ash-p": 19, "ash-b": 19, "ash-s": 19, "vra-p": 171
-    }  # fmt: skip
-    assert [round(100 * shaper.q) for shaper in tuning.GRIDS["react"]] == list(range(5, 100, 5))
-    assert {shaper.order for shaper in tuning.GRIDS["bfact"]} == {1, 2, 3, 4}
 
 
 def test_noise_images_are_the_papers() -> None:

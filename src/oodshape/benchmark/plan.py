@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 
 from torch import nn
@@ -16,8 +14,7 @@ from oodshape.core.errors import InputError, check_trust
 from oodshape.core.options import CacheOptions, ModelOptions, RunOptions, SubsetOptions, make_options
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
-from oodshape.images.datasets.catalog import open_source
-from oodshape.images.datasets.entries import Missing
+from oodshape.images.datasets.catalog import Missing, open_source
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, limited
 from oodshape.methods.detector import Method
@@ -94,7 +91,7 @@ def with_settings(settings: str, id_set: str, where: str) -> dict[str, Method]:
 
 @dataclass
 class Prepared:
-    """A benchmark with what is here of it; every network is opened once, whoever asks first."""
+    """A benchmark with what is here of it."""
 
     benchmark: Benchmark
     options: Options
@@ -104,7 +101,6 @@ class Prepared:
     skipped: list[tuple[str, str]]  # (network or OOD set, why)
     protocol: openood.Protocol
     runs: dict[str, str] = field(default_factory=dict)  # the networks of which a title is one training run of several
-    _opened: dict[str, Model] = field(default_factory=dict)
 
     @classmethod
     def of(cls, benchmark: Benchmark, options: Options) -> Prepared:
@@ -122,29 +118,7 @@ class Prepared:
         return cls(benchmark, options, methods, titled, sets, [*gone, *skipped], protocol, runs)
 
     def model(self, title: str) -> Model:
-        """The network of this title, opened; it is handed over, so that not all of them stay in memory."""
-        return self._opened.pop(title, None) or self._open(title)
-
-    def identity(self) -> list[str]:
-        """What the figures of a run depend on beside its settings: the images, the weights, the libraries."""
-        libraries = [f"{name} {version(name)}" for name in ("torch", "numpy", "numba")]
-        images = [part.fingerprint for part in self.sets.values()]
-        models = [self._weights(title) for title in self.networks]
-        return [*images, *map(str, self.skipped), *models, *map(repr, self.methods.values()), *libraries]
-
-    def _weights(self, title: str) -> str:
-        """The file of a network of the zoo by its bytes; any other network is opened, and kept for the run."""
-        spec, file = self.networks[title]
-        if file is not None and ":" not in spec.name:
-            digest = hashlib.sha256()
-            with file.open("rb") as stream:
-                while chunk := stream.read(1 << 20):
-                    digest.update(chunk)
-            return digest.hexdigest()
-        self._opened[title] = self._open(title)
-        return self._opened[title].classifier.fingerprint
-
-    def _open(self, title: str) -> Model:
+        """Open the network of this title."""
         spec, weights = self.networks[title]
         if ":" in spec.name:
             net, own = built(spec.name)

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.comparing import CHANCE, ColumnsOption, Compared, Drawing
+from oodshape.cli.comparing import CHANCE, Compared, Drawing
 from oodshape.cli.completion import benchmark_names, method_names
-from oodshape.cli.data import PANEL, Downloading
 from oodshape.cli.openood import OpenOod
 from oodshape.cli.options import words
 from oodshape.cli.terminal import console, is_quiet, say
@@ -42,15 +41,9 @@ def bench(
             rich_help_panel=CHANCE,
         ),
     ] = None,
-    columns: ColumnsOption = "",
     out: Annotated[
         Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
-    download: Annotated[
-        bool,
-        typer.Option("--download", help="First download the data and weights that are missing.", rich_help_panel=PANEL),
-    ] = False,
-    downloading: Downloading,
     openood: OpenOod,
     samples: Annotated[
         int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
@@ -59,15 +52,14 @@ def bench(
     """Compare OOD detection methods on networks and data sets.
 
     Without arguments it runs `digits`: handwritten digits and three small networks that come with the package,
-    nothing to download. It prints a table and writes results.csv, results.json, table.md, table.tex and
-    report.html. `oodshape report` makes other tables from these files.
+    nothing to download; `oodshape data get` downloads what other benchmarks need. It prints a table and writes
+    results.csv, results.json, table.md, table.tex and report.html. `oodshape report` makes other tables.
     """
     from oodshape.benchmark.plan import Options
     from oodshape.benchmark.spec import Benchmark
     from oodshape.report.benchmark_files import run_benchmark, show_report
-    from oodshape.report.tables.table import parse_columns
 
-    chosen, shown = openood.of(Benchmark.load(benchmark)), parse_columns(columns)
+    chosen = openood.of(Benchmark.load(benchmark))
     options = Options(
         **compared.as_kwargs(),
         **vars(drawing),
@@ -77,12 +69,8 @@ def bench(
         tuned=openood.tuned,
         any_list=openood.other_lists,
     )
-    if download:
-        from oodshape.cli.data_sets import files_of
-
-        downloading.get(files_of(chosen, compared.data, compared.weights, words(compared.models)))
     folder = out or Path("oodshape-results") / chosen.name
-    results = run_benchmark(chosen, options, folder, shown)
+    results = run_benchmark(chosen, options, folder)
     if not is_quiet():
-        show_report(results, console(), columns=shown)
+        show_report(results, console())
     say(f"page: {folder / 'report.html'}")

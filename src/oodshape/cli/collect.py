@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as encoder
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,11 +15,9 @@ from oodshape.cli.options import (
     ON_ANY_DEVICE,
     EngineOption,
     ExportableOption,
-    JsonOption,
     ModelOption,
     PreprocessingOption,
     ShardOption,
-    UprightOption,
     parse_preprocessing,
     ray_pool,
     resolve_device,
@@ -51,13 +48,11 @@ def collect(
     ] = False,
     exportable: ExportableOption = False,
     preprocessing: PreprocessingOption = "",
-    upright: UprightOption = False,
     reading: ImageOptions,
     subset: SubsetOptions,
     keeping: CacheOptions,
     engine: EngineOption = "local",
     running: RunOptions,
-    json: JsonOption = False,
 ) -> None:
     """Collect what a fit needs from some images: one shard on each machine, then `oodshape fit --parts`.
 
@@ -75,15 +70,15 @@ def collect(
     with warnings_as_lines():
         where = resolve_device(opening)
         source = open_model(model, **vars(where), **vars(layer))
-        given = in_column(images, reading.column)
+        given, (settings, upright) = in_column(images, reading.column), parse_preprocessing(preprocessing)
         options: dict[str, Any] = {
             "method": method,
             "hold_out": hold_out,
             "exportable": exportable,
-            "preprocessing": prepared(source.native, **parse_preprocessing(preprocessing)),
+            "preprocessing": prepared(source.native, **settings),
             "upright": upright,
             "limit": subset.limit,
-            "run": replace(running, progress=show_progress(json)),
+            "run": replace(running, progress=show_progress()),
         }
         if pool is not None:
             from oodshape.engines import ray
@@ -93,28 +88,21 @@ def collect(
                     "the engine ray makes its own shards and keeps no features: leave --shard, --cache out"
                 )
             timings = ray.collect(source, given, out, pool=pool, **options)
-            made, lines = vars(timings), [timings.line()]
+            lines = [timings.line()]
         else:
             part = collect_shard(source, given, out, shard=mine, cache=keeping.cache, **options)
             lost = f", {part.lost:,} of them unreadable" if part.lost else ""
-            made, lines = (
-                part._asdict(),
-                [f"shard {mine}: {part.images:,} of {format_count(part.total, 'image')}{lost}"],
-            )
-    if json:
-        typer.echo(encoder.dumps(made | {"out": str(out)}))
-    else:
-        which = "this part" if mine.shards == 1 else f"all {mine.shards} parts"
-        lines.append(f"part: {out} ({out.stat().st_size / 1e6:.1f} MB)")
-        for line in [*lines, f"next, with {which}: oodshape fit --parts FILES --model {model} ..."]:
-            say(line)
+            lines = [f"shard {mine}: {part.images:,} of {format_count(part.total, 'image')}{lost}"]
+    which = "this part" if mine.shards == 1 else f"all {mine.shards} parts"
+    lines.append(f"part: {out} ({out.stat().st_size / 1e6:.1f} MB)")
+    for line in [*lines, f"next, with {which}: oodshape fit --parts FILES --model {model} ..."]:
+        say(line)
 
 
 def merge(
     *,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files of `oodshape score --shard`.")],
     out: Annotated[Path, typer.Option(help="scores.csv, .jsonl or .parquet.")],
-    json: JsonOption = False,
 ) -> None:
     """Merge the scores of all shards into the file that one machine would have written."""
     from oodshape.core.files import replacing
@@ -126,8 +114,5 @@ def merge(
     counter = Counter(rows)
     with replacing(out) as temporary:
         write(temporary, counter, named, "")
-    if json:
-        typer.echo(encoder.dumps(vars(counter.tally) | {"out": str(out)}))
-    else:
-        for line in [*counter.tally.lines(), f"wrote {out}"]:
-            say(line)
+    for line in [*counter.tally.lines(), f"wrote {out}"]:
+        say(line)

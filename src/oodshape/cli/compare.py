@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodshape.cli.comparing import ColumnsOption, SeedOption
+from oodshape.cli.comparing import ColumnsOption
 from oodshape.cli.completion import method_names
 from oodshape.cli.options import words
 from oodshape.cli.terminal import console, say
@@ -31,7 +31,6 @@ def compare(
     ] = "",
     columns: ColumnsOption = "",
     resamples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
-    seed: SeedOption = 0,
 ) -> None:
     """Tell whether one method is really better than another on the images of a run.
 
@@ -73,7 +72,7 @@ def compare(
             f"{_points(each.difference.low)} to {_points(each.difference.high)}",
             _p(each.difference.p_value),
         )
-        for each in compared(scores, *chosen, metrics=list(metrics), resamples=resamples, seed=seed)
+        for each in compared(scores, *chosen, metrics=list(metrics), resamples=resamples)
     ]
     show_columns(HEAD, rows, console())
     say(f"first: {chosen[0]}, second: {chosen[1]}; percent. {CONVENTION}")

@@ -56,7 +56,6 @@ class Compared(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
         Path | None,
         typer.Option(envvar="OODSHAPE_WEIGHTS", help="The folder that holds weights, NETWORK.safetensors or .pth."),
     ] = None
-    head: Annotated[str | None, Help("The layer that gives the logits, where it is not found.", metavar="LAYER")] = None
 
     def as_kwargs(self) -> dict[str, Any]:
         """The same as options of a run, with the device and the cache folder that are meant."""

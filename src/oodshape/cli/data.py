@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json as encoder
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,35 +12,7 @@ from oodshape.cli.completion import benchmark_names
 from oodshape.cli.options import DataOption
 from oodshape.core.errors import InputError
 
-if TYPE_CHECKING:
-    from oodshape.cli.data_sets import Wanted
-
 PANEL = "Downloads"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Downloading:
-    """How files are downloaded."""
-
-    yes: Annotated[bool, typer.Option("--yes", help="Download without asking.", rich_help_panel=PANEL)] = False
-    unverified: Annotated[
-        bool,
-        typer.Option(
-            "--unverified",
-            help="Also download files whose checksum is not published; their digest is printed.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False
-    offline: Annotated[
-        bool,
-        typer.Option("--offline", help="Use what is in DATA/downloads, no network.", rich_help_panel=PANEL),
-    ] = False
-
-    def get(self, wanted: Wanted) -> None:
-        """Download files, as the options say."""
-        from oodshape.cli.data_sets import get
-
-        get(wanted, yes=self.yes, unverified=self.unverified, offline=self.offline)
 
 
 def data(
@@ -57,7 +27,6 @@ def data(
         ),
     ] = None,
     data: DataOption = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
     weights: Annotated[
         Path | None,
         typer.Option(
@@ -66,12 +35,20 @@ def data(
             rich_help_panel=PANEL,
         ),
     ] = None,
-    downloading: Downloading,
+    yes: Annotated[bool, typer.Option("--yes", help="Download without asking.", rich_help_panel=PANEL)] = False,
+    unverified: Annotated[
+        bool,
+        typer.Option(
+            "--unverified",
+            help="Also download files whose checksum is not published; their digest is printed.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False,
 ) -> None:
     """List the data sets of the benchmarks: what is there, where to get and put the rest. `data get` downloads it.
 
     A download is verified by size and checksum, resumed after a break, and unpacked at the place where benchmarks look
-    for it. Nothing is downloaded twice.
+    for it. Nothing is downloaded twice. With OODSHAPE_OFFLINE=1 only the files in DATA/downloads are used.
     """
     from oodshape.cli import data_sets
 
@@ -79,15 +56,14 @@ def data(
     if chosen[:1] == ["get"]:
         if not chosen[1:]:
             raise typer.BadParameter("name a benchmark, a data set or a network after get")
-        downloading.get(data_sets.wanted_files(chosen[1:], data, weights))
+        data_sets.get(data_sets.wanted_files(chosen[1:], data, weights), yes=yes, unverified=unverified)
         return
     if len(chosen) > 1:
         raise typer.BadParameter(f"one benchmark at most, got {' '.join(chosen)}")
     if data is not None and not data.is_dir():
         raise InputError(f"there is no folder {data}; --data names the folder that holds the data sets")
     benchmark = chosen[0] if chosen else None
-    facts = data_sets.data_facts(data, benchmark) if json else []
     lines = data_sets.describe(data, benchmark) if benchmark else data_sets.overview(data)
-    typer.echo(encoder.dumps(facts) if json else "\n".join(lines))  # never wrapped: addresses stay whole
+    typer.echo("\n".join(lines))  # never wrapped: addresses stay whole
     if data is None:
         sys.stderr.write("no data folder was named: --data DIR or OODSHAPE_DATA\n")

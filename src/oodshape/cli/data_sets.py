@@ -12,36 +12,17 @@ import typer
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError, no_such
 from oodshape.core.progress import progress_bar
-from oodshape.images.datasets.catalog import CATALOG, Status, status
+from oodshape.images.datasets.catalog import CATALOG, Entry, Status, status
 from oodshape.images.datasets.download import is_offline, obtain
-from oodshape.images.datasets.entries import Entry
 from oodshape.images.datasets.sources import Source, all_sources, show_size
 
 MB = 10**6
 Wanted = dict[Source, Path]  # published files, each with the folder of data or of weights that it goes into
 
 
-def data_facts(root: Path | None, benchmark: str | None = None) -> list[dict[str, Any]]:
-    """Every set of a benchmark, or of all: its state below a data folder, its images, where to get and put it."""
-    if benchmark is not None and benchmark not in CATALOG:
-        raise no_such("benchmark", benchmark, CATALOG)
-    rows = [row for name in ([benchmark] if benchmark else CATALOG) for row in _states(root, name)]
-    return [
-        {
-            "set": f"{row.benchmark}/{row.entry.name}",
-            "role": row.role,
-            "state": row.state,
-            "reason": row.reason,
-            "images": row.images,
-            "expected": row.entry.images,
-            "get": [address for source in row.entry.sources for address in source.addresses],
-            "put": [str((root or Path()) / source.put) for source in row.entry.sources],
-        }
-        for row in rows
-    ]
-
-
 def _states(root: Path | None, benchmark: str) -> list[Status]:
+    if benchmark not in CATALOG:
+        raise no_such("benchmark", benchmark, CATALOG)
     if root is not None:
         return status(root, benchmark)
     return [Status(benchmark, role, entry, "missing") for role, entry in CATALOG[benchmark]]
@@ -60,13 +41,12 @@ def overview(root: Path | None) -> Iterator[str]:
 
 def describe(root: Path | None, benchmark: str) -> Iterator[str]:
     """A block per set: its state, and for what is missing each address and path on a line of its own."""
-    facts = data_facts(root, benchmark)
-    for fact, (_, entry) in zip(facts, CATALOG[benchmark], strict=True):
-        expected = "unknown" if entry.images is None else f"{entry.images:,}"
-        yield f"{entry.name} ({fact['role']}): {fact['state']}, {fact['images'] or 0:,} images of {expected}"
-        if fact["reason"]:
-            yield f"  {fact['reason']}"
-        for source in _needed([entry], root) if fact["state"] == "missing" else ():
+    for row in _states(root, benchmark):
+        expected = "unknown" if row.entry.images is None else f"{row.entry.images:,}"
+        yield f"{row.entry.name} ({row.role}): {row.state}, {row.images or 0:,} images of {expected}"
+        if row.reason:
+            yield f"  {row.reason}"
+        for source in _needed([row.entry], root) if row.state == "missing" else ():
             yield from _block(source, root or Path("DIR"))
     yield f"oodshape data get {benchmark} --data {root or 'DIR'} downloads what can be downloaded"
 
@@ -124,7 +104,7 @@ def wanted_files(names: Iterable[str], data: Path | None, weights: Path | None) 
     return wanted
 
 
-def files_of(benchmark: Benchmark, data: Path | None, weights: Path | None, models: tuple[str, ...] = ()) -> Wanted:
+def files_of(benchmark: Benchmark, data: Path | None, weights: Path | None) -> Wanted:
     """The files that a benchmark needs and that are not there: of data, of weights, or both, as folders are named."""
     if data is None and weights is None:
         raise InputError(
@@ -136,21 +116,21 @@ def files_of(benchmark: Benchmark, data: Path | None, weights: Path | None, mode
         home, _, name = text.removeprefix("catalog:").partition("/")
         if data is not None and text.startswith("catalog:"):
             wanted |= dict.fromkeys(CATALOG[home].named()[name].needed(data), data)
-    for spec in benchmark.chosen(list(models)):
+    for spec in benchmark.models:
         if weights is not None and not spec.weights and not any(weights.glob(f"{spec.name}.*")):
             sources = all_sources().get(spec.name, ())
             wanted |= {source: weights for source in sources if not (weights / source.to).exists()}
     return wanted
 
 
-def get(wanted: Wanted, *, yes: bool, unverified: bool, offline: bool) -> None:
+def get(wanted: Wanted, *, yes: bool, unverified: bool) -> None:
     """Show what will be downloaded and what must be got by hand, ask once, and download."""
     ready = {source for source, root in wanted.items() if source.file and (root / source.put).is_file()}
     by_hand = {source: root for source, root in wanted.items() if source.by_hand and source not in ready}
     rest = {source: root for source, root in wanted.items() if source not in by_hand}
     remote = [source for source in rest if source not in ready]
-    if offline or is_offline():
-        refused, why = remote, "not downloaded, because --offline or OODSHAPE_OFFLINE is set"
+    if is_offline():
+        refused, why = remote, "not downloaded, because OODSHAPE_OFFLINE is set"
     else:
         refused = [source for source in remote if not (source.is_verified or unverified)]
         why = "not downloaded without --unverified, because the checksum is not published"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json as encoder
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import JsonOption
 from oodshape.cli.terminal import check_out, say
 from oodshape.core.errors import InputError
 
@@ -33,7 +31,6 @@ def decide(
             help="All rows with a column flagged: .csv, .jsonl or .parquet \\[default: those flagged, as CSV]."
         ),
     ] = None,
-    json: JsonOption = False,
 ) -> None:
     """Flag OOD images of a finished set together, with an expected false discovery rate of at most --fdr.
 
@@ -53,18 +50,7 @@ def decide(
     found = decide_scores(scores, fdr, storey=storey, calibration=calibration)
     if out is not None:
         write_decisions(found, out)
-    elif not json:
-        write_csv((row for row in found.table() if row["flagged"]), any_names(sys.stdout))
-    if json:
-        said = {
-            "images": int(found.readable.sum()),
-            "unreadable": int((~found.readable).sum()),
-            "flagged": int(found.flagged.sum()),
-            "fdr": fdr,
-            "storey": storey,
-            "fewest": found.fewest,
-        }
-        typer.echo(encoder.dumps(said))
     else:
-        for line in [*found.lines(), *([f"wrote {out}"] if out is not None else [])]:
-            say(line, err=out is None)
+        write_csv((row for row in found.table() if row["flagged"]), any_names(sys.stdout))
+    for line in [*found.lines(), *([f"wrote {out}"] if out is not None else [])]:
+        say(line, err=out is None)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json as encoder
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import IMAGES, ON_ANY_DEVICE, GuardOption, JsonOption, ModelOption, resolve_device
+from oodshape.cli.options import IMAGES, ON_ANY_DEVICE, GuardOption, ModelOption, resolve_device
 from oodshape.cli.terminal import check_out, say
 from oodshape.core.options import ImageOptions, ModelOptions
 
@@ -21,7 +20,6 @@ def export(
     out: Annotated[Path, typer.Option(help="The file to write, such as guarded.onnx.")],
     images: Annotated[str | None, typer.Option(help=f"Compared on these \\[default: made-up ones]: {IMAGES}.")] = None,
     reading: ImageOptions,
-    json: JsonOption = False,
 ) -> None:
     """Write network and guard as one ONNX file: images -> logits, score, accepted.
 
@@ -33,9 +31,4 @@ def export(
     check_out(out)
     fitted = Guard.load(guard, trust_code=opening.trust_code)
     report = fitted.export(out, model, images=images, **vars(resolve_device(opening)), **vars(reading))
-    if json:
-        typer.echo(
-            encoder.dumps({name: str(value) if name == "path" else value for name, value in vars(report).items()})
-        )
-    else:
-        say(str(report))
+    say(str(report))

@@ -18,7 +18,6 @@ from oodshape.cli.options import (
     JsonOption,
     ModelOption,
     PreprocessingOption,
-    UprightOption,
     cache_folder,
     model_words,
     parse_preprocessing,
@@ -64,7 +63,6 @@ def fit(
         Path | None, typer.Option(help="Class names, one per line \\[default: the class folders' names, if they fit].")
     ] = None,
     preprocessing: PreprocessingOption = "",
-    upright: UprightOption = False,
     reading: ImageOptions,
     subset: SubsetOptions,
     keeping: CacheOptions,
@@ -97,7 +95,7 @@ def fit(
     with warnings_as_lines():
         where = resolve_device(opening)
         source = open_model(model, **vars(where), **vars(layer))
-        settings = parse_preprocessing(preprocessing)
+        settings, upright = parse_preprocessing(preprocessing)
         options: dict[str, Any] = {
             "images": images,
             "calibrate": calibrate,

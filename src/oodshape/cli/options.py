@@ -36,14 +36,6 @@ ExportableOption = Annotated[
     bool,
     typer.Option("--exportable", help="Only methods that can be part of an ONNX graph.", rich_help_panel=METHOD),
 ]
-UprightOption = Annotated[
-    bool,
-    typer.Option(
-        "--upright",
-        help="Rotate images as EXIF says; torchvision's and timm's loaders do not.",
-        rich_help_panel="Preprocessing",
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 DataOption = Annotated[Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")]
 ShardOption = Annotated[
@@ -62,25 +54,30 @@ ON_ANY_DEVICE = ModelOptions(device="auto")
 NO_CACHE = Path("none")
 
 
-def parse_preprocessing(text: str) -> dict[str, Any]:
-    """The settings in a text such as `resize=256 crop=224 mean=0.5,0.5,0.5`, by name.
+def parse_preprocessing(text: str) -> tuple[dict[str, Any], bool]:
+    """The settings in a text such as `resize=256 crop=224 mean=0.5,0.5,0.5`, by name, and whether images are turned.
 
-    >>> parse_preprocessing("resize=64x48 std=0.5,0.5,0.5")
-    {'resize': (64, 48), 'std': (0.5, 0.5, 0.5)}
+    >>> parse_preprocessing("resize=64x48 upright std=0.5,0.5,0.5")
+    ({'resize': (64, 48), 'std': (0.5, 0.5, 0.5)}, True)
     """
     found: dict[str, Any] = {}
-    for word in text.split():
+    given = text.split()
+    for word in given:
+        if word == UPRIGHT:
+            continue
         name, _, value = word.partition("=")
         try:
             found[name] = _SETTINGS[name](value)
         except (KeyError, ValueError):
             raise InputError(f"--preprocessing takes {PREPROCESSING}, separated by spaces, got {word!r}") from None
-    return found
+    return found, UPRIGHT in given
 
 
+UPRIGHT = "upright"
 PREPROCESSING = (
     "resize=256 (the shorter side) or resize=64x48 (HEIGHTxWIDTH, then no crop unless it is given), crop=224, "
-    "mean=0.485,0.456,0.406 and std=... (fractions of 255), interpolation=bilinear, bicubic or nearest"
+    "mean=0.485,0.456,0.406 and std=... (fractions of 255), interpolation=bilinear, bicubic or nearest, "
+    "upright (rotate images as EXIF says; torchvision's and timm's loaders do not)"
 )
 PreprocessingOption = Annotated[
     str,

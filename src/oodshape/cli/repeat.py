@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import ON_ANY_DEVICE, DataOption, resolve_device
+from oodshape.cli.options import DataOption, resolve_device
 from oodshape.cli.terminal import say
-from oodshape.core.options import ModelOptions, RunOptions
+from oodshape.core.options import ModelOptions, Precision, RunOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reopened(ModelOptions):
+    """How to open the models of a run again."""
+
+    precision: Precision | None = None  # no option: the results say it
+
+
+AS_BEFORE = Reopened(device="auto")
 
 
 def repeat(
@@ -19,7 +30,7 @@ def repeat(
     ],
     out: Annotated[Path | None, typer.Option(help="Keep the new results in this folder.")] = None,
     data: DataOption = None,
-    opening: ModelOptions = ON_ANY_DEVICE,
+    opening: Reopened = AS_BEFORE,
     cache: Annotated[Path | None, typer.Option(help="Use the features that are kept here \\[default: none].")] = None,
     running: RunOptions,
 ) -> None:

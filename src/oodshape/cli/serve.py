@@ -9,7 +9,7 @@ import typer
 
 from oodshape.cli.terminal import check_out
 
-LIMITS = "Limits"
+DEFAULTS = "bytes=33_554_432,images=32,seconds=30,requests=64"
 
 
 def serve(
@@ -28,29 +28,26 @@ def serve(
     token_file: Annotated[
         Path | None, typer.Option(help="A file with the bearer token that requests must send, in one line.")
     ] = None,
-    max_bytes: Annotated[int, typer.Option(min=1, help="Of one request.", rich_help_panel=LIMITS)] = 32 << 20,
-    max_images: Annotated[int, typer.Option(min=1, help="In one request.", rich_help_panel=LIMITS)] = 32,
-    max_seconds: Annotated[
-        float, typer.Option(min=0.1, help="For a request to arrive, and for its answer.", rich_help_panel=LIMITS)
-    ] = 30.0,
-    max_requests: Annotated[
-        int, typer.Option(min=1, help="At the same time; more get a 503.", rich_help_panel=LIMITS)
-    ] = 64,
-    max_per_address: Annotated[
-        int | None,
-        typer.Option(min=1, help="Requests of one client at the same time \\[default: any].", rich_help_panel=LIMITS),
-    ] = None,
+    max: Annotated[
+        str,
+        typer.Option(
+            metavar="LIMITS",
+            help="Limits of requests, any of: bytes and images of one request, seconds for one to arrive and for its "
+            "answer, requests at the same time, and those per client address "
+            f"\\[default: {DEFAULTS}; per_address: any].",
+        ),
+    ] = "",
 ) -> None:
     """Serve an exported guard over HTTP: POST /predict, GET /health, /ready, /metrics, /openapi.json.
 
     It needs onnxruntime and FastAPI (the extra serve), and no torch. Logs are JSON lines on standard output. SIGTERM
-    and Ctrl-C stop it after running requests are answered, within --max-seconds and 5 seconds.
+    and Ctrl-C stop it after running requests are answered, within the `seconds` of --max and 5 more.
     """
     from oodshape.core.errors import InputError
     from oodshape.core.machine import cores
     from oodshape.core.reading import reading
     from oodshape.guard.service.run import serve as run
-    from oodshape.guard.service.settings import Settings
+    from oodshape.guard.service.settings import Settings, parse_maxima
     from oodshape.images.decode.limits import Limits
 
     check_out(state)
@@ -70,11 +67,7 @@ def serve(
             state="" if state is None else str(state),
             delta=delta,
             token=token,
-            max_bytes=max_bytes,
-            max_images=max_images,
-            max_seconds=max_seconds,
-            max_requests=max_requests,
-            max_per_address=max_per_address,
             limits=Limits.now(),
+            **parse_maxima(max),
         )
     )

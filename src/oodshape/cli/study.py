@@ -34,12 +34,6 @@ def study(
         list[Path] | None,
         typer.Option(help="A network's folder of feature files, or a folder of such folders, in place of a benchmark."),
     ] = None,
-    proxy: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --features: a folder with NETWORK/scrambled.npz, if not in the same folder as the rest."
-        ),
-    ] = None,
     compared: Compared,
     methods: Annotated[
         str,
@@ -72,21 +66,20 @@ def study(
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
 
-    Each writes a table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and a page with both; `all` also writes
-    index.html with links to them. Folders of feature files hold head.npz (weight, bias), train.npz, test.npz or
-    val.npz, and one file per OOD set (features, labels); gaussian and uniform are surrogates; scrambled is the proxy
-    OOD set that `auto` chooses by.
+    Each writes a table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG). Folders of feature files hold head.npz
+    (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels); gaussian and uniform
+    are surrogates; scrambled is the proxy OOD set that `auto` chooses by.
     """
     from oodshape.methods.registry import find_record
     from oodshape.report.tables.paper import check_studies
     from oodshape.studies.catalog import STUDIES, select_studies
     from oodshape.studies.network import load_networks
-    from oodshape.studies.write import write, write_all
+    from oodshape.studies.write import write
 
     compared_names = tuple(find_record(each).id for each in words(methods))
     names = select_studies(name, compared_names)
     how: dict[str, Any] = {"settings": settings or "", "seed": seed, **compared.as_kwargs()}
-    loaded = load_networks(benchmark, features or [], proxy=proxy, **how)
+    loaded = load_networks(benchmark, features or [], **how)
     networks = [network.with_options(real, compared_names, seed) for network in loaded]
     for network in networks:
         say(network.describe())
@@ -96,6 +89,6 @@ def study(
         for each in [each for each in names if STUDIES[each].needs_proxy]:
             names.remove(each)
             say(f"skipped {each}: a network has no proxy (scrambled.npz)")
-    run = write(name, networks, out, paper=compare_paper) if name != "all" else None
-    for path in run or write_all(names, networks, out, paper=compare_paper):
-        say(f"wrote {path}")
+    for each in names:
+        for path in write(each, networks, out, paper=compare_paper):
+            say(f"wrote {path}")

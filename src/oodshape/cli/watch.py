@@ -44,8 +44,7 @@ def watch(
     however many runs; standard input has no such memory.
     """
     from oodshape.guard.scoring.decide import Calibration
-    from oodshape.guard.watch.state import locked_state, read_blocks
-    from oodshape.guard.watch.watch import Watch
+    from oodshape.guard.watch.watch import Watch, locked_state, read_blocks
     from oodshape.report.pages.watch_page import write_watch
 
     check_out(state, page)

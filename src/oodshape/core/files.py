@@ -29,8 +29,6 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, e
 WAY_OUT = {
     "detector": "give the file that `oodshape fit` wrote (or Guard.save, Detector.save)",
     "watch": "give the file that `oodshape watch --state` wrote (or Watch.save)",
-    "statistics": "give the file that FeatureStats.save wrote",
-    "moments": "give the file that Moments.save wrote",
     "part": "give the files that `oodshape collect` wrote",
 }  # what to do instead, by the expected kind of file
 Tensors = dict[str, NDArray[Any]]

@@ -118,7 +118,7 @@ def one_line_each() -> Iterator[None]:
         if isinstance(cause, exceptions.ActorDiedError) and not lacks_memory(str(cause)):
             raise InputError(
                 f"a worker died {AGAIN + 1} times on one shard, often for want of memory: take fewer actors "
-                "(--actors) or a smaller --batch-size, and look into Ray's logs"
+                "(--engine ray:N) or a smaller --batch-size, and look into Ray's logs"
             ) from None
         raise InputError(failure(cause)) from None
 
@@ -128,7 +128,7 @@ def failure(error: BaseException) -> str:
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, MemoryError) or lacks_memory(str(error)):
-        return "a worker ran out of memory: take fewer actors (--actors), a smaller --batch-size or fewer --workers"
+        return "a worker ran out of memory: take fewer actors (--engine ray:N) or --workers, or a smaller --batch-size"
     return f"a worker failed: {type(error).__name__}: {one_line(error)}"
 
 

@@ -193,7 +193,6 @@ def score(
     out: Path,
     run: RunOptions = DEFAULT,
     *,
-    shards: int | None = None,
     pool: Pool | None = None,
 ) -> tuple[Tally, RunTimings]:
     """Write the scores of all images; shards that an earlier run has finished are not scored again.
@@ -208,7 +207,7 @@ def score(
     total = listing.count() or 0
     folder = out.with_name(f"{out.name}.shards")
     folder.mkdir(exist_ok=True)
-    count = shards or shards_for(total, run.batch_size)
+    count = shards_for(total, run.batch_size)
     job = Job.of(source, count, run)
     who = identity(guard, run.batch_size, source.classifier.precision)
     paths = [folder / name_of(number, count) for number in range(1, count + 1)]

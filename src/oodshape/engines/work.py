@@ -23,6 +23,7 @@ from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, Shard
 from oodshape.methods.detector import Method
+from oodshape.networks.head import Head
 from oodshape.networks.loading import Source, open_model
 
 PATIENCE = 60.0  # seconds that a shard which another process writes is waited for
@@ -75,7 +76,7 @@ class Collector:
     def _one(self, number: int) -> dict[str, Any]:
         shard = Shard(number, self.job.shards)
         part = collected(self.extractor, self.images, self.recipe, shard=shard, hold_out=self.hold_out)
-        data = packed(part, self.extractor)
+        data = packed(part, part.head or self.extractor.classifier.head)
         return {"shard": number, "part": data, "lost": part.lost, "spent": json.dumps(take_timings())}
 
 
@@ -123,11 +124,11 @@ def name_of(shard: int, shards: int) -> str:
     return f"shard-{shard:05}-of-{shards:05}.parquet"
 
 
-def packed(part: Collected, extractor: Extractor) -> bytes:
+def packed(part: Collected, head: Head) -> bytes:
     """A part as the bytes of its file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.safetensors"
-        part.save(path, part.head or extractor.classifier.head)
+        part.save(path, head)
         return path.read_bytes()
 
 
@@ -143,7 +144,4 @@ def merged_parts(*parts: bytes) -> bytes:
     """Some parts as one, all as bytes."""
     whole = together([unpacked(data) for data in parts])
     assert whole.head is not None
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "part.safetensors"
-        whole.save(path, whole.head)
-        return path.read_bytes()
+    return packed(whole, whole.head)

@@ -2,27 +2,136 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.reading import reading
 from oodshape.core.values import Ascending, AtLeast, Sizes, check_fields
 from oodshape.features import kernels
 from oodshape.features.chunks import Chunked, check_finite
-from oodshape.features.histogram import decode, ordered, shift_for, tally_for
-from oodshape.features.kernels import FINE
+from oodshape.features.kernels import COARSE, FINE
 from oodshape.networks.head import Head
 
 Array = NDArray[Any]
+LARGEST = {16: np.float64(np.finfo(np.float16).max), 32: np.float64(np.finfo(np.float32).max)}
+FEW_VALUES = 1 << 26
+
+
+def tally_for(rows: int, width: int, *, half: bool) -> Tally16 | Tally32:
+    """The tally that suits a data set: exact for float16 values, finer bins where float32 values are few."""
+    if half:
+        return Tally16(width)
+    return Tally32(width, shift_for(rows, width))
+
+
+def shift_for(rows: int, width: int) -> int:
+    """How many low bits of a float32 value share a bin: fewer where there are few values."""
+    return FINE if rows * width <= FEW_VALUES else COARSE
+
+
+def ordered(bits: Array, width: int) -> Array:
+    """Signed integers in the order of the floats whose bits are given; -0.0 and 0.0 become 0."""
+    magnitude = bits & ((1 << (width - 1)) - 1)
+    return np.asarray(np.where(bits < 0, -magnitude, magnitude))
+
+
+def decode(keys: Array, width: int, shift: int) -> Array:
+    """The smallest float64 value of each bin; beyond the largest float, the largest float."""
+    order = keys.astype(np.int64) << shift
+    kind, bits = (np.float32, np.int32) if width == 32 else (np.float16, np.int16)
+    values = np.abs(order).astype(bits).view(kind).astype(np.float64)
+    return np.asarray(np.clip(np.where(order < 0, -values, values), -LARGEST[width], LARGEST[width]))
+
+
+class Tally32:
+    """The running tables over float32 values, one per thread."""
+
+    def __init__(self, width: int, shift: int) -> None:
+        """Empty tables for rows of the given width."""
+        threads = torch.get_num_threads()
+        self.shift, self.bins = shift, 1 << (32 - shift)
+        self.tables = [np.zeros((self.bins + kernels.ZEROS, 2)) for _ in range(threads)]
+        self.sums = np.zeros((threads, width))
+        self.limits = np.tile(np.array([[2**31 - 1, -(2**31)]], np.int32), (threads, 1))
+
+    def add(self, raw: Tensor, classes: Tensor, weight: Tensor) -> None:
+        """Count some rows in; `classes` picks the row of `weight` that is w_max."""
+        z = raw.float().numpy()
+        arrays = kernels.view_bits(z), z, classes.numpy(), weight.numpy(), self.shift == COARSE
+        kernels.run_over_rows(
+            lambda p, a, b: kernels._tally32_rows(*arrays, self.tables[p], self.sums[p], self.limits[p], a, b),
+            *z.shape,
+        )
+
+    def result(self) -> dict[str, Any]:
+        """The fields of FeatureStats that the tables give; bins in use only."""
+        table = self.tables[0]
+        for other in self.tables[1:]:
+            table += other
+        zero = self.bins // 2
+        table[zero] += table[self.bins :].sum(axis=0)
+        used = np.flatnonzero(table[: self.bins, 0])
+        columns = table[used]
+        low, high = self.limits[:, 0].min(), self.limits[:, 1].max()
+        ends = np.abs(np.array([low, high], np.int32)).view(np.float32) * np.sign([low, high])
+        return {
+            "bits": 32,
+            "shift": self.shift,
+            "sums": self.sums.sum(axis=0),
+            "minimum": float(ends[0]),
+            "maximum": float(ends[1]),
+            "keys": used.astype(np.int64) - zero,
+            "counts": columns[:, 0].astype(np.int64),
+            "impacts": columns[:, 1].copy(),
+        }
+
+
+class Tally16:
+    """The running tables over float16 values: a bin for each of the 65,536."""
+
+    def __init__(self, width: int) -> None:
+        """Empty tables for rows of the given width."""
+        threads = torch.get_num_threads()
+        self.tables = [np.zeros((1 << 16, 2)) for _ in range(threads)]
+        self.sums = np.zeros((threads, width))
+        self.values = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+
+    def add(self, raw: Tensor, classes: Tensor, weight: Tensor) -> None:
+        """Count some rows in; `classes` picks the row of `weight` that is w_max."""
+        bits = raw.numpy().view(np.uint16)
+        arrays = bits, self.values, classes.numpy(), weight.numpy()
+        kernels.run_over_rows(
+            lambda p, a, b: kernels._tally16_rows(*arrays, self.tables[p], self.sums[p], a, b), *bits.shape
+        )
+
+    def result(self) -> dict[str, Any]:
+        """The fields of FeatureStats that the tables give; bins in use only."""
+        table = np.sum(self.tables, axis=0)
+        used = np.flatnonzero(table[:, 0])
+        keys, place = np.unique(
+            ordered(used.astype(np.uint16).view(np.int16).astype(np.int64), 16), return_inverse=True
+        )
+        columns = np.zeros((len(keys), table.shape[1]))
+        np.add.at(columns, place, table[used])  # -0.0 joins 0.0
+        values = decode(keys, 16, 0)
+        return {
+            "bits": 16,
+            "shift": 0,
+            "sums": self.sums.sum(axis=0),
+            "minimum": float(values[0]),
+            "maximum": float(values[-1]),
+            "keys": keys,
+            "counts": columns[:, 0].astype(np.int64),
+            "impacts": columns[:, 1] * values,
+        }
+
+
 Float64 = NDArray[np.float64]
-COLUMNS = ("counts", "impacts", "weights", "weight_squares")
 NEGATIVE = 0.01  # the share of negative values from which features count as signed
 
 
@@ -32,7 +141,7 @@ class FeatureStats:
 
     The histogram is over feature *values*: the order-preserving integer view of a float32 without its last 11
     or 12 bits is the bin (relative width 2^-12 or 2^-11); each float16 value is a bin of its own. A bin holds
-    the count, the summed impact w_max z, and on request the sums of w_max and w_max^2. Bins in use are kept.
+    the count and the summed impact w_max z. Bins in use are kept.
     """
 
     head: str  # the fingerprint of the head that gave w_max
@@ -45,14 +154,9 @@ class FeatureStats:
     keys: Annotated[NDArray[np.int64], Sizes("B"), Ascending(strictly=True)]
     counts: Annotated[NDArray[np.int64], Sizes("B"), AtLeast(1)]
     impacts: Annotated[Float64, Sizes("B")]  # sum of w_max z
-    weights: Float64  # [B], sum of w_max; empty unless asked for
-    weight_squares: Annotated[Float64, AtLeast(0)]  # [B], sum of w_max^2; empty unless asked for
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("weights", "weight_squares"):
-            if getattr(self, name).shape not in ((0,), self.keys.shape):
-                raise InputError(f"{name} has the shape {list(getattr(self, name).shape)} for {len(self.keys)} bins")
         reach = np.abs(self.keys.astype(np.float64)).max() * 2.0 ** min(self.shift, 64)
         if reach > 2.0 ** (self.bits - 1):
             raise InputError(f"bins of {self.bits} bits, {self.shift} of them shared, do not reach to {self.keys[-1]}")
@@ -62,9 +166,9 @@ class FeatureStats:
             raise InputError(f"the smallest value {self.minimum:g} is above the largest {self.maximum:g}")
 
     @classmethod
-    def of(cls, features: Chunked, *, weights: bool = False) -> FeatureStats:
-        """The statistics of a data set in one pass (with `weights`, also the sums of w_max and w_max^2)."""
-        running = RunningStatistics(features.head, len(features), half=features.half, weights=weights)
+    def of(cls, features: Chunked) -> FeatureStats:
+        """The statistics of a data set in one pass."""
+        running = RunningStatistics(features.head, len(features), half=features.half)
         for _, raw, classes in features.classified_chunks(whole=True):
             running.add(raw, classes)
         if not running.finite:
@@ -83,13 +187,9 @@ class FeatureStats:
             shift = max(self.shift, other.shift, FINE)
             return self.coarse(shift) + other.coarse(shift)
         keys, place = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
-        columns = {}
-        for name in COLUMNS:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            both = len(mine) == len(self.keys) and len(theirs) == len(other.keys)
-            columns[name] = np.zeros(len(keys) if both else 0, mine.dtype)
-            if both:
-                np.add.at(columns[name], place, np.concatenate([mine, theirs]))
+        counts, impacts = np.zeros(len(keys), np.int64), np.zeros(len(keys))
+        np.add.at(counts, place, np.concatenate([self.counts, other.counts]))
+        np.add.at(impacts, place, np.concatenate([self.impacts, other.impacts]))
         return FeatureStats(
             head=self.head,
             bits=self.bits,
@@ -99,7 +199,8 @@ class FeatureStats:
             minimum=min(self.minimum, other.minimum),
             maximum=max(self.maximum, other.maximum),
             keys=keys,
-            **columns,
+            counts=counts,
+            impacts=impacts,
         )
 
     def coarse(self, shift: int) -> FeatureStats:
@@ -108,9 +209,8 @@ class FeatureStats:
         if self.bits == 16:
             order = ordered(kernels.view_bits(decode(self.keys, 16, 0).astype(np.float32)).astype(np.int64), 32)
         keys, starts = np.unique(order >> shift, return_index=True)
-        summed = {name: getattr(self, name) for name in COLUMNS}
-        summed = {name: np.add.reduceat(c, starts) if len(c) else c for name, c in summed.items()}
-        return replace(self, bits=32, shift=shift, keys=keys, **summed)
+        counts, impacts = (np.add.reduceat(column, starts) for column in (self.counts, self.impacts))
+        return replace(self, bits=32, shift=shift, keys=keys, counts=counts, impacts=impacts)
 
     def settled(self) -> FeatureStats:
         """The same statistics in the bins that one pass over as many values has: parts add up to the whole."""
@@ -163,17 +263,11 @@ class FeatureStats:
         count = int(self.counts[bin_])
         return float(left[bin_]), float(right[bin_]), int(ends[bin_]) - count, count
 
-    def over(self, column: str, edges: Array) -> Array:
-        """[K] float64: the sum of a column over each interval [edges[k], edges[k+1]).
+    def over(self, values: Array, edges: Array) -> Array:
+        """[K] float64: the sum over each interval [edges[k], edges[k+1]) of values [B], one per bin.
 
         A bin of float32 values that an edge cuts is split in proportion; float16 bins are never cut.
         """
-        values = getattr(self, column)
-        if len(values) == 0:
-            raise InputError(f"these statistics hold no {column}; collect them with weights=True")
-        return self._over(values, edges)
-
-    def _over(self, values: Array, edges: Array) -> Array:
         edges = np.asarray(edges, np.float64)
         left, right = self.limits()
         if self.bits == 16:
@@ -189,7 +283,7 @@ class FeatureStats:
 
     def impact(self, edges: Array) -> Array:
         """[K] float64: the mean interval-specific feature impact E[I] over the intervals between edges."""
-        return self.over("impacts", edges) / self.n
+        return self.over(self.impacts, edges) / self.n
 
     def energy(self, edges: Array) -> Array:
         """[K] float64: E[sum of z^2 over the values in each interval], from the values of the bins and their counts.
@@ -197,29 +291,17 @@ class FeatureStats:
         Exact on float16 features; a float32 bin stands for its middle, within 2^-12 of any value in it.
         """
         left, right = self.limits()
-        return self._over(self.counts * ((left + right) / 2) ** 2, edges) / self.n
-
-    def save(self, path: str | Path) -> None:
-        items = {field.name: getattr(self, field.name) for field in fields(self)}
-        arrays = {name: value for name, value in items.items() if isinstance(value, np.ndarray)}
-        files.save(path, "statistics", {k: v for k, v in items.items() if k not in arrays}, arrays)
-
-    @classmethod
-    def load(cls, path: str | Path) -> FeatureStats:
-        header, arrays = files.load(path, "statistics")
-        held: dict[str, Any] = {**header, **arrays}
-        with reading(path, files.WAY_OUT["statistics"]):
-            return cls(**{field.name: held[field.name] for field in fields(cls)})
+        return self.over(self.counts * ((left + right) / 2) ** 2, edges) / self.n
 
 
 class RunningStatistics:
     """Statistics on their way through the features they are of."""
 
-    def __init__(self, head: Head, images: int, *, half: bool, weights: bool = False) -> None:
+    def __init__(self, head: Head, images: int, *, half: bool) -> None:
         """Empty tables; `images` says how many rows will come at most."""
         self.head, self.n = head, 0
         self.weight = head.weight.cpu()
-        self.tally = tally_for(images, head.width, half=half, weights=weights)
+        self.tally = tally_for(images, head.width, half=half)
 
     def add(self, raw: Tensor, classes: Tensor) -> None:
         """Count in some rows, as stored, of the predicted classes."""

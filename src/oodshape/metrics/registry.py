@@ -32,7 +32,6 @@ class Metric:
             bounded by 1, which every run measures anew: it has no interval, and runs are not compared by it.
         tolerance: How far two runs may differ and still agree: as a fraction, and in OOD images that change sides.
         paired: The test of two methods on the same images, by default a paired bootstrap.
-        phrase: Reads as "a method {phrase}", {s} being the s of the third person and {value} the number.
     """
 
     name: str
@@ -43,7 +42,6 @@ class Metric:
     unit: Literal["%", "s", "ms"] = "%"
     tolerance: tuple[float, int] = (0.005, 2)
     paired: Callable[[Pair, Pair], Difference] | None = None
-    phrase: str = ""
 
     def __call__(self, id_scores: Any, ood_scores: Any) -> float:
         """The value from scores alone."""
@@ -107,7 +105,6 @@ _ALL = (
         "OOD images accepted when 95 % of ID images are accepted",
         "lower",
         detection.false_positive_rate,
-        phrase="accept{s} {value} % of OOD images",
     ),
     Metric(
         "aupr_in",

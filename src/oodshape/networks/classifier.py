@@ -12,20 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
+from oodshape.networks import linear_maps
 from oodshape.networks.device import Precision, checked_precision, device_named
 from oodshape.networks.find_head import WAY_OUT, find, giving, module_named, why_not
 from oodshape.networks.head import Head, Outputs
-from oodshape.networks.linear_maps import (
-    Call,
-    Enlarge,
-    candidates,
-    check_rows,
-    eval_mode,
-    finite_rows,
-    outputs_of,
-    read_layers,
-    read_maps,
-)
 
 # The head of a network, kept for the next classifier around it: its fingerprint need not be hashed again.
 _HEADS: WeakKeyDictionary[nn.Module, dict[str, Head]] = WeakKeyDictionary()
@@ -102,7 +92,7 @@ class Classifier:
                     self._check_unchanged(images[:2], call)
             features = call.features.float()
             if not features.is_meta:
-                check_rows(features, "features")
+                linear_maps.check_rows(features, "features")
             head = self._kept(call.head)
             if head.classes == 1:
                 raise HeadError(ONE_OUTPUT.format(head=self._name))
@@ -110,25 +100,25 @@ class Classifier:
             exact = logits.float() if self.precision == "float32" else head.logits(features)
             return Outputs(features, exact, head)
 
-    def _read(self, images: Tensor) -> tuple[Call, Tensor]:
+    def _read(self, images: Tensor) -> tuple[linear_maps.Call, Tensor]:
         """The call that gives the logits of a batch, and these, in one pass; two where a layer turns out to be none."""
         layer = self._named()
         reason, times = "is no linear layer, and holds no linear map that gives them", 1
         if isinstance(layer, nn.Linear) and self._plain:
-            output, calls = read_layers(self.net, images, [layer])
+            output, calls = linear_maps.read_layers(self.net, images, [layer])
             times = len(calls[layer])
-            for place, logits in candidates(output, len(images)):
+            for place, logits in linear_maps.candidates(output, len(images)):
                 said = why_not(calls[layer], logits)
                 if said is None:
                     self._place = place
                     if place and self._order is None:  # what the network returns first is something else
-                        found = giving(self._inside(read_maps(self.net, images)[1]), logits)
+                        found = giving(self._inside(linear_maps.read_maps(self.net, images)[1]), logits)
                         self._order = None if found is None else found.order
                     return calls[layer][0], logits
                 reason = said if place == 0 else reason
         if times == 1:
-            output, maps = read_maps(self.net, images, None if self._order is None else self._name)
-            for place, logits in candidates(output, len(images)):
+            output, maps = linear_maps.read_maps(self.net, images, None if self._order is None else self._name)
+            for place, logits in linear_maps.candidates(output, len(images)):
                 call = giving(self._inside(maps), logits)
                 if call is not None:
                     self._order = call.order if self._order is None else self._order
@@ -136,18 +126,18 @@ class Classifier:
                     return call, logits
         raise HeadError(f"head={self._name!r} does not give the logits of this batch: it {reason}; {WAY_OUT}")
 
-    def _check_unchanged(self, images: Tensor, call: Call) -> None:
+    def _check_unchanged(self, images: Tensor, call: linear_maps.Call) -> None:
         """Refuse a layer behind the head that changes large logits (a clamp): some images would never show it."""
         largest = max(float(each[:2].abs().max()) for each in (call.features, call.logits))
         factor = LARGE / largest if largest > 0 else 0.0
         if 1 < factor < float("inf"):
             layer = self._named()
             if isinstance(layer, nn.Linear) and self._plain:
-                output, calls = read_layers(self.net, images, [layer], factor)
+                output, calls = linear_maps.read_layers(self.net, images, [layer], factor)
                 maps = calls[layer]
             else:
-                output, maps = read_maps(self.net, images, None, Enlarge(call.order, factor))
-            given = outputs_of(output)[self._place].reshape(len(images), -1)
+                output, maps = linear_maps.read_maps(self.net, images, None, linear_maps.Enlarge(call.order, factor))
+            given = linear_maps.outputs_of(output)[self._place].reshape(len(images), -1)
             if bool(torch.isfinite(given).all()) and all(why_not([each], given) is not None for each in maps):
                 raise HeadError(
                     f"head={self._name!r} gives the logits of these images, but not larger ones: a layer behind it "
@@ -155,19 +145,19 @@ class Classifier:
                 )
         self._unchanged = True
 
-    def _inside(self, maps: list[Call]) -> list[Call]:
+    def _inside(self, maps: list[linear_maps.Call]) -> list[linear_maps.Call]:
         """Those that ran in the head's module."""
         return [call for call in maps if not self._name or f"{call.where}.".startswith(f"{self._name}.")]
 
     def logits(self, images: Tensor) -> Tensor:
         """[N, ...] images -> [N, C] logits that can be differentiated with respect to the images only."""
-        with _alone(self.net), torch.inference_mode(False), torch.enable_grad(), eval_mode(self.net):
+        with _alone(self.net), torch.inference_mode(False), torch.enable_grad(), linear_maps.eval_mode(self.net):
             images = self._ready(images)
             # Detached weights: a backward pass reaches the images and leaves no .grad on the network.
             weights = {name: weight.detach() for name, weight in self.net.named_parameters()}
             with self.casting():
                 output = torch.func.functional_call(self.net, weights, (images.clone(),))
-            return finite_rows(outputs_of(output)[self._place], len(images)).float()
+            return linear_maps.finite_rows(linear_maps.outputs_of(output)[self._place], len(images)).float()
 
     def check_repeatable(self, images: Tensor) -> None:
         """Refuse a network whose features of two images [2, ...] change from run to run, or with the batch.

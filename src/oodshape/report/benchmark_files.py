@@ -1,14 +1,11 @@
-"""A benchmark run as files: results, tables and the page, made again only when something has changed."""
+"""A benchmark run as files: results, tables and the page."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import oodshape
 from oodshape.benchmark.plan import Options, Prepared
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run_prepared
@@ -19,35 +16,21 @@ from oodshape.report.pages.benchmark_page import write_page
 from oodshape.report.tables.kinds import Kind, by_ood, tables_of
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown, to_latex, to_markdown
 from oodshape.report.tables.openood import is_openood, openood_tables, show_openood, write_openood
-from oodshape.report.tables.summary import summarize
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table
 from oodshape.report.tables.terminal import show
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-KEPT = ("results.csv", "results.json")
-FILES = (*KEPT, "report.html", "table.md", "table.tex")
 
-
-def run_benchmark(
-    benchmark: Benchmark, options: Options, folder: Path, columns: tuple[Column, ...] = DEFAULT_COLUMNS
-) -> Results:
-    """Run a benchmark and write `FILES` into the folder; a run that is in the cache is copied.
-
-    What identifies a run: the benchmark, the weights, the images, the methods, the settings and this package's code.
-    """
-    prepared = Prepared.of(benchmark, options)
-    kept = folder if options.cache is None else options.cache / "runs" / _key(prepared)
-    done = options.cache is not None and all((kept / name).is_file() for name in KEPT)
-    results = Results.load(kept) if done else _made(prepared, kept)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (*KEPT, SCORES) if kept != folder else ():
-        (folder / name).unlink(missing_ok=True)
-        if (kept / name).is_file():
-            with replacing(folder / name) as temporary:
-                temporary.write_bytes((kept / name).read_bytes())
-    write_report(results, folder, columns=columns)
+def run_benchmark(benchmark: Benchmark, options: Options, folder: Path) -> Results:
+    """Run a benchmark and write results, tables and page into the folder, and all scores where they are asked for."""
+    results, scores = run_prepared(Prepared.of(benchmark, options))
+    results.save(folder)
+    (folder / SCORES).unlink(missing_ok=True)  # of an earlier run
+    if scores.wanted(options.keep_scores):
+        scores.save(folder)
+    write_report(results, folder)
     return results
 
 
@@ -78,20 +61,10 @@ def show_report(
     columns: tuple[Column, ...] = DEFAULT_COLUMNS,
     sort: str = "",
 ) -> None:
-    """Print the tables of results, by default sorted by their first column, and a summary."""
+    """Print the tables of results, by default sorted by their first column."""
     show_openood(results, console)
     for part in tables_of(results, kind, paper=paper, columns=columns, sort=sort or columns[0].name):
         show(part, console)
-    console.print("", *summarize(results), "", sep="\n", markup=False)
-
-
-def _made(prepared: Prepared, folder: Path) -> Results:
-    results, scores = run_prepared(prepared)
-    results.save(folder)
-    (folder / SCORES).unlink(missing_ok=True)  # of an earlier run
-    if scores.wanted(prepared.options.keep_scores):
-        scores.save(folder)
-    return results
 
 
 def _write_tables(tables: Sequence[Table], folder: Path, results: Results) -> None:
@@ -101,14 +74,3 @@ def _write_tables(tables: Sequence[Table], folder: Path, results: Results) -> No
         texts = [*(render_frame(*part) for part in first), *(render(part) for part in tables)]
         with replacing(folder / name) as temporary:
             temporary.write_text("\n".join(texts), encoding="utf-8")
-
-
-def _key(prepared: Prepared) -> str:
-    digest = hashlib.sha256()
-    # what does not count: where features are kept, and how fast they come
-    settings = replace(prepared.options, cache=None, progress=None, device=None, batch_size=1, workers=None)
-    for part in (repr(prepared.benchmark), repr(settings), *prepared.identity()):
-        digest.update(part.encode())
-    for path in sorted(Path(oodshape.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]

@@ -13,21 +13,9 @@ from oodshape.methods.fit_all import fit_all
 from oodshape.methods.fusion import SCRAMBLED, Fusion
 from oodshape.methods.records import RECORDS
 from oodshape.report.palette import PALE, TEXT
+from oodshape.studies import plotting
 from oodshape.studies.methods import measure, works_on_features
 from oodshape.studies.network import Network
-from oodshape.studies.plotting import (
-    TOWARDS,
-    Point,
-    add_family_legend,
-    add_legend,
-    draw_scatter,
-    label_rows,
-    line_style,
-    missing_percent,
-    name_points,
-    panels,
-    scale_toward_hundred,
-)
 from oodshape.studies.tables import format_percent
 
 if TYPE_CHECKING:
@@ -134,21 +122,25 @@ def draw_selection(frame: DataFrame) -> Figure:
     """Draw a point per method: mean AUROC against the proxy and the real OOD sets; selected methods have a ring."""
     keys = ["method", "group", "proxy_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
-    figure, (axes,) = panels(4.4)
+    figure, (axes,) = plotting.panels(4.4)
     points = [
-        Point(
-            str(row["method"]), missing_percent(row["proxy_auroc"]), missing_percent(row["auroc"]), bool(row["chosen"])
+        plotting.Point(
+            str(row["method"]),
+            plotting.missing_percent(row["proxy_auroc"]),
+            plotting.missing_percent(row["auroc"]),
+            bool(row["chosen"]),
         )
         for row in means[means["group"].isin([PAPER, LATER])].to_dict("records")
     ]
-    scale_toward_hundred(axes, "x", "y")
-    draw_scatter(axes, points)
-    fused = missing_percent(float(means.loc[means["method"] == AUTO, "auroc"].iloc[0]))
+    plotting.scale_toward_hundred(axes, "x", "y")
+    plotting.draw_scatter(axes, points)
+    fused = plotting.missing_percent(float(means.loc[means["method"] == AUTO, "auroc"].iloc[0]))
     axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")
-    axes.set_ylabel(f"real OOD sets: mean AUROC (%),\n{TOWARDS}")
-    axes.set_xlabel(f"proxy OOD sets: mean AUROC (%),\n{TOWARDS}\nrings: fused in auto; dashed: auto; dotted: x = y")
-    add_family_legend(figure, [point.name for point in points])
-    name_points(axes, points)
+    axes.set_ylabel(f"real OOD sets: mean AUROC (%),\n{plotting.TOWARDS}")
+    marks = "rings: fused in auto; dashed: auto; dotted: x = y"
+    axes.set_xlabel(f"proxy OOD sets: mean AUROC (%),\n{plotting.TOWARDS}\n{marks}")
+    plotting.add_family_legend(figure, [point.name for point in points])
+    plotting.name_points(axes, points)
     return figure
 
 
@@ -156,17 +148,17 @@ def draw_regret(frame: DataFrame) -> Figure:
     """Draw a line per network: mean AUROC of `auto` and of fixed choices, minus that of the best paper method."""
     means = frame.groupby(["network", "method", "group"], sort=False)["auroc"].mean().reset_index()
     names = list(dict.fromkeys(means["network"]))
-    figure, (axes,) = panels(1.1 + 0.25 * len(names))
+    figure, (axes,) = plotting.panels(1.1 + 0.25 * len(names))
     axes.axvline(0.0, color=TEXT, linewidth=0.6)
     for place, network in enumerate(names):
         part = means[means["network"] == network].set_index("method")
         best = part.loc[part["group"] == PAPER, "auroc"].max()
         for name, shape in LOOKS.items():
             if name in part.index:
-                look = {"color": line_style(name)["color"], "label": name if place == 0 else None} | shape
+                look = {"color": plotting.line_style(name)["color"], "label": name if place == 0 else None} | shape
                 axes.plot([100 * (part.loc[name, "auroc"] - best)], [place], linestyle="none", **look)
         axes.axhline(place, color=PALE, linewidth=0.3, zorder=0)
-    label_rows(axes, names)
+    plotting.label_rows(axes, names)
     axes.set(xlabel="mean AUROC (%) minus that of\nthe best paper method", ylabel="network")
-    add_legend(figure, 3)
+    plotting.add_legend(figure, 3)
     return figure

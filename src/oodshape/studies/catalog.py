@@ -8,24 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oodshape.core.errors import InputError, no_such
-from oodshape.studies import figures, tables
+from oodshape.studies import figures, tables, variants
 from oodshape.studies.auto import compare_selection, draw_regret, draw_selection, tabulate_selection
-from oodshape.studies.bounds import compare_bounds, draw_bounds, tabulate_bounds
 from oodshape.studies.methods import average_by_family, compare_methods, compare_with_optfs
 from oodshape.studies.network import Network
 from oodshape.studies.sample_size import draw_samples, resample, tabulate_samples
 from oodshape.studies.shaping_functions import profile_shapes, profile_weights
 from oodshape.studies.tables import tabulate_means, tabulate_rows
-from oodshape.studies.tuning import compare_tuned
-from oodshape.studies.variants import (
-    compare_dynamic,
-    compare_objectives,
-    compare_variants,
-    project_impacts,
-    sweep_intervals,
-    sweep_limits,
-    validate,
-)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,43 +40,31 @@ class Study:
 STUDIES: dict[str, Study] = {
     "variants": Study(
         "Variants of OptFS: one theta from one OOD set, tested on all; means over OOD sets",
-        compare_variants,
+        variants.compare_variants,
         partial(tabulate_means, index=["variant"]),
-        partial(figures.draw_means, columns=["variant"]),
-    ),
-    "objectives": Study(
-        "OptFS with OOD data by objective: one theta from one OOD set, tested on all; V score, means over OOD sets",
-        compare_objectives,
-        partial(tabulate_means, index=["source", "objective"]),
-        partial(figures.draw_means, columns=["source", "objective"]),
+        figures.draw_variants,
     ),
     "validation": Study(
         "Validation of the ID-only problem: one theta per OOD set, tested on that set; V score",
-        validate,
+        variants.validate,
         tabulate_rows,
         figures.draw_validation,
     ),
     "dynamic": Study(
         "Classes that may change: the ratio r of changed argmax, and theta by alternating optimisation",
-        compare_dynamic,
+        variants.compare_dynamic,
         tables.tabulate_dynamic,
         figures.draw_dynamic,
     ),
     "intervals": Study(
         "Number of intervals K; K = 0 is Energy; means over OOD sets",
-        sweep_intervals,
+        variants.sweep_intervals,
         partial(tabulate_means, index=["method", "k"], descending="method"),
         figures.draw_intervals,
     ),
-    "bounds": Study(
-        "OptFS with the bound on theta (optfs-e) and on the features (optfs-f): mean AUROC / FPR95; at other K, AUROC",
-        compare_bounds,
-        tabulate_bounds,
-        draw_bounds,
-    ),
     "limits": Study(
         "Limits of the intervals at the p and 100 - p percentiles; means over OOD sets",
-        sweep_limits,
+        variants.sweep_limits,
         partial(tabulate_means, index=["method", "tail"], also=("lower", "upper"), descending="method"),
         figures.draw_limits,
     ),
@@ -113,7 +90,7 @@ STUDIES: dict[str, Study] = {
     ),
     "intuition": Study(
         "The intuition: b = E[I_OOD] relative to a = E[I_ID] = (1, 0)",
-        lambda network: project_impacts(validate(network)),
+        lambda network: variants.project_impacts(variants.validate(network)),
         tabulate_rows,
         figures.draw_intuition,
     ),
@@ -124,12 +101,6 @@ STUDIES: dict[str, Study] = {
         figures.draw_bars,
         lambda frame: figures.draw_generalisation(average_by_family(frame)),
         compares=True,
-    ),
-    "tuning": Study(
-        "Other methods tuned on Gaussian surrogates; means over OOD sets",
-        compare_tuned,
-        tables.tabulate_tuning,
-        figures.draw_tuning,
     ),
     "samples": Study(
         "How many images a fit needs: AUROC over resamples of the fitting set, and the change of theta",

@@ -8,19 +8,7 @@ import numpy as np
 
 from oodshape.methods.records import FEATURED
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PALE, TEXT, WASH
-from oodshape.studies.plotting import (
-    TOWARDS,
-    Point,
-    add_family_legend,
-    add_legend,
-    draw_scatter,
-    label_rows,
-    line_style,
-    missing_percent,
-    name_points,
-    panels,
-    scale_toward_hundred,
-)
+from oodshape.studies import plotting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,17 +30,15 @@ PANELS = {
 }
 
 
-def draw_means(frame: DataFrame, columns: list[str]) -> Figure:
-    """Draw the mean AUROC of each variant, named by `columns`, and a mark for each OOD set."""
-    labels = frame[columns].agg(" · ".join, axis=1)
-    names = list(labels.unique())
-    figure, (axes,) = panels(0.55 + 0.19 * len(names))
+def draw_variants(frame: DataFrame) -> Figure:
+    """Draw the mean AUROC of each variant, and a mark for each OOD set."""
+    names = list(frame["variant"].unique())
+    figure, (axes,) = plotting.panels(0.55 + 0.19 * len(names))
     for place, name in enumerate(names):
-        values = 100 * frame.loc[labels == name, "auroc"]
+        values = 100 * frame.loc[frame["variant"] == name, "auroc"]
         axes.plot(values, [place] * len(values), "|", color=PALE, markersize=5)
-        color = line_style(name.rpartition(" · ")[2])["color"]
-        axes.plot([values.mean()], [place], "o", color=color, markersize=4.5)
-    label_rows(axes, names)
+        axes.plot([values.mean()], [place], "o", color=plotting.line_style(name)["color"], markersize=4.5)
+    plotting.label_rows(axes, names)
     axes.grid(axis="y", visible=False)
     axes.set(xlabel=f"{AUROC}; marks: OOD sets", ylabel="variant")
     return figure
@@ -60,25 +46,25 @@ def draw_means(frame: DataFrame, columns: list[str]) -> Figure:
 
 def draw_validation(frame: DataFrame) -> Figure:
     """Draw the AUROC on each OOD set of theta with and without its OOD data."""
-    figure, (axes,) = panels(0.85 + 0.22 * len(frame))
+    figure, (axes,) = plotting.panels(0.85 + 0.22 * len(frame))
     for place, pair in enumerate(100 * frame[["auroc_with", "auroc_without"]].to_numpy(float)):
         axes.plot(pair, [place] * 2, color=PALE, linewidth=0.8)
-    without, real = line_style("ours (V)")["color"], line_style("odin")["color"]
+    without, real = plotting.line_style("ours (V)")["color"], plotting.line_style("odin")["color"]
     axes.plot(100 * frame["auroc_without"], range(len(frame)), "o", color=without, label="ID data only")
     axes.plot(100 * frame["auroc_with"], range(len(frame)), "D", color=real, fillstyle="none", label="with OOD data")
-    label_rows(axes, frame["ood"].tolist())
+    plotting.label_rows(axes, frame["ood"].tolist())
     axes.set(xlabel=AUROC, ylabel="OOD set")
-    add_legend(figure, 2)
+    plotting.add_legend(figure, 2)
     return figure
 
 
 def draw_dynamic(frame: DataFrame) -> Figure:
     """Draw theta(z) with the class of the unshaped features, and with classes that may change."""
-    figure, (axes,) = panels(2.2)
+    figure, (axes,) = plotting.panels(2.2)
     for name, part in frame.groupby("curve", sort=False):
-        axes.plot((part["left"] + part["right"]) / 2, part["theta"], label=name, **line_style(str(name)))
+        axes.plot((part["left"] + part["right"]) / 2, part["theta"], label=name, **plotting.line_style(str(name)))
     axes.set(xlabel="feature value z", ylabel="θ(z)")
-    add_legend(figure, 2)
+    plotting.add_legend(figure, 2)
     return figure
 
 
@@ -94,27 +80,27 @@ def draw_limits(frame: DataFrame) -> Figure:
 
 
 def _draw_sweep(frame: DataFrame, column: str, ticks: list[str], label: str) -> Figure:
-    figure, pair = panels(3.1, 2, sharex=True)
+    figure, pair = plotting.panels(3.1, 2, sharex=True)
     means = frame.groupby(["method", column], sort=False)[["auroc", "fpr95"]].mean().reset_index()
     for axes, metric, name in zip(pair, ("auroc", "fpr95"), (AUROC, FPR), strict=True):
         for method, part in means.groupby("method", sort=False):
-            axes.plot(range(len(part)), 100 * part[metric], "o", label=method, **line_style(str(method)))
+            axes.plot(range(len(part)), 100 * part[metric], "o", label=method, **plotting.line_style(str(method)))
         axes.set_ylabel(f"mean {name}")
     pair[1].set_xticks(range(len(ticks)), ticks)
     pair[1].set_xlabel(label)
-    add_legend(figure, 2)
+    plotting.add_legend(figure, 2)
     return figure
 
 
 def draw_compatibility(frame: DataFrame) -> Figure:
     """Draw bars of mean AUROC and FPR95: each score or method alone (pale) and with OptFS."""
-    figure, pair = panels(3.1, 2, sharex=True)
+    figure, pair = plotting.panels(3.1, 2, sharex=True)
     means = frame.groupby(["base", "shaped"], sort=False)[["auroc", "fpr95"]].mean()
     bases = list(dict.fromkeys(frame["base"]))
     for axes, metric, name in zip(pair, ("auroc", "fpr95"), (AUROC, FPR), strict=True):
         for shaped, shift in ((False, -0.2), (True, 0.2)):
             heights = [100 * means.loc[(base, shaped), metric] for base in bases]
-            color = line_style(FEATURED)["color"] if shaped else WASH
+            color = plotting.line_style(FEATURED)["color"] if shaped else WASH
             bars = axes.bar(np.arange(len(bases)) + shift, heights, 0.38, color=color)
             bars.set_label("+ OptFS" if shaped else "base")
             axes.bar_label(bars, fmt="%.0f", fontsize=6, padding=1)
@@ -123,13 +109,13 @@ def draw_compatibility(frame: DataFrame) -> Figure:
         axes.grid(axis="x", visible=False)
     pair[1].set_xticks(range(len(bases)), bases)
     pair[1].set_xlabel("score or method")
-    add_legend(figure, 2)
+    plotting.add_legend(figure, 2)
     return figure
 
 
 def draw_shaping(frame: DataFrame) -> Figure:
     """Draw eight panels: theta(z) of each method, and the optimal theta with OOD data, scaled to fit it."""
-    figure, axes = panels(5.6, 4, 2, sharex=True)
+    figure, axes = plotting.panels(5.6, 4, 2, sharex=True)
     curves = dict(list(frame.groupby("curve", sort=False)))
     for each, (name, title) in zip(axes, PANELS.items(), strict=True):
         _draw_profile(each, title, curves.get(name), curves["optfs with OOD"])
@@ -137,7 +123,7 @@ def draw_shaping(frame: DataFrame) -> Figure:
         each.set_xlabel("feature value z")
     for each in axes[::2]:
         each.set_ylabel("θ(z)")
-    add_legend(figure, 1)
+    plotting.add_legend(figure, 1)
     return figure
 
 
@@ -152,12 +138,15 @@ def _draw_profile(axes: Axes, title: str, curve: DataFrame | None, optimal: Data
     theta, best = curve["theta"].to_numpy(), optimal["theta"].to_numpy()
     scaled = scale_to_fit(best, theta, curve["count"].to_numpy())
     axes.plot(
-        middle, scaled, label="OptFS with OOD data, scaled to fit", **line_style("optfs with OOD") | {"linewidth": 0.9}
+        middle,
+        scaled,
+        label="OptFS with OOD data, scaled to fit",
+        **plotting.line_style("optfs with OOD") | {"linewidth": 0.9},
     )
-    axes.plot(middle, theta, **line_style(name) | {"linestyle": "-", "linewidth": 1.5})
+    axes.plot(middle, theta, **plotting.line_style(name) | {"linestyle": "-", "linewidth": 1.5})
     if curve["std"].notna().any():
         std = curve["std"].to_numpy()
-        color = line_style(name)["color"]
+        color = plotting.line_style(name)["color"]
         axes.fill_between(middle, theta - std, theta + std, color=color, alpha=0.2, linewidth=0)
     both = np.concatenate([scaled, theta])
     low, high = min(float(np.nanmin(both)), 0.0), max(float(np.nanmax(both)), 0.0)
@@ -174,7 +163,7 @@ def scale_to_fit(best: Any, theta: Any, count: Any) -> Any:
 
 def draw_weights(frame: DataFrame) -> Figure:
     """Draw mean and standard deviation of the weights w_max over the feature value, ID and OOD."""
-    figure, (axes,) = panels(2.3)
+    figure, (axes,) = plotting.panels(2.3)
     for (name, part), color in zip(frame.groupby("set", sort=False), (ID_COLOR, OOD_COLOR), strict=False):
         middle = (part["left"] + part["right"]) / 2
         label = str(name)
@@ -184,7 +173,7 @@ def draw_weights(frame: DataFrame) -> Figure:
         )
     axes.axhline(0.0, color=TEXT, linewidth=0.4)
     axes.set(xlabel="feature value z", ylabel="weight of the predicted class")
-    add_legend(figure, 2)
+    plotting.add_legend(figure, 2)
     return figure
 
 
@@ -192,7 +181,7 @@ def draw_intuition(frame: DataFrame) -> Figure:
     """Draw a = E[I_ID] as the unit vector, and b = E[I_OOD] of each OOD set at its angle and length."""
     rows = sorted(frame.itertuples(index=False), key=lambda row: -float(row.y))  # type: ignore[arg-type]
     top = max(1.15 * float(frame["y"].max()), 0.12 * len(rows), 0.3)
-    figure, (axes,) = panels(0.55 + 2.0 * (top + 0.12))
+    figure, (axes,) = plotting.panels(0.55 + 2.0 * (top + 0.12))
     axes.set_aspect("equal")  # otherwise the drawn angles are wrong
     arrow: Any = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "linewidth": 1.2}
     axes.annotate("", (1, 0), (0, 0), arrowprops=arrow | {"color": ID_COLOR})
@@ -212,13 +201,13 @@ def draw_intuition(frame: DataFrame) -> Figure:
 def draw_bars(frame: DataFrame) -> Figure:
     """Draw bars of the mean AUROC of every method, that of OptFS (E) as a dashed line."""
     means = frame.groupby("method", sort=False)["auroc"].mean()
-    figure, (axes,) = panels(0.7 + 0.155 * len(means))
+    figure, (axes,) = plotting.panels(0.7 + 0.155 * len(means))
     for place, (name, value) in enumerate(means.items()):
-        axes.barh(place, 100 * value, 0.7, color=line_style(str(name))["color"])
+        axes.barh(place, 100 * value, 0.7, color=plotting.line_style(str(name))["color"])
         axes.text(101.5, place, f"{100 * value:.1f}", va="center", fontsize=6.5)
     if FEATURED in means:
-        axes.axvline(100 * means[FEATURED], **line_style(FEATURED) | {"color": TEXT, "linewidth": 0.9})
-    label_rows(axes, [str(name) for name in means.index])
+        axes.axvline(100 * means[FEATURED], **plotting.line_style(FEATURED) | {"color": TEXT, "linewidth": 0.9})
+    plotting.label_rows(axes, [str(name) for name in means.index])
     axes.set(xlim=(0, 100), xlabel=f"mean {AUROC}; dashed: {FEATURED}", ylabel="method")
     axes.grid(axis="y", visible=False)
     return figure
@@ -227,41 +216,20 @@ def draw_bars(frame: DataFrame) -> Figure:
 def draw_generalisation(table: DataFrame) -> Figure:
     """Draw a point per method: mean AUROC on ConvNets and on transformers and MLPs; both are equal on the line."""
     known = table.dropna()
-    figure, (axes,) = panels(4.0)
+    figure, (axes,) = plotting.panels(4.0)
     axes.set(
-        xlabel=f"ConvNets: mean {AUROC}, {TOWARDS}\ndotted: x = y",
-        ylabel=f"transformers and MLPs: mean {AUROC},\n{TOWARDS}",
+        xlabel=f"ConvNets: mean {AUROC}, {plotting.TOWARDS}\ndotted: x = y",
+        ylabel=f"transformers and MLPs: mean {AUROC},\n{plotting.TOWARDS}",
     )
     if known.empty:
         axes.text(0.5, 0.5, "needs a ConvNet and another network", transform=axes.transAxes, ha="center")
         return figure
     points = [
-        Point(str(name), missing_percent(x), missing_percent(y))
+        plotting.Point(str(name), plotting.missing_percent(x), plotting.missing_percent(y))
         for name, x, y in zip(known["method"], known["convnets"], known["others"], strict=True)
     ]
-    scale_toward_hundred(axes, "x", "y")
-    draw_scatter(axes, points)
-    add_family_legend(figure, [point.name for point in points])
-    name_points(axes, points)  # last, because the legend moves the axes
-    return figure
-
-
-def draw_tuning(frame: DataFrame) -> Figure:
-    """Draw the mean AUROC of each method with the given settings and tuned on surrogates; OptFS (E) dashed."""
-    means = frame.groupby(["method", "tuned"], sort=False)["auroc"].mean()
-    reference = means.pop((FEATURED, False)) if (FEATURED, False) in means.index else None
-    names = list(dict.fromkeys(means.index.get_level_values("method")))
-    figure, (axes,) = panels(0.9 + 0.22 * len(names))
-    for place, name in enumerate(names):
-        values = [100 * means.get((name, tuned), np.nan) for tuned in (False, True)]
-        color = line_style(name)["color"]
-        axes.plot(values, [place] * 2, color=PALE, linewidth=0.8)
-        given, tuned = ("settings as given", "tuned on surrogates") if place == 0 else (None, None)
-        axes.plot(values[:1], [place], "o", color=color, fillstyle="none", label=given)
-        axes.plot(values[1:], [place], "o", color=color, label=tuned)
-    if reference is not None:
-        axes.axvline(100 * reference, **line_style(FEATURED), label=FEATURED)
-    label_rows(axes, names)
-    axes.set(xlabel=f"mean {AUROC}", ylabel="method")
-    add_legend(figure, 3)
+    plotting.scale_toward_hundred(axes, "x", "y")
+    plotting.draw_scatter(axes, points)
+    plotting.add_family_legend(figure, [point.name for point in points])
+    plotting.name_points(axes, points)  # last, because the legend moves the axes
     return figure

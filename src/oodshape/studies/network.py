@@ -68,18 +68,11 @@ class Network:
             find_method(name, self.methods)  # refuses an unknown method
         return replace(self, requested_real=real or self.requested_real, compared_names=methods, seed=seed)
 
-    def require_surrogate(self) -> Features:
-        """Return the Gaussian surrogates."""
-        if SURROGATES[0] not in self.surrogates:
-            raise InputError(f"{self.name} has no {SURROGATES[0]} surrogates to tune on")
-        return self.surrogates[SURROGATES[0]]
-
     def require_proxy(self) -> tuple[Features, ...]:
         """Return the proxy."""
         if not self.proxy:
             raise InputError(
-                f"{self.name} has no proxy: put {PROXY}.npz, the features of scrambled ID images, into its folder, "
-                f"or give --proxy DIR with DIR/{self.name}/{PROXY}.npz"
+                f"{self.name} has no proxy: put {PROXY}.npz, the features of scrambled ID images, into its folder"
             )
         return self.proxy
 
@@ -118,10 +111,8 @@ def load_folder(folder: Path, panels: Path | None = None, settings: str = "") ->
     The proxy is scrambled.npz in the folder, or in the folder of the same name below `panels`. Without `settings`, the
     methods use those of the paper for the network's ID set, or general ones if that set is unknown.
     """
-    arrays = {}
-    more = [] if panels is None else [panels / folder.name / f"{PROXY}.npz"]
-    for path in [*sorted(folder.glob("*.npz")), *(path for path in more if path.is_file())]:
-        arrays[path.stem] = npz_within(path)
+    more = [] if panels is None else (panels / folder.name).glob(f"{PROXY}.npz")
+    arrays = {path.stem: npz_within(path) for path in [*sorted(folder.glob("*.npz")), *more]}
     try:
         head = arrays.pop("head")
         pair = (head["weight"], head["bias"])
@@ -200,7 +191,6 @@ def load_networks(
     benchmark: str,
     features: Sequence[Path],
     models: tuple[str, ...] = (),
-    proxy: Path | None = None,
     settings: str = "",
     **how: Any,
 ) -> list[Network]:
@@ -209,7 +199,7 @@ def load_networks(
     `how` are the other `Options` of a benchmark.
     """
     if features:
-        found = [load_folder(folder, proxy, settings) for folder in find_folders(features)]
+        found = [load_folder(folder, settings=settings) for folder in find_folders(features)]
         missing = set(models) - {network.name for network in found}
         if missing:
             raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")

@@ -61,9 +61,7 @@ _STYLE: Any = {
 _OPTFS = INKS["optfs"].light
 _VARIANTS: dict[str, tuple[str, Any]] = {
     "optfs with OOD": (OOD_COLOR, "-"),
-    **dict.fromkeys(("real", "gaussian", "uniform", "mean-gap"), (_OPTFS, "-")),
-    "logistic": (INKS["logits"].light, "-"),
-    "hinge": (INKS["distance"].light, "-"),
+    **dict.fromkeys(("real", "gaussian", "uniform"), (_OPTFS, "-")),
     "ours (V)": (_OPTFS, style("optfs-v").dashes),
     "ours (E)": (_OPTFS, style("optfs-e").dashes),
     "dynamic": (INKS["own"].light, (0, (1, 1))),

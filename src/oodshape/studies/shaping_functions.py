@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
 from oodshape.methods.base import Shape
 from oodshape.methods.shapes.optfs import OptFS
@@ -66,18 +65,21 @@ def profile_shapes(network: Network) -> DataFrame:
 
 def profile_intervals(shape: Shape, sets: Iterable[Features], edges: Array) -> tuple[Array, Array, Array]:
     """Return [K] count, mean and standard deviation of f(z) / z over the values z != 0 in each interval."""
-    limits, sums = np.asarray(edges, np.float32), np.zeros((3, len(edges) + 1))
+    sums = np.zeros((3, len(edges) + 1))
     for features in sets:
         for _, raw in features.chunks():
             z = raw.float().cpu()
-            values, shaped = (each.numpy().ravel().astype(np.float64) for each in (z, shape(z)))
-            keep = values != 0
-            cell = np.searchsorted(limits, z.numpy().ravel()[keep], side="right")
-            ratio = shaped[keep] / values[keep]
-            sums += [np.bincount(cell, ratio**power, len(edges) + 1) for power in range(3)]
+            shaped, keep = shape(z).double(), z != 0
+            sums += sum_by_interval(z[keep].numpy(), (shaped[keep] / z[keep]).numpy(), edges)
     count, total, squares = sums[:, 1:-1]
     mean, std = mean_and_std(count, total, squares)
     return count.astype(np.int64), mean, std
+
+
+def sum_by_interval(z: Array, values: Array, edges: Array) -> Array:
+    """Return [3, K + 2]: count, sum and sum of squares of values whose z lies before, in, after the intervals."""
+    cell = np.searchsorted(np.asarray(edges, np.float32), z.ravel(), side="right")
+    return np.array([np.bincount(cell, values.ravel() ** power, len(edges) + 1) for power in range(3)])
 
 
 def mean_and_std(count: Array, total: Array, squares: Array) -> tuple[Array, Array]:
@@ -97,8 +99,10 @@ def profile_weights(network: Network, optfs: OptFS = OptFS()) -> DataFrame:
     edges = optfs.fit(Training.of(network.train)).edges
     parts = []
     for name, features in {"ID": network.id_test, f"OOD ({network.real})": network.ood[network.real]}.items():
-        stats = FeatureStats.of(features, weights=True)
-        sums = [stats.over(column, edges) for column in ("counts", "weights", "weight_squares")]
-        mean, std = mean_and_std(*sums)
-        parts.append(DataFrame({"set": name, **interval_columns(edges), "count": sums[0], "mean": mean, "std": std}))
+        sums, weight = np.zeros((3, len(edges) + 1)), features.head.weight.cpu().double()
+        for _, raw, classes in features.classified_chunks():
+            sums += sum_by_interval(raw.float().cpu().numpy(), weight[classes.cpu()].numpy(), edges)
+        count, total, squares = sums[:, 1:-1]
+        mean, std = mean_and_std(count, total, squares)
+        parts.append(DataFrame({"set": name, **interval_columns(edges), "count": count, "mean": mean, "std": std}))
     return concat(parts, ignore_index=True)

@@ -143,13 +143,3 @@ def tabulate_generalisation(frame: DataFrame, digits: int = 1) -> DataFrame:
     order = list(METHODS)
     table = table.loc[sorted(table.index, key=lambda name: order.index(name) if name in METHODS else len(order))]
     return table.map(format_percent, digits=digits).rename_axis("method").reset_index()
-
-
-def tabulate_tuning(frame: DataFrame, digits: int = 1) -> DataFrame:
-    """Return per network and method: settings and mean FPR95 and AUROC as given and tuned."""
-    keys = ["network", "method", "tuned", "setting", "surrogate_auroc"]
-    means = frame.groupby(keys, sort=False, dropna=False)[list(METRICS)].mean().reset_index()
-    means["tuned"] = means["tuned"].map({False: "as given", True: "tuned"})
-    for name in ("surrogate_auroc", *METRICS):
-        means[name] = [format_percent(value, digits) for value in means[name]]
-    return means.rename(columns={"surrogate_auroc": "AUROC on surrogates", **METRICS})

@@ -1,11 +1,9 @@
-"""Fit theta of OptFS in other ways: with OOD data (closed form and losses), and with classes that may change."""
+"""Fit theta of OptFS in other ways: with OOD data, and with classes that may change."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +12,6 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from oodshape.core.errors import InputError
 from oodshape.features import kernels
 from oodshape.features.features import Features
 from oodshape.images.identity import smallest
@@ -24,10 +21,8 @@ from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.methods.training import Training
 
 Array = NDArray[Any]
-Objective = Literal["mean-gap", "logistic", "hinge", "authors-code"]
-OBJECTIVES: tuple[Objective, ...] = ("mean-gap", "logistic", "hinge", "authors-code")
-MOST_ID = 50_000  # ID samples in a loss, as in the authors' code
-SMOOTHING = (1.0, 0.1, 0.01, 0.001)  # widths of the rounded corner of the hinge; each starts from the previous optimum
+Objective = Literal["mean-gap", "authors-code"]
+MOST_ID = 50_000  # ID samples of the regression, as in the authors' code
 
 
 def fit_with_ood(
@@ -36,26 +31,21 @@ def fit_with_ood(
     *,
     objective: Objective = "mean-gap",
     optfs: OptFS = OptFS(),
-    penalty: float = 0.01,
     seed: int = 0,
 ) -> PiecewiseConstant:
     """Fit the shaping function that separates ID from these OOD data best; intervals and norm are those of OptFS.
 
-    mean-gap: theta ~ E[I_ID] - E[I_OOD] (the paper's Eq. 8), from statistics alone. logistic, hinge: theta minimises
-    mean loss(theta . I_ID + c) / 2 + mean loss(-theta . I_OOD - c) / 2 + penalty |theta|^2 / 2 over theta and c, each
-    impact divided by |E[I_ID]| so that the penalty means the same on any network; on at most 50,000 ID samples, drawn
-    with the seed. authors-code: the logistic regression of scikit-learn with its default settings, as in the paper's
-    published code: summed losses, classes of unequal size, unscaled impacts, and the penalty |theta|^2 / 2.
+    mean-gap: theta ~ E[I_ID] - E[I_OOD] (the paper's Eq. 8), from statistics alone. authors-code: the logistic
+    regression of scikit-learn with its default settings, as in the paper's published code: summed losses, classes of
+    unequal size, unscaled impacts, and the penalty |theta|^2 / 2; on at most 50,000 ID samples, drawn with the seed.
     """
-    if objective not in OBJECTIVES:
-        raise InputError(f"objective must be one of {', '.join(OBJECTIVES)}, got {objective!r}")
     ours = optfs.fit(Training.of(train))
     if objective == "mean-gap":
         direction = train.stats.impact(ours.edges) - ood.stats.impact(ours.edges)
     else:
         rows = smallest(train.identities, MOST_ID, seed, "with OOD")
         inside, outside = compute_impacts(train[rows], ours.edges), compute_impacts(ood, ours.edges)
-        direction = _LOSSES[objective](inside, outside, penalty)
+        direction = _regression(inside, outside)
     return replace(ours, theta=optfs.solve(direction))
 
 
@@ -85,43 +75,7 @@ def compute_impacts(features: Features, edges: Array) -> Array:
     return np.concatenate(parts)
 
 
-def _logistic_loss(margin: Array) -> tuple[Array, Array]:
-    """Return log(1 + exp(-m)) and its derivative."""
-    return np.logaddexp(0.0, -margin), -0.5 * (1.0 - np.tanh(0.5 * margin))
-
-
-def _smooth_hinge(margin: Array, width: float) -> tuple[Array, Array]:
-    """Return max(0, 1 - m) with its corner rounded over `width` (at most width / 8 above), and the derivative."""
-    short = np.clip((1.0 - margin) / width + 0.5, 0.0, 1.0)
-    return np.where(short < 1.0, 0.5 * width * short**2, 1.0 - margin), -short
-
-
-def _minimize(inside: Array, outside: Array, penalty: float, losses: list[Callable[[Array], Any]]) -> Array:
-    """Return [K]: the theta that minimises the mean loss, each loss in turn starting from the previous optimum."""
-    from scipy.optimize import minimize
-
-    if not penalty > 0:
-        raise InputError(f"penalty must be positive, got {penalty:g}")
-    length = float(np.linalg.norm(inside.mean(axis=0))) or 1.0
-    signed = np.concatenate([inside, -outside]) / length
-    sign = np.repeat([1.0, -1.0], [len(inside), len(outside)])
-    share = np.repeat([0.5 / len(inside), 0.5 / len(outside)], [len(inside), len(outside)])
-
-    def value(x: Array, loss: Callable[[Array], Any]) -> tuple[float, Array]:
-        losses, slopes = loss(signed @ x[:-1] + sign * x[-1])
-        slopes = share * slopes
-        gradient = np.append(signed.T @ slopes + penalty * x[:-1], sign @ slopes)
-        return float(share @ losses + 0.5 * penalty * x[:-1] @ x[:-1]), gradient
-
-    x = np.zeros(inside.shape[1] + 1)
-    options = {"maxiter": 2000, "ftol": 1e-12, "gtol": 1e-8}
-    with threadpool_limits(1, "blas"):  # products this small take longer on many threads, and sums depend on them
-        for loss in losses:
-            x = minimize(value, x, args=(loss,), jac=True, method="L-BFGS-B", options=options).x
-    return np.asarray(x[:-1])
-
-
-def _regression(inside: Array, outside: Array, penalty: float) -> Array:
+def _regression(inside: Array, outside: Array) -> Array:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -130,13 +84,6 @@ def _regression(inside: Array, outside: Array, penalty: float) -> Array:
         warnings.simplefilter("ignore", ConvergenceWarning)  # the authors' code stops after 100 steps too
         fitted = LogisticRegression(random_state=42).fit(np.concatenate([inside, outside]), classes)
     return np.asarray(fitted.coef_[0])
-
-
-_LOSSES: dict[str, Callable[[Array, Array, float], Array]] = {
-    "logistic": partial(_minimize, losses=[_logistic_loss]),
-    "hinge": partial(_minimize, losses=[partial(_smooth_hinge, width=width) for width in SMOOTHING]),
-    "authors-code": _regression,
-}
 
 
 def fit_dynamic(

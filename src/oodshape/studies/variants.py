@@ -1,4 +1,4 @@
-"""Compare variants of OptFS: theta from OOD data, other objectives, intervals, limits, and changing classes."""
+"""Compare variants of OptFS: theta from OOD data, intervals, limits, and changing classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.metrics.detection import auroc
 from oodshape.studies.methods import find_optfs, measure, measure_all
 from oodshape.studies.network import Network
-from oodshape.studies.theta import OBJECTIVES, cosine, fit_dynamic, fit_with_ood, interval_columns, measure_changed
+from oodshape.studies.theta import cosine, fit_dynamic, fit_with_ood, interval_columns, measure_changed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,19 +43,6 @@ def compare_variants(network: Network) -> DataFrame:
     shapes["dynamic"] = fit_dynamic(train, **how)
     detectors = {name: replace(vanilla, shape=shape) for name, shape in shapes.items()}
     return measure_all(network, detectors | {"ours (V)": vanilla, "ours (E)": methods["optfs-e"].fit(train)}, "variant")
-
-
-def compare_objectives(network: Network) -> DataFrame:
-    """Return source, objective, ood, fpr95, auroc: theta by each objective from each source of OOD data."""
-    from pandas import DataFrame
-
-    vanilla = METHODS["optfs-v"].fit(network.train)
-    rows: list[dict[str, Any]] = []
-    for name, source in _sources(network).items():
-        for objective in OBJECTIVES:
-            detector = replace(vanilla, shape=fit_with_ood(network.train, source, objective=objective))
-            rows += measure(network, detector, source=name, objective=objective)
-    return DataFrame(rows)
 
 
 def sweep_intervals(network: Network, numbers: Sequence[int] = NUMBERS) -> DataFrame:

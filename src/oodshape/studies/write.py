@@ -1,19 +1,16 @@
-"""Run studies and write their files: tables, figures, one page each, and an index of all pages."""
+"""Run studies and write their files: tables and figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oodshape.benchmark.results import CONVENTION
 from oodshape.core.files import replacing
 from oodshape.metrics.registry import DEFAULT_METRICS
-from oodshape.report.pages.html import html_table, plain_page, write_html
-from oodshape.report.palette import inline
 from oodshape.report.tables import paper as paper_tables
-from oodshape.report.tables.markdown_latex import cells_of, frame_latex, frame_markdown
+from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown
 from oodshape.studies import plotting
 from oodshape.studies.catalog import STUDIES
 from oodshape.studies.network import Network
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def write(name: str, networks: Sequence[Network], folder: Path, *, paper: bool = False) -> Iterator[Path]:
-    """Run a study and write its table (CSV, Markdown, LaTeX), figures (SVG, PDF, PNG) and page; yield each path.
+    """Run a study and write its table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG); yield each path.
 
     The CSV file holds the tidy rows, the other files the printed table, with `paper` next to the paper's figures.
     """
@@ -51,25 +48,10 @@ def write(name: str, networks: Sequence[Network], folder: Path, *, paper: bool =
     ]
     if study.draw_all is not None:
         drawn.append((study.draw_all, frame, name))
-    figures: list[Path] = []
     for draw, rows, stem in drawn:
         with plotting.use_style():
-            figures += plotting.save(draw(rows.reset_index(drop=True)), folder, stem)
-    yield from figures
-    write_html(folder / f"{name}.html", _render(table, study.title, notes, figures))
-    yield folder / f"{name}.html"
-
-
-def write_all(
-    names: Sequence[str], networks: Sequence[Network], folder: Path, *, paper: bool = False
-) -> Iterator[Path]:
-    """Run several studies, write the files of each, and index.html with a link to each page."""
-    for name in names:
-        yield from write(name, networks, folder, paper=paper)
-    links = "".join(f'<li><a href="{name}.html">{name}</a>: {escape(STUDIES[name].title)}</li>' for name in names)
-    described = _list([network.describe() for network in networks])
-    write_html(folder / "index.html", plain_page("Studies", f"<ul>{links}</ul>\n{described}"))
-    yield folder / "index.html"
+            figure = draw(rows.reset_index(drop=True))
+        yield from plotting.save(figure, folder, stem)
 
 
 def print_study(name: str, networks: Sequence[Network]) -> str:
@@ -108,19 +90,3 @@ def _notes(networks: Sequence[Network]) -> list[str]:
         "the number of decimals follows from this.",
         *(network.describe() for network in networks),
     ]
-
-
-def _render(frame: DataFrame, title: str, notes: Sequence[str], figures: Sequence[Path]) -> str:
-    """Return the page of a study: the table, its notes, and the SVG figures."""
-    pictures = "".join(
-        f"<figure>{inline(path.read_text(encoding='utf-8'), path.stem, path.stem)}"
-        f"<figcaption>{escape(path.stem)}</figcaption></figure>"
-        for path in figures
-        if path.suffix == ".svg"
-    )
-    table = html_table([str(name) for name in frame.columns], cells_of(frame))
-    return plain_page(title, f'{table}\n{_list(notes)}\n<div class="pictures">{pictures}</div>')
-
-
-def _list(notes: Sequence[str]) -> str:
-    return f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>'

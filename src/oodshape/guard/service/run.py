@@ -31,7 +31,7 @@ def serve(settings: Settings) -> None:
     from oodshape.guard.service.app import create_app
     from oodshape.guard.service.logs import configure_logs
     from oodshape.guard.service.pool import Pool
-    from oodshape.guard.watch.state import locked_state
+    from oodshape.guard.watch.watch import locked_state
 
     _check_free(settings)
     with locked_state(settings.state):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.images.decode.limits import Limits
@@ -36,5 +37,28 @@ class Settings:
             value = getattr(self, each.name)
             if isinstance(value, (int, float)) and each.name not in ("watch", "port") and not value > 0:
                 raise InputError(f"{each.name} must be above 0, got {value:g}")
+        if self.max_seconds < 0.1:
+            raise InputError(f"max_seconds must be at least 0.1, got {self.max_seconds:g}")
         if self.state and not self.watch:
             raise InputError("--state stores what --watch saw: give both, or neither")
+
+
+MAXIMA = {"bytes": int, "images": int, "seconds": float, "requests": int, "per_address": int}
+
+
+def parse_maxima(text: str) -> dict[str, Any]:
+    """The settings in a text such as `seconds=20,requests=4`.
+
+    >>> parse_maxima("seconds=2.5,requests=1_000")
+    {'max_seconds': 2.5, 'max_requests': 1000}
+    """
+    found: dict[str, Any] = {}
+    for item in filter(None, text.split(",")):
+        name, _, value = (part.strip() for part in item.partition("="))
+        try:
+            found[f"max_{name}"] = MAXIMA[name](value)
+        except (KeyError, ValueError):
+            raise InputError(
+                f"--max takes {', '.join(f'{each}=N' for each in MAXIMA)}, such as seconds=20,requests=4; got {item!r}"
+            ) from None
+    return found

@@ -5,17 +5,19 @@ A source of images is `digits:train`, `folder:PATH`, `list:PATH`, `array:PATH.np
 
 from __future__ import annotations
 
+import csv
+import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, cast
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import reading
 from oodshape.images.datasets.cifar_mnist_svhn import cifar, mnist, svhn
 from oodshape.images.datasets.digits import digits_sets
-from oodshape.images.datasets.entries import Collection, Entry, Layout, Missing, Role
 from oodshape.images.datasets.imagenet import (
     imagenet_parquet,
     imagenet_train_tar,
@@ -23,10 +25,132 @@ from oodshape.images.datasets.imagenet import (
     imagenet_val,
     imagenet_val_tar,
 )
-from oodshape.images.datasets.openood import openood_collections
+from oodshape.images.datasets.sources import Source, all_sources, describe_sources
 from oodshape.images.decode.limits import npz_within
 from oodshape.images.sources.folders import ImageFolder, ImageList
 from oodshape.images.sources.image_set import ArraySet, ImageSet
+
+Role = Literal["train", "test", "near", "far", "val", "ood-val", "shifted"]
+ONE = ("train", "test", "val", "ood-val")  # the roles that only one set of a benchmark has
+
+
+class Reader(Protocol):
+    """A function that opens a folder as a set with a given name."""
+
+    def __call__(self, root: Path, /, *, name: str) -> ImageSet:
+        """The set."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A layout of a set below the data folder: its folder, its reader, and a pattern that must match in the folder.
+
+    `beside` is another file below the data folder that is needed: the list of the images.
+    """
+
+    folder: str
+    read: Reader = field(repr=False)
+    marker: str = ""
+    beside: str = ""
+
+    def is_present(self, root: Path) -> bool:
+        """Whether the folder, a file that matches the pattern, and the file `beside` exist."""
+        folder = root / self.folder
+        found = any(folder.glob(self.marker)) if self.marker else folder.is_dir()
+        return found and (not self.beside or (root / self.beside).is_file())
+
+
+class Missing(InputError):
+    """A data set that is not on this machine; the message says where to get it and where to put it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set: its name, its number of images (None: the paper gives none), its layouts, its sources."""
+
+    name: str
+    images: int | None
+    layouts: tuple[Layout, ...]
+    source_names: tuple[str, ...]  # in the table of sources
+    listed: str = ""  # the file below the data folder that lists its images
+    md5: str = ""  # of that file, where it is known
+
+    def find(self, root: str | Path) -> Layout | None:
+        """The first layout that is present, the official one before folders of images."""
+        return next((layout for layout in self.layouts if layout.is_present(Path(root))), None)
+
+    @property
+    def sources(self) -> list[Source]:
+        """The published files that it consists of."""
+        return [source for name in self.source_names for source in all_sources()[name]]
+
+    def needed(self, root: Path) -> list[Source]:
+        """The published files that are not below a data folder; none where the set is there in another layout."""
+        needed = [source for source in self.sources if not (root / source.to).exists()]
+        return [] if len(needed) == len(self.sources) and self.find(root) is not None else needed
+
+    def open(self, root: str | Path) -> ImageSet:
+        """The set below a data folder, under its name here."""
+        layout = self.find(root)
+        if layout is None:
+            needed = self.needed(Path(root)) or self.sources
+            puts = " and ".join(str(Path(root) / source.put) for source in needed)
+            names = " ".join(dict.fromkeys(source.name for source in needed))
+            by_hand = all(source.by_hand and not source.is_archive for source in needed)
+            command = "" if by_hand else f"run `oodshape data get {names} --data {root}`, or "
+            raise Missing(
+                f"{self.name}: not below {root}; {command}get {describe_sources(needed)}, and put it at {puts}"
+            )
+        return layout.read(Path(root) / layout.folder, name=self.name)
+
+    def differs(self, root: str | Path, images: int) -> str:
+        """How the list below a data folder differs from the published one; empty where it does not, or has no list."""
+        file = Path(root) / self.listed
+        if not self.listed or not file.is_file():
+            return ""
+        if self.images is not None and images != self.images:
+            return f"{file} lists {images:,} images, the published list {self.images:,}"
+        content = file.read_bytes().replace(b"\r\n", b"\n")
+        versions = (content, content.rstrip(b"\n"), content.rstrip(b"\n") + b"\n")  # the end of the file may differ
+        if self.md5 and self.md5 not in {hashlib.md5(text, usedforsecurity=False).hexdigest() for text in versions}:
+            return f"{file} lists other images, or in another order, than the published list (md5 {self.md5})"
+        return ""
+
+
+class Collection(list[tuple[Role, Entry]]):
+    """The data sets of one benchmark with their roles. All OOD sets count equally in an average.
+
+    `near` and `far` are only labels. `val` are ID images and `ood-val` OOD images for the selection of settings;
+    `shifted` are ID images under a covariate shift.
+    """
+
+    def named(self) -> dict[str, Entry]:
+        """The sets by their role, or by their name where several have the role."""
+        return {role if role in ONE else entry.name: entry for role, entry in self}
+
+
+def listed(images: Path, /, *, name: str, path: str) -> ImageList:
+    """The images of a list, given the folder that its paths start from; OpenOOD ignores their EXIF orientation."""
+    return ImageList(images.parent / path, images, name=name, upright=False)
+
+
+def openood_collections() -> dict[str, Collection]:
+    """The four benchmarks by name."""
+    found: dict[str, Collection] = {}
+    text = (files("oodshape.images.datasets") / "openood.csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        found.setdefault(row["benchmark"], Collection()).append((cast(Role, row["role"]), _entry(row)))
+    return found
+
+
+def _entry(row: dict[str, str]) -> Entry:
+    """The set of a row: what its list names in its folder of images."""
+    path, (below, home) = f"benchmark_imglist/{row['list']}", row["folder"].split("/")
+    layouts = [Layout(below, partial(listed, path=path), home, path)]
+    if row["list"] == "imagenet/train_imagenet.txt":  # all images of all classes: their folders say the same
+        layouts.append(Layout(f"{row['folder']}/train", ImageFolder))
+    images = int(row["images"]) if row["images"] else None
+    return Entry(row["name"], images, tuple(layouts), ("openood-lists", f"openood-{home}"), path, row["md5"])
 
 
 @dataclass(frozen=True)
@@ -63,10 +187,10 @@ def _folders(name: str, images: int | None, *folders: str) -> Entry:
 
 
 def _cifar(kind: Literal[10, 100], *, train: bool) -> Entry:
-    """CIFAR in the layouts of its archives, or as class folders."""
+    """CIFAR in the layout of its binary archive, or as class folders."""
     home, part = f"cifar{kind}", "train" if train else "test"
     batch = part if kind == 100 else "data_batch_" if train else "test_batch"
-    read, marker = partial(cifar, kind=kind, train=train), f"cifar-{kind}-*/{batch}*"
+    read, marker = partial(cifar, kind=kind, train=train), f"cifar-{kind}-*bin*/{batch}*"
     return Entry(
         f"CIFAR-{kind} train" if train else f"CIFAR-{kind}",
         50_000 if train else 10_000,

@@ -24,16 +24,8 @@ from oodshape.core.errors import InputError
 from oodshape.core.reading import any_names
 from oodshape.core.text import format_count
 from oodshape.images.decode.read import open_image
+from oodshape.images.sources import folders
 from oodshape.images.sources.archives import PACKED, ParquetImages, Stored, TarImages
-from oodshape.images.sources.folders import (
-    ImageFiles,
-    ImageFolder,
-    class_folders,
-    count_skipped,
-    list_folder,
-    list_pairs,
-    match_glob,
-)
 from oodshape.images.sources.image_set import Image, ImageSet, ImageSource, IndexedImages, Pair
 from oodshape.images.sources.memory import Pictures, as_bytes, as_image, is_image, split_sample
 from oodshape.images.sources.storage import is_remote, readable, remote_images, root_of
@@ -77,11 +69,11 @@ class Listing:
             root, names = remote_images(given)
             return ((f"{root}/{name}", -1) for name in names)
         if os.path.isdir(given):
-            return list_folder(given)
+            return folders.list_folder(given)
         if os.path.isfile(given):
-            return list_pairs(Path(given)) if self.is_list else iter([(given, -1)])
+            return folders.list_pairs(Path(given)) if self.is_list else iter([(given, -1)])
         if glob.has_magic(given):
-            return match_glob(given)
+            return folders.match_glob(given)
         raise InputError(f"there is no file or folder {given}, and it is no glob such as 'photos/**/*.jpg'")
 
     @property
@@ -109,15 +101,15 @@ class Listing:
         """The image of a listed path as a preprocessing takes it."""
         return open_image(self._file(pair[0]), upright=upright)
 
-    def files(self, *, upright: bool) -> ImageFiles:
+    def files(self, *, upright: bool) -> folders.ImageFiles:
         """The images as a data set, listed once; class folders give labels, and their names are its `classes`."""
         given = self.given
         if isinstance(given, str) and os.path.isdir(given):
-            return ImageFolder(given, name=self.name, upright=upright)
+            return folders.ImageFolder(given, name=self.name, upright=upright)
         if isinstance(given, str) and is_remote(given):
             root, names = remote_images(given)
-            labels, classes = class_folders(names)
-            return ImageFiles(self.name, root, names, labels, classes=classes, upright=upright)
+            labels, classes = folders.class_folders(names)
+            return folders.ImageFiles(self.name, root, names, labels, classes=classes, upright=upright)
         pairs = list(self.pairs())
         if not pairs:
             raise InputError(f"{self.name} lists no image")
@@ -126,7 +118,7 @@ class Listing:
         if isinstance(given, str) and not os.path.isfile(given) and glob.has_magic(given):
             root = root_of(given)  # a glob's images are known by their paths from its folder
             paths = [os.path.relpath(path, root) for path in paths] if root else paths
-        return ImageFiles(self.name, root, paths, labels, upright=upright, by_name=self.is_list)
+        return folders.ImageFiles(self.name, root, paths, labels, upright=upright, by_name=self.is_list)
 
 
 def one_by_one(images: Given) -> ImageSource:
@@ -143,7 +135,7 @@ def image_set(images: Given, *, upright: bool | None = None) -> ImageSet:
     found = _decided(images, upright=bool(upright))
     if isinstance(found, Listing):
         return found.files(upright=bool(upright))
-    if isinstance(found, (ImageFiles, Stored)) and upright not in (None, found.upright):
+    if isinstance(found, (folders.ImageFiles, Stored)) and upright not in (None, found.upright):
         return found.turned(bool(upright))
     return found
 
@@ -152,7 +144,7 @@ def skipped_lines(images: Given) -> list[str]:
     """A line on the files of a folder that are no images, where there are any."""
     given = images.given if isinstance(images, Listing) else images
     folder = os.fspath(given) if isinstance(given, (str, os.PathLike)) and os.path.isdir(given) else ""
-    return [line for line in [count_skipped(folder)] if line] if folder else []
+    return [line for line in [folders.count_skipped(folder)] if line] if folder else []
 
 
 def in_column(images: str | None, column: str | None) -> Given:

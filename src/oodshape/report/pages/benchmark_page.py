@@ -7,19 +7,180 @@ JSON that stands in the page, so that they follow the reader's filters.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.results import Results
-from oodshape.metrics.registry import DEFAULT_METRICS, MAIN, METRICS
-from oodshape.report.pages.benchmark_data import curves, payload
+from oodshape.core.errors import InputError
+from oodshape.methods.describe import cited
+from oodshape.methods.records import FEATURED, RECORDS
+from oodshape.metrics.detection import Estimate
+from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, UNITS, Metric
+from oodshape.report.method_styles import BLOCKS, CHOICE, block, family, style
 from oodshape.report.pages.html import document, html_table, page_json, web_file, write_html
-from oodshape.report.tables.summary import BEST_HEAD, best_methods, summarize
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, caveats, skipped_notes, table
+from oodshape.report.tables.kinds import STANDARD4
+from oodshape.report.tables.paper import comparable, paper_figures
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Cell, Column, Entry, Table, caveats, skipped_notes, table
 
 SCRIPTS = ("elements.js", "data.js", "filters.js", "table.js", "charts.js", "enlarge.js", "state.js", "page.js")
+NAMED = 3  # of the methods tied with the best, where these are many
+BEST_HEAD = ("network", "best", "tied with it", MAIN.head, ERROR.head, f"best {ERROR.head}", "auto")
+TABLES = ("model", "ood", "standard4")  # of the paper's, those that compare methods
+
+
+def payload(results: Results, columns: Sequence[Column] = DEFAULT_COLUMNS) -> dict[str, Any]:
+    """Everything that the page shows, with models, methods and OOD sets as places in their lists.
+
+    `columns` are those that the table shows at first.
+    """
+    models, methods, oods = (_places(results.names(axis)) for axis in ("model", "method", "ood"))
+    metrics = [metric for metric in METRICS.values() if any(metric.name in row.metrics for row in results.rows)]
+    known = dict.fromkeys([*map(Column, metrics), *(column for column in columns if column.metric in metrics)])
+    return {
+        "models": _models(results),
+        "ours": methods.get(FEATURED),
+        "methods": _methods(results),
+        "oods": [{"name": row.ood, "group": row.group, "n": row.n_ood} for row in _first(results, "ood").values()],
+        "rows": [
+            [models[row.model], methods[row.method], oods[row.ood]]
+            + [number for metric in metrics for number in _numbers(row.metrics.get(metric.name))]
+            for row in results.rows
+        ],
+        "metrics": [_column(column, metrics) for column in known],
+        "main": MAIN.name,
+        "shown": [column.name for column in columns if column in known] or [MAIN.name],
+        "shapes": {
+            f"{models[s.model]},{methods[s.method]}": [[_short(v) for v in part] for part in (s.z, s.theta)]
+            for s in results.shapes
+            if not s.is_identity and s.model in models and s.method in methods
+        },
+        "samples": _samples(results, models, methods, oods),
+        "paper": _paper(results, models, methods, oods),
+        "ties": {
+            f"{models.get(each.model, -1)},{oods.get(each.ood, -1)}": [methods[m] for m in each.tied if m in methods]
+            for each in results.ties
+        },
+        "averages": {
+            f"{models[each.model]},{methods[each.method]}": {
+                name: _numbers(found)[1:] for name, found in each.metrics.items() if METRICS[name].interval
+            }
+            for each in results.averages_of
+            if each.model in models and each.method in methods
+        },
+    }
+
+
+def _numbers(found: Estimate | None) -> list[float | None]:
+    """Value, low and high; values keep their digits, so that means are printed as in every other table."""
+    return [None] * 3 if found is None else [round(found.value, 12), round(found.low, 6), round(found.high, 6)]
+
+
+def _column(column: Column, metrics: Sequence[Metric]) -> dict[str, Any]:
+    """A column as the page knows it; `at` is its place among the numbers of a row."""
+    metric = column.metric
+    _, factor, decimals = UNITS[metric.unit]
+    named = {"name": column.name, "title": column.head, "note": metric.note, "kind": column.kind}
+    shown = {"best": metric.sign, "factor": factor, "decimals": decimals, "interval": metric.interval}
+    return named | shown | {"at": 3 + 3 * metrics.index(metric)}
+
+
+def curves(results: Results) -> list[dict[str, Any]]:
+    """For each model its curves by "method,ood": four fifths of a large page, so they stand apart from the rest."""
+    models, methods, oods = (_places(results.names(axis)) for axis in ("model", "method", "ood"))
+    found: list[dict[str, Any]] = [{} for _ in models]
+    for each in results.curves:
+        if each.model in models and each.method in methods and each.ood in oods:
+            found[models[each.model]][f"{methods[each.method]},{oods[each.ood]}"] = [
+                *(_short(limit) for limit in (each.low, each.high)),
+                *(list(counts) for counts in (each.id_counts, each.ood_counts)),
+                *([round(1000 * rate) for rate in rates] for rates in (each.fpr, each.tpr)),
+            ]
+    return found
+
+
+def _places(names: Iterable[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names)}
+
+
+def _first(results: Results, column: str) -> dict[str, Any]:
+    """The first row of each entry of a column."""
+    found: dict[str, Any] = {}
+    for row in results.rows:
+        found.setdefault(getattr(row, column), row)
+    return found
+
+
+def _models(results: Results) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": row.model,
+            "family": row.family,
+            "train": row.n_train,
+            "id": row.n_id,
+            "accuracy": None if row.id_accuracy is None else round(row.id_accuracy, 4),
+        }
+        for row in _first(results, "model").values()
+    ]
+
+
+def _methods(results: Results) -> list[dict[str, Any]]:
+    recipes = results.provenance.get("methods", {})
+    found = []
+    for name in results.names("method"):
+        color, dashes = style(name).web
+        said: dict[str, Any] = {"name": name, "sentence": "", "needs": "", "fails": "", "papers": [], "paper": ""}
+        if name in RECORDS:
+            record = RECORDS[name]
+            said |= {"sentence": record.summary, "needs": record.needs, "fails": record.fails}
+            said |= {"papers": cited(record.citation), "paper": record.citation.replace("*", "")}
+        said |= {"recipe": str(recipes.get(name, "")), "kind": BLOCKS[block(name)]}
+        found.append(said | {"color": color, "dashes": dashes})
+    return found
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _samples(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, Any]:
+    picks = [
+        {
+            "model": models[pick.model],
+            "method": methods[pick.method],
+            "ood": oods[pick.ood] if pick.ood else -1,
+            "images": pick.images,
+            "scores": [_short(score) for score in pick.scores],
+            "shares": pick.shares,
+            "predicted": pick.predicted,
+            "labels": pick.labels,
+        }
+        for pick in results.samples.picks
+        if pick.model in models and pick.method in methods and (not pick.ood or pick.ood in oods)
+    ]
+    return {"images": results.samples.images, "picks": picks}
+
+
+def _paper(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, Any] | None:
+    """The paper's figures in percent, "table,model,method(,ood)" -> one per metric; None where it has none of these."""
+    try:
+        id_set = comparable(results)
+    except InputError:
+        return None
+    found = {}
+    metrics: list[str] = []
+    for (kind, of, model, ood), figures in paper_figures().items():
+        end = f",{oods[ood]}" if ood in oods else ""
+        if kind not in TABLES or of != id_set or model not in models or (kind == "ood") != bool(end):
+            continue
+        for method, printed in figures.items():
+            if method in methods:
+                metrics = list(printed)
+                found[f"{kind},{models[model]},{methods[method]}{end}"] = list(printed.values())
+    four = [oods[name] for name in STANDARD4 if name in oods]
+    whole = four if len(four) == len(STANDARD4) else []
+    return {"metrics": metrics, "figures": found, "standard4": whole} if found else None
 
 
 def write_page(results: Results, path: str | Path, columns: tuple[Column, ...] = DEFAULT_COLUMNS) -> None:
@@ -35,7 +196,6 @@ def page(results: Results, columns: tuple[Column, ...] = DEFAULT_COLUMNS) -> str
         "reading": escape(" ".join(metric.note for metric in DEFAULT_METRICS)),
         "main": escape(MAIN.head),
         "metrics": "".join(f"<li>{escape(metric.note)}</li>" for metric in METRICS.values()),
-        "verdict": "\n".join(f"<p>{escape(line)}</p>" for line in summarize(results)),
         "answers": html_table(BEST_HEAD, best_methods(overview), "The best methods of each network"),
         "notes": "".join(f"<li>{escape(note)}</li>" for note in _notes(results, overview)),
         "caveat": _caveat(results),
@@ -89,3 +249,26 @@ def _facts(facts: Mapping[str, Any]) -> str:
             inner = escape(str(value))
         parts.append(f"<dt>{escape(name)}</dt><dd>{inner}</dd>")
     return f"<dl>{''.join(parts)}</dl>"
+
+
+def best_methods(overview: Table) -> list[list[str]]:
+    """The rows below `BEST_HEAD`, one per column group of a table by model; methods that lack an OOD set are left out.
+
+    `auto` is the method that chooses without OOD data.
+    """
+    rows = []
+    for place, network in enumerate(overview.groups):
+        entries = {line.method: line.entries[place] for line in overview.lines if _cell(line.entries[place], MAIN).rank}
+        best = [name for name, entry in entries.items() if _cell(entry, MAIN).rank == 1]
+        tied = [name for name, entry in entries.items() if entry.tied and name not in best]
+        few = tied if len(tied) <= NAMED + 1 else [*tied[:NAMED], f"{len(tied) - NAMED} others"]
+        fewest = [name for name, entry in entries.items() if _cell(entry, ERROR).rank == 1]
+        numbers = [_cell(entries[best[0]], metric).text for metric in (MAIN, ERROR)]
+        lowest = f"{_cell(entries[fewest[0]], ERROR).text} ({', '.join(fewest)})"
+        auto = [_cell(entry, MAIN).text for name, entry in entries.items() if family(name) == CHOICE]
+        rows.append([network, ", ".join(best), ", ".join(few), *numbers, lowest, ", ".join(auto)])
+    return rows
+
+
+def _cell(entry: Entry, metric: Metric) -> Cell:
+    return entry.cells[DEFAULT_METRICS.index(metric)]

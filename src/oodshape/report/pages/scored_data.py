@@ -17,7 +17,7 @@ from oodshape.images.sources.image_set import ImageSource
 from oodshape.metrics import conformal
 from oodshape.metrics.detection import risk_coverage
 from oodshape.networks.loading import Source
-from oodshape.report.pages.scored_set import Role, ScoredSet, ShownImage, group_data
+from oodshape.report.pages.scored_set import Role, ScoredSet, ShownImage
 
 SHOWN = 500  # images on a page
 LARGE, BIG, SMALL = 60, 224, 72  # so many are shown large; pixels of the longer side of these and of the others
@@ -71,7 +71,6 @@ def payload(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[st
             }
             for scored, own in zip(sets, values, strict=True)
         ],
-        "groups": group_data(sets, ticks),
         "items": items,
         "samples": {}
         if kept is None

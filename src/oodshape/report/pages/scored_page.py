@@ -22,7 +22,7 @@ from oodshape.report.pages.scored_data import SHOWN, Images, describe_images, pa
 from oodshape.report.pages.scored_set import ScoredSet, ShownImage, group_tables
 
 BROKEN = 100  # unreadable images that are listed
-SCRIPTS = ("elements.js", "groups.js", "scored.js")
+SCRIPTS = ("elements.js", "scored.js")
 _AXIS = (
     "Shared x-axis; the outer bins include everything beyond. Do not read a threshold off the OOD images shown here: "
     "that would be tuning on test data, and the guarantee holds only for an alpha that was chosen before."

@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ Pair = tuple[str, int]
 Role = Literal["id", "ood", "new"]
 CLEAR = 0.01  # significance level
 ROWS = 15  # rows of a table of classes or folders
-MOST = 200_000  # numbers in all tables, about a megabyte; larger tables are shown at the guard's threshold only
 MARKED = (
     "Marked: rejected significantly more often than the rest of its set (Fisher's exact test, Holm, 1 %). "
     "Without a mark, the order may be chance."
@@ -60,24 +59,6 @@ class Groups:
         clear = [chance < CLEAR for chance in holm(chances)] if len(chances) > 1 else [False] * len(chances)
         rows = map(Group, self.names, sizes, rejected, clear)
         return sorted(rows, key=lambda row: (-row.rejected / row.images, -row.images, row.name))
-
-    def steps(self, p_values: array[float], ticks: NDArray[np.float64]) -> list[tuple[str, int, list[int]]]:
-        """Return (name, images, steps) of each group; steps are pairs: number of a tick, images rejected from it on.
-
-        >>> groups, p_values = Groups(), array("d", [0.01, 0.2, 0.2, 0.9])
-        >>> for name in ("cat", "cat", "dog", "dog"):
-        ...     groups.add(name)
-        >>> groups.steps(p_values, np.array([0.05, 0.1, 0.2]))
-        [('cat', 2, [0, 1, 2, 1]), ('dog', 2, [2, 1])]
-        """
-        at = np.searchsorted(ticks, np.asarray(p_values), side="left")  # rejected from this tick on
-        pairs = self._places.astype(np.int64) * (len(ticks) + 1) + at
-        found, counts = np.unique(pairs[at < len(ticks)], return_counts=True)
-        steps: list[list[int]] = [[] for _ in self.names]
-        for pair, count in zip(found.tolist(), counts.tolist(), strict=True):
-            group, place = divmod(pair, len(ticks) + 1)
-            steps[group] += [place, count]
-        return list(zip(self.names, self._sizes.tolist(), steps, strict=True))
 
     @property
     def _places(self) -> NDArray[np.int32]:
@@ -171,59 +152,29 @@ def common_folder(names: Iterable[str]) -> str:
     return os.path.join(shared, "") if shared else ""
 
 
-class GroupView(NamedTuple):
-    """A table of groups: its title, the kind of its rows, and their set."""
-
-    title: str
-    what: str
-    scored: ScoredSet
-    groups: Groups
-    root: str  # the common parent folder of all names
-
-    def shorten(self, name: str) -> str:
-        """Return the name of a group without the common folder."""
-        return name.removeprefix(self.root) or name or "."
-
-
-def group_views(sets: Sequence[ScoredSet]) -> Iterator[GroupView]:
-    """Yield the tables of a page: classes of images that may be ID, and folders that are not classes."""
-    for scored in sets:
-        classes, folders = scored.by_class, scored.by_folder
-        if scored.role != "ood" and len(classes.names) > 1:
-            which = "by predicted class" if not scored.has_truth else "by class"
-            yield GroupView(f"{scored.name}, {which}: most rejected first", "class", scored, classes, "")
-        if len(folders.names) > 1 and {os.path.basename(name) for name in folders.names} != set(classes.names):
-            yield GroupView(f"{scored.name}, by folder", "folder", scored, folders, common_folder(folders.names))
-
-
 def group_tables(sets: Sequence[ScoredSet]) -> str:
-    """Return the tables at the guard's threshold as HTML; the script of the page updates them at another."""
+    """Return tables at the guard's threshold: classes of images that may be ID, and folders that are not classes."""
     parts = []
-    for place, each in enumerate(group_views(sets)):
-        groups = each.groups.rank(each.scored.p_values, each.scored.alpha)
-        parts.append(f'<h3>{escape(each.title)}</h3><div data-groups="{place}">{_table(each, groups)}</div>')
+    for scored in sets:
+        classes, folders = scored.by_class.names, scored.by_folder.names
+        if scored.role != "ood" and len(classes) > 1:
+            which = "by class" if scored.has_truth else "by predicted class"
+            parts += [f"<h3>{escape(scored.name)}, {which}: most rejected first</h3>"]
+            parts += [_table(scored.name, "class", scored.classes, "")]
+        if len(folders) > 1 and {os.path.basename(name) for name in folders} != set(classes):
+            parts += [f"<h3>{escape(scored.name)}, by folder</h3>"]
+            parts += [_table(scored.name, "folder", scored.folders, common_folder(folders))]
     if not parts:
         return "<p>One class, one folder.</p>"
     at = f"At alpha = {100 * sets[0].alpha:g} %, that of the guard."
-    return "\n".join([f'<p id="groups-at" role="status">{at}</p>', *parts, f'<p class="soft">{MARKED}</p>'])
+    return "\n".join([f"<p>{at}</p>", *parts, f'<p class="soft">{MARKED}</p>'])
 
 
-def group_data(sets: Sequence[ScoredSet], ticks: NDArray[np.float64]) -> list[Any] | None:
-    """Return the groups of each table with their steps; None if that is too much for a page."""
-    found, size = [], 0
-    for each in group_views(sets):
-        steps = each.groups.steps(each.scored.p_values, ticks)
-        size += sum(len(part) + 2 for _, _, part in steps)
-        if size > MOST:
-            return None
-        found.append([[each.shorten(name), images, part] for name, images, part in steps])
-    return found
-
-
-def _table(table: GroupView, groups: Sequence[Group]) -> str:
+def _table(name: str, what: str, groups: Sequence[Group], root: str) -> str:
+    """The first groups; their names are shown without the common folder `root`."""
     rows = [
         [
-            table.shorten(group.name),
+            group.name.removeprefix(root) or group.name or ".",
             f"{group.images:,}",
             f"{group.rejected:,}",
             f"{100 * group.rejected / group.images:.1f} %",
@@ -232,5 +183,4 @@ def _table(table: GroupView, groups: Sequence[Group]) -> str:
         for group in groups[:ROWS]
     ]
     rest = f'<p class="soft">and {len(groups) - ROWS:,} more</p>' if len(groups) > ROWS else ""
-    head = [table.what, "images", "rejected", "share", "marked"]
-    return html_table(head, rows, f"{table.scored.name} by {table.what}") + rest
+    return html_table([what, "images", "rejected", "share", "marked"], rows, f"{name} by {what}") + rest

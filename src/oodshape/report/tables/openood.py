@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from rich.console import Console
 
-# benchmark -> the leaderboard's file with its figures, and how the networks are described there
+# benchmark -> the leaderboard's file with its figures
 BOARDS = {
-    "openood-cifar10": ("cifar10", "100 epochs"),
-    "openood-cifar100": ("cifar100", "100 epochs"),
-    "openood-imagenet200": ("imagenet200_ood", "90 epochs"),
-    "openood-imagenet200-fs": ("imagenet200_fsood", "90 epochs"),
-    "openood-imagenet": ("imagenet1k_ood", "torchvision ckpt"),
-    "openood-imagenet-fs": ("imagenet1k_fsood", "torchvision ckpt"),
+    "openood-cifar10": "cifar10",
+    "openood-cifar100": "cifar100",
+    "openood-imagenet200": "imagenet200_ood",
+    "openood-imagenet200-fs": "imagenet200_fsood",
+    "openood-imagenet": "imagenet1k_ood",
+    "openood-imagenet-fs": "imagenet1k_fsood",
 }
 # the columns of OpenOOD's files -> the metric, "" being the accuracy
 METRICS = {"FPR@95": "fpr95_ood", "AUROC": "auroc", "AUPR_IN": "aupr_in", "AUPR_OUT": "aupr_out", "ACC": ""}
@@ -40,16 +40,6 @@ PAPERS_FPR = "FPR95 (paper)"  # the other direction, which OpenOOD does not repo
 FIGURES = {**METRICS, PAPERS_FPR: ERROR.name}
 GROUPS = ("near", "far")
 FOLDER = "openood"
-BOARD_HEAD = (
-    "Training",
-    "Postprocessor",
-    "Near-OOD_AUROC",
-    "Far-OOD_AUROC",
-    "ID_Accuracy",
-    "Outlier_Data",
-    "Arch",
-    "Additional_Description",
-)
 HEADS = ("AUROC", "published", "difference", "FPR95 (OpenOOD)", PAPERS_FPR)
 
 
@@ -152,7 +142,7 @@ def published() -> dict[tuple[str, str, str], dict[str, float]]:
 
 def published_of(results: Results, network: str, method: str) -> dict[str, float]:
     """The leaderboard's figures for a method of ours, none where it has none or means something else."""
-    board, _ = BOARDS.get(results.names("benchmark")[0], ("", ""))
+    board = BOARDS.get(results.names("benchmark")[0], "")
     return published().get((board, network, openood_fact(method, "published")), {})
 
 
@@ -242,12 +232,12 @@ def _notes(results: Results, network: Network) -> Iterator[str]:
     yield from (f"{method}: {note}." for method in methods if (note := openood_fact(method, "note")))
     why = why_not_comparable(results)
     if why:
-        yield f"Not comparable with the leaderboard, and no rows for it were written: {why}."
+        yield f"Not comparable with the leaderboard: {why}."
     yield from skipped_notes(results)
 
 
 def why_not_comparable(results: Results) -> str:
-    """Why rows for the leaderboard would mislead; nothing where they would not."""
+    """Why the leaderboard's figures are of something else; nothing where they are not."""
     said = said_of(results)
     if results.names("benchmark")[0] not in BOARDS:
         return "the leaderboard has no table for it"
@@ -261,7 +251,7 @@ def why_not_comparable(results: Results) -> str:
 
 
 def write_openood(results: Results, folder: Path) -> None:
-    """Write openood/<method>.csv (in a folder per network where there are several), and rows for the leaderboard."""
+    """Write openood/<method>.csv (in a folder per network where there are several)."""
     found = networks(results)
     for network in found:
         place = folder / FOLDER / network.name.replace("/", "-") if len(found) > 1 else folder / FOLDER
@@ -269,25 +259,6 @@ def write_openood(results: Results, folder: Path) -> None:
         for method in results.names("method"):
             lines = [[name, *map(_said, row.values())] for name, row in Scores(results, network, method).lines()]
             _write(place / f"{their_name(method)}.csv", [["", *METRICS], *lines])
-    if not why_not_comparable(results):
-        board, _ = BOARDS[results.names("benchmark")[0]]
-        place = folder / FOLDER / "leaderboard"
-        place.mkdir(parents=True, exist_ok=True)
-        _write(place / f"{board}.csv", [list(BOARD_HEAD), *board_rows(results)])
-
-
-def board_rows(results: Results) -> list[list[str]]:
-    """Rows as the leaderboard's files hold them, one per network and method."""
-    _, described = BOARDS[results.names("benchmark")[0]]
-    rows = []
-    for network in networks(results):
-        for method in results.names("method"):
-            scores = Scores(results, network, method)
-            near, far = (scores.group(group, "AUROC") for group in GROUPS)
-            accuracy, name = scores.group(GROUPS[0], "ACC"), openood_fact(method, "published") or method
-            figures = [_said(near), _said(far), "/" if accuracy is None else str(accuracy)]
-            rows.append(["CrossEntropy", name, *figures, "No", network.name, described])
-    return rows
 
 
 def _write(path: Path, rows: list[list[str]]) -> None:

@@ -265,7 +265,6 @@ function refresh() {
   tell();
   drawAsked();
   drawPanels();
-  drawGroups();
   drawWalls();
 }
 
