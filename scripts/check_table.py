@@ -26,7 +26,8 @@ COMMANDS = [
 def row(network: str, found: dict[str, Any], each: dict[str, Any]) -> list[str]:
     """One set under the guard and under the baseline."""
     other = next(o for o in found["sets"] if o["detector"] != "guard" and o["set"] == each["set"])
-    cells = [network, f"{each['set']} ({each['role'].upper()})", f"{each['images']:,}"]
+    name = "ImageNet" if each["role"] == "id" else each["set"]
+    cells = [network, f"{name} ({each['role'].upper()})", f"{each['images']:,}"]
     for detector in (each, other):
         share = detector["accepted_share"]
         cells.append(f"{100 * share['value']:.1f} % ({100 * share['low']:.1f} to {100 * share['high']:.1f})")

@@ -86,7 +86,7 @@ def _options(params: list[Any]) -> str:
         names = each.opts + each.secondary_opts if each.param_type_name == "option" else [each.name.upper()]
         shown = getattr(each, "show_default", True)
         default = each.default if shown and not callable(each.default) else None
-        value = "required" if each.required else "" if default in (None, (), [], False) else f"`{default}`"
+        value = "required" if each.required else "" if default in (None, (), [], False, "") else f"`{default}`"
         text = _plain(getattr(each, "help", None) or "").replace("|", "\\|").replace("\n", " ")
         rows.append([", ".join(f"`{name}`" for name in names if name != "--help"), value, text])
     return table(["option", "default", "meaning"], [row for row in rows if row[0]])

@@ -90,9 +90,9 @@ def results() -> str:
             continue
         cells = [f"{pair[place]:.1f}" if pair else "-" for pair in pairs for place in (1, 0)]
         rows.append([f"[{record.name}](methods/{page_name(name)}.md)", *cells])
-    heads = [f"{SHORT[row['network']]} {metric}" for row in kept for metric in ("AUROC ↑", "FPR95 ↓")]
-    columns = {place + 1: max if place % 2 == 0 else min for place in range(len(heads))}
-    return table(["method", *heads], with_best(rows, columns), "l" + "r" * len(heads))
+    with_best(rows, {place: max if place % 2 else min for place in range(1, 2 * len(kept) + 1)})
+    joined = [[row[0], *(f"{row[at]}&nbsp;/&nbsp;{row[at + 1]}" for at in range(1, len(row), 2))] for row in rows]
+    return table(["method", *(SHORT[row["network"]] for row in kept)], joined, "l" + "r" * len(kept))
 
 
 def family_table() -> str:
