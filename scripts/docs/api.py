@@ -65,7 +65,7 @@ def cli_page() -> str:
     group: Any = typer.main.get_command(app)
     parts = [
         "# Command line",
-        "`oodshape COMMAND --help` prints the same. Options of all commands come before the command.",
+        "`--help` after a command prints the same. Options of all commands come before the command.",
     ]
     parts.append(_options([each for each in group.params if not each.hidden]))
     for name, command in group.commands.items():

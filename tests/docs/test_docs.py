@@ -191,10 +191,12 @@ _sets = functools.cache(oodshape.images.datasets.digits.digits_sets)
 _plain_extract, _features = Features.extract.__func__, {}
 
 
-def _extract(cls, classifier, images, preprocessing, **settings):
+def _extract(cls, classifier, images, preprocessing=None, **settings):
+    if settings:
+        return _plain_extract(cls, classifier, images, preprocessing, **settings)
     key = (classifier.fingerprint, images.fingerprint, repr(preprocessing))
-    if settings or key not in _features:
-        _features[key] = _plain_extract(cls, classifier, images, preprocessing, **settings)
+    if key not in _features:
+        _features[key] = _plain_extract(cls, classifier, images, preprocessing)
     return _features[key]
 
 
