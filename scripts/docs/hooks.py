@@ -25,9 +25,13 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 
 
 def on_config(config: Any) -> Any:
-    """Draw the figures of new methods, and list the methods by family in the navigation."""
+    """Draw the figures of new methods, and list the methods by family and all guides in the navigation."""
     make_docs_figures.draw_missing(Path(config.docs_dir))
     for entry in config.nav:
+        if "How-to guides" in entry:
+            listed = entry["How-to guides"]
+            guides = (f"guides/{path.name}" for path in sorted(Path(config.docs_dir, "guides").glob("*.md")))
+            listed += [guide for guide in guides if guide not in listed]
         if "Methods" in entry:
             entry["Methods"] = ["methods/index.md", *_families()]
     return config
