@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from oodshape.core.options import RunOptions
 from oodshape.features import extraction as extraction
 from oodshape.features.extraction import PROBED
 from oodshape.images.decode.preprocessing import DIGITS
+from oodshape.images.sources.folders import ImageFolder
 from oodshape.images.sources.image_set import ArraySet
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.zoo.digits_nets import small_net
@@ -158,6 +160,31 @@ def test_an_edited_file_gets_features_of_its_own(tmp_path: Path) -> None:
     counted = Counted()
     after = extract(counted, images, tmp_path / "cache")  # the same object, no new listing
     assert counted.images == 10
+    assert (values(before) != values(after)).any(axis=1).tolist() == [row == 3 for row in range(10)]
+
+
+def test_files_with_new_times_are_compared_by_content(tmp_path: Path) -> None:
+    images = write(tmp_path / "images", digits(10))
+    before = extract(Counted(), images, tmp_path / "cache")
+    Path(images.path(3)).chmod(0o600)  # another time of change, and nothing else
+    copied = ImageFolder(shutil.copytree(tmp_path / "images", tmp_path / "copied"))
+    for same_images in (images, copied):
+        counted = Counted()
+        same(extract(counted, same_images, tmp_path / "cache"), before)
+        assert counted.images == PROBED
+    status = os.stat(images.path(3))
+    Path(images.path(3)).write_bytes(Path(images.path(4)).read_bytes())
+    os.utime(images.path(3), ns=(status.st_atime_ns, status.st_mtime_ns))
+    after = values(extract(Counted(), images, tmp_path / "cache"))
+    assert np.abs(after[3] - after[4]).max() < np.abs(after[3] - values(before)[3]).max() / 10
+
+
+def test_edited_files_that_come_with_labels_get_features_of_their_own(tmp_path: Path) -> None:
+    files = write(tmp_path / "images", digits(10))
+    pairs = [(path, 0) for path in files.files]  # no folder, no list of paths: pictures of a user's own
+    before = extract(Counted(), pairs, tmp_path / "cache")
+    Image.fromarray(np.zeros((16, 16), np.uint8)).save(files.path(3))
+    after = extract(Counted(), pairs, tmp_path / "cache")
     assert (values(before) != values(after)).any(axis=1).tolist() == [row == 3 for row in range(10)]
 
 

@@ -52,6 +52,8 @@ def test_the_service_sees_turned_images_as_score_does(
     assert [answer.label for answer in answers] == [row.label for row in rows]
     assert [answer.accepted for answer in answers] == [row.accepted for row in rows]
     np.testing.assert_allclose([answer.score for answer in answers], [row.score for row in rows], atol=1e-3)
+    pictures = service([PIL.Image.open(path) for path in turned])
+    np.testing.assert_allclose([answer.score for answer in pictures], [row.score for row in rows], atol=1e-3)
     other = Guard(guard.detector, replace(guard.about, upright=not upright))
     differ = [a.score != b.score for a, b in zip(rows, other.score(turned, model=MODEL), strict=True)]
     assert sum(differ) > 5  # the two ways are not the same on these images

@@ -65,7 +65,7 @@ def test_a_file_that_grew_goes_on_at_its_end(table: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
 def test_other_formats_have_places_too(ending: str, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"path": ["a", "b", "c", "d"], "p_value": [0.5, None, 0.125, 1.0]})
+    frame = pandas.DataFrame({"path": ["a", "b", "c", "d"], "p_value": [0.5, None, 0.12, 1.0]})
     table, state = tmp_path / f"scores.{ending}", tmp_path / "state.safetensors"
 
     def write(count: int) -> None:
@@ -77,6 +77,14 @@ def test_other_formats_have_places_too(ending: str, tmp_path: Path) -> None:
     write(4)
     last = run(table, state)
     assert (last.seen, last.unreadable) == (3, 1)
+
+
+def test_scores_of_another_guard_are_refused(tmp_path: Path) -> None:
+    table, state = tmp_path / "scores.csv", tmp_path / "state.safetensors"
+    table.write_text("path,p_value\na.png,0.5\nb.png,0.490066\n")  # 74 of 151
+    with pytest.raises(InputError, match=r"not of a guard with 99 calibration images: 0.490066 is no multiple"):
+        run(table, state)
+    assert not state.exists()
 
 
 def test_a_file_changed_before_the_place_is_refused(table: Path, tmp_path: Path) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import pytest
 import torch
 from torch import Tensor, nn
 
 from oodshape import METHODS, Detector, Features, Guard, GuardedFile, Preprocessing
 from oodshape.guard.export.onnx import export_onnx
+from oodshape.guard.service.scoring import Scorer
+from oodshape.guard.service.settings import Settings
 
 WIDTH, CLASSES, ROW = 24, 6, 3
 EXPORTABLE = [name for name, method in METHODS.items() if method.exportable]
@@ -97,7 +103,7 @@ def test_in_score_live_and_an_exported_file(method: str, tmp_path: Path) -> None
         net,
         images=pictures[:300],
         calibrate=pictures[300:600],
-        method=method,
+        method=METHODS[method],
         preprocessing=Preprocessing((0.25,), (0.2,)),
         progress=False,
     )
@@ -114,3 +120,17 @@ def test_in_score_live_and_an_exported_file(method: str, tmp_path: Path) -> None
         assert (verdicts[0].accepted, bool(verdicts[0].error)) == (False, True)
         assert [verdict.accepted for verdict in verdicts[1:]] == wanted
         assert not any(verdict.error for verdict in verdicts[1:])
+    if METHODS[method].exportable:
+        scorer = Scorer(Settings(str(tmp_path / "g.onnx")), str(tmp_path / "lock"))
+        body = json.dumps({"images": [base64.b64encode(encoded(image)).decode() for image in given]})
+        rows = scorer.score("application/json", bytearray(body.encode()), 0)["rows"]
+        scorer.lock.close()
+        assert (rows[0]["accepted"], "no score" in rows[0]["error"]) == (None, True)
+        assert [row["accepted"] for row in rows[1:]] == wanted
+        assert scorer.describe()["method"] == method  # its name, no Python expression
+
+
+def encoded(image: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    PIL.Image.fromarray(image[..., 0]).save(file, "PNG")
+    return file.getvalue()

@@ -251,3 +251,14 @@ def test_constant_features_are_refused() -> None:
         METHODS["optfs-e"].fit(Features.from_arrays(np.full((9, 3), 2.0), (np.eye(3), np.zeros(3))))
     with pytest.raises(InputError, match="impact 0"):
         METHODS["optfs-e"].fit(Features.from_arrays(np.eye(3), (np.zeros((3, 3)), np.zeros(3))))
+
+
+@pytest.mark.parametrize("method", ["optfs", "optfs-e"])
+def test_few_images_and_an_untrained_network_raise_a_warning(method: str) -> None:
+    rng = np.random.default_rng(0)
+    z, head = rng.random((400, 16), np.float32), (rng.normal(size=(4, 16)), np.zeros(4))
+    with pytest.warns(UserWarning, match="theta comes from 5 images only"):
+        METHODS[method].fit(Features.from_arrays(z[:5], head))
+    with pytest.warns(UserWarning, match="the labels are predicted as by chance"):
+        METHODS[method].fit(Features.from_arrays(z, head, labels=rng.integers(4, size=400)))
+    METHODS[method].fit(Features.from_arrays(z, head, labels=(z @ head[0].T).argmax(axis=1)))

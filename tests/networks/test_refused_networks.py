@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from oodshape import METHODS, Classifier, Features, InputError
+from oodshape import METHODS, Classifier, Features, Guard, InputError, Preprocessing
+from oodshape.images.sources.memory import as_image
 from oodshape.networks.classifier import network_fingerprint
 
 IMAGES = torch.rand(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -76,6 +77,11 @@ def test_tensors_without_values_are_refused() -> None:
         Classifier(Net())(IMAGES.to("meta"))
     with pytest.raises(InputError, match="weights are on the meta device"):
         network_fingerprint(Net().to("meta"))
+    pictures = list(np.random.default_rng(0).integers(256, size=(100, 8, 8, 1), dtype=np.uint8))
+    with pytest.raises(InputError, match="weights are on the meta device"):
+        Guard.fit(Net().to("meta"), images=pictures, preprocessing=Preprocessing((0.5,), (0.5,)), method="energy")
+    with pytest.raises(InputError, match="meta device has no values"):
+        as_image(torch.empty(1, 8, 8, device="meta"), upright=False)
 
 
 def test_equal_calibration_scores_are_warned_of() -> None:

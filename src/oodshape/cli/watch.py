@@ -43,7 +43,9 @@ def watch(
     probability delta at most, ever. An alarm is exit status 3. With --state each row of a file counts once, in
     however many runs; standard input has no such memory.
     """
-    from oodshape.guard.scoring.decide import Calibration
+    import numpy as np
+
+    from oodshape.guard.scoring.decide import Calibration, on_grid
     from oodshape.guard.watch.watch import Watch, locked_state, read_blocks
     from oodshape.report.pages.watch_page import write_watch
 
@@ -69,7 +71,10 @@ def watch(
         start = None if state is None or scores is None or scores == "-" else seen.position_in(scores)
         for rows, position in () if scores is None else read_blocks(scores, start, size=size, follow=follow):
             quiet = not seen.alarm
-            seen = seen.after([row.p_value for row in rows], position, labels=[row.label for row in rows])
+            values = np.array([row.p_value for row in rows], np.float64)
+            seen = seen.after(
+                on_grid(values, seen.n_calibration, str(scores)), position, labels=[row.label for row in rows]
+            )
             if state is not None:
                 seen.save(state)
             if quiet and seen.alarm and size == 1:

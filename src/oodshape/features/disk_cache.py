@@ -5,6 +5,7 @@
 <cache>/<key>/features.npy      all rows: its name is the sign that the folder is complete
 <cache>/<key>/predictions.npy
 <cache>/<key>/features.sums     a checksum for each chunk, and predictions.sums
+<cache>/<stamps>.images         the hash of the contents of files with these stamps, which is part of keys
 <cache>/<key>/lock              held while a process fills the folder; the system frees it when that process ends
 """
 
@@ -198,7 +199,7 @@ class Entry:
 
     def start(self, meta: dict[str, Any], chunk: int) -> int:
         """Say what the folder is; the first row that is still to be written comes out: a chunk's start, or N."""
-        with _said(self.folder):
+        with naming_cache(self.folder):
             with replacing(self.folder / "meta.json") as temporary:
                 temporary.write_text(json.dumps(meta, indent=2) + "\n")
             if self.features.path.exists():  # one of the two is not sound; others may still read them: make new files
@@ -222,23 +223,23 @@ class Entry:
 
     def begun(self, rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The first rows of a folder that is not complete."""
-        with _said(self.folder):
+        with naming_cache(self.folder):
             return self.features.begun(rows), self.predictions.begun(rows)
 
     def put(self, first: int, features: NDArray[Any], predictions: NDArray[np.int64]) -> None:
         """Write a chunk: the features before the predictions, which count as the receipt."""
-        with _said(self.folder):
+        with naming_cache(self.folder):
             self.features.put(first, features)
             self.predictions.put(first, predictions)
 
     def finish(self) -> None:
         """Give the full files their names, the features' last."""
-        with _said(self.folder):
+        with naming_cache(self.folder):
             self.predictions.part.replace(self.predictions.path)
             self.features.part.replace(self.features.path)
 
     def discard(self) -> None:
-        with _said(self.folder):
+        with naming_cache(self.folder):
             for table in (self.features, self.predictions):
                 table.part.unlink(missing_ok=True)
                 table.sums.path.unlink(missing_ok=True)
@@ -247,17 +248,17 @@ class Entry:
 @contextmanager
 def lock_folder(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Make the folder and hold its lock; `waiting` is called before a wait."""
-    with _said(folder):
+    with naming_cache(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / "lock").open("ab")
     with file:
-        with _said(folder):
+        with naming_cache(folder):
             lock_file(file.fileno(), waiting)
         yield
 
 
 @contextmanager
-def _said(folder: Path) -> Iterator[None]:
+def naming_cache(folder: Path) -> Iterator[None]:
     """Errors of the file system as one that names the folder and the way out."""
     try:
         yield

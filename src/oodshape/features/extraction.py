@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -20,15 +20,15 @@ from torch import Tensor
 
 import oodshape
 from oodshape.core.errors import InputError
-from oodshape.core.files import compute_fingerprint
+from oodshape.core.files import compute_fingerprint, replacing
 from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
 from oodshape.core.timings import timing
 from oodshape.features.chunks import check_finite
-from oodshape.features.disk_cache import Entry, lock_folder
+from oodshape.features.disk_cache import Entry, lock_folder, naming_cache
 from oodshape.images.decode.prefetch import decoded_rows, prepared
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.sources.image_set import ImageSet, reader
+from oodshape.images.sources.image_set import ImageSet, IndexedImages, Subset, reader
 from oodshape.networks.classifier import Classifier
 
 FORMAT = 1  # raised when the same key would mean other numbers
@@ -102,8 +102,24 @@ class Extraction:
             raise InputError(f"cache must be a folder, but {cache} is a file")
         prints = self._prints
         self.find_head()
+        by_content = {**prints, "images": self._content(cache)}
         named = (str(self.classifier.head_name), repr(self.preprocessing), self.dtype, self.classifier.precision)
-        return cache / compute_fingerprint(str(FORMAT), *prints.values(), *named)
+        return cache / compute_fingerprint(str(FORMAT), *by_content.values(), *named)
+
+    def _content(self, cache: Path) -> str:
+        """The fingerprint of what the files hold: they are read once, and again when their stamps have changed."""
+        if not isinstance(self.images, (IndexedImages, Subset)):
+            return self._prints["images"]
+        note = cache / f"{self._prints['images']}.images"
+        with suppress(OSError, UnicodeDecodeError):
+            if re.fullmatch("[0-9a-f]{16}", kept := note.read_text("ascii")):
+                return kept
+        found = self.images.content_fingerprint
+        with naming_cache(cache):
+            cache.mkdir(parents=True, exist_ok=True)
+            with replacing(note) as temporary:
+                temporary.write_text(found)
+        return found
 
     @cached_property
     def _prints(self) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from oodshape.core.errors import InputError
 from oodshape.core.progress import progress_bar
 from oodshape.features.chunks import check_finite
 from oodshape.images import identity
+from oodshape.images.decode.preprocessing import check_shape
 from oodshape.images.identity import Keys
-from oodshape.images.sources.memory import prepared_batches
+from oodshape.images.sources.memory import count_prepared, prepared_batches
 from oodshape.networks.classifier import Classifier
 
 
@@ -32,24 +32,31 @@ class SeenTensors:
     identities: Keys  # [N], by content
     kept: Tensor  # [K, ...]: images, of the size of the first
     kept_rows: NDArray[np.int64]  # [K]: their rows, by ascending keys
-    mixed: bool  # whether images of other sizes were left out
+    shape: tuple[int, ...] | None  # of every image; None: they differ
 
     def check_one_size(self) -> None:
         """Refuse images of several sizes, for a method that makes images of them."""
-        if self.mixed:
+        if self.shape is None:
             raise InputError("prepared images must have one size for this method: choose another")
 
 
 def run_tensors(
-    classifier: Classifier, images: Any, dtype: str = "float32", *, keep: int = 0, progress: bool | None = None
+    classifier: Classifier,
+    images: Any,
+    dtype: str = "float32",
+    *,
+    keep: int = 0,
+    shape: tuple[int, ...] | None = None,
+    progress: bool | None = None,
 ) -> SeenTensors:
-    """Run batches of tensors through the network, and keep `keep` images, selected by identity."""
+    """Run batches of tensors, each image of this `shape`, through the network; keep some, selected by identity."""
     parts: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], Keys]] = []
-    subset, first = _Subset(keep), 0
-    total = len(images) if isinstance(images, Sized) else None
-    with progress_bar("prepared batches", total, progress) as report:
+    subset, first, shapes = _Subset(keep), 0, set[tuple[int, ...]]()
+    with progress_bar("prepared images", count_prepared(images), progress) as report:
         for place, (batch, labels) in enumerate(prepared_batches(images)):
+            shapes.add(tuple(batch.shape[1:]))
             try:
+                check_shape(batch.shape[1:], shape)
                 outputs = classifier(batch)
                 if place == 0 and len(batch) > 1:
                     classifier.check_repeatable(batch[:2])
@@ -62,11 +69,12 @@ def run_tensors(
             classes = outputs.logits.argmax(dim=1).cpu().numpy()
             parts.append((values.to(getattr(torch, dtype)).numpy(), classes, labels, which))
             first += len(batch)
-            report(place + 1)
+            report(first)
     if not parts:
         raise InputError("there is no batch: the iterable is empty, or was used up before")
     features, predictions, labels, identities = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return SeenTensors(features, predictions, labels, identities, *subset.result())
+    only = shapes.pop() if len(shapes) == 1 else None
+    return SeenTensors(features, predictions, labels, identities, *subset.result(), only)
 
 
 def tensor_identities(batch: Tensor) -> Keys:
@@ -94,11 +102,11 @@ class _Subset:
             push = heapq.heappush if len(self.heap) < self.count else heapq.heapreplace
             push(self.heap, (-key, -first - place, batch[place].detach().cpu().clone()))
 
-    def result(self) -> tuple[Tensor, NDArray[np.int64], bool]:
-        """Return the images and their rows, by ascending keys, and whether some of other sizes were left out."""
+    def result(self) -> tuple[Tensor, NDArray[np.int64]]:
+        """Return the images of the first one's size and their rows, by ascending keys."""
         if not self.heap:
-            return torch.empty(0), np.empty(0, np.int64), False
+            return torch.empty(0), np.empty(0, np.int64)
         ordered = sorted(self.heap, key=lambda item: item[:2], reverse=True)
         same = [(row, image) for _, row, image in ordered if image.shape == ordered[0][2].shape]
         rows, images = zip(*same, strict=True)
-        return torch.stack(images), -np.array(rows, np.int64), len(same) < len(ordered)
+        return torch.stack(images), -np.array(rows, np.int64)

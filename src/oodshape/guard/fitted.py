@@ -39,6 +39,7 @@ class About(Value):
     version: str = ""  # of oodshape
     precision: Precision = "float32"  # in which the network ran
     samples: Samples | None = None  # some images of the fitting set, where they were asked for
+    input_shape: tuple[int, ...] | None = None  # of an image as the network takes it; None: images of several sizes
     sanity: Sanity | None = None  # scores of noise and constant images; None where they could not be made
 
 

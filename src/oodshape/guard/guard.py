@@ -29,6 +29,7 @@ from oodshape.core.options import (
 from oodshape.core.reading import reading
 from oodshape.core.values import load_values
 from oodshape.features.features import Features
+from oodshape.features.tensor_batches import run_tensors
 from oodshape.guard.check import Check, check_guard
 from oodshape.guard.explain import Explanation, explain_images
 from oodshape.guard.export.onnx import ExportReport, export_guard
@@ -154,6 +155,7 @@ class Guard(Fitted):
             version=oodshape.__version__,
             precision=source.classifier.precision,
             samples=samples,
+            input_shape=found.shape,
             sanity=check_sanity(source.classifier, detector, found.sanity, found.train, found.held_out),
         )
         return cls(detector, about)
@@ -212,11 +214,13 @@ class Guard(Fitted):
         """The features of a calibration set, of which `alpha` needs a minimum."""
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
         if reading.prepared:
-            return Features.extract(source.classifier, images, prepared=True, progress=run.progress)
+            seen = run_tensors(source.classifier, images, shape=self.about.input_shape, progress=run.progress)
+            return Features.from_tensors(seen, source.classifier.head)
         held = image_set(in_column(images, reading.column), upright=self.about.upright)
         check_enough(len(held), alpha)
         cache = make_options(CacheOptions, options).cache
-        return Extractor(source.classifier, self.preprocessing, self.about.upright, run, cache).calibration(held)
+        extractor = Extractor(source.classifier, self.preprocessing, self.about.upright, run, cache)
+        return extractor.calibration(held, self.about.input_shape)
 
     @takes_options(ModelOptions, ImageOptions, RunOptions)
     def score(self, images: Given, model: Model, **options: Unpack[CallKeywords]) -> Iterator[Scored]:

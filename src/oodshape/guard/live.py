@@ -17,7 +17,7 @@ from oodshape.core.errors import HeadError, InputError, NotTaken
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score import join_decisions
 from oodshape.guard.verdict import NO_SCORE, Verdict
-from oodshape.images.decode.preprocessing import rows_by_size, stacked
+from oodshape.images.decode.preprocessing import check_shape, rows_by_size, stacked
 from oodshape.images.sources.listing import Given, one_by_one
 from oodshape.images.sources.memory import Pictures, is_image, prepared_batches
 from oodshape.methods.detector import Decision
@@ -76,6 +76,7 @@ class Live:
         if not isinstance(batch, Tensor) or batch.ndim < 2 or len(batch) == 0 or batch.is_meta:
             what = f"{list(batch.shape)} on {batch.device}" if isinstance(batch, Tensor) else type(batch).__name__
             raise InputError(f"live.tensors takes a batch [N, ...] as the network does, got {what}")
+        check_shape(batch.shape[1:], self.guard.about.input_shape)
         if stamp(self._tensors) != self._stamp:
             raise InputError(
                 "the network's weights were changed or moved since the guard was attached: attach it again, and fit a "

@@ -27,6 +27,7 @@ from oodshape.methods.heads import Linear
 from oodshape.methods.perturb.none import NoPerturbation, Step
 from oodshape.methods.records import import_types
 from oodshape.methods.scores.logits import Energy
+from oodshape.methods.shapes.optfs import BySign, OptFS, warn_if_meaningless
 from oodshape.methods.training import Training, TrainingData
 from oodshape.metrics import conformal
 from oodshape.metrics.detection import as_scores
@@ -96,6 +97,8 @@ class Method(Recipe):
         """
         training = Training.of(train, None if head is None else Head.of(head), moments, proxy, held_out)
         needs = self.needs
+        if isinstance(self.shape, (OptFS, BySign)):
+            warn_if_meaningless(training)
         if needs and training.maybe_features is not None:
             training.moments(needs)  # one pass for all three slots
         return Detector(

@@ -26,6 +26,10 @@ LARGE = 1e4  # logits that any precision can hold and no network gives
 
 
 PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+META = (
+    "the network's weights are on the meta device: they have no values; load them first, for example with "
+    "net.load_state_dict(weights, assign=True)"
+)
 ONE_OUTPUT = (
     "this network has one output (a binary classifier, trained with BCE), but scores compare the logits of classes: "
     "replace its head by one with the two logits (0, z): two = nn.Linear(head.in_features, 2); two.weight.data = "
@@ -166,6 +170,8 @@ class Classifier:
         """
         if self._repeatable:
             return
+        if self.device.type == "meta":
+            raise InputError(META)
         pair, again = self(images).features, self(images).features
         if not self._same(pair, again):
             raise InputError(
@@ -332,10 +338,7 @@ def network_fingerprint(net: nn.Module) -> str:
     """
     tensors = [tensor for _, tensor in _tensors(net)]
     if any(tensor.is_meta for tensor in tensors):
-        raise InputError(
-            "the network's weights are on the meta device: they have no values; load them first, for example with "
-            "net.load_state_dict(weights, assign=True)"
-        )
+        raise InputError(META)
     now, sample = stamp(tensors), _sample(tensors)
     with _FINGERPRINTING:
         kept = _FINGERPRINTS.get(net)

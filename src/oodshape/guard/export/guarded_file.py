@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import PIL.Image
+import PIL.ImageOps
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
@@ -150,6 +151,8 @@ class GuardedFile:
 
     def pixels(self, image: str | PathLike[str] | bytes | Image) -> Pixels:
         """Decode an image, turn it as its EXIF orientation says where the guard does, resize and crop: [H, W, C]."""
+        if isinstance(image, PIL.Image.Image) and self.exif == EXIF[True]:
+            image = PIL.ImageOps.exif_transpose(image)
         if isinstance(image, (PIL.Image.Image, np.ndarray)):
             return self.preprocessing.pixels(image)
         with TURNS.taking():  # large ones one after the other

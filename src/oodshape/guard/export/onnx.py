@@ -27,10 +27,11 @@ from oodshape.guard.export.guarded_file import EXIF, OUTPUTS, open_session
 from oodshape.guard.export.onnx_file import read_sealed, seal
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.prefetch import prepared
-from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.decode.preprocessing import Preprocessing, check_shape
 from oodshape.images.sources.listing import Given, one_by_one
 from oodshape.methods.detector import Detector
 from oodshape.methods.guarded_net import GuardedNet, wrap
+from oodshape.methods.registry import METHODS
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.loading import Source
 
@@ -186,7 +187,7 @@ def _metadata(
         arrays["groups"] = detector.groups.astype("<i4")
     found = {
         "oodshape": oodshape.__version__,
-        "method": method or repr(detector.method),
+        "method": method or next((name for name, each in METHODS.items() if each == detector.method), "custom"),
         "recipe": repr(detector.method),
         "head": detector.fingerprint,
         "n_train": str(detector.n_train),
@@ -268,6 +269,7 @@ def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given 
     """Write the ONNX file, compared on the first images given, or on made-up ones; how it compares."""
     about = guard.about
     batch = made_up(guard.preprocessing) if images is None else _given(guard, images)
+    check_shape(batch.shape[1:], about.input_shape)
     return export_onnx(
         source.classifier,
         guard.detector,

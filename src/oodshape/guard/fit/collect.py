@@ -20,6 +20,7 @@ from oodshape.features.features import Features
 from oodshape.features.proxy import proxy_features
 from oodshape.guard.fit.extractor import DEFAULT, Extractor, Seen, warn_of_lost
 from oodshape.guard.fit.parts import Collected, Made, made_of, together
+from oodshape.images.decode.prefetch import prepared_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
 from oodshape.images.overlap import sketch_of
@@ -85,14 +86,13 @@ def _of_seen(extractor: Extractor, seen: Seen, make: Callable[[], Made]) -> Coll
         values = np.concatenate([raw.numpy() for _, raw in made.chunks()])
         return Features.from_arrays(values, made.head, None, made.predictions.numpy(), identities_of(base))
 
-    size = extractor.preprocessing.size or extractor.preprocessing.pixels(seen.images[0]).shape[:2]
     return Collected(
         make,
         seen.features,
         make_proxy=proxy,
         lost=seen.lost,
         reasons=seen.reasons,
-        size=size,
+        sizes=prepared_sizes(seen.images, extractor.preprocessing),
         make_sketch=partial(sketch_of, seen.images),
     )
 

@@ -13,7 +13,8 @@ from oodshape.core.errors import InputError
 from oodshape.core.options import RunOptions
 from oodshape.features.extraction import Extraction
 from oodshape.features.features import Features
-from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.decode.prefetch import prepared_sizes
+from oodshape.images.decode.preprocessing import Preprocessing, check_shape
 from oodshape.images.overlap import repeated
 from oodshape.images.sources.image_set import ImageSet, Subset
 from oodshape.methods.detector import warn_of_repeated
@@ -54,8 +55,13 @@ class Extractor:
         reasons = tuple(_reason(images, int(row)) for row in lost[:SHOWN])
         return Seen(Subset(images, np.flatnonzero(read).tolist()), features, len(read), len(lost), reasons)
 
-    def calibration(self, images: ImageSet) -> Features:
-        """The features of the readable images, each counted once; warnings report repeated and unreadable images."""
+    def calibration(self, images: ImageSet, shape: tuple[int, ...] | None) -> Features:
+        """The features of the readable images, each counted once; warnings report repeated and unreadable images.
+
+        A network that was fitted on inputs of one `shape` gets no others.
+        """
+        for size in prepared_sizes(images, self.preprocessing):
+            check_shape((self.preprocessing.channels, *size), shape)
         again = repeated(images)
         warn_of_repeated(len(again), len(images))
         seen = self.read(Subset(images, np.delete(np.arange(len(images)), again).tolist()) if again else images)

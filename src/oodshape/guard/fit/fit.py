@@ -6,6 +6,8 @@ import math
 import warnings
 from pathlib import Path
 
+import numpy as np
+
 from oodshape.core.errors import InputError
 from oodshape.features.feature_stats import NEGATIVE
 from oodshape.features.features import Features
@@ -19,6 +21,7 @@ from oodshape.methods.registry import METHODS
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.loading import Source
 
+FEWEST, MOST = 10, 0.8  # images of a class, and their share that one prediction has, to tell the order of classes
 WEAK = 0.8  # the AUROC on scrambled images below which no selection is a good one
 
 
@@ -73,24 +76,33 @@ def class_names(source: Source, given: tuple[str, ...], train: Features | Summed
     if len(given) != classes:
         return ()
     accuracy, chance = train.accuracy or 0.0, 1 / classes
-    if abs(accuracy - chance) <= 4 * math.sqrt(chance * (1 - chance) / len(train)):
-        warnings.warn(
-            f"the network gives {100 * accuracy:.1f} % of the training images the class of their folder, as chance "
-            f"would ({100 * chance:.1f} %): was it ever trained, and were its weights loaded (--weights, weights=...)? "
-            "Or its classes are in another order than the sorted folders (then give their names); the folders' names "
-            "are not used",
-            stacklevel=3,
-        )
-        return ()
-    if accuracy < min(10 * chance, 0.5):
-        warnings.warn(
-            f"the network gives only {100 * accuracy:.1f} % of the training images the class of their folder or "
-            "label: its classes are in another order (then give their names), or the preprocessing or the weights are "
-            "wrong; the names that come with the images are not used",
-            stacklevel=3,
-        )
-        return ()
-    return given
+    guessed = abs(accuracy - chance) <= 4 * math.sqrt(chance * (1 - chance) / len(train))
+    moved = _moved_class(train) if isinstance(train, Features) else None
+    if guessed or accuracy < min(10 * chance, 0.5):
+        how = f", as chance would ({100 * chance:.1f} %)" if guessed else ""
+        those = f"only {100 * accuracy:.1f} % of the training images the class of their folder or label{how}"
+    elif moved is not None:
+        those = f"most images of {given[moved[0]]} the class of {given[moved[1]]}"
+    else:
+        return given
+    warnings.warn(
+        f"the network gives {those}: was it ever trained, and were its weights loaded (--weights, weights=...)? Or its "
+        "classes are in another order (then give their names), or the preprocessing is wrong; the names that come with "
+        "the images are not used",
+        stacklevel=3,
+    )
+    return ()
+
+
+def _moved_class(train: Features) -> tuple[int, int] | None:
+    """A label with the class that its images are given, where that class's own images are given another one."""
+    labels, predicted = np.asarray(train.labels), train.predictions.cpu().numpy()
+    most: dict[int, int] = {}
+    for label in np.unique(labels[labels >= 0]).tolist():
+        counts = np.bincount(predicted[labels == label])
+        if counts.sum() >= FEWEST and counts.max() >= MOST * counts.sum():
+            most[label] = int(counts.argmax())
+    return next(((label, best) for label, best in most.items() if best != label and most.get(best, best) != best), None)
 
 
 def read_names(path: Path) -> tuple[str, ...]:

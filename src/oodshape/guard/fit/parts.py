@@ -112,7 +112,7 @@ class Collected:
     make_proxy: Callable[[Keys, int], Features] | None = None  # in place of it, where the images are at hand
     lost: int = 0  # images that could not be read
     reasons: tuple[str, ...] = ()  # of the first of them
-    size: tuple[int, int] | None = None  # (height, width) of the first prepared image
+    sizes: tuple[tuple[int, int], ...] = ()  # (height, width) of prepared images, each once
     head: Head | None = None  # where it comes from a file
     make_sketch: Callable[[], Keys] = lambda: np.empty(0, np.uint64)  # the images' content, to find copies among others
 
@@ -154,7 +154,7 @@ class Collected:
             "summed": pack_summed(part.summed, arrays),
             "lost": part.lost,
             "reasons": part.reasons,
-            "size": part.size,
+            "sizes": part.sizes,
         }
         header = {"made": json.dumps(encode(part.made, arrays)), "part": json.dumps(said)}
         files.save(path, KIND, header, arrays)
@@ -172,9 +172,9 @@ class Collected:
             each = (unpack_rows(name, arrays, head) for name in ("rows", "held_out", "proxy"))
             rows, held_out, proxy = each
             lost, reasons = int(said["lost"]), tuple(map(str, said["reasons"]))
-            size = None if said["size"] is None else (int(said["size"][0]), int(said["size"][1]))
+            sizes = tuple((int(height), int(width)) for height, width in said["sizes"])
             sketch = join_sketches([identity.checked(arrays["sketch"], len(arrays["sketch"]))])
-            return cls(lambda: made, rows, summed, held_out, proxy, None, lost, reasons, size, head, lambda: sketch)
+            return cls(lambda: made, rows, summed, held_out, proxy, None, lost, reasons, sizes, head, lambda: sketch)
 
 
 def made_of(path: str | Path) -> Made:
@@ -237,7 +237,7 @@ def together(parts: list[Collected]) -> Collected:
         None,
         sum(part.lost for part in parts),
         tuple(reason for part in parts for reason in part.reasons),
-        next((part.size for part in parts if part.size is not None), None),
+        tuple(dict.fromkeys(size for part in parts for size in part.sizes)),
         parts[0].head,
         lambda: sketch,
     )

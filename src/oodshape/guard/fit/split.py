@@ -43,6 +43,7 @@ class Split:
     held_out: Features
     proxy: Callable[[], list[Features]]
     sanity: Batches
+    shape: tuple[int, ...] | None  # of an image as the network takes it; None: they differ
     classes: tuple[str, ...] = ()
 
 
@@ -110,8 +111,10 @@ def _divided(
     """What is fitted on and what sets the threshold: other images, or those held out of the collected ones."""
     train: Features | Summed | None = found.rows if found.summed is None else found.summed
     assert train is not None
+    shape = (extractor.preprocessing.channels, *found.sizes[0]) if len(found.sizes) == 1 else None
     if held is not None:
-        held_out = extractor.calibration(held if limit is None else limited(held, max(limit, images_needed(alpha))))
+        held = held if limit is None else limited(held, max(limit, images_needed(alpha)))
+        held_out = extractor.calibration(held, shape)
     elif isinstance(train, Features):
         check_enough_to_split(len(train), alpha)
         last = identity.held_out(train.identities, HELD_OUT, purpose="calibration", fewest=images_needed(alpha))
@@ -126,9 +129,9 @@ def _divided(
         return [] if made is None else [made]
 
     def sanity() -> Iterator[Tensor]:
-        return iter(()) if found.size is None else image_batches(extractor.preprocessing, found.size)
+        return image_batches(extractor.preprocessing, found.sizes[0]) if found.sizes else iter(())
 
-    return Split(train, held_out, proxy, sanity, classes)
+    return Split(train, held_out, proxy, sanity, shape, classes)
 
 
 def split_tensors(
@@ -160,14 +163,15 @@ def split_tensors(
         train, held_out = every[np.flatnonzero(~last)], every[np.flatnonzero(last)]
     else:
         last = np.zeros(len(every), bool)
-        train, held_out = every, Features.extract(classifier, calibrate, prepared=True, progress=progress)
+        others = run_tensors(classifier, calibrate, shape=seen.shape, progress=progress)
+        train, held_out = every, Features.from_tensors(others, classifier.head)
         refuse_copies(
             [f"image {row}" for row in np.flatnonzero(np.isin(held_out.identities, seen.identities))], len(held_out)
         )
     fitted = np.flatnonzero(~last[seen.kept_rows])[:SIZE]
     base, which = seen.kept[fitted], seen.identities[seen.kept_rows[fitted]]
     scramble = partial(tensor_proxy, classifier, base, which, progress=progress)
-    return Split(train, held_out, scramble, partial(tensor_batches, seen.kept))
+    return Split(train, held_out, scramble, partial(tensor_batches, seen.kept), seen.shape)
 
 
 def refuse_copies(names: list[str], of: int, *, at_least: bool = False) -> None:

@@ -109,7 +109,7 @@ def decide_scores(
     values = np.array([row.p_value for row in judged], np.float64)
     _check_one_calibration(scores, judged, values)
     if calibration is not None:
-        values = _on_grid(values, calibration.images, scores)
+        values = on_grid(values, calibration.images, scores)
     flagged = false_discoveries(values, level, storey=storey)
     return Decisions(rows, readable, flagged, level, storey, calibration, float(values.min()))
 
@@ -131,7 +131,7 @@ def _check_one_calibration(scores: str, rows: Sequence[ScoreRow], values: NDArra
         )
 
 
-def _on_grid(values: NDArray[np.float64], n: int, scores: str) -> NDArray[np.float64]:
+def on_grid(values: NDArray[np.float64], n: int, scores: str) -> NDArray[np.float64]:
     """The p-values as whole numbers of calibration images over n + 1: text files round them."""
     steps = np.rint(values * (n + 1))
     wrong = np.abs(steps - values * (n + 1)) > max(1e-6, ROUNDING * (n + 1))

@@ -18,7 +18,7 @@ from oodshape.core.timings import timing
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.prefetch import Pixels, decoded
-from oodshape.images.decode.preprocessing import rows_by_size, stacked
+from oodshape.images.decode.preprocessing import check_shape, rows_by_size, stacked
 from oodshape.images.decode.read import Unreadable
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.images.sources.listing import Given, chunks, one_by_one
@@ -96,6 +96,7 @@ def see_tensors(guard: Fitted, source: Source, images: Any) -> Iterator[Seen]:
     """Every batch of tensors that the network takes as they are."""
     first = 0
     for batch, _ in prepared_batches(images):
+        check_shape(batch.shape[1:], guard.about.input_shape)
         pairs, errors = [(f"image {first + row}", first + row) for row in range(len(batch))], dict[int, str]()
         work = _Work(guard, source, batch.__getitem__, errors, one_size=True)
         yield _together(pairs, work.decided(list(range(len(batch)))), errors)
@@ -139,6 +140,7 @@ class _Work:
         detector = self.guard.detector
         try:
             images = self.images(rows)
+            check_shape(images.shape[1:], self.guard.about.input_shape)
             with timing("network"):
                 outputs = self.source.classifier(images)
             perturbs = detector.method.perturbs
@@ -151,7 +153,7 @@ class _Work:
             if self.one_size:
                 raise  # no fault of the image: all have one size
             reason = f"the network does not take its size: {error.__cause__}"
-        except InputError as error:  # such as logits that are not finite
+        except InputError as error:  # another size, or such as logits that are not finite
             reason = str(error)
         if len(rows) == 1:
             self.errors[rows[0]] = _line(reason)

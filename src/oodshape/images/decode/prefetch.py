@@ -23,6 +23,7 @@ from oodshape.images.decode.limits import TURNS
 from oodshape.images.decode.preprocessing import Preprocessing, stacked
 from oodshape.images.sources.image_set import Image, ImageSet, reader
 
+SAMPLED = 64  # images whose sizes are looked at: one batch cannot have two, so that few sets do
 MOST = 4  # threads: more would only wait for the network
 Pixels = NDArray[np.uint8]  # [H, W, C] of an image, [N, H, W, C] of a batch
 Item = TypeVar("Item")
@@ -94,6 +95,15 @@ def prepared(read: Callable[[Item], Image], preprocessing: Preprocessing, item: 
             return preprocessing.pixels(read(item))
     except InputError as error:
         return error
+
+
+def prepared_sizes(images: ImageSet, preprocessing: Preprocessing) -> tuple[tuple[int, int], ...]:
+    """The sizes (height, width) of prepared images, each once: of a sample, where the images keep their own size."""
+    if preprocessing.size is not None:
+        return (preprocessing.size,)
+    rows = np.unique(np.linspace(0, len(images) - 1, SAMPLED).astype(int)).tolist()
+    sample = (prepared(reader(images), preprocessing, row) for row in rows)
+    return tuple(dict.fromkeys(each.shape[:2] for each in sample if isinstance(each, np.ndarray)))
 
 
 def _decoded(read: Callable[[Item], Image], preprocessing: Preprocessing, batch: Sequence[Item]) -> Batch[Item]:

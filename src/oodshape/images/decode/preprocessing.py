@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -171,6 +171,18 @@ def stacked(pixels: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
                 "give the preprocessing a resize and a crop, or use batch_size=1"
             )
     return np.stack(pixels)
+
+
+def check_shape(found: Sequence[int], fitted: tuple[int, ...] | None) -> None:
+    """Refuse an input of another shape than the guard was fitted on: its scores would mean something else.
+
+    Shapes are those of one image, such as (channels, height, width); None: it was fitted on several sizes.
+    """
+    if fitted not in (None, tuple(found)):
+        raise InputError(
+            f"the network's input is {list(found)} here, but {list(fitted or ())} where the guard was fitted: prepare "
+            "images in that size, or fit with a preprocessing that resizes (resize=..., crop=...)"
+        )
 
 
 def rows_by_size(pixels: Iterable[Any]) -> list[list[int]]:

@@ -82,8 +82,8 @@ class Stored(IndexedImages):
         start = f"{self.root}/" if self.root else ""
         return identity.of_paths(self.called(row).removeprefix(start) for row in range(len(self)))
 
-    def _stamps(self) -> tuple[Any, ...]:
-        return tuple(map(stamp, self.files))
+    def _stamps(self, contents: bool) -> tuple[Any, ...]:
+        return tuple(stamp(file, contents=contents) for file in self.files)
 
 
 class TarImages(Stored):
@@ -250,8 +250,8 @@ class ParquetImages(Stored):
         """[N]: the column `label`, where there is one of whole numbers."""
         return np.concatenate([_label_column(file) for file in self.files])
 
-    def _stamps(self) -> tuple[Any, ...]:
-        return (self.column, *super()._stamps())
+    def _stamps(self, contents: bool) -> tuple[Any, ...]:
+        return (self.column, *super()._stamps(contents))
 
 
 class _Cells:

@@ -74,8 +74,8 @@ class ImageFiles(IndexedImages):
     def _open(self, index: int, upright: bool) -> Image:
         return open_image(self.path(index), upright=upright)
 
-    def _stamps(self) -> tuple[Any, ...]:
-        return ("\n".join(map(stamp, self.files)),)
+    def _stamps(self, contents: bool) -> tuple[Any, ...]:
+        return ("\n".join(stamp(file, contents=contents) for file in self.files),)
 
     @cached_property
     def identities(self) -> identity.Keys:

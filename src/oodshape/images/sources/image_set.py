@@ -120,15 +120,23 @@ class IndexedImages(ABC):
     def identities(self) -> Keys:
         """[N]: which image each is."""
 
-    def _stamps(self) -> tuple[Any, ...]:
-        """What changes with the files that hold the images."""
+    def _stamps(self, contents: bool) -> tuple[Any, ...]:
+        """What changes with the files that hold the images, or with their `contents` alone."""
         return ()
 
     @property
     def fingerprint(self) -> str:
         """A hash of identities, stamps of the files, labels, the way images are turned, and limits of one's own."""
+        return self._fingerprint(contents=False)
+
+    @property
+    def content_fingerprint(self) -> str:
+        """The same by what the files hold, which is read, in place of their stamps."""
+        return self._fingerprint(contents=True)
+
+    def _fingerprint(self, *, contents: bool) -> str:
         turned = f"upright={self.upright}"
-        return compute_fingerprint(self.identities, *self._stamps(), self.labels, turned, *Limits.now().words)
+        return compute_fingerprint(self.identities, *self._stamps(contents), self.labels, turned, *Limits.now().words)
 
     def open(self, index: int, *, upright: bool | None = None) -> Image:
         """An image as a preprocessing takes it: a large one as it is stored."""
@@ -228,6 +236,13 @@ class Subset:
     def fingerprint(self) -> str:
         """A hash of the whole set's fingerprint and the numbers chosen."""
         return compute_fingerprint(self.base.fingerprint, np.asarray(self.indices, np.int64))
+
+    @property
+    def content_fingerprint(self) -> str:
+        """The same by what the files of the whole set hold."""
+        return compute_fingerprint(
+            getattr(self.base, "content_fingerprint", self.base.fingerprint), np.asarray(self.indices, np.int64)
+        )
 
     @property
     def classes(self) -> tuple[str, ...]:

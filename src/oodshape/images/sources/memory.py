@@ -27,6 +27,7 @@ from oodshape.images.decode.prefetch import MOST
 from oodshape.images.decode.preprocessing import picture
 from oodshape.images.decode.read import Unreadable, in_mode, open_image
 from oodshape.images.sources.image_set import Image, IndexedImages
+from oodshape.images.sources.storage import stamp
 
 CHANNELS = (1, 3, 4)  # gray, colour, colour with alpha, which is dropped
 KEYS = ("image", "pixel_values")  # of a sample that is a dictionary
@@ -70,6 +71,9 @@ class Pictures(IndexedImages):
         """[N]: which image each is, by its path or its pixels."""
         return self._scanned[0]
 
+    def _stamps(self, contents: bool) -> tuple[Any, ...]:
+        return tuple(stamp(path, contents=contents) for path in self._scanned[2] if path)
+
     def _sample(self, index: int) -> tuple[Any, int]:
         try:
             with self._alone:
@@ -80,8 +84,8 @@ class Pictures(IndexedImages):
         return image, as_label(label)
 
     @cached_property
-    def _scanned(self) -> tuple[identity.Keys, NDArray[np.int64]]:
-        """Identities and labels, from one look at every image."""
+    def _scanned(self) -> tuple[identity.Keys, NDArray[np.int64], list[str]]:
+        """Identities, labels and paths (empty without one), from one look at every image."""
         with ThreadPoolExecutor(min(MOST, cores())) as pool:
             pairs = list(pool.map(self._key, range(len(self))))
         if self._key(0) != pairs[0]:
@@ -90,16 +94,17 @@ class Pictures(IndexedImages):
                 "augmentation off, and give the images as the network sees them in use",
                 stacklevel=2,
             )
-        return np.array([key for key, _ in pairs], np.uint64), np.array([label for _, label in pairs], np.int64)
+        keys, labels, paths = zip(*pairs, strict=True)
+        return np.array(keys, np.uint64), np.array(labels, np.int64), list(paths)
 
-    def _key(self, index: int) -> tuple[int, int]:
+    def _key(self, index: int) -> tuple[int, int, str]:
         try:
             item, label = self._sample(index)
             if isinstance(item, (str, os.PathLike)):
-                return int(identity.of_paths([os.fspath(item)])[0]), label
-            return pixel_key(as_image(item, upright=self.upright)), label
+                return int(identity.of_paths([os.fspath(item)])[0]), label, os.fspath(item)
+            return pixel_key(as_image(item, upright=self.upright)), label, ""
         except InputError as error:  # left out, or an error, when its turn comes
-            return int(identity.hashed([f"{index} {error}"])[0]), -1
+            return int(identity.hashed([f"{index} {error}"])[0]), -1, ""
 
 
 def pixel_key(image: Image) -> int:
@@ -197,6 +202,8 @@ def _of_tensor(tensor: Tensor) -> Image:
 
 def as_bytes(values: Tensor) -> Tensor:
     """uint8 of the same shape: whole numbers as they are, fractions in 0..1 rounded to 255ths."""
+    if values.is_meta:
+        raise InputError("an image on the meta device has no values; give tensors that hold pixels")
     if values.dtype == torch.uint8:
         return values
     if not values.is_floating_point():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -112,13 +113,16 @@ def check_regular(path: str) -> None:
         raise InputError(f"{path} is a device, a pipe or a socket, not a file")
 
 
-def stamp(path: str) -> str:
-    """What changes when the file does; nothing of a file that is not there."""
+def stamp(path: str, *, contents: bool = False) -> str:
+    """What changes when the file does, or a hash of its `contents` where it is local; nothing of one that is gone."""
     try:
         if is_remote(path):
             store, inside = _store(path)
             return str(store.ukey(inside))
         status = os.stat(path)
+        if contents:
+            with open(path, "rb") as file:
+                return hashlib.file_digest(file, "blake2b").hexdigest()
     except OSError:
         return ""
     # a file may be replaced with its size and time kept (cp -p, rsync -t, touch -r): only the time of change tells
