@@ -12,7 +12,7 @@ FAST := tests/test_imports.py tests/metrics tests/methods/test_contract.py \
   tests/methods/test_detector.py tests/methods/test_estimator.py tests/images/test_digits.py \
   tests/images/test_folders.py tests/images/test_preprocess.py tests/cli/test_cli.py
 # What the extras bring: the service, ONNX, Parquet, HEIF, networks of timm and of Hugging Face.
-OF_EXTRAS := tests/guard/test_serve.py tests/guard/test_guarded_file.py tests/guard/test_guard_export.py \
+OF_EXTRAS := tests/guard/test_serve.py tests/guard/test_guarded_file.py tests/guard/test_export.py \
   tests/images/test_stored.py tests/images/test_formats.py tests/networks/test_sources.py \
   tests/networks/test_hugging_face.py
 EXTRAS := parquet serve onnx heif timm hf

@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 from scipy.io import savemat
 
-from oodshape.images.datasets.cifar_mnist_svhn import mnist
-
 RNG = np.random.default_rng(0)
 
 
@@ -43,12 +41,6 @@ def svhn_file(path: Path, images: np.ndarray, labels: list[int], *, compressed: 
 
 def idx(array: np.ndarray) -> bytes:
     return bytes([0, 0, 8, array.ndim]) + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
-
-
-def three_digits(folder: Path) -> object:
-    """MNIST with a whole label file beside the images."""
-    write(folder / "t10k-labels-idx1-ubyte", idx(np.zeros(3, np.uint8)))
-    return mnist(folder)
 
 
 def archive(files: dict[str, bytes], mode: str = "w", links: dict[str, str] | None = None) -> bytes:

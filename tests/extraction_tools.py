@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from oodshape import Features
+from oodshape.core.options import Precision
 from oodshape.features import extraction as extraction
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.folders import ImageFolder
@@ -38,11 +39,13 @@ def write(folder: Path, images: ArraySet) -> ImageFolder:
 class Counted:
     """A classifier that has checked its network, and the number of images that it has seen since."""
 
-    def __init__(self, net: nn.Module | None = None, head: str | None = "head") -> None:
+    def __init__(
+        self, net: nn.Module | None = None, head: str | None = "head", precision: Precision = "float32"
+    ) -> None:
         self.net = small_net("convnet") if net is None else net
         self.images = 0
         self.net.register_forward_pre_hook(self._count)
-        self.classifier = Classifier(self.net, head)
+        self.classifier = Classifier(self.net, head, precision=precision)
         if head is not None:
             self.classifier(torch.zeros(2, 1, 16, 16))
             self.images = 0

@@ -35,7 +35,6 @@ SUMS = {"sum", "nansum", "mean", "cumsum"}
 # These end in more than the sum: a root, a quotient or a logarithm. Their results move by so much of themselves.
 NORMS = {"linalg_vector_norm", "norm", "var", "std", "var_mean", "std_mean", "_softmax", "softmax", "native_layer_norm"}
 LOGARITHMS = {"logsumexp", "logcumsumexp", "_log_softmax", "log_softmax"}  # and by one unit: an error inside the log
-SAME_SHAPE = {"cumsum", "logcumsumexp", "_softmax", "softmax", "_log_softmax", "log_softmax", "native_layer_norm"}
 LONG = 32  # elements of a sum; shorter ones are mostly added up in one order
 
 

@@ -27,12 +27,7 @@ class Net(nn.Module):
 
     def __init__(self, before: nn.Module | None = None, finish: Callable[[Tensor], Any] = lambda logits: logits):
         super().__init__()
-        self.body, self.before, self.fc, self.finish = (
-            body(),
-            before or nn.Identity(),
-            nn.Linear(M, C),
-            finish,
-        )
+        self.body, self.before, self.fc, self.finish = (body(), before or nn.Identity(), nn.Linear(M, C), finish)
 
     def forward(self, x: Tensor) -> Any:
         return self.finish(self.fc(self.before(self.body(x))))

@@ -17,18 +17,8 @@ import oodshape
 SOURCE = Path(oodshape.__file__).parent
 # a package imports only from packages to its left; guard and benchmark do not import each other
 ROOMS = (
-    "core",
-    "metrics",
-    "images",
-    "networks",
-    "features",
-    "methods",
-    "guard",
-    "benchmark",
-    "report",
-    "studies",
-    "engines",
-    "cli",
+    *("core", "metrics", "images", "networks", "features", "methods"),
+    *("guard", "benchmark", "report", "studies", "engines", "cli"),
 )
 APART = {("benchmark", "guard"), *(("engines", other) for other in ("benchmark", "report", "studies"))}
 HEAVY = {"torch", "numba", "numpy", "pandas", "matplotlib", "PIL", "scipy", "sklearn", "rich", "typer", "safetensors"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +14,14 @@ from commands import call
 from oodshape import Classifier, Features, InputError
 from oodshape.benchmark.openood_protocol import Protocol
 from oodshape.benchmark.plan import Options, Prepared
-from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.images.datasets.catalog import open_source
+from oodshape.images.decode.preprocessing import IMAGENET
 from oodshape.metrics.detection import Estimate
 from oodshape.networks import zoo
+from oodshape.report import tables_of
+from oodshape.report.tables.openood import openood_tables
 from openood_files import write_openood
 
 RUN = "cifar10_resnet18_32x32_base_e100_lr0.1_default"
@@ -86,8 +87,6 @@ def test_full_spectra_have_names(tmp_path: Path) -> None:
     assert [look.name for look in more.pooled] == ["imagenet_v2", "imagenet_c", "imagenet_r", "imagenet_es"]
     with pytest.raises(InputError, match="openood-cifar100 has no shifted ID images"):
         Benchmark.load("openood-cifar100").full_spectrum()
-    with pytest.raises(InputError, match="openood-imagenet200 has no shifted images 'es'; there are none"):
-        Benchmark.load("openood-imagenet200").full_spectrum("es")
 
 
 def test_training_runs_are_found_where_openood_puts_them(place: Path, options: Options) -> None:
@@ -132,15 +131,8 @@ def test_both_directions_of_fpr95_are_scikit_learns(place: Path, options: Option
         precision, recall, _ = precision_recall_curve(1 - is_ood, conf)
         assert row.value("aupr_in") == pytest.approx(auc(recall, precision), abs=1e-12)
     assert {row.n_train for row in results.rows if row.method in ("react", "klm", "vra-p")} == {6}
-    loaded = Results.load(_saved(results, place / "saved"))
-    assert [row.metrics for row in loaded.rows] == [row.metrics for row in results.rows]
     with pytest.raises(InputError, match="fpr95_ood"):
         replace(results.rows[0], metrics={"fpr95_ood": Estimate(2.0, 2.0, 2.0)})
-
-
-def _saved(results: Results, folder: Path) -> Path:
-    results.save(folder)
-    return folder
 
 
 def test_one_command_and_no_renaming(place: Path, tmp_path: Path) -> None:
@@ -158,23 +150,11 @@ def test_one_command_and_no_renaming(place: Path, tmp_path: Path) -> None:
     assert table.startswith(
         "**openood-cifar10 (OpenOOD v1.5): ResNet18, mean ± standard deviation of 2 training runs**"
     )
-    head = table.splitlines()[2]
-    assert [f"{group} {name}" in head for group in ("near", "far") for name in ("published", "FPR95 (OpenOOD)")]
-    assert "near FPR95 (paper)" in head
-    assert "vra-p: features below the low limit become 0" in table
     assert "Not comparable with the leaderboard" in table
-    assert "No OOD image was used for any setting" in table
     line = next(line for line in table.splitlines() if line.startswith("| energy |"))
     assert [cell.strip() for cell in line.split("|")][3] == "87.58"  # EBO on the leaderboard
-    for text in (done.stdout, table):
-        assert "difference" in text
     names = {file.name for file in (tmp_path / "out" / "openood").iterdir()}
     assert names == {"ebo.csv", "react.csv", "ash.csv", "vra-p.csv", "klm.csv", "optfs-e.csv"}
-    lines = list(csv.reader((tmp_path / "out" / "openood" / "ebo.csv").read_text().splitlines()))
-    assert lines[0] == ["", "FPR@95", "AUROC", "AUPR_IN", "AUPR_OUT", "ACC"]
-    wanted = ["cifar100", "tin", "nearood", "mnist", "svhn", "texture", "places365", "farood"]
-    assert [line[0] for line in lines[1:]] == wanted
-    assert all("±" in cell for line in lines[1:] for cell in line[1:])
     assert (tmp_path / "out" / "report.html").is_file()
 
 
@@ -185,9 +165,6 @@ def test_tuned_settings_are_said_in_every_head(place: Path, options: Options, tm
     assert said["tuned_on"] == "val_tin, 6 images"
     assert set(said["tuned"]) == {"ResNet18 s0", "ResNet18 s1"}
     assert set(said["tuned"]["ResNet18 s0"]) == {"react", "ash-b", "vra-p"}
-    from oodshape.report import tables_of
-    from oodshape.report.tables.openood import openood_tables
-
     titles = [title for _, title, _ in openood_tables(results)]
     titles += [part.title for kind in ("model", "ood", "groups") for part in tables_of(results, kind)]
     assert all("settings chosen on OOD validation images: val_tin, 6 images" in title for title in titles)
@@ -230,3 +207,30 @@ def test_shifted_images_count_as_id(place: Path, options: Options) -> None:
         roc_auc_score(is_id, np.concatenate([inside, scores["mnist"]])), abs=1e-12
     )
     assert results.provenance["settings"]["shifted"] == ["cifar10c"]
+
+
+RUN_200 = "imagenet200_resnet18_224x224_base_e90_lr0.1_default"
+
+
+def test_the_full_spectrum_of_imagenet_200(tmp_path: Path, torchvision_ops: object) -> None:
+    data = tmp_path / "data"
+    write_openood(data, "openood-imagenet200", count=2, side=40)
+    file = tmp_path / "results" / RUN_200 / "s2" / "best.ckpt"
+    file.parent.mkdir(parents=True)
+    torch.manual_seed(0)
+    net = zoo.build("imagenet200-resnet18")
+    torch.save(net.state_dict(), file)
+    spectrum = Benchmark.load("openood-imagenet200").full_spectrum()
+    how = {"resamples": 2, "samples": 0, "progress": False, "any_list": True}
+    results = run(spectrum, Options(data=data, weights=tmp_path, methods=("energy",), **how))
+    assert [row.ood for row in results.rows] == ["ssb_hard", "ninco", "inaturalist", "textures", "openimage_o"]
+    assert {(row.model, row.n_id, row.n_ood) for row in results.rows} == {("ResNet18 s2", 8, 2)}
+    # the accuracy is over all ID images alike, and ImageNet-C goes in as it is
+    right, known = 0, 0
+    for name in ("test", "imagenet_v2", "imagenet_c", "imagenet_r"):
+        images = open_source(f"catalog:openood-imagenet200/{name}", data, data, any_list=True)
+        way = replace(IMAGENET, resize=None, crop=None) if name == "imagenet_c" else IMAGENET
+        features = Features.extract(Classifier(net), images, way, progress=False)
+        right += int((features.predictions.numpy() == images.labels).sum())
+        known += len(images)
+    assert results.rows[0].id_accuracy == right / known

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,17 @@ import pytest
 
 from commands import GUARD, MODEL, call
 from folders_of_digits import write_digits, write_odd_files
-from oodshape import Watch
+from oodshape import Guard, Watch
+from oodshape.cli.calibrate import UNKNOWN
+
+NETS = """from oodshape.networks.zoo import MODELS, build
+def boom():
+    return later
+def softmax():
+    net = build("digits-convnet")
+    net.register_forward_hook(lambda net, images, logits: logits.softmax(1))
+    return net, MODELS["digits-convnet"].native
+"""
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +46,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_fit_without_calibration_says_so_everywhere(place: Path) -> None:
     words = ("--images", "train", "--method", "gen", "--cache", "cache", "--out", "loose.safetensors")
+    words += ("--preprocessing", "resize=16x16")
     done = call("fit", *MODEL, *words, cwd=place)
     assert done.returncode == 0, done.stderr
+    assert "images: stretched to exactly 16 x 16" in done.stdout
     assert "no guarantee: calibrated on training images" in done.stdout
     assert "--calibrate" in done.stdout
     assert "no guarantee: calibrated on training images" in call("inspect", "loose.safetensors", cwd=place).stdout
@@ -69,25 +82,6 @@ def test_fit_warns_in_one_line_each(place: Path) -> None:
     assert "nowhere.png" in lines[0]
     assert "never negative" in lines[1]
     assert json.loads(call("inspect", "warned.safetensors", "--json", cwd=place).stdout)["class_names"][1] == "one"
-
-
-def test_an_exact_resize_goes_all_the_way(place: Path) -> None:
-    words = (
-        "--preprocessing",
-        "resize=16x16",
-        "--images",
-        "train",
-        "--calibrate",
-        "val",
-        "--method",
-        "gen",
-        "--cache",
-        "none",
-    )
-    done = call("fit", *MODEL, *words, "--out", "exact.safetensors", cwd=place)
-    assert done.returncode == 0, done.stderr
-    assert "images: stretched to exactly 16 x 16" in done.stdout
-    assert "stretched to exactly 16 x 16" in call("inspect", "exact.safetensors", cwd=place).stdout
 
 
 def test_score_to_every_place(place: Path) -> None:
@@ -125,31 +119,6 @@ def test_files_that_cannot_be_read_have_rows_and_an_exit_status(place: Path) -> 
     assert json.loads(said.stdout)["unreadable"] == 3
 
 
-def test_a_network_that_does_not_give_its_heads_logits_is_one_error(place: Path) -> None:
-    (place / "ends_in_softmax.py").write_text(
-        "from oodshape.networks.zoo import MODELS, build\n\n\ndef make():\n"
-        '    net = build("digits-convnet")\n'
-        "    net.register_forward_hook(lambda net, images, logits: logits.softmax(1))\n"
-        '    return net, MODELS["digits-convnet"].native\n'
-    )
-    words = ("--guard", "guard.safetensors", "--model", "ends_in_softmax:make", "--images", "test")
-    done = call("score", *words, "--out", "softmax.csv", cwd=place)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: head='head' does not give the logits")
-    assert not (place / "softmax.csv").exists()
-
-
-def test_inspect_is_tidy(place: Path) -> None:
-    lines = call("inspect", "guard.safetensors", cwd=place).stdout.splitlines()
-    words = [line[:14].strip() for line in lines]
-    for word in ("method", "threshold", "guarantee", "preprocessing", "model", "head", "classes", "made by"):
-        assert word in words
-    said = json.loads(call("inspect", "guard.safetensors", "--json", cwd=place).stdout)
-    assert (said["classes"], said["alpha"], said["held_out"]) == (8, 0.05, True)
-
-
 def test_check_prints_and_draws(place: Path) -> None:
     words = ("check", *GUARD, "--id", "test", "--ood", "letters", "--ood", "letters/0*.png")
     done = call(*words, "--out", "check.html", cwd=place)
@@ -174,10 +143,7 @@ def test_check_prints_and_draws(place: Path) -> None:
     [
         (("fit", *MODEL, "--images", "nowhere", "--out", "g"), "there is no file or folder nowhere"),
         (("fit", *MODEL, "--images", "train", "--out", "no/g"), "the folder no does not exist"),
-        (
-            ("fit", *MODEL, "--images", "train", "--out", "train"),
-            "cannot write train: it is a folder; name a file",
-        ),
+        (("fit", *MODEL, "--images", "train", "--out", "train"), "cannot write train: it is a folder; name a file"),
         (("fit", *MODEL, "--images", "train", "--out", "/proc/x"), "cannot write /proc/x: "),
         (("score", *GUARD, "--images", "test", "--out", "/dev/null"), "/dev/null: it is no ordinary file"),
         (("score", *GUARD, "--images", "test", "--page", "test"), "cannot write test: it is a folder"),
@@ -191,8 +157,8 @@ def test_check_prints_and_draws(place: Path) -> None:
         (("score", *GUARD, "--images", "nowhere"), "there is no file or folder nowhere"),
         (("score", *GUARD, "--images", "test", "--out", "s.xls"), "must end in .csv, .jsonl or .parquet"),
         (
-            ("score", "--guard", "guard.safetensors", "--model", "zoo:digits-vit", "--images", "test"),
-            "fitted for the network zoo:digits-convnet",
+            ("score", *GUARD[:2], "--model", "zoo:digits-vit", "--images", "test"),
+            "fitted for the network zoo:digits-conv",
         ),
         (("inspect", "nothing.safetensors"), "there is no file nothing.safetensors"),
         (("inspect", "not.onnx"), "not.onnx has no checksum of oodshape at its end"),
@@ -201,7 +167,15 @@ def test_check_prints_and_draws(place: Path) -> None:
         (("inspect", "state.safetensors"), "is an oodshape file, but holds watch, not detector; give the file that"),
         (("score", *GUARD[:2], "--model", "my.pt", "--images", "test"), "my.pt is a file of weights"),
         (("fit", "--model", "netofcli:boom", "--images", "train", "--out", "g"), "netofcli:boom failed: NameError"),
+        (
+            ("score", *GUARD[:2], "--model", "netofcli:softmax", "--images", "test"),
+            "head='head' does not give the logits",
+        ),
         (("check", *GUARD, "--id", "test", "--ood", "nowhere"), "there is no file or folder nowhere"),
+        (("bench", "digitz"), "no benchmark 'digitz'; did you mean digits?"),
+        (("bench", "--models", "VGG"), "digits has no model 'VGG'"),
+        (("bench", "--methods", "magic"), "no method is called 'magic'"),
+        (("bench", "cifar10", "--weights", "nowhere"), "no network of cifar10 has weights here; DenseNet101 needs"),
     ],
 )
 def test_mistakes_are_one_line(words: tuple[str, ...], message: str, place: Path) -> None:
@@ -209,7 +183,7 @@ def test_mistakes_are_one_line(words: tuple[str, ...], message: str, place: Path
 
     (place / "not.onnx").write_bytes(b"onnx" * 100)
     (place / "list.csv").write_text("path,score\n")
-    (place / "netofcli.py").write_text("def boom():\n    return later\n")
+    (place / "netofcli.py").write_text(NETS)
     save_file({"weight": np.zeros(3)}, place / "plain.safetensors")
     Watch.begin(alpha=0.05, n_calibration=99).save(place / "state.safetensors")
     (place / "__pycache__").mkdir(exist_ok=True)
@@ -219,3 +193,60 @@ def test_mistakes_are_one_line(words: tuple[str, ...], message: str, place: Path
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert sorted(place.iterdir()) == before
+
+
+def test_calibrate_sets_another_threshold(place: Path) -> None:
+    for name in ("mine", "kept"):
+        shutil.copy(place / "guard.safetensors", place / f"{name}.safetensors")
+    before = Guard.load(place / "mine.safetensors")
+    files = sorted(place.iterdir())
+    done = call("calibrate", "mine.safetensors", "--images", "test", "--alpha", "0.02", cwd=place)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, guarantee, note, last = done.stdout.splitlines()
+    after = Guard.load(place / "mine.safetensors")
+    assert (after.detector.alpha, after.detector.scorer) == (0.02, before.detector.scorer)
+    said = [guard.detector.scorer.said(guard.detector.threshold) for guard in (after, before)]
+    assert first == f"threshold: {said[0]}, before {said[1]}"
+    assert guarantee.startswith("guarantee: expected false rejection rate <= 2 % (split conformal, n = 100;")
+    assert (note, last) == (UNKNOWN, "guard: mine.safetensors")
+    words = ("--images", "test", *MODEL, "--alpha", "0.1", "--per-class", "--out", "mine.safetensors", "--json")
+    said = json.loads(call("calibrate", "kept.safetensors", *words, cwd=place).stdout)
+    assert (said["alpha"], said["calibration_images"], said["held_out"]) == (0.1, 100, True)
+    assert said["classes_with_own_threshold"] > 0
+    assert Guard.load(place / "kept.safetensors") == before
+    assert sorted(place.iterdir()) == files  # nothing is left beside them
+
+
+def test_a_guard_runs_in_the_precision_that_it_was_fitted_in(place: Path) -> None:
+    how = ("--device", "cpu", "--batch-size", "50", "--workers", "1")
+    words = ("--images", "train", "--calibrate", "val", "--method", "energy", "--cache", "none")
+    done = call("fit", *MODEL, *words, *how, "--precision", "bfloat16", "--out", "low.safetensors", cwd=place)
+    assert "--device cpu --images" in done.stdout.splitlines()[-1]
+    found = {}
+    for precision in ((), ("--precision", "float32")):
+        words = ("score", "--guard", "low.safetensors", *MODEL, "--images", "test", *how, *precision)
+        done = call(*words, cwd=place)
+        found[precision] = np.array([float(row["score"]) for row in csv.DictReader(done.stdout.splitlines())])
+        warned = "warning: this guard was fitted in bfloat16 and runs in float32" in done.stderr
+        assert warned == bool(precision)
+    own, exact = found.values()
+    assert 0 < np.abs(own - exact).max() < 0.1 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fit", *MODEL, "--images", "train", "--out", "x.safetensors"),
+        ("score", *GUARD, "--images", "test"),
+        ("check", *GUARD, "--id", "test", "--ood", "letters"),
+        ("bench", "digits"),
+        ("study", "all"),
+    ],
+)
+def test_a_device_that_is_not_here_is_one_line(
+    place: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oodshape.networks.device._count", lambda kind: 0)
+    done = call(*words, "--device", "cuda", cwd=place)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "sees no cuda device here, but got 'cuda'; use auto or cpu" in done.stderr

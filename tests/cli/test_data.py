@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from commands import call, call_new
+from commands import call
 from dataset_files import archive, svhn_file
 from oodshape.images.datasets import sources
 from oodshape.images.datasets.catalog import CATALOG, open_source, status
@@ -56,27 +56,18 @@ def test_a_row_of_the_table_is_well_formed(name: str) -> None:
         assert not (source.by_hand == "" and "image-net.org" in " ".join(source.addresses))
 
 
-def test_the_list_is_short_and_light(tmp_path: Path) -> None:
-    listed = call_new("data", "--data", str(tmp_path))
+def test_the_list_is_short_and_made_without_torch(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['torch'] = None; from oodshape.cli import main; main()"
+    words = [sys.executable, "-c", code, "data", "--data", str(tmp_path)]
+    listed = subprocess.run(words, capture_output=True, text=True, check=False)
     assert listed.returncode == 0, listed.stderr
     lines = listed.stdout.splitlines()
     assert len(lines) == len(CATALOG) + 2
     assert max(map(len, lines)) < 100
     assert re.search(r"^cifar10 +0 +10  5\.8 GB and 4 of unknown size$", listed.stdout, flags=re.MULTILINE)
-    without = call_new("data")
-    assert (without.returncode, without.stderr.count("\n")) == (0, 1)
-    assert "no folder" in call_new("data", "--data", str(tmp_path / "nowhere")).stderr
-    assert call_new("data", "cifar11").stderr.startswith(
-        "error: no benchmark is called 'cifar11'; did you mean cifar10"
-    )
-
-
-@pytest.mark.parametrize("command", ["data", "models"])
-def test_lists_are_made_without_torch(command: str) -> None:
-    code = f"import sys; sys.modules['torch'] = None; sys.argv = ['oodshape', {command!r}]; "
-    code += "from oodshape.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert (call("data", cwd=tmp_path).returncode, call("models", cwd=tmp_path).returncode) == (0, 0)
+    assert "no folder" in call("data", "--data", "nowhere", cwd=tmp_path).stderr
+    assert "no benchmark is called 'cifar11'; did you mean cifar10" in call("data", "cifar11", cwd=tmp_path).stderr
 
 
 def test_blocks_have_whole_addresses_and_say_what_is_there(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
-import time
 
 import pytest
 
@@ -50,12 +48,6 @@ def test_an_error_ends_every_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "again" in terminal.getvalue()
 
 
-def test_nothing_is_shown_when_asked_to_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = opened(monkeypatch)
-    assert list(track_named({"msp": 1}.items(), "ViT", False, "methods")) == [("msp", 1)]
-    assert terminal.getvalue() == ""
-
-
 def test_without_a_terminal_long_work_writes_a_line_soon_and_then_every_half_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -69,23 +61,3 @@ def test_without_a_terminal_long_work_writes_a_line_soon_and_then_every_half_min
         "photos: 1,500 of 6,000 images, 50 images/s, 0:01:30 left",
         "photos: 4,000 of 6,000 images, 60 images/s, 0:00:33 left",
     ]
-
-
-def test_a_line_without_work_or_total_has_neither_speed_nor_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, now = io.StringIO(), [0.0]
-    monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    with progress_bar("listing", None, unit="files") as report:
-        for now[0], done in ((6.0, 0), (60.0, 30)):
-            report(done)
-    assert shown.getvalue().splitlines() == ["listing: 0 files", "listing: 30 files, 0.5 files/s"]
-
-
-def test_a_bar_shows_speed_and_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = opened(monkeypatch)
-    with progress_bar("photos", 640000) as report:
-        for step in range(4):
-            report(64 * step)
-            time.sleep(0.05)
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
-    assert re.search(r"192/640000 images +[\d.]+(×10³)? it/s +\d+:\d\d:\d\d", plain)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 from data import features
 from oodshape import METHODS, Detector, InputError, Method
-from oodshape.core.values import Value, decode, encode
+from oodshape.core.values import Value, decode
 from oodshape.methods.records import import_types
 from oodshape.methods.shapes.clipping import Clip
 
@@ -56,13 +55,6 @@ def test_a_class_of_ones_own_with_a_name_of_the_package_saves_and_loads(tmp_path
     assert type(Detector.load(saved(METHODS["react"], tmp_path / "react.safetensors")).shape) is Clip
 
 
-def test_two_modules_may_have_a_class_of_the_same_name(tmp_path: Path) -> None:
-    first, second = run("first").Halved, run("second").Halved
-    for kind in (first, second):
-        path = saved(Method(shape=kind()), tmp_path / f"{kind.__module__}.safetensors")
-        assert type(Detector.load(path).shape) is kind
-
-
 def test_a_cell_may_run_again(tmp_path: Path) -> None:
     run("__main__")
     path = saved(Method(shape=run("__main__").Halved(0.3)), tmp_path / "cell.safetensors")
@@ -97,9 +89,3 @@ def test_two_types_of_the_package_never_share_a_name() -> None:
     with pytest.raises(TypeError, match=r"Clip.*oodshape.methods.shapes.clipping"):
         type("Clip", (Value,), {"__module__": "oodshape.elsewhere"})
     assert Value.known["Clip"] is Clip
-
-
-def test_types_of_the_package_are_written_by_their_own_name() -> None:
-    tensors: dict[str, np.ndarray] = {}
-    assert encode(Clip(1.0), tensors) == {"type": "Clip", "t": 1.0}
-    assert all(":" not in name for name, kind in Value.known.items() if kind.__module__.startswith("oodshape."))

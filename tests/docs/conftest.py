@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 
@@ -19,3 +20,11 @@ def folders(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Path:
             Image.fromarray(rng.integers(256, size=(40, 50, 3), dtype=np.uint8)).save(path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def net() -> torch.nn.Module:
+    """A network that is not trained."""
+    torch.manual_seed(0)
+    layers = torch.nn.Conv2d(3, 16, 9, stride=8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    return torch.nn.Sequential(*layers, torch.nn.Linear(16, 2))

@@ -1,4 +1,4 @@
-"""The docs site builds without a warning, its links lead somewhere, and everything it shows runs."""
+"""The docs site builds without a warning, its links lead somewhere, everything it shows runs, its tables are true."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from oodshape.features.features import Features
 from oodshape.methods.records import RECORDS
 from oodshape.methods.registry import METHODS, find_method
 from oodshape.report.palette import PAPER
-from oodshape.studies.network import load_benchmark
+from oodshape.studies.catalog import STUDIES
+from oodshape.studies.network import load_benchmark, load_folder
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -44,7 +45,7 @@ WRITTEN = sorted(BY_HAND | METHOD_PAGES.keys() | pages.GENERATED.keys())
 @functools.cache
 def text(page: str) -> str:
     """A page as readers see it."""
-    return pages.complete(page, pages.written(page))
+    return (ROOT / page).read_text() if page == "README.md" else pages.complete(page, pages.written(page))
 
 
 class Page(HTMLParser):
@@ -125,8 +126,6 @@ def test_every_method_is_listed_and_measured() -> None:
         assert f"[{RECORDS[name].name}]({page.removeprefix('methods/')}) | `{name}` | " in table
     digits = [row for row in json.loads((DOCS / "methods" / "measured.json").read_text()) if not row["real"]]
     assert [row["network"] for row in digits] == ["ConvNet", "ViT", "MLP-Mixer"]
-    for row in digits:
-        assert row["methods"].keys() <= METHODS.keys()  # a new method is measured before a release
     columns = [line.split(" | ") for line in table.splitlines() if line.startswith("| [")]
     assert len(columns) == len(RECORDS)
     for line in columns:
@@ -157,20 +156,6 @@ def test_pages_list_the_deviations_from_the_reference_code() -> None:
         shown = text(f"methods/{pages.page_name(name)}.md")
         for each in record.deviations:
             assert f"{each.what}: in the reference code {each.theirs}; here {each.here}." in shown
-    assert "No deviation is known. Tests compare with the code of OptFS's authors" in text("methods/msp.md")
-    assert "Tests compare with the formula alone" in text("methods/ras.md")
-    assert "Our own" in text("methods/optfs-f.md").partition("## Deviations")[2]
-
-
-def test_figures_can_stand_inside_a_page() -> None:
-    drawn = [*(DOCS / "img").glob("idea-*.svg"), *(DOCS / "img" / "methods").glob("*.svg")]
-    assert len(drawn) > len(METHODS)
-    for path in drawn:
-        figure = path.read_text(encoding="utf-8")
-        assert figure.startswith("<svg ")
-        assert "currentColor" in figure
-        assert not re.search(r'\sid="|url\(#|<(defs|metadata|style|use)|#010203', figure), path.name
-        assert len(figure) < 30_000
 
 
 @pytest.mark.parametrize("module", ["pages", "docstrings"])
@@ -229,10 +214,8 @@ def test_a_method_of_ones_own_is_a_file_and_runs(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("page", ALONE)
 @pytest.mark.usefixtures("folders", "kept")
 @pytest.mark.filterwarnings("ignore:no method separates", "ignore:the network gives")  # it is not trained
-def test_python_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    torch.manual_seed(0)
-    layers = torch.nn.Conv2d(3, 16, 9, stride=8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
-    names = {"net": torch.nn.Sequential(*layers, torch.nn.Linear(16, 2))}
+def test_python_runs(page: str, net: torch.nn.Module, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {"net": net}
     for block in pages.blocks(text(page), "python"):
         try:
             exec(compile(block, page, "exec"), names)
@@ -255,7 +238,7 @@ def commands(page: str) -> list[str]:
     return [line for line in words if re.match(r"(oodshape|make|python scripts/\S+)( |$)", line)]
 
 
-@pytest.mark.parametrize("page", [page for page in WRITTEN if commands(page)])
+@pytest.mark.parametrize("page", [page for page in ("README.md", *WRITTEN) if commands(page)])
 def test_commands_exist(page: str) -> None:
     group = typer.main.get_command(app)
     makefile = (ROOT / "Makefile").read_text()
@@ -270,6 +253,37 @@ def test_commands_exist(page: str) -> None:
             known = {flag for option in group.commands[words[0]].params for flag in option.opts + option.secondary_opts}
             used = {word.partition("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)}
             assert used <= known | {"--help"}, line
+
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+fill = importlib.import_module("fill_studies")
+KEPT = {name: fill.read_table(path.read_text(encoding="utf-8")) for name, path in fill.pages().items()}
+NETWORK = "imagenet_deit_tiny"  # the smallest features
+
+
+def test_every_study_of_the_paper_has_a_page() -> None:
+    own = {"samples"}  # is answered in the guide to fitting
+    assert set(KEPT) == {name for name, study in STUDIES.items() if not study.needs_proxy} - own
+    assert {path.stem for path in fill.PAGES.glob("*.md")} == {"index", *KEPT}
+
+
+def test_every_method_on_features_is_in_the_generalisation_table() -> None:
+    """ODIN's step in the image is 0 on ImageNet; `auto` needs a proxy."""
+    names = [line.split("|")[1].strip() for line in KEPT["generalisation"][2:]]
+    assert names == [name for name, method in METHODS.items() if not method.wants_proxy]
+
+
+def test_the_generalisation_table_is_what_the_command_prints(shared: Path) -> None:
+    """One network of three; scripts/fill_studies.py --check compares everything."""
+    network = load_folder(shared / "features" / NETWORK)
+    now = fill.compute_table("generalisation", [network])
+    place = KEPT["generalisation"][0].split("|").index(f" {NETWORK} ")
+    ours = [[line.split("|")[at].strip() for at in (1, place)] for line in KEPT["generalisation"][2:]]
+    theirs = [[cell.strip() for cell in line.split("|")[1:3]] for line in now[2:]]
+    drawn = {"ash-rand", "knn", "nnguide", "vim"}  # these hang on a draw
+    for (name, kept), (same, value) in zip(ours, theirs, strict=True):
+        assert name == same
+        assert float(kept) == pytest.approx(float(value), abs=2.0 if name in drawn else 0.3), name
 
 
 def test_an_inlined_figure_brings_nothing_that_reaches_beyond_it() -> None:

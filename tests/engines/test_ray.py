@@ -1,8 +1,13 @@
-"""Ray does what one process does: on the command line, in Python, and in a pipeline of one's own."""
+"""Ray does what one process does; a worker or a driver that dies costs time only."""
 
 from __future__ import annotations
 
-import itertools
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +15,14 @@ import numpy as np
 import pytest
 
 from commands import call
-from oodshape import Guard
-from oodshape.guard.fit.parts import Collected, decided
+from oodshape import Guard, InputError
+from oodshape.engines.ray import Pool, fit_guard, score
+from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.sources.image_set import Subset
+from oodshape.images.sources.listing import image_set
 
 pytest.importorskip("ray", reason="need Ray (make test-ray)")
 pytest.importorskip("pyarrow", reason="shards of scores are Parquet")
-from oodshape.engines.ray import GuardScorer
 
 MODEL = "zoo:digits-convnet"
 RAY = ("--engine", "ray:1")
@@ -55,52 +62,87 @@ def test_a_fit_on_the_command_line_gives_the_guard_of_one_process(cluster: str, 
     assert_same_scores(*guards, digits / "letters")
 
 
-def test_a_collect_on_the_command_line_gives_the_part_of_one_process(
-    cluster: str, digits: Path, tmp_path: Path
-) -> None:
-    words = ["collect", "--model", MODEL, "--images", str(digits / "train"), "--method", "vim", "--batch-size", "16"]
-    ray = call(*words, "--out", "ray.safetensors", *RAY, cwd=tmp_path)
-    here = call(*words, "--out", "local.safetensors", cwd=tmp_path)
-    assert (ray.returncode, here.returncode) == (0, 0), ray.stderr + here.stderr
-    assert "images per second, 0 failed" in ray.stdout
-    mine, theirs = (Collected.load(tmp_path / f"{name}.safetensors") for name in ("ray", "local"))
-    assert not theirs.made.difference(mine.made)
-    assert (mine.made.shard, mine.made.shards) == (1, 1)
-    assert mine.rows is not None
-    assert theirs.rows is not None
-    np.testing.assert_array_equal(mine.rows.identities, theirs.rows.identities)
-    np.testing.assert_array_equal(mine.rows.labels, theirs.rows.labels)
-    sums = [decided(part.rows, part.made)[0] for part in (mine, theirs) if part.rows is not None]
-    for one, other in itertools.pairwise([each.every for each in sums if each is not None]):
-        assert one.stats.n == other.stats.n == 200
-        for name in ("scatter", "class_sums"):
-            if name in other.held.parts:
-                np.testing.assert_allclose(one.held.parts[name], other.held.parts[name], rtol=1e-4, atol=1e-3)
+ONE = Pool(actors=1)
 
 
-def test_a_scorer_in_map_batches_of_ones_own(cluster: str, digits: Path, tmp_path: Path) -> None:
-    import ray
+def around(images: Any, act: Any) -> Any:
+    """The images, with something that happens when one of them is read; pickled by value, as its class is local."""
 
-    for file in (digits / "letters").iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "broken.png").write_bytes(b"no image")
-    data = ray.data.read_binary_files(str(tmp_path), include_paths=True, override_num_blocks=2)
-    scored = data.map_batches(
-        GuardScorer,
-        fn_constructor_kwargs={"guard": str(digits / "guard.safetensors"), "model": MODEL},
-        batch_size=4,
-        compute=ray.data.ActorPoolStrategy(size=1),
+    class Around:
+        name, labels, fingerprint, identities = images.name, images.labels, "around", images.identities
+
+        def __len__(self) -> int:
+            return len(self.labels)
+
+        def __getitem__(self, index: int) -> Any:
+            return images[index] if (other := act(index)) is None else other
+
+    return Around()
+
+
+def test_a_worker_that_is_killed_costs_time_only(cluster: str, tmp_path: Path) -> None:
+    train, held = (Subset(digits_sets()[name], range(200)) for name in ("train", "test"))
+    killed, driver = tmp_path / "killed", os.getpid()
+
+    def kill(index: int) -> None:
+        if index == 120 and os.getpid() != driver and not killed.exists():  # in the third shard: two parts are made
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    how: dict[str, Any] = {"calibrate": held, "method": "knn", "progress": False, "batch_size": 16}
+    guard = fit_guard(MODEL, images=around(train, kill), pool=ONE, shards=4, **how)
+    assert killed.exists()
+    alone = Guard.fit(MODEL, images=train, **how)
+    assert guard.detector.n_train == alone.detector.n_train == 200
+    letters = Subset(digits_sets()["letters"], range(40))
+    assert_same_scores(guard, alone, letters)
+
+
+def test_a_killed_driver_resumes_and_a_vanished_file_is_a_row(cluster: str, digits: Path, tmp_path: Path) -> None:
+    out, folder = tmp_path / "scores.csv", tmp_path / "scores.csv.shards"
+    words = ["--guard", str(digits / "guard.safetensors"), "--model", MODEL, "--images", str(digits / "test")]
+    words += ["--batch-size", "4", "--out", str(out), "--engine", "ray:1", "--quiet"]
+    run = subprocess.Popen(
+        [sys.executable, "-c", "from oodshape.cli import main; main()", "score", *words],
+        env=os.environ | {"RAY_ADDRESS": cluster},
     )
-    found = {Path(row["path"]).name: row for row in scored.take_all()}
-    assert len(found) == 11
-    assert set(found["broken.png"]) == {"path", "label", "score", "p_value", "accepted", "error"}
-    broken = found.pop("broken.png")
-    assert (broken["score"], broken["accepted"]) == (None, None)
-    assert "is not a readable image" in broken["error"]
-    guard = Guard.load(digits / "guard.safetensors")
-    for row in guard.score(digits / "letters", MODEL, progress=False):
-        mine = found.pop(Path(row.path).name)
-        assert mine["score"] == pytest.approx(row.score, rel=1e-5, abs=1e-5)
-        assert mine["p_value"] == pytest.approx(row.p_value, abs=0.02)
-        assert (mine["label"], mine["error"]) == (row.label, "")
-    assert not found
+    while run.poll() is None and not list(folder.glob("*.parquet")):
+        time.sleep(0.005)
+    run.kill()
+    run.wait()
+    done = {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
+    assert done, "the driver ended before any shard was scored"
+    assert not out.exists(), "the driver ended before it was killed"
+    listing = image_set(str(digits / "test"))
+    gone = Path(listing.files[-1])
+    gone.unlink()
+    # at once: a worker of the killed driver may still be at a shard
+    tally, took = score(
+        Guard.load(digits / "guard.safetensors"), listing, MODEL, out, batch_size=4, pool=ONE, progress=False
+    )
+    assert tally.images == 90
+    assert tally.unreadable == took.failed == 1
+    assert tally.resumed >= 4 * len(done)
+    assert took.images == 90 - tally.resumed  # no image was scored twice
+    rows = out.read_text().splitlines()
+    assert rows[-1].startswith(f"{gone},,,,,")
+    assert "cannot be read" in rows[-1]
+    assert "failed; workers spent read" in took.line()
+    assert not folder.exists()
+
+
+def test_a_worker_without_memory_is_one_line(cluster: str) -> None:
+    """The system itself refuses: a worker may take 1 GB more than it has, and meets images of 4 GB."""
+    driver = os.getpid()
+
+    def large(index: int) -> Any:
+        if os.getpid() == driver or index < 20:
+            return None
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (taken + (1 << 30), resource.RLIM_INFINITY))
+        return np.broadcast_to(np.uint8(7), (40_000, 40_000, 3))
+
+    images = around(Subset(digits_sets()["train"], range(200)), large)
+    with pytest.raises(InputError, match="^a worker ran out of memory: take fewer actors") as error:
+        fit_guard(MODEL, images=images, method="energy", pool=ONE, shards=1, progress=False)
+    assert "\n" not in str(error.value)

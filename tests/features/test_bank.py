@@ -1,4 +1,4 @@
-"""The bank: which images it keeps hangs on who they are, not on their bits, their order or their parts."""
+"""The bank and crossed features hang on who the images are, not on their bits, their order or their parts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from data import arrays
 from oodshape import METHODS, Features, InputError
 from oodshape.features import moments as bank
 from oodshape.features.moments import Moments
+from oodshape.features.proxy import crossed_features
 
 NEEDS = frozenset(["bank"])
 SIZE = 25
@@ -68,19 +69,6 @@ def test_an_image_that_two_parts_share_is_kept_once() -> None:
     assert np.array_equal(kept(Moments.of(doubled, NEEDS)), kept(Moments.of(one, NEEDS)))
 
 
-def test_a_bank_is_kept_as_the_features_are() -> None:
-    """Half the memory, the same images: a float16 is a float32; two readings are compared without overflow."""
-    z, head = arrays(60)
-    half = (10_000 * z).astype(np.float16)
-    few, many = (Moments.of(Features.from_arrays(values, head), NEEDS) for values in (half, half.astype(np.float32)))
-    both = few, many, few + few, few + many
-    assert [kept(moments).dtype for moments in both] == [np.float16, np.float32, np.float16, np.float32]
-    for moments in both:
-        np.testing.assert_array_equal(kept(moments), kept(many))
-    for ours, theirs in zip(few.directions, many.directions, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
 def test_images_that_share_a_number_are_both_kept() -> None:
     """Parts without identities are numbered alike, 0, 1, ...: as in 0.1.0 they add up, whatever the order."""
     z, head = arrays(60)
@@ -106,3 +94,54 @@ def test_identities_survive_slices() -> None:
         assert np.array_equal(bare.identities, np.arange(20)[rows])
     with pytest.raises(InputError, match="identities must be 20 texts or whole numbers"):
         Features.from_arrays(z, head, identities=names[:3])
+
+
+def crossed(z: np.ndarray, head: tuple, size: int = 500, **settings) -> np.ndarray:
+    made = crossed_features(Features.from_arrays(z, head, **settings), size)
+    return torch.cat([raw for _, raw in made.chunks()]).numpy()
+
+
+def numbered(n: int, width: int = 40) -> tuple[np.ndarray, tuple]:
+    """Features that say of which row they are, so that parents can be read off the result."""
+    _, head = arrays(1, width=width)
+    return np.repeat(np.arange(n, dtype=np.float32)[:, None], width, axis=1), head
+
+
+@pytest.mark.parametrize("n", [30, 700])
+def test_each_has_two_parents_of_different_classes_by_fair_coins(n: int) -> None:
+    z, head = numbered(n)
+    classes = np.arange(n) % 7
+    made = crossed(z, head, predictions=classes)
+    assert made.shape == (500, 40)
+    pairs = [np.unique(row).astype(int) for row in made]
+    assert all(len(pair) == 2 and classes[pair[0]] != classes[pair[1]] for pair in pairs)
+    assert len({tuple(pair) for pair in pairs}) > 250
+    assert np.mean(made == made.min(axis=1, keepdims=True)) == pytest.approx(0.5, abs=0.02)
+    assert np.abs((made == made.min(axis=1, keepdims=True)).mean(axis=0) - 0.5).max() < 0.12  # for every feature
+
+
+def test_any_order_of_the_images_gives_the_same() -> None:
+    z, head = numbered(200)
+    classes = np.arange(200) % 7
+    rows = np.random.default_rng(0).permutation(200)
+    turned = crossed(z[rows], head, predictions=classes[rows], identities=rows)
+    assert np.array_equal(turned, crossed(z, head, predictions=classes))
+
+
+def test_a_flipped_prediction_changes_only_the_pairs_of_its_image() -> None:
+    z, head = numbered(200)
+    classes = np.arange(200) % 7
+    before, most = crossed(z, head, predictions=classes), 0
+    for other in range(7):
+        flipped = np.where(np.arange(200) == 11, other, classes)
+        after = crossed(z, head, predictions=flipped)
+        changed = np.flatnonzero((before != after).any(axis=1))
+        most = max(most, len(changed))
+        assert all(11 in before[row] or 11 in after[row] for row in changed)
+    assert 0 < most < 10
+
+
+def test_one_predicted_class_is_refused() -> None:
+    z, head = arrays(20)
+    with pytest.raises(InputError, match="all 20 images to select by have the same predicted class"):
+        crossed(z, head, predictions=np.zeros(20, int))

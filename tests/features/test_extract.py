@@ -1,8 +1,11 @@
-"""Extraction: the features are the network's, and what cannot work is said."""
+"""Extraction: the features are the network's, the network runs once, and old features never meet new data."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +17,15 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from extraction_tools import CHUNK, Counted, digits, entry, extract, same, values, write
+from oodshape import Features
 from oodshape.core.errors import InputError
 from oodshape.features import extraction as extraction
+from oodshape.features.extraction import PROBED
 from oodshape.images.decode.preprocessing import DIGITS, IMAGENET
 from oodshape.images.sources.folders import ImageFolder
-from oodshape.images.sources.image_set import Subset
+from oodshape.images.sources.image_set import ArraySet, Subset
+from oodshape.networks.classifier import Classifier
+from oodshape.networks.zoo.digits_nets import small_net
 
 pytestmark = pytest.mark.usefixtures("small_chunks", "one_thread")
 
@@ -32,7 +39,6 @@ def test_features_are_what_the_classifier_gives(tmp_path: Path, n: int) -> None:
     assert torch.equal(in_memory.predictions, outputs.logits.argmax(1))
     assert in_memory.labels.tolist() == images.labels.tolist()
     assert in_memory.predictions_known
-    assert in_memory.head is counted.classifier.head
     counted.images = 0
     on_disk = extract(counted, images, tmp_path)
     assert counted.images == n
@@ -90,31 +96,9 @@ def test_a_broken_file_is_named_and_what_came_before_is_kept(tmp_path: Path, wor
     assert (entry(tmp_path / "cache") / "features.part").stat().st_size == 128 + 2 * CHUNK * 96 * 4
 
 
-def test_images_of_different_sizes_are_refused(tmp_path: Path) -> None:
-    images = write(tmp_path, digits(8))
-    Image.new("L", (20, 17)).save(images.path(5))
-    with pytest.raises(InputError, match=r"images 0 and 5 of a batch have the sizes 16 x 16 and 20 x 17"):
-        extract(Counted(), images)
-
-
-def test_values_that_are_not_finite_name_their_images() -> None:
-    images = digits(20)
-
-    def spoil(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        wrong = (args[0] == args[0].amax((1, 2, 3), keepdim=True)).sum((1, 2, 3)) == 256  # an image of one value
-        return torch.where(wrong[:, None, None, None], float("nan"), output)
-
-    counted = Counted()
-    counted.net.stem.register_forward_hook(spoil)
-    extract(counted, images)
-    images.images[13] = 7
-    with pytest.raises(
-        InputError, match=r"digits, images 8 to 15: the logits of 1 of 8 images \(first: row 5\) hold NaN"
-    ):
-        extract(counted, images)
-
-
 def test_features_that_float16_cannot_hold_are_refused() -> None:
+    with pytest.raises(InputError, match="dtype must be 'float32' or 'float16', got 'float64'"):
+        extract(Counted(), digits(), dtype="float64")
     net = nn.Sequential(nn.Flatten(), nn.Linear(256, 4), nn.Linear(4, 8))
     with torch.no_grad():
         net[1].weight.mul_(1e6)
@@ -123,14 +107,130 @@ def test_features_that_float16_cannot_hold_are_refused() -> None:
         extract(Counted(net, None), digits(), dtype="float16")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"dtype": "float64"}, "dtype must be 'float32' or 'float16', got 'float64'"),
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-        ({"workers": -1}, "workers must be 0 .* or more, got -1"),
-    ],
-)
-def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        extract(Counted(), digits(), **settings)
+def test_a_second_call_runs_two_images_and_writes_nothing(tmp_path: Path) -> None:
+    images, first = digits(), Counted()
+    expected = extract(first, images, tmp_path)
+    snapshot = {path: path.stat().st_mtime_ns for path in [tmp_path, *tmp_path.rglob("*")]}
+    again = Counted(head=None)  # a new process would not know the head either
+    same(extract(again, images, tmp_path, batch_size=50), expected)
+    assert again.images <= 8  # a few to find the head and to check the network
+    assert again.classifier.head_name == "head"  # as after a run
+    assert {path: path.stat().st_mtime_ns for path in [tmp_path, *tmp_path.rglob("*")]} == snapshot
+
+
+def edited(change: Callable[[Tensor], Tensor], layer: str = "head") -> nn.Module:
+    """The same weights, modules and names, another forward pass: what goes into a layer, or comes out at the end."""
+    net = small_net("convnet")
+    if layer:
+        net.get_submodule(layer).register_forward_pre_hook(lambda _, args: change(args[0]))
+    else:
+        net.register_forward_hook(lambda _, args, logits: change(logits))
+    return net
+
+
+def halve(cache: Path) -> None:
+    """The cache as a run leaves it that was killed after two chunks."""
+    folder = entry(cache)
+    for name, row in (("features", 96 * 4), ("predictions", 8)):
+        (folder / f"{name}.npy").rename(folder / f"{name}.part")
+        os.truncate(folder / f"{name}.part", 128 + 2 * CHUNK * row)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("partial", [False, True])
+def test_edited_code_gets_features_of_its_own(tmp_path: Path, partial: bool, dtype: str) -> None:
+    extract(Counted(), digits(), tmp_path, dtype=dtype)
+    if partial:
+        halve(tmp_path)
+    net = edited(lambda features: features * 1.01)
+    expected = extract(Counted(net), digits(), dtype=dtype)
+    same(extract(Counted(net), digits(), tmp_path, dtype=dtype), expected)
+    counted = Counted(net)
+    same(extract(counted, digits(), tmp_path, dtype=dtype), expected)  # kept in the place of the old ones
+    assert counted.images == PROBED
+
+
+@pytest.mark.parametrize("head", [None, "head"])
+@pytest.mark.parametrize("partial", [False, True])
+def test_the_head_is_checked_with_a_warm_cache(tmp_path: Path, partial: bool, head: str | None) -> None:
+    extract(Counted(), digits(), tmp_path)
+    if partial:
+        halve(tmp_path)
+    classifier = Classifier(edited(lambda logits: logits.softmax(1), layer=""), head)
+    with pytest.raises(InputError, match="the logits .*a softmax"):
+        Features.extract(classifier, digits(), DIGITS, cache=tmp_path)
+
+
+def flatter(net: nn.Module) -> nn.Module:
+    net.body[2][2] = nn.GELU()  # the same weights, another network
+    return net
+
+
+CHANGES: dict[str, Callable[[], dict[str, Any]]] = {
+    "weight": dict,
+    "network": lambda: {"net": flatter(small_net("convnet"))},
+    "preprocessing": lambda: {"preprocessing": dataclasses.replace(DIGITS, std=(0.321,))},
+    "images": lambda: {"images": digits(seed=1)},
+    "labels": lambda: {"images": ArraySet("digits", digits().images)},
+    "dtype": lambda: {"dtype": "float16"},
+    "precision": lambda: {"precision": "bfloat16"},
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_whatever_changes_gets_features_of_its_own(tmp_path: Path, kind: str) -> None:
+    extract(Counted(), digits(), tmp_path)
+    change = CHANGES[kind]()
+    counted = Counted(change.pop("net", None), precision=change.pop("precision", "float32"))
+    images = change.pop("images", digits())
+    if kind == "weight":
+        with torch.no_grad():
+            next(counted.net.parameters()).view(-1)[0] += 1e-3
+    features = extract(counted, images, tmp_path, **change)
+    assert counted.images == len(images)
+    same(features, extract(counted, images, **change))
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 2
+
+
+def test_an_edited_file_gets_features_of_its_own(tmp_path: Path) -> None:
+    images = write(tmp_path / "images", digits(10))
+    before = extract(Counted(), images, tmp_path / "cache")
+    Image.fromarray(np.zeros((16, 16), np.uint8)).save(images.path(3))
+    counted = Counted()
+    after = extract(counted, images, tmp_path / "cache")  # the same object, no new listing
+    assert counted.images == 10
+    assert (values(before) != values(after)).any(axis=1).tolist() == [row == 3 for row in range(10)]
+
+
+def test_files_with_new_times_are_compared_by_content(tmp_path: Path) -> None:
+    images = write(tmp_path / "images", digits(10))
+    before = extract(Counted(), images, tmp_path / "cache")
+    Path(images.path(3)).chmod(0o600)  # another time of change, and nothing else
+    copied = ImageFolder(shutil.copytree(tmp_path / "images", tmp_path / "copied"))
+    for same_images in (images, copied):
+        counted = Counted()
+        same(extract(counted, same_images, tmp_path / "cache"), before)
+        assert counted.images == PROBED
+    status = os.stat(images.path(3))
+    Path(images.path(3)).write_bytes(Path(images.path(4)).read_bytes())
+    os.utime(images.path(3), ns=(status.st_atime_ns, status.st_mtime_ns))
+    after = values(extract(Counted(), images, tmp_path / "cache"))
+    assert np.abs(after[3] - after[4]).max() < np.abs(after[3] - values(before)[3]).max() / 10
+
+
+def test_edited_files_that_come_with_labels_get_features_of_their_own(tmp_path: Path) -> None:
+    files = write(tmp_path / "images", digits(10))
+    pairs = [(path, 0) for path in files.files]  # no folder, no list of paths: pictures of a user's own
+    before = extract(Counted(), pairs, tmp_path / "cache")
+    Image.fromarray(np.zeros((16, 16), np.uint8)).save(files.path(3))
+    after = extract(Counted(), pairs, tmp_path / "cache")
+    assert (values(before) != values(after)).any(axis=1).tolist() == [row == 3 for row in range(10)]
+
+
+def test_images_that_change_while_they_are_read_are_refused(tmp_path: Path) -> None:
+    images = write(tmp_path / "images", digits(20))
+    counted = Counted()
+    counted.net.register_forward_hook(lambda *_: Path(images.path(0)).touch())
+    with pytest.raises(InputError, match="the images of images changed while they were read; run it again"):
+        extract(counted, images, tmp_path / "cache", workers=0)
+    assert not list((tmp_path / "cache").rglob("*.part"))

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from extraction_tools import CHUNK, Counted, digits, entry, extract, same, values, write
+from extraction_tools import CHUNK, Counted, digits, entry, extract, same, write
 from oodshape.core.errors import InputError
-from oodshape.features import disk_cache as disk
 from oodshape.features import extraction as extraction
+from oodshape.features.disk_cache import Entry
 from oodshape.features.extraction import PROBED
 
 pytestmark = pytest.mark.usefixtures("small_chunks", "one_thread")
@@ -109,42 +106,10 @@ def test_two_processes_share_a_cache(tmp_path: Path) -> None:
     assert counted.images == PROBED
 
 
-def cut(path: Path) -> None:
-    os.truncate(path, path.stat().st_size - 3)
-
-
-def garbage(path: Path) -> None:
-    path.write_bytes(b"PK\x05\x06" + bytes(18))  # an empty zip file, which numpy opens too
-
-
-@pytest.mark.parametrize("damage", [cut, garbage, Path.unlink])
-@pytest.mark.parametrize("name", ["features.npy", "predictions.npy"])
-def test_damaged_files_are_made_again(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
-    expected = extract(Counted(), digits(), tmp_path)
-    kept = values(expected).copy()
-    damage(entry(tmp_path) / name)
-    counted = Counted()
-    again = extract(counted, digits(), tmp_path)
-    assert counted.images == 50
-    np.testing.assert_array_equal(values(again), kept)
-    assert extract(counted, digits(), tmp_path).predictions_known
-    assert counted.images == 50 + PROBED
-
-
-@pytest.mark.parametrize("keep", [0, 60, 128, 128 + CHUNK * 96 * 4 + 5])
-def test_a_damaged_part_is_not_continued(tmp_path: Path, keep: int) -> None:
-    expected = extract(Counted(), digits(), tmp_path)
-    folder = entry(tmp_path)
-    kept = values(expected).copy()
-    for name in ("features", "predictions"):
-        (folder / f"{name}.npy").rename(folder / f"{name}.part")
-    os.truncate(folder / "features.part", keep)
-    counted = Counted()
-    np.testing.assert_array_equal(values(extract(counted, digits(), tmp_path)), kept)
-    assert counted.images == (50 - CHUNK + PROBED if keep > 128 else 50)
-
-
 def test_a_full_disk_is_one_clear_error_and_the_run_resumes(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"cache must be a folder, but .*file is a file"):
+        extract(Counted(), digits(), tmp_path / "file")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (128 + 2 * CHUNK * 96 * 4 + 100, hard))
     try:
@@ -157,17 +122,51 @@ def test_a_full_disk_is_one_clear_error_and_the_run_resumes(tmp_path: Path) -> N
     assert counted.images == 50 - 2 * CHUNK + PROBED
 
 
-def test_too_little_room_is_said_before_the_network_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 10_000))
-    counted = Counted()
-    with pytest.raises(InputError, match=r"the features need 0.0 GB more in .* 0.0 GB are free; make room"):
-        extract(counted, digits(), tmp_path)
-    assert counted.images == 0
+VALUES = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+CLASSES = np.arange(40) % 4
 
 
-def test_a_cache_that_is_no_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"cache must be a folder, but .*file is a file"):
-        extract(Counted(), digits(), tmp_path / "file")
-    with pytest.raises(InputError, match=r"cannot keep features in .*file/below/\w+: Not a directory"):
-        extract(Counted(), digits(), tmp_path / "file" / "below")
+def filled(folder: Path, rows: int = 40) -> Entry:
+    folder.mkdir(exist_ok=True)
+    entry = Entry(folder, VALUES.shape, 4, "float32")  # type: ignore[arg-type]
+    for first in range(0, rows, 10):
+        entry.put(first, VALUES[first : first + 10], CLASSES[first : first + 10])
+    if rows == 40:
+        entry.finish()
+    return entry
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["features.npy", "predictions.npy", "features.sums"])
+def test_a_changed_byte_makes_a_cache_unusable(tmp_path: Path, name: str) -> None:
+    entry = filled(tmp_path)
+    assert entry.load() is not None
+    flip(tmp_path / name, (tmp_path / name).stat().st_size - 3)
+    assert entry.load() is None
+
+
+def test_a_run_goes_on_before_the_first_chunk_that_changed(tmp_path: Path) -> None:
+    entry = filled(tmp_path, 30)
+    assert entry.start({}, 10) == 30
+    flip(tmp_path / "features.part", len(entry.features.header) + 15 * 24)
+    assert entry.start({}, 10) == 10
+    for first in (10, 20, 30):
+        entry.put(first, VALUES[first : first + 10], CLASSES[first : first + 10])
+    entry.finish()
+    kept = entry.load()
+    assert kept is not None
+    np.testing.assert_array_equal(kept[0], VALUES)
+
+
+def test_rows_that_no_checksum_covers_yet_are_made_again(tmp_path: Path) -> None:
+    entry = filled(tmp_path, 20)
+    with (tmp_path / "features.part").open("ab") as file:
+        file.write(bytes(10 * 24))  # killed before the checksum
+    with (tmp_path / "predictions.part").open("ab") as file:
+        file.write(bytes(10 * 8))
+    assert entry.start({}, 10) == 20

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from data import arrays
 from oodshape import METHODS, Features, InputError
 from oodshape.features import features as module
-from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.sources.image_set import ArraySet
-from oodshape.networks.classifier import Classifier
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.parametrize("kind", ["numpy", "torch", "memmap"])
+@pytest.mark.parametrize("kind", ["numpy", "torch", "torch columns first", "memmap", "columns first", "turned"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_every_kind_of_array_scores_alike(kind: str, dtype: str, tmp_path) -> None:
     z, head = arrays(80, signed=True)
     wanted = Features.from_arrays(z.astype(dtype).astype(np.float32), head)
     values = z.astype(dtype)
-    if kind == "torch":
-        values = torch.from_numpy(values)
+    if kind.startswith("torch"):
+        values = torch.from_numpy(values) if kind == "torch" else torch.from_numpy(values.T.copy()).T
     elif kind == "memmap":
         np.save(tmp_path / "z.npy", values)
         values = np.load(tmp_path / "z.npy", mmap_mode="r")
+    elif kind == "columns first":
+        values = np.asfortranarray(values)
+    elif kind == "turned":
+        values = values.astype(values.dtype.newbyteorder(">"))
     got = Features.from_arrays(values, head)
     assert torch.equal(got.predictions, wanted.predictions)
     for name in ("energy", "optfs-v", "ash-s"):
@@ -52,29 +50,6 @@ def test_chunks_cover_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for one, two, score in zip(whole, again, scores, strict=True):
         torch.testing.assert_close(two.score(small), score)
         assert one.shape.__class__ is two.shape.__class__
-
-
-def test_layouts_that_need_a_copy() -> None:
-    z, head = arrays(60)
-    wanted = METHODS["optfs-v"].fit(Features.from_arrays(z, head))
-    for other in (np.asfortranarray(z), z.astype(">f4"), torch.from_numpy(z).T.contiguous().T):
-        data = Features.from_arrays(other, head, predictions=np.zeros(60, np.int64))
-        assert not data.direct
-        direct = Features.from_arrays(z, head, predictions=np.zeros(60, np.int64))
-        torch.testing.assert_close(wanted.score(data), wanted.score(direct))
-        assert np.array_equal(data.stats.counts, direct.stats.counts)
-
-
-def test_predictions_include_the_bias_and_are_kept() -> None:
-    z, (weight, bias) = arrays(50)
-    bias = bias + np.array([100, 0, 0, 0, 0, 0, 0], np.float32)
-    data = Features.from_arrays(z, (weight, bias), labels=np.zeros(50, np.int64))
-    assert data.predictions.tolist() == [0] * 50
-    assert data.predictions is data.predictions
-    assert data.accuracy == 1.0
-    given = Features.from_arrays(z, (weight, bias), predictions=np.full(50, 3))
-    assert given.predictions.tolist() == [3] * 50
-    assert Features.from_arrays(z, (weight, bias)).accuracy is None
 
 
 def test_rows_can_be_chosen() -> None:
@@ -100,14 +75,8 @@ Z, HEAD = arrays(4, width=3, classes=2)
         (lambda: Features.from_arrays(np.zeros((4, 3), int), HEAD), "float16, float32 or float64, got int64"),
         (lambda: Features.from_arrays(Z, HEAD, labels=[1, 2]), r"labels must be 4 integers.*got int64\[2\]"),
         (lambda: Features.from_arrays(Z, HEAD, predictions=[0, 1, 2, 0]), r"must lie in 0..1, got 0..2"),
-        (
-            lambda: Features.from_arrays(Z, HEAD, predictions=[0.5] * 4),
-            "integers, one per image, got float64",
-        ),
-        (
-            lambda: Features.from_arrays(Z, (HEAD[0], HEAD[1][:1])),
-            r"bias has shape \[1\], but its weight has 2",
-        ),
+        (lambda: Features.from_arrays(Z, HEAD, predictions=[0.5] * 4), "integers, one per image, got float64"),
+        (lambda: Features.from_arrays(Z, (HEAD[0], HEAD[1][:1])), r"bias has shape \[1\], but its weight has 2"),
         (lambda: Features.from_arrays(Z, (HEAD[0][0], HEAD[1])), r"\[classes, features\], got \[3\]"),
         (lambda: Features.from_arrays(Z, (HEAD[0] * np.nan, HEAD[1])), "NaN or infinite"),
         (lambda: Features.from_arrays(Z, HEAD[0]), "pair"),
@@ -118,12 +87,6 @@ def test_bad_input_is_one_clear_error(make, message: str) -> None:
         make()
 
 
-def test_a_head_without_bias() -> None:
-    weight = np.eye(3, dtype=np.float32)
-    one, two = Features.from_arrays(Z, (weight, None)), Features.from_arrays(Z, (weight, np.zeros(3)))
-    assert one.head.fingerprint == two.head.fingerprint
-
-
 def test_fingerprint_is_of_values_and_shape_not_of_type() -> None:
     weight, bias = HEAD
     same = Features.from_arrays(Z, (weight.astype(np.float64), torch.from_numpy(bias)))
@@ -131,23 +94,3 @@ def test_fingerprint_is_of_values_and_shape_not_of_type() -> None:
     other = weight.copy()
     other[0, 0] += 1e-3
     assert Features.from_arrays(Z, (other, bias)).head.fingerprint != same.head.fingerprint
-
-
-GRAY = Preprocessing(mean=(0.5,), std=(0.5,))
-IMAGES = ArraySet("made", np.random.default_rng(0).integers(0, 256, size=(30, 8, 8), dtype=np.uint8))
-
-
-def net() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 24), nn.ReLU(), nn.Linear(24, 4))
-
-
-def test_a_lower_precision_has_another_cache_and_float32_the_one_of_before(tmp_path: Path) -> None:
-    exact, rough = (
-        Features.extract(Classifier(net(), precision=each), IMAGES, GRAY, cache=tmp_path, workers=0, batch_size=8)
-        for each in ("float32", "bfloat16")
-    )
-    assert len([each for each in tmp_path.iterdir() if each.is_dir()]) == 2
-    left, right = (np.concatenate([part.numpy() for _, part in each.chunks()]) for each in (exact, rough))
-    assert 0 < np.abs(left - right).max() < 0.05 * np.abs(left).max()
-    assert exact.head.fingerprint == rough.head.fingerprint

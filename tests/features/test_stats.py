@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as array_strategy
@@ -71,10 +70,7 @@ def test_quantile_of_float16_is_exact(z: np.ndarray, q: float) -> None:
 
 
 @settings(max_examples=60)
-@given(
-    z=array_strategy(np.float32, (7, 3), elements=st.floats(-1e6, 1e6, width=32)),
-    q=st.floats(0, 1),
-)
+@given(z=array_strategy(np.float32, (7, 3), elements=st.floats(-1e6, 1e6, width=32)), q=st.floats(0, 1))
 def test_quantile_of_float32_is_within_a_bin(z: np.ndarray, q: float) -> None:
     stats = Features.from_arrays(z, (np.eye(3), np.zeros(3))).stats
     low, high = (np.quantile(z.astype(np.float64), q, method=m) for m in ("lower", "higher"))
@@ -107,13 +103,6 @@ def test_impact_of_float32_adds_up_and_converges() -> None:
     np.testing.assert_allclose(whole, exact(z, head, np.array([-1e30, 1e30])), rtol=1e-12)
 
 
-def test_values_on_an_edge_belong_to_the_right() -> None:
-    z = np.array([[-0.375, 0.0, 6.0, 1.0]], np.float32)
-    stats = Features.from_arrays(z, (np.ones((1, 4)), np.zeros(1))).stats
-    assert stats.over(stats.counts, np.array([-0.375, 0.0, 1.0, 6.0])).tolist() == [1, 1, 1]
-    assert stats.over(stats.counts, np.array([-9.0, -0.375])).tolist() == [0]
-
-
 def test_float16_and_float32_parts_add_up() -> None:
     z, head = arrays(200, signed=True)
     half, full = z[:90].astype(np.float16), z[90:]
@@ -127,18 +116,6 @@ def test_merging_across_heads_is_refused() -> None:
     mine, other = (Features.from_arrays(z, (weight * factor, bias)).stats for factor in (1, 2))
     with pytest.raises(InputError, match=f"{mine.head} and {other.head}"):
         _ = mine + other
-
-
-def test_one_thread_and_two_agree() -> None:
-    data = features(4000, signed=True)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        one = FeatureStats.of(data)
-        torch.set_num_threads(3)
-        same(FeatureStats.of(data), one)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def test_methods_fit_from_statistics_alone() -> None:

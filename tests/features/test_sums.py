@@ -1,4 +1,4 @@
-"""Sums over rows: what they are by definition, how far float32 products are off, and when float64 ones are made."""
+"""Sums over rows: what they are by definition, how parts add up, and how far float32 products are off."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from data import features
 from oodshape import METHODS, Features, Moments, auroc
-from oodshape.features import sum_kernels
 from oodshape.features.statistic import TEMPERATURES, Statistic
 from oodshape.features.sum_kernels import Scatter
+from oodshape.features.sums import Sums, add_present
 
 
 def rows(n: int, width: int, seed: int = 0) -> torch.Tensor:
@@ -23,13 +22,14 @@ def wide(n: int, width: int = 40, classes: int = 7) -> Features:
     return Features.from_arrays(rng.normal(1, 1, (n, width)).astype(np.float32), head)
 
 
-def test_sums_are_those_of_the_definition() -> None:
+@pytest.mark.parametrize("exact", [False, True])
+def test_sums_are_those_of_the_definition(exact: bool) -> None:
     plain = wide(300)
     labels = np.arange(300) % 9 - 1  # without one, of every class, and one class too many
     z = torch.cat([raw for _, raw in plain.chunks()]).double()
     data = Features.from_arrays(z.numpy(), plain.head, labels=labels)
-    found = Moments.of(data, frozenset(Statistic)).parts
-    logits = data.head.logits(z.float()).double()
+    found = Moments.of(data, frozenset(Statistic), exact=exact).parts
+    logits = z @ data.head.weight.double().T + data.head.bias.double()
     member = torch.nn.functional.one_hot(data.predictions, 7).double().T
     length = z / z.norm(dim=1, keepdim=True)
     given = torch.stack([data.labels == c for c in range(7)]).double()
@@ -58,8 +58,9 @@ def test_sums_are_those_of_the_definition() -> None:
         ),
     }
     assert wanted.keys() | {"bank", "bank_keys"} == found.keys()
+    tolerance = 1e-10 if exact else 2e-6
     for name, values in wanted.items():
-        np.testing.assert_allclose(found[name], values.numpy(), rtol=2e-6, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(found[name], values.numpy(), rtol=tolerance, atol=tolerance, err_msg=name)
 
 
 def scatter_of(z: torch.Tensor, *, directions: bool = False, double: bool = False) -> Scatter:
@@ -79,18 +80,6 @@ def test_a_scatter_is_that_around_the_mean(offset: float) -> None:
     assert (np.abs(found - wanted) <= 1e-6 * np.outer(size, size)).all()
     np.testing.assert_array_equal(found, found.T)
     np.testing.assert_allclose(sums, z.double().sum(dim=0), rtol=1e-7)
-
-
-@pytest.mark.parametrize("directions", [False, True])
-def test_products_are_float32_where_that_keeps_every_direction(directions: bool) -> None:
-    z = rows(4000, 600)
-    z[:, 7] = 0.0  # a feature that never changes counts for nothing
-    plain, exact = scatter_of(z, directions=directions), scatter_of(z, directions=directions, double=True)
-    assert not plain.double
-    found, wanted = plain.result()[0], exact.result()[0]
-    assert 0 < np.abs(found - wanted).max() < 1e-6 * np.abs(wanted).max()
-    z[:, -1] = z[:, :-1].sum(dim=1) + 1e-3 * z[:, -1]  # one direction that hardly varies
-    assert scatter_of(z, directions=directions).double
 
 
 def test_one_image_more_changes_no_score() -> None:
@@ -132,62 +121,38 @@ def test_a_common_offset_does_not_change_who_is_rejected(name: str) -> None:
     assert found[0] > 0.7
 
 
-def test_scipy_takes_the_threads_that_torch_has() -> None:
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        with sum_kernels.limit_blas_threads():
-            assert {pool["num_threads"] for pool in sum_kernels._openblas().info()} == {1}
-    finally:
-        torch.set_num_threads(before)
+NAMES = frozenset(Statistic)
+WIDTH, CLASSES, IMAGES = 48, 7, 1600
 
 
-@pytest.mark.parametrize("name", ["vim", "mds++"])
-def test_fewer_images_than_features_fit_as_in_float64(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    train, test = wide(300, width=600), wide(100, width=600)
-    kept = METHODS[name].fit(train).score(test)
-    monkeypatch.setattr(sum_kernels, "DOUBLE_ROWS", 64)  # other blocks, other last bits
-    again = METHODS[name].fit(wide(300, width=600)).score(test)
-    torch.testing.assert_close(again, kept, rtol=1e-4, atol=1e-4 * float(kept.abs().mean()))
+@pytest.fixture
+def whole(one_thread: None) -> Features:
+    rng = np.random.default_rng(3)
+    z = np.abs(rng.standard_normal((IMAGES, WIDTH))).astype(np.float32)
+    head = rng.standard_normal((CLASSES, WIDTH)).astype(np.float32), rng.standard_normal(CLASSES).astype(np.float32)
+    labels = rng.integers(-1, CLASSES, IMAGES)
+    first = Features.from_arrays(z, head)
+    return Features.from_arrays(z, head, labels, first.predictions.numpy(), np.arange(IMAGES))
 
 
-def test_statistics_are_collected_with_the_sums_and_the_head_is_multiplied_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    calls, product = [], torch.addmm
-    monkeypatch.setattr(torch, "addmm", lambda *given: calls.append(len(given[1])) or product(*given))
-    data = wide(300)
-    data.moments(frozenset(["softmax_sums", "energy", "counts"]))
-    assert data.stats.n == 300
-    assert sum(calls) == 300
-    other = wide(300)
-    for name in ("counts", "impacts", "sums"):
-        np.testing.assert_array_equal(getattr(data.stats, name), getattr(other.stats, name))
+def apart(found: Moments, wanted: Moments) -> dict[str, float]:
+    """How far the sums of each name lie from those wanted, of the largest."""
+    assert found.parts.keys() == wanted.parts.keys()
+    return {
+        name: float(np.abs(found.parts[name].astype(np.float64) - value.astype(np.float64)).max() / np.abs(value).max())
+        for name, value in wanted.parts.items()
+    }
 
 
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("name", ["vim", "mds++", "rmds++"])
-def test_real_scores_with_products_in_float32_are_those_in_float64(
-    real_features: list[dict], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Within 1e-4 of the usual score, and 0.01 points of AUROC."""
-    (net,) = [entry for entry in real_features if entry["name"] == "cifar10_densenet101"]
-    sets = {"id": net["id"][:1000], **{key: values[:500] for key, values in net["ood"].items()}}
-    found = []
-    for narrow in (10**9, 0):
-        monkeypatch.setattr(sum_kernels, "NARROW", narrow)
-        detector = METHODS[name].fit(Features.from_arrays(net["train"], net["head"]))
-        found.append({key: detector.score(Features.from_arrays(z, net["head"])) for key, z in sets.items()})
-    double, single = found
-    assert any((double[key] != single[key]).any() for key in sets)
-    usual = float(double["id"].abs().mean())  # single scores of differences may lie at 0
-    for key in sets:
-        torch.testing.assert_close(single[key], double[key], rtol=1e-4, atol=1e-4 * usual)
-        assert auroc(single["id"], single[key]) == pytest.approx(auroc(double["id"], double[key]), abs=1e-4)
-
-
-def test_sums_by_label_take_no_memory_where_no_image_has_one() -> None:
-    sums = features(20).moments(frozenset(["label_sums", "class_sums"])).parts
-    assert sums["label_sums"].shape == sums["class_sums"].shape
-    assert sums["label_sums"].strides == (0, 0)
-    assert not sums["label_sums"].any()
+@pytest.mark.parametrize("parts", [1, 3, 16])
+def test_parts_in_any_order_add_up_to_1e_12(whole: Features, parts: int) -> None:
+    wanted = Sums.of(whole, NAMES)
+    pieces = [Sums.of(whole[rows], NAMES) for rows in np.array_split(np.arange(IMAGES), parts)]
+    for order in (pieces, pieces[::-1], pieces[1::2] + pieces[::2]):
+        found = add_present(*order)
+        assert found is not None
+        assert max(apart(found.held, wanted.held).values()) < 1e-12
+        np.testing.assert_array_equal(found.stats.counts, wanted.stats.counts)
+        for name in ("sums", "impacts"):
+            mine, theirs = getattr(found.stats, name), getattr(wanted.stats, name)
+            np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-12 * np.abs(theirs).max())

@@ -1,7 +1,8 @@
-"""Guard.fit, score and check on images in memory, data sets and data loaders: the same as on files."""
+"""Guard.fit, score and check on images in memory, data loaders, tars and Parquet: the same as on files."""
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from oodshape import METHODS, Classifier, Features, Guard, InputError, proxy_features
+from commands import call
+from oodshape import Classifier, Features, Guard, InputError
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.images.sources.listing import image_set
+from oodshape.images.sources.listing import image_set, in_column
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"
@@ -66,27 +68,6 @@ def test_a_data_set_makes_the_guard_that_its_files_make(guard: Guard, digits: Pa
     assert made.about.classes == NAMES
 
 
-def test_arrays_pictures_and_tensors_too(guard: Guard, digits: Path) -> None:
-    train, val = (pixels(digits / name)[..., None] for name in ("train", "val"))
-    made = fitted(
-        torch.from_numpy(train).permute(0, 3, 1, 2).float() / 255, [PIL.Image.fromarray(v[..., 0]) for v in val]
-    )
-    assert made.detector.threshold == pytest.approx(guard.detector.threshold, rel=SAME_FIT)
-    assert made.about.classes == ()  # nothing says them
-    rows = list(guard.score(val[:5], model=MODEL))
-    files = list(guard.score(image_set(digits / "val").files[:5], model=MODEL))
-    assert [row.path for row in rows] == [f"image {i}" for i in range(5)]
-    assert [row[1:] for row in rows] == [row[1:] for row in files]
-
-
-def test_labels_in_another_order_are_not_used(digits: Path) -> None:
-    train = data_set(digits / "train")
-    turned = Digits(train.images, (train.labels_of + 1) % 8)
-    with pytest.warns(UserWarning, match="only .* % of the training images the class of their folder or label"):
-        made = fitted(turned, data_set(digits / "val"))
-    assert made.about.classes == ()
-
-
 def test_a_data_loader_with_prepared_tensors(guard: Guard, digits: Path) -> None:
     loaders = {
         name: DataLoader(data_set(digits / name, prepared=True), batch_size=50, shuffle=name == "train")
@@ -104,17 +85,6 @@ def test_a_data_loader_with_prepared_tensors(guard: Guard, digits: Path) -> None
     assert check.compared(check.outside[0])["auroc"].value == pytest.approx(
         other.compared(other.outside[0])["auroc"].value, abs=0.01
     )
-
-
-def test_the_panel_of_tensors_is_that_of_the_images(digits: Path) -> None:
-    """The same noise in the same images: before and after the preprocessing they differ by rounding and clipping."""
-    classifier, train = Classifier(build("digits-convnet")), pixels(digits / "train")[::4]
-    tensors = DataLoader(Digits(train, np.zeros(100, np.int64), prepared=True), batch_size=64)
-    (of_images,) = proxy_features(classifier, train[..., None], DIGITS, progress=False)
-    (of_tensors,) = proxy_features(classifier, tensors, prepared=True, progress=False)
-    assert len(of_images) == len(of_tensors) == 100
-    scores = [METHODS["energy"].fit(each).score(each).sort().values for each in (of_images, of_tensors)]
-    assert abs(scores[0].median() - scores[1].median()) < 0.2 * scores[0].std()
 
 
 def test_features_of_every_kind(digits: Path) -> None:
@@ -183,3 +153,55 @@ def test_batches_with_labels_of_every_form() -> None:
         found = Features.extract(classifier, [batch], prepared=True)
         assert found.labels.tolist() == labels.tolist()
     assert Features.extract(classifier, [(images, ["a"] * 20)], prepared=True).labels.tolist() == [-1] * 20
+
+
+pa = pytest.importorskip("pyarrow", reason="Parquet is read by pyarrow")
+pq = pytest.importorskip("pyarrow.parquet", reason="Parquet is read by pyarrow")
+
+
+@pytest.fixture(scope="module")
+def stores(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The training and the test images as tar files and as Parquet files."""
+    root = tmp_path_factory.mktemp("stores")
+    for name in ("train", "test"):
+        files = image_set(digits / name).files
+        table = {"picture": [Path(file).read_bytes() for file in files], "label": image_set(digits / name).labels}
+        pq.write_table(pa.table(table), root / f"{name}.parquet", row_group_size=70)
+        for number in range(2):
+            with tarfile.open(root / f"{name}-{number}.tar", "w") as tar:
+                for place, file in enumerate(files[number * len(files) // 2 : (number + 1) * len(files) // 2]):
+                    tar.add(file, f"{place:04}.png")
+    return root
+
+
+def test_a_guard_fits_on_what_a_folder_holds(guard: Guard, digits: Path, stores: Path) -> None:
+    for images in (f"{stores}/train-*.tar", in_column(f"{stores}/train.parquet", "picture"), f"file://{digits}/train"):
+        made = Guard.fit(MODEL, images=images, calibrate=digits / "val", method="optfs-e", progress=False)
+        assert made.detector == guard.detector
+
+
+def test_scores_are_those_of_the_folder(guard: Guard, digits: Path, stores: Path, tmp_path: Path) -> None:
+    guard.save(tmp_path / "guard.safetensors")
+    given = {
+        "folder.csv": [str(digits / "test")],
+        "tar.csv": [f"{stores}/test-*.tar", "--page", "page.html"],
+        "parquet.csv": [f"{stores}/test.parquet", "--column", "picture"],
+        "remote.csv": [f"file://{digits}/test"],
+    }
+    rows = {}
+    for out, images in given.items():
+        words = ("score", "--guard", "guard.safetensors", "--model", MODEL, "--out", out, "--images", *images)
+        run = call(*words, cwd=tmp_path)
+        assert (run.returncode, run.stderr) == (0, "")
+        rows[out] = [line.partition(",") for line in (tmp_path / out).read_text().splitlines()]
+        assert [row[2] for row in rows[out]] == [row[2] for row in rows["folder.csv"]]
+    assert rows["tar.csv"][60][0] == f"{stores}/test-1.tar/0009.png"
+    assert rows["parquet.csv"][60][0] == f"{stores}/test.parquet/59"
+    assert (tmp_path / "page.html").read_text().count("data:image") > 0
+
+
+def test_calibration_images_that_were_trained_on_are_refused_in_any_store(digits: Path, stores: Path) -> None:
+    words = ("fit", "--model", MODEL, "--images", str(digits / "train"), "--out", "g.safetensors", "--cache", "none")
+    run = call(*words, "--calibrate", f"{stores}/train-0.tar", cwd=stores)
+    assert run.returncode == 2
+    assert "200 of the 200 calibration images are training images too" in run.stderr

@@ -13,10 +13,6 @@ import pytest
 from bombs import png
 from commands import GUARD, MODEL, call
 from folders_of_digits import write_digits
-from oodshape.guard.guard import Guard
-from oodshape.guard.scoring.score_file import identity
-from oodshape.images.decode.limits import Limits
-from oodshape.images.sources.listing import image_set
 
 MOST = 300  # MB beyond an ordinary folder
 PEAK = """
@@ -100,15 +96,3 @@ def test_each_limit_is_an_option(home: Path) -> None:
     thin = call("score", *GUARD, "--images", str(png(home / "t.png", 40, 10)), "--limits", "aspect=3", cwd=home)
     assert "more than 3 times as long as wide" in thin.stdout
     assert call(*words, cwd=home).returncode == 0  # a limit holds for one command
-
-
-def test_other_limits_are_another_run(home: Path) -> None:
-    guard, usual = Guard.load(home / "guard.safetensors"), Limits()
-    given, who = image_set(home / "test").fingerprint, identity(guard, 32)
-    try:
-        Limits(aspect=3).use()
-        assert image_set(home / "test").fingerprint != given
-        assert identity(guard, 32) != who
-    finally:
-        usual.use()
-    assert (image_set(home / "test").fingerprint, identity(guard, 32)) == (given, who)

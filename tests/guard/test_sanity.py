@@ -1,9 +1,8 @@
-"""The sanity check of fit: noise and constant images, what is stored, shown and warned of."""
+"""The sanity check of fit, and which calibration images select methods and which set the threshold."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +10,14 @@ import pytest
 import torch
 
 from commands import call
-from oodshape import Classifier, Guard
+from data import arrays, features
+from oodshape import Auto, Classifier, Features, Guard, Method
 from oodshape.guard.describe import facts, lines
 from oodshape.guard.fit.sanity import image_batches, tensor_batches
+from oodshape.guard.fit.split import split_held_out
 from oodshape.images.datasets.synthetic import constant_images, noise_images
 from oodshape.images.decode.preprocessing import DIGITS
+from oodshape.metrics.conformal import images_needed
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"
@@ -47,25 +49,9 @@ def test_the_rates_are_those_of_the_images_through_the_network(energy: Guard) ->
     assert dict(lines(energy))["sanity"] == energy.sanity == f"accepts {text}"
 
 
-def test_another_threshold_has_other_rates(energy: Guard) -> None:
-    """Scores are stored, not rates: a new alpha needs no images."""
-    strict = energy.calibrate(alpha=0.3)
-    assert sum(facts(strict)["sanity"].values()) < sum(facts(energy)["sanity"].values())
-
-
 def test_a_warning_names_a_method_that_rejects_them(digits: Path) -> None:
     with pytest.warns(UserWarning, match=r"accepts \d+ % of noise, .* of constant images; mds\+\+ rejects them"):
         Guard.fit(MODEL, images=digits / "train", calibrate=digits / "val", method="msp", progress=False)
-
-
-def test_parts_give_the_same(digits: Path, tmp_path: Path) -> None:
-    for shard in (1, 2):
-        words = ("--model", MODEL, "--images", str(digits / "train"), "--method", "energy", "--shard", f"{shard}/2")
-        assert call("collect", *words, "--out", f"{shard}.part", cwd=tmp_path).returncode == 0
-    fitted = Guard.fit(MODEL, parts=str(tmp_path / "*.part"), calibrate=digits / "val", method="energy", progress=False)
-    whole = Guard.fit(MODEL, images=digits / "train", calibrate=digits / "val", method="energy", progress=False)
-    assert fitted.about.sanity is not None
-    np.testing.assert_allclose(fitted.about.sanity.scores, whole.about.sanity.scores, rtol=1e-4)
 
 
 def test_prepared_tensors_get_noise_of_their_mean_and_deviation(digits: Path) -> None:
@@ -84,7 +70,86 @@ def test_inspect_and_a_file_keep_it(energy: Guard, tmp_path: Path) -> None:
     path = tmp_path / "guard.safetensors"
     energy.save(path)
     assert Guard.load(path) == energy
+    strict = facts(Guard.load(path).calibrate(alpha=0.3))["sanity"]  # scores are stored: a new alpha needs no images
+    assert sum(strict.values()) < sum(facts(energy)["sanity"].values())
     assert f"sanity         {energy.sanity}" in call("inspect", str(path), cwd=tmp_path).stdout
     assert json.loads(call("inspect", str(path), "--json", cwd=tmp_path).stdout)["sanity"] == facts(energy)["sanity"]
-    old = Guard(energy.detector, replace(energy.about, sanity=None))
-    assert (old.sanity, facts(old)["sanity"]) == ("", None)
+
+
+TRAIN = features(60)
+
+
+def identities(data: Features) -> set[int]:
+    return set(data.identities.tolist())
+
+
+def test_half_of_them_select_and_no_image_does_both() -> None:
+    held = features(400, seed=1)
+    selecting, deciding = split_held_out(TRAIN, held, 0.05)
+    assert selecting is not None
+    assert not identities(selecting) & identities(deciding)
+    assert identities(selecting) | identities(deciding) == identities(held)
+    assert len(selecting) == 200
+    # by identity: another order of the same images gives the same parts
+    turned, _ = split_held_out(TRAIN, held[np.arange(400)[::-1]], 0.05)
+    assert turned is not None
+    assert identities(turned) == identities(selecting)
+
+
+@pytest.mark.parametrize(
+    ("n", "alpha", "selecting"),
+    [(179, 0.05, None), (180, 0.05, 80), (190, 0.05, 90), (200, 0.05, 100), (278, 0.005, None), (279, 0.005, 80)],
+)
+def test_both_have_enough(n: int, alpha: float, selecting: int | None) -> None:
+    assert images_needed(0.005) == 199
+    held = features(n, seed=1)
+    found, deciding = split_held_out(TRAIN, held, alpha)
+    assert (None if found is None else len(found)) == selecting
+    assert len(deciding) == n - (selecting or 0)
+
+
+def test_fewer_select_where_training_images_are_memorised() -> None:
+    z, head = arrays(60)
+    plain = Features.from_arrays(z, head)
+    memorised = Features.from_arrays(z, head, labels=plain.predictions.numpy())
+    for n, selecting in ((79, None), (80, 40), (150, 75)):
+        assert split_held_out(plain, features(n, seed=1), 0.05)[0] is None
+        found = split_held_out(memorised, features(n, seed=1), 0.05)[0]
+        assert (None if found is None else len(found)) == selecting
+
+
+def test_copies_stay_together() -> None:
+    z, head = arrays(400, seed=1)
+    copied = Features.from_arrays(z, head, identities=np.arange(400) // 2)
+    selecting, deciding = split_held_out(TRAIN, copied, 0.05)
+    assert selecting is not None
+    assert not identities(selecting) & identities(deciding)
+
+
+def test_no_class_loses_its_own_threshold() -> None:
+    z, head = arrays(400, seed=1)
+    needed = images_needed(0.05)
+    rare = np.where(np.arange(400) < needed + 1, 0, 1)
+    held = Features.from_arrays(z, head, predictions=rare)
+    assert split_held_out(TRAIN, held, 0.05, per_class=True) == (None, held)
+    assert split_held_out(TRAIN, held, 0.05)[0] is not None
+    many = Features.from_arrays(z, head, predictions=np.arange(400) % 2)
+    selecting, deciding = split_held_out(TRAIN, many, 0.05, per_class=True)
+    assert selecting is not None
+    assert np.unique(deciding.predictions, return_counts=True)[1].min() >= needed
+
+
+def test_the_guarantee_holds_over_refits() -> None:
+    """1,000 refits with other calibration images: mean rejection <= alpha, within 3 standard errors."""
+    alpha, recipe = 0.1, Method(score=Auto(candidates=("msp", "energy"), fuse=2))
+    rates = []
+    for seed in range(1, 1001):
+        selecting, deciding = split_held_out(TRAIN, features(190, seed=seed), alpha)
+        assert selecting is not None
+        detector = recipe.fit(TRAIN, held_out=selecting).calibrate(deciding, alpha)
+        fresh = features(100, seed=10_000 + seed)
+        rates.append(1 - float(detector.decide(fresh).accepted.double().mean()))
+    error = 3 * np.std(rates) / np.sqrt(len(rates))
+    assert alpha - 0.01 < np.mean(rates) + error  # the threshold is not merely low
+    assert np.mean(rates) - error <= alpha
+    assert error < 0.006

@@ -1,28 +1,33 @@
-"""Scores that another run wrote: no damaged value is believed, in text by its rules, in Parquet by a checksum."""
+"""Scores on disk: a stopped run goes on, no damaged value is believed, and a finished file is decided as a whole."""
 
 from __future__ import annotations
 
+import csv
 import io
-import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from oodshape import InputError, Watch
+from commands import call, call_new
+from oodshape import Guard, InputError, false_discoveries
+from oodshape.core.options import RunOptions
+from oodshape.guard.scoring.decide import Calibration, decide_scores
+from oodshape.guard.scoring.score_file import score_to_file
 from oodshape.guard.scoring.score_table import parse_scores, read_scores, writer
 from oodshape.guard.verdict import Scored
 from oodshape.images.sources.folders import list_pairs
+from oodshape.images.sources.listing import image_set, one_by_one
 
 ROWS = [
     Scored("b\udcff.png", "b", 0.1, 0.5, True),
     Scored("c.png", error='truncated, "file"'),
+    Scored('two\nlines, "so".png', "a", 1.0, 0.25, True),
     *(Scored(f"images/{i}.png", "a", i / 7, (i + 1) / 31, i > 2) for i in range(30)),
 ]
-ODD = [Scored("a\udcff.png", 1, 0.5, 0.25, True), Scored("b.png", 2, 0.5, 1.0, True), Scored("c.png", error="cut, off")]
-HEADER = "path,class,score,p_value,accepted,error\n"
-GOOD = "a.png,cat,1.5,0.5,true,\n"
+FULL = ["path,class,score,p_value,accepted,error\n", "a.png,cat,1.5,0.5,true,\n"]
 
 
 def values(path: Path) -> list[float | None]:
@@ -31,55 +36,60 @@ def values(path: Path) -> list[float | None]:
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_what_score_writes_is_believed(ending: str, tmp_path: Path) -> None:
+    """Names with line ends and names that are no UTF-8 included."""
     path = tmp_path / f"scores.{ending}"
     writer(path)(path, ROWS, True)
-    assert values(path) == [None if row.p_value is None else pytest.approx(row.p_value, rel=1e-5) for row in ROWS]
-
-
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-def test_a_name_with_the_end_of_a_line_is_one_row(ending: str, tmp_path: Path) -> None:
-    path = tmp_path / f"scores.{ending}"
-    rows = [Scored('two\nlines, "so".png', "a", 1.0, 0.25, True), Scored("b.png", "a", 1.0, 0.5, True)]
-    writer(path)(path, rows, True)
-    assert values(path) == [0.25, 0.5]
+    rows = list(read_scores(str(path)))
+    assert [row.p_value for row in rows] == [row.p_value and pytest.approx(row.p_value, rel=1e-5) for row in ROWS]
+    if ending != "parquet":  # whose text is UTF-8
+        assert [row.cells["path"] for row in rows] == [row.path for row in ROWS]
+    if ending == "csv":
+        assert [name for name, _ in list_pairs(path)] == [row.path for row in ROWS]
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("before", "row", "said"),
     [
-        ("b.png,cat,nan,0.5,true,", "line 3 of s.csv: 'nan' is no score, which is a finite number"),
-        ("b.png,cat,1e999,0.5,true,", "line 3 of s.csv: '1e999' is no score"),
-        ("b.png,cat,1.5x,0.5,true,", "'1.5x' is no score"),
-        ("b.png,cat,,0.5,true,", "line 3 of s.csv: '' is no score"),
-        ("b.png,cat,1.5,0.5,tru,", "line 3 of s.csv: 'tru' is no decision, which is true or false"),
-        ("b.png,cat,1.5,0.5,,", "line 3 of s.csv: '' is no decision"),
-        ("b.png,cat,1.5,0.5,true,cut off", "the p-value 0.5 and the error 'cut off': only one can be true"),
-        ("b.png,cat,1.5,,true,", "line 3 of s.csv has no p-value, but score '1.5', accepted 'true', error ''"),
-        ("b.png,,,,,", "an unreadable image only has an error"),
-        ("b.png,cat,1.5,0.6,false,", "line 2 of s.csv is accepted with the p-value 0.5, line 3 of s.csv rejected with"),
-        ('b.png,"cat,1.5,0.5,true,', "line 3 of s.csv has 2 columns, the first line 6"),
+        (FULL, "b.png,cat,nan,0.5,true,", "line 3 of s.csv: 'nan' is no score, which is a finite number"),
+        (FULL, "b.png,cat,1e999,0.5,true,", "line 3 of s.csv: '1e999' is no score"),
+        (FULL, "b.png,cat,1.5x,0.5,true,", "'1.5x' is no score"),
+        (FULL, "b.png,cat,,0.5,true,", "line 3 of s.csv: '' is no score"),
+        (FULL, "b.png,cat,1.5,0.5,tru,", "line 3 of s.csv: 'tru' is no decision, which is true or false"),
+        (FULL, "b.png,cat,1.5,0.5,,", "line 3 of s.csv: '' is no decision"),
+        (FULL, "b.png,cat,1.5,0.5,true,cut off", "the p-value 0.5 and the error 'cut off': only one can be true"),
+        (FULL, "b.png,cat,1.5,,true,", "line 3 of s.csv has no p-value, but score '1.5', accepted 'true', error ''"),
+        (FULL, "b.png,,,,,", "an unreadable image only has an error"),
+        (
+            FULL,
+            "b.png,cat,1.5,0.6,false,",
+            "line 2 of s.csv is accepted with the p-value 0.5, line 3 of s.csv rejected",
+        ),
+        (FULL, 'b.png,"cat,1.5,0.5,true,', "line 3 of s.csv has 2 columns, the first line 6"),
+        (["path,p_value\n"], "a.png,0", "line 2 of s.csv: '0' is no p-value, which lies in"),
+        (["path,p_value\n"], "a.png,1.5", "no p-value"),
+        (["path,p_value\n"], "a.png,-inf", "no p-value"),
+        (["path,p_value\n"], "a.png,high", "line 2 of s.csv: 'high' is no p-value"),
+        (["path,p_value\n"], "a.png", "has 1 columns, the first line 2"),
+        (["path,p_value\n"], "a.png,0.5,7", "has 3 columns"),
+        (["path,p_value\n"], "a" * 200_000 + ",0.5", "is no CSV"),
+        (["path,p_value\n"], '{"a":' * 5000, "line 2 of s.csv is no JSON"),
+        (["path,p_value\n"], '{"p_value": true}', "no p-value"),
+        ([], '{"path": "a", "class": 1, "score": 1, "p_value": 0.5, "accepted": 1, "error": ""}', "1 is no decision"),
+        (["path,score\n"], "a,1", "no column p_value; there are path, score"),
+        (["p_value,p_value\n"], "0.5,0.7", "s.csv has the column p_value twice"),
     ],
 )
-def test_a_row_that_score_cannot_have_written_is_refused_by_line_and_value(row: str, said: str) -> None:
+def test_a_row_that_score_cannot_have_written_is_refused(before: list[str], row: str, said: str) -> None:
     with pytest.raises(InputError) as error:
-        list(parse_scores([HEADER, GOOD, f"{row}\n"], "s.csv"))
+        list(parse_scores([*before, f"{row}\n"], "s.csv"))
     assert said in str(error.value)
-
-
-def test_json_lines_are_held_to_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "scores.jsonl"
-    writer(path)(path, ROWS, True)
-    text = path.read_text().replace('"accepted": true', '"accepted": 1', 1)
-    path.write_text(text)
-    with pytest.raises(InputError, match=r"line 1 of .*scores\.jsonl: 1 is no decision"):
-        values(path)
 
 
 def test_tables_of_other_programs_are_read() -> None:
     rows = list(parse_scores(["p,score,note\n", "0.5,high,x\n", "0.7,,\n", "nan,2,\n"]))
     assert [(row.p_value, row.score) for row in rows] == [(0.5, None), (0.7, None), (None, 2.0)]
-    with pytest.raises(InputError, match="s.csv has the column p_value twice"):
-        list(parse_scores(["p_value,p_value\n", "0.5,0.7\n"], "s.csv"))
+    objects = ['{"path": "a", "p_value": 0.5}', '{"path": "b", "error": "broken", "p_value": null}', '{"path": "c"}']
+    assert [row.p_value for row in parse_scores(objects)] == [0.5, None, None]
 
 
 def test_other_rows_under_the_checksum_of_a_parquet_file_are_refused(tmp_path: Path) -> None:
@@ -87,84 +97,18 @@ def test_other_rows_under_the_checksum_of_a_parquet_file_are_refused(tmp_path: P
     path = tmp_path / "scores.parquet"
     writer(path)(path, ROWS, True)
     table, notes = pq.read_table(path), pq.read_metadata(path).metadata
-    for other in (table.slice(0, 31), table.take([1, 0, *range(2, 32)]), table.set_column(3, "p_value", table[3])):
+    for other in (table.slice(0, 31), table.take([1, 0, *range(2, 33)]), table.set_column(3, "p_value", table[3])):
         pq.write_table(other.replace_schema_metadata(notes), path)
         if other.equals(table):
-            assert len(values(path)) == 32
+            assert len(values(path)) == 33
         else:
             with pytest.raises(InputError, match=r"scores\.parquet is damaged: its rows or the checksum over them"):
                 values(path)
 
 
-def test_a_damaged_directory_of_a_parquet_file_leads_to_the_same_rows_or_none(tmp_path: Path) -> None:
-    path = tmp_path / "scores.parquet"
-    writer(path)(path, ROWS, True)
-    data, whole = path.read_bytes(), values(path)
-    refused = 0
-    directory = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    for at in range(directory, len(data), 9):
-        path.write_bytes(data[:at] + bytes([data[at] ^ 128 >> at % 8]) + data[at + 1 :])
-        try:
-            assert values(path) == whole, f"byte {at}"
-        except InputError:
-            refused += 1
-    assert refused > 20
-
-
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-def test_names_that_are_no_utf8_go_through_every_format(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"scores.{ending}"
-    writer(path)(path, ODD, False)
-    assert values(path) == [0.25, 1.0, None]
-    assert Watch.begin(alpha=0.05, n_calibration=99).after(values(path)).seen == 2
-    if ending == "csv":
-        assert [name for name, _ in list_pairs(path)] == [row.path for row in ODD]
-
-
 def test_names_that_are_no_utf8_come_through_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"path,p_value\na\xff.png,0.5\n"), "utf-8"))
     assert [row.p_value for row in read_scores("-")] == [0.5]
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("a.png,0", "no p-value, which lies in"),
-        ("a.png,1.5", "no p-value"),
-        ("a.png,-inf", "no p-value"),
-        ("a.png", "has 1 columns, the first line 2"),
-        ("a.png,0.5,7", "has 3 columns"),
-        ("a" * 200_000 + ",0.5", "is no CSV"),
-        ('{"a":' * 5000, "is no JSON"),
-        ('{"p_value": true}', "no p-value"),
-    ],
-)
-def test_a_row_that_no_score_writes_is_refused_by_its_line(line: str, said: str) -> None:
-    with pytest.raises(InputError, match=f"line 2 of s.csv.*{said}"):
-        list(parse_scores(["path,p_value\n", f"{line}\n"], "s.csv"))
-
-
-def test_files(tmp_path: Path) -> None:
-    table = tmp_path / "scores.csv"
-    table.write_text(
-        'path,class,score,p_value,accepted\n"a, b.png",1,2.5,0.5,True\nbroken.png,,,,\nc.png,0,1,0.01,False'
-    )
-    assert values(table) == [0.5, None, 0.01]
-    objects = [{"path": "a", "p_value": 0.5}, {"path": "b", "error": "broken", "p_value": None}, {"path": "c"}]
-    assert [row.p_value for row in parse_scores(json.dumps(row) for row in objects)] == [0.5, None, None]
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    pandas.DataFrame({"path": ["a", "b", "c"], "p_value": [0.5, None, 0.125]}).to_parquet(tmp_path / "s.parquet")
-    assert values(tmp_path / "s.parquet") == [0.5, None, 0.125]
-    for lines, words in (
-        (["path,score", "a,1"], "no column p_value; there are path, score"),
-        (["p_value", "high"], "line 2 of the scores: 'high' is no p-value"),
-        (["{p"], "line 1 of the scores is no JSON"),
-    ):
-        with pytest.raises(InputError, match=words):
-            list(parse_scores(lines))
-    with pytest.raises(InputError, match="there is no file"):
-        values(tmp_path / "missing.csv")
 
 
 def test_following_a_file_that_grows(tmp_path: Path) -> None:
@@ -175,3 +119,155 @@ def test_following_a_file_that_grows(tmp_path: Path) -> None:
     with table.open("a") as file:
         file.write("5\n0.75\n")
     assert [next(stream), next(stream)] == [0.25, 0.75]
+
+
+MODEL = "zoo:digits-convnet"
+SIXTEEN = RunOptions(batch_size=16)
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(guard: Guard, digits: Path, tmp_path: Path) -> None:
+    listing, source = one_by_one(digits / "test"), guard.open_network(MODEL)
+    for suffix in ("csv", "jsonl", "parquet"):
+        whole, killed = tmp_path / f"whole.{suffix}", tmp_path / f"killed.{suffix}"
+        assert score_to_file(guard, source, listing, whole, SIXTEEN).resumed == 0
+        part = tmp_path / f"killed.{suffix}.part"
+        for cut in (0, 10, 3000):  # at the start, in the first line, in the middle of a row
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Path, "unlink", lambda *_, **__: None)  # as if killed before the end
+                score_to_file(guard, source, listing, killed, SIXTEEN)
+            killed.unlink()
+            part.write_bytes(part.read_bytes()[:cut])
+            tally = score_to_file(guard, source, listing, killed, SIXTEEN)
+            assert killed.read_bytes() == whole.read_bytes()
+            assert (tally.images, tally.resumed > 0, tally.resumed % 16) == (100, cut == 3000, 0)
+            assert not part.exists()
+
+
+def test_a_part_of_other_images_or_another_guard_is_refused(guard: Guard, digits: Path, tmp_path: Path) -> None:
+    files, source, out = image_set(digits / "test").files, guard.open_network(MODEL), tmp_path / "s.csv"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        score_to_file(guard, source, one_by_one(files), out, SIXTEEN)
+    with pytest.raises(InputError, match=r"has .* as image 2, but the images given have"):
+        score_to_file(guard, source, one_by_one([files[0], *files[2:]]), out, SIXTEEN)
+    with pytest.raises(InputError, match="no such number"):
+        score_to_file(guard, source, one_by_one(files[:20]), out, SIXTEEN)
+    with pytest.raises(InputError, match="another guard, batch size or release"):
+        score_to_file(guard, source, one_by_one(files), out, RunOptions(batch_size=17))
+    with pytest.raises(InputError, match=r"must end in .csv, .jsonl or .parquet"):
+        score_to_file(guard, source, one_by_one(files), tmp_path / "s.xlsx")
+
+
+N = 199  # calibration images
+
+
+def rows(strange: int = 30, familiar: int = 70, seed: int = 0) -> list[Scored]:
+    """Scores 0..199 beside calibration scores 0..198, p-values as a guard gives them; one image is broken."""
+    rng = np.random.default_rng(seed)
+    scores = [*rng.integers(0, 3, strange), *rng.integers(0, N + 1, familiar)]
+    p_values = [float(1 + score) / (N + 1) for score in scores]
+    made = [Scored(f"{i}.png", 3, float(scores[i]), p, p > 0.05) for i, p in enumerate(p_values)]
+    return [*made[:50], Scored("broken.png", error="no image"), *made[50:]]
+
+
+def write(path: Path, table: list[Scored]) -> Path:
+    writer(path)(path, table, False)
+    return path
+
+
+def flagged(text: str) -> set[str]:
+    return {row["path"] for row in csv.DictReader(io.StringIO(text))}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_every_format_is_decided_alike(kind: str, tmp_path: Path) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    table = rows()
+    scored = [row for row in table if row.p_value is not None]
+    flags = false_discoveries([row.p_value for row in scored], 0.1)
+    wanted = {row.path for row, yes in zip(scored, flags, strict=True) if yes}
+    assert 25 <= len(wanted) < 50
+    scores = write(tmp_path / f"scores.{kind}", table)
+    for known in ((), ("--n-calibration", str(N))):
+        done = call("decide", str(scores), "--fdr", "0.1", *known, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert flagged(done.stdout) == wanted
+        assert f"100 images: {len(wanted)} flagged as OOD" in done.stderr
+        assert "1 more could not be read" in done.stderr
+    assert "with 199 calibration images no p-value is below 1 / 200: at least 5 of 100" in done.stderr
+    for end in ("csv", "jsonl", kind):
+        done = call("decide", str(scores), "--out", f"decided.{end}", cwd=tmp_path)
+        assert f"wrote decided.{end}" in done.stdout
+        again = decide_scores(str(tmp_path / f"decided.{end}"), 0.1)
+        assert {row.cells["path"] for row in again.rows if row.cells["flagged"] in (True, "true")} == wanted
+        assert [row.cells["path"] for row in again.rows] == [row.path for row in table]
+
+
+def test_rounded_p_values_keep_their_side(tmp_path: Path) -> None:
+    """1 / 6 in six digits is above itself: with the calibration known, it is what it was."""
+    path = tmp_path / "scores.csv"
+    path.write_text("p\n" + "0.166667\n" * 5)
+    assert decide_scores(str(path), 1 / 6, calibration=Calibration(5)).flagged.all()
+    assert not decide_scores(str(path), 1 / 6).flagged.any()
+
+
+def test_what_it_cannot_do_is_said(tmp_path: Path) -> None:
+    table = [row._replace(score=0.0, p_value=1 / (N + 1)) for row in rows(4, 0)[:4]]
+    table += [row for row in rows(0, 96) if row.p_value and row.p_value > 0.2]
+    scores = write(tmp_path / "scores.csv", table)
+    found = decide_scores(str(scores), 0.1, calibration=Calibration(N))
+    assert not found.flagged.any()  # four of the smallest p-values there are, and five are needed
+    assert 80 < found.readable.sum() <= 100
+    assert found.fewest == 5
+    done = call("decide", str(scores), "--fdr", "0.001", "--n-calibration", str(N), cwd=tmp_path)
+    assert "nothing can be flagged" in done.stderr
+
+
+def test_several_calibrations_in_one_file_are_refused(tmp_path: Path) -> None:
+    """A lower score with a higher p-value: thresholds per class, or two guards."""
+    table = rows()
+    table[3] = table[3]._replace(score=50.5, p_value=0.01, accepted=False)
+    with pytest.raises(InputError, match="do not grow with the score .* threshold per class"):
+        decide_scores(str(write(tmp_path / "scores.csv", table)), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("scores.csv", "--n-calibration", "99"), "no multiple of 1 / 100"),
+        (("scores.csv", "--fdr", "10"), "did you mean 0.1"),
+        (("scores.csv", "--out", "decided.txt"), "must end in .csv"),
+        (("scores.csv", "--n-calibration", "99", "--guard", "guard"), "not both"),
+        (("none.csv",), "nothing to decide"),
+        (("-",), "give a file"),
+        (("other.csv",), "there is no file"),
+    ],
+)
+def test_refusals_are_one_line(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    write(tmp_path / "scores.csv", rows())
+    (tmp_path / "none.csv").write_text("path,p_value,error\na.png,,broken\n")
+    done = call("decide", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_from_images_to_decisions(guard: Guard, digits: Path, tmp_path: Path) -> None:
+    """Fit, score, decide, as a user does; a guard with a threshold per class is refused."""
+    guard.save(tmp_path / "guard.safetensors")
+    given = ("--guard", "guard.safetensors")
+    listed = [str(path) for name in ("test", "letters") for path in sorted((digits / name).rglob("*.png"))]
+    (tmp_path / "list.txt").write_text("\n".join(listed))
+    call("score", *given, "--model", "zoo:digits-convnet", "--images", "list.txt", "--out", "s.csv", cwd=tmp_path)
+    done = call_new("decide", "s.csv", "--fdr", "0.2", *given, cwd=tmp_path)  # where no method is imported yet
+    assert done.returncode == 0, done.stderr
+    assert f"with {len(guard.detector.calibration):,} calibration images" in done.stderr
+    names = [Path(path).parent.name for path in flagged(done.stdout)]
+    assert names.count("letters") > 10 > names.count("test")
+    per_class = guard.calibrate(digits / "val", "zoo:digits-convnet", alpha=0.3, per_class=True, progress=False)
+    per_class.save(tmp_path / "per_class.safetensors")
+    for command in ("decide", "watch"):
+        done = call(command, "s.csv", "--guard", "per_class.safetensors", cwd=tmp_path)
+        assert "threshold per class" in done.stderr
+        assert done.returncode == 2

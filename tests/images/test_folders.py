@@ -1,20 +1,25 @@
-"""Image folders and lists: every file once, in a fixed order, upright and in RGB; what is wrong has a name."""
+"""Image folders, lists and globs: every file once, in a fixed order, upright and in RGB; what is wrong has a name."""
 
 from __future__ import annotations
 
+import glob
+import io
 import os
 import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
+from folders_of_digits import write_odd_files
 from oodshape.core.errors import InputError
-from oodshape.images.decode.read import in_mode
+from oodshape.images.decode.read import in_mode, read_image
 from oodshape.images.sources.folders import ImageFolder, ImageList
-from oodshape.images.sources.image_set import ImageSet
+from oodshape.images.sources.image_set import ImageSet, ImageSource
+from oodshape.images.sources.listing import Listing, image_set, one_by_one, skipped_lines
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (6, 4)) -> Image.Image:
@@ -195,18 +200,165 @@ def test_pixels_without_a_range_are_refused(tmp_path: Path) -> None:
         in_mode(Image.fromarray(np.zeros((2, 2), np.int32)), "L")
 
 
-def test_broken_files_are_named(tmp_path: Path) -> None:
-    fill(tmp_path, "a.jpg", "b.png")
-    picture(size=(64, 64)).save(tmp_path / "b.png")
-    for name, keep in (("a.jpg", 0), ("b.png", 4000)):
-        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:keep])
-    images = ImageFolder(tmp_path)
-    with pytest.raises(InputError, match=r"a\.jpg is not a readable image; remove or replace the file"):
-        images[0]
-    with pytest.raises(InputError, match=r"b\.png cannot be read as an image \(.*truncated"):
-        images[1]
-
-
 def test_a_broken_exif_block_does_not_matter(tmp_path: Path) -> None:
     out = read(tmp_path, picture(), "jpg", exif=b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01\x03\0")
     assert out.shape == (4, 6, 3)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("b/2.png", "b/1.JPG", "a/x.png", "a/deep/y.gif", ".hidden/z.png", "a/.z.png", "a/notes.txt"):
+        path = tmp_path / "tree" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix != ".txt":
+            Image.new("RGB", (3, 2)).save(path)
+    return tmp_path / "tree"
+
+
+def below(root: Path, listing: ImageSource) -> list[str]:
+    return [str(Path(path).relative_to(root)) for path, _ in listing.pairs()]
+
+
+def test_lists_globs_files_and_sequences(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "list.txt").write_text("b/2.png 1\n\na/x.png\nmissing one.png\n")
+    listing = one_by_one(tree / "list.txt")
+    assert list(listing.pairs()) == [("b/2.png", 1), ("a/x.png", -1), ("missing one.png", -1)]
+    assert listing.encoded("b/2.png") == str(tree / "b/2.png")
+    assert image_set(listing)[0].size == (3, 2)
+    with pytest.raises(InputError, match="missing one"):
+        image_set(listing)[2]
+    (tree / "list.csv").write_text("label,path\n3,b/2.png\n,a/x.png\n")
+    assert list(one_by_one(tree / "list.csv").pairs()) == [("b/2.png", 3), ("a/x.png", -1)]
+    assert below(tree, one_by_one(f"{tree}/**/*.png")) == ["a/x.png", "b/2.png"]
+    assert below(tree, one_by_one(tree / "a" / "x.png")) == ["a/x.png"]
+    assert list(one_by_one(["p", Path("q")]).pairs()) == [("p", -1), ("q", -1)]
+    monkeypatch.setattr("sys.stdin", io.StringIO("one 1.png\n\ntwo.png\n"))
+    assert list(one_by_one("-").pairs()) == [("one 1.png", -1), ("two.png", -1)]
+    assert one_by_one("-").count() is None
+
+
+def test_odd_files_are_read_as_a_training_loader_reads_them(tmp_path: Path) -> None:
+    for name, error in write_odd_files(tmp_path).items():
+        if error:
+            with pytest.raises(InputError, match=error):
+                read_image(tmp_path / name, upright=False)
+        elif "sixteen" in name:
+            # the usual loader makes them white; the high byte is what the picture shows
+            wanted = np.asarray(Image.open(tmp_path / name)) >> 8
+            assert np.array_equal(np.asarray(read_image(tmp_path / name))[:, :, 0], wanted)
+        else:
+            with Image.open(tmp_path / name) as image:
+                wanted = np.asarray(image.convert("RGBA" if image.mode == "P" else "RGB").convert("RGB"))
+                upright = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+            assert np.array_equal(np.asarray(read_image(tmp_path / name, upright=False)), wanted), name
+            if name == "turned.jpg":
+                assert upright.shape == (24, 20, 3)
+                assert np.array_equal(np.asarray(read_image(tmp_path / name)), upright)
+
+
+LAYOUTS = {
+    "flat": ("b.png", "a.JPG", "a 1.webp", ".hidden.png", "notes.txt"),
+    "classes": ("dog/2.png", "dog/10.png", "cat/x.jpeg", "cat/.x.png", "empty/readme.md", ".git/a.png"),
+    "deep": ("dog/z.png", "dog/a/1.png", "dog/b/c/2.png", "cat/9.png", "cat-2/1.png"),
+    "mixed": ("z.png", "in/a.png", "in/deep/b.gif"),
+}
+
+
+def touch(root: Path, files: tuple[str, ...]) -> Path:
+    """Files of known sizes and times."""
+    for number, file in enumerate(files):
+        path = root / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * (number + 1))
+        os.utime(path, ns=(0, 1_600_000_000_000_000_000 + number))
+    return root
+
+
+ENDS = (".png", ".JPG", "webp", "jpeg", ".gif")
+AWKWARD = ("a/x.png", "a/deep/y.png", "a b/1.png", "a-2/1.png", "a/b/1.png", "a/b-2/1.png", "a/b/c/1.png", "B/1.png")
+
+
+@pytest.mark.parametrize("files", [*LAYOUTS.values(), AWKWARD, (*AWKWARD, "(old)/1.png", "loose.png")])
+def test_a_folder_has_one_order_however_it_is_given(files: tuple[str, ...], tmp_path: Path) -> None:
+    touch(tmp_path, files)
+    listed = [path for path, _ in one_by_one(tmp_path).pairs()]
+    folder = ImageFolder(tmp_path)
+    assert listed == image_set(tmp_path).files == [str(tmp_path / file) for file in folder.names]
+    assert len(listed) == len(set(listed)) == sum(1 for file in files if "/." not in f"/{file}" and file[-4:] in ENDS)
+
+
+def test_a_link_back_is_not_followed(tmp_path: Path) -> None:
+    touch(tmp_path, ("cat/1.png", "dog/2.png", "dog/deep/3.png"))
+    (tmp_path / "self").symlink_to(tmp_path)
+    (tmp_path / "dog" / "up").symlink_to("..")
+    (tmp_path / "dog" / "deep" / "dog").symlink_to("../../dog")
+    (tmp_path / "nowhere").symlink_to("nowhere")
+    folder = ImageFolder(tmp_path)
+    assert folder.names == ["cat/1.png", "dog/2.png", "dog/deep/3.png"]
+    assert folder.classes == ("cat", "dog")
+    assert folder.labels.tolist() == [0, 1, 1]
+    assert len(list(one_by_one(tmp_path).pairs())) == 3
+
+
+GLOBS = (
+    "**/*.png",
+    "images/**/*.png",
+    "images/**",
+    "**",
+    "*/**/deep/**/*.png",
+    "images/**/a*/*",
+    "images/*/*.png",
+    "**/**/x*",
+)
+
+
+@pytest.mark.parametrize("pattern", GLOBS)
+@pytest.mark.parametrize("files", [*LAYOUTS.values(), AWKWARD])
+def test_globs_match_what_pythons_do(
+    pattern: str, files: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    touch(Path("images"), files)
+    wanted = sorted({path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)})
+    for given, found in ((pattern, wanted), (str(tmp_path / pattern), [str(tmp_path / path) for path in wanted])):
+        if wanted:
+            assert [path for path, _ in Listing(given).pairs()] == found
+        else:
+            with pytest.raises(InputError, match="no file matches"):
+                list(Listing(given).pairs())
+
+
+def test_a_glob_follows_links_but_not_in_circles(tmp_path: Path) -> None:
+    """Three links back in each of three folders are more than 10^18 paths to Python's own `**`."""
+    for name in "abc":
+        touch(tmp_path / "images" / name, ("1.png",))
+        for other in ("..", "../../images", "../../images/."):
+            (tmp_path / "images" / name / f"up{len(other)}").symlink_to(other)
+    (tmp_path / "elsewhere").mkdir()
+    touch(tmp_path / "elsewhere", ("2.png",))
+    (tmp_path / "images" / "linked").symlink_to(tmp_path / "elsewhere")
+    found = [
+        os.path.relpath(path, tmp_path / "images") for path, _ in Listing(str(tmp_path / "images/**/*.png")).pairs()
+    ]
+    assert found == ["a/1.png", "b/1.png", "c/1.png", "linked/2.png"]
+
+
+def test_images_are_found_by_content_and_other_files_are_counted(tmp_path: Path) -> None:
+    picture = PIL.Image.fromarray(np.zeros((4, 4, 3), np.uint8))
+    for name, form in {
+        "photo": "PNG",
+        "scan.dat": "JPEG",
+        "a.avif": "AVIF",
+        "b.jp2": "JPEG2000",
+        "icon.ico": "ICO",
+    }.items():
+        picture.save(tmp_path / name, form)
+    for name in ("notes.txt", "more.TXT", "noise", "broken.png"):
+        (tmp_path / name).write_bytes(b"no image")
+    assert ImageFolder(tmp_path).names == ["a.avif", "b.jp2", "broken.png", "photo", "scan.dat"]
+    assert skipped_lines(one_by_one(tmp_path)) == [
+        f"4 files of {tmp_path} are no image: 2 .txt, 1 .ico, 1 without extension"
+    ]
+    (tmp_path / "only").mkdir()
+    picture.save(tmp_path / "only" / "a.png")
+    assert skipped_lines(tmp_path / "only") == []

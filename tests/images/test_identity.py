@@ -1,9 +1,10 @@
-"""Identities: paths, pixels and numbers; choices by them hang on nothing else."""
+"""Identities: paths, pixels and numbers; choices by them hang on nothing else; copies are noticed by any name."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oodshape.core.errors import InputError
+from oodshape.images import overlap
 from oodshape.images.datasets.synthetic import NoiseSet, Scrambled
 from oodshape.images.identity import checked, hashed, held_out, keys, numbered, of_paths, smallest
+from oodshape.images.overlap import copies, copies_in_sketch, join_sketches, repeated, sketch_of
 from oodshape.images.sources.folders import ImageFolder, ImageList
 from oodshape.images.sources.image_set import ArraySet, Subset, identities_of, limited
 from oodshape.images.sources.listing import image_set
@@ -70,15 +73,6 @@ def test_arrays_are_their_pixels_and_parts_carry_them() -> None:
     assert not set(NoiseSet("uniform", 9).identities) & set(NoiseSet("gaussian", 9).identities)
 
 
-def test_a_set_of_ones_own_is_numbered() -> None:
-    class Own:
-        def __len__(self) -> int:
-            return 3
-
-    assert identities_of(Own()).tolist() == [0, 1, 2]
-    assert not set(numbered(50, "a")) & (set(numbered(50, "b")) | set(numbered(50)))
-
-
 def test_what_a_user_gives_is_checked() -> None:
     assert checked([3, 4], 2).tolist() == [3, 4]
     assert checked(np.array([2**64 - 1], np.uint64), 1).tolist() == [2**64 - 1]
@@ -105,14 +99,6 @@ def test_holding_out_hangs_on_identity_alone(numbers, share, fewest, seed, chanc
     assert np.array_equal(twice[::2], twice[1::2])  # copies of an image never stand on both sides
 
 
-def test_large_sets_decide_image_by_image() -> None:
-    identities = numbered(100_000)
-    held = held_out(identities, 0.2, purpose="test")
-    parts = [held_out(part, 0.2, purpose="test") for part in np.split(identities, [1000, 60_000])]
-    assert np.array_equal(np.concatenate(parts), held)
-    assert held.mean() == pytest.approx(0.2, abs=0.005)
-
-
 def test_purposes_and_seeds_are_independent() -> None:
     identities = numbered(20_000)
     subset = smallest(identities, 2000, 0, "subset")
@@ -121,3 +107,74 @@ def test_purposes_and_seeds_are_independent() -> None:
     correlation = np.corrcoef([*drawn, identities.astype(float)])
     assert np.abs(correlation - np.eye(4)).max() < 0.03
     assert [draws.mean() for draws in drawn] == pytest.approx([0.5] * 3, abs=0.01)
+
+
+def write(folder: Path, names: str, seed: int) -> None:
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(seed)
+    for name in names:
+        PIL.Image.fromarray(rng.integers(256, size=(8, 8, 3), dtype=np.uint8)).save(folder / f"{name}.bmp")
+
+
+def test_files_by_place_and_by_bytes(tmp_path: Path) -> None:
+    write(tmp_path / "train", "abc", 0)
+    write(tmp_path / "val", "xyz", 1)  # all of one size: bmp
+    train, val = tmp_path / "train", tmp_path / "val"
+    assert copies(image_set(val), image_set(train)) == []
+    shutil.copy(train / "b.bmp", val / "renamed.bmp")
+    (val / "link.bmp").symlink_to(train / "c.bmp")
+    (val / "empty.bmp").touch()
+    (train / "empty.bmp").touch()
+    found = copies(image_set(val), image_set(train))
+    assert sorted(map(str, found)) == [str(train / "c.bmp"), str(val / "renamed.bmp")]
+    # equal ends are not enough
+    data = bytearray((train / "a.bmp").read_bytes())
+    data[60] ^= 1
+    (val / "almost.bmp").write_bytes(data)
+    assert str(val / "almost.bmp") not in copies(image_set(val), image_set(train))
+
+
+def test_pictures_by_pixels_with_files_too(tmp_path: Path) -> None:
+    write(tmp_path / "train", "abc", 0)
+    pictures = [PIL.Image.open(tmp_path / "train" / f"{name}.bmp") for name in "cab"]
+    others = np.random.default_rng(5).integers(256, size=(3, 8, 8, 3), dtype=np.uint8)
+    train = image_set(tmp_path / "train")
+    assert copies(image_set([*others, pictures[0]]), train) == ["image 3"]
+    assert copies(image_set(others), train) == []
+    assert copies(train, image_set(pictures[:1])) == [str(tmp_path / "train" / "c.bmp")]
+    assert copies(image_set(pictures), image_set([np.asarray(each) for each in pictures[1:]])) == ["image 1", "image 2"]
+
+
+def test_repeated_images_in_one_set(tmp_path: Path) -> None:
+    write(tmp_path, "abc", 0)
+    shutil.copy(tmp_path / "b.bmp", tmp_path / "c2.bmp")
+    (tmp_path / "d.bmp").symlink_to(tmp_path / "a.bmp")
+    files = image_set(tmp_path)
+    assert [Path(files.called(row)).name for row in repeated(files)] == ["c2.bmp", "d.bmp"]
+    assert repeated(image_set([files[row] for row in range(len(files))])) == [3, 4]
+
+
+@pytest.mark.parametrize("kind", ["files", "tar", "memory"])
+def test_a_sketch_finds_copies_in_any_split(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlap, "SKETCH", 8)
+    rng = np.random.default_rng(0)
+    for number in range(60):  # sizes differ, as those of photographs do
+        side = 8 + number % 7
+        folder = tmp_path / ("train" if number < 40 else "other")
+        folder.mkdir(exist_ok=True)
+        PIL.Image.fromarray(rng.integers(256, size=(side, 8, 3), dtype=np.uint8)).save(folder / f"{number}.png")
+    if kind == "tar":
+        for name in ("train", "other"):
+            with tarfile.open(tmp_path / f"{name}.tar", "w") as tar:
+                tar.add(tmp_path / name, name)
+    given = {"files": "{}", "tar": "{}.tar", "memory": "{}"}[kind]
+    train, other = (image_set(str(tmp_path / given.format(name))) for name in ("train", "other"))
+    if kind == "memory":
+        train, other = (image_set([each[row] for row in range(len(each))]) for each in (train, other))
+    sketch = sketch_of(train)
+    assert len(sketch) == 8
+    parts = [sketch_of(Subset(train, range(first, 40, 3))) for first in range(3)]
+    assert np.array_equal(join_sketches(parts), sketch)
+    assert len(copies_in_sketch(train, sketch)) == 8
+    assert copies_in_sketch(other, sketch) == []
+    assert len(sketch_of(Subset(train, []))) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ FORMS = {
     "mixed": [PIL.Image.fromarray(COLOUR[0]), png(COLOUR[1]), COLOUR[2], CHANNELS_FIRST[3]],
     "arrays": list(COLOUR),
     "array": COLOUR,
+    "alpha": np.concatenate([COLOUR, COLOUR[..., :1]], axis=3),  # dropped, as that of files is
     "uint8 tensor": CHANNELS_FIRST,
     "float tensor": CHANNELS_FIRST.float() / 255,
     "images": Samples(lambda row: COLOUR[row]),
@@ -83,24 +85,10 @@ def test_identities_are_those_of_the_pixels() -> None:
     assert image_set(COLOUR).fingerprint == image_set(list(COLOUR)).fingerprint != image_set(COLOUR[::-1]).fingerprint
 
 
-@pytest.mark.parametrize(
-    ("one", "shape"),
-    [
-        (COLOUR[0], (9, 7, 3)),
-        (COLOUR[0, :, :, 0], (9, 7)),
-        (COLOUR[0, :, :, :1], (9, 7, 1)),
-        (CHANNELS_FIRST[0], (9, 7, 3)),
-        (png(COLOUR[0]), (9, 7, 3)),
-    ],
-)
-def test_one_image(one: Any, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("one", [COLOUR[0], COLOUR[0, :, :, 0], COLOUR[0, :, :, :1], CHANNELS_FIRST[0], png(COLOUR[0])])
+def test_one_image(one: Any) -> None:
     (image,) = (image_set(one)[row] for row in range(len(image_set(one))))
-    assert np.asarray(image).shape == shape
-
-
-def test_alpha_is_dropped_as_that_of_files_is() -> None:
-    alpha = np.dstack([COLOUR[0], COLOUR[1, :, :, 0]])
-    assert np.array_equal(CIFAR.pixels(image_set(alpha)[0]), COLOUR[0])
+    assert np.asarray(image).shape[:2] == (9, 7)
 
 
 def test_paths_among_pictures_keep_their_names_and_identities(tmp_path: Path) -> None:
@@ -145,12 +133,8 @@ def test_exif_turns_pictures_as_it_turns_files(tmp_path: Path) -> None:
 
 
 def test_a_data_set_may_name_its_classes() -> None:
-    class Label:
-        names = ("cat", "dog")
-
-    hugging = Samples(lambda row: COLOUR[row])
-    hugging.features = {"image": None, "label": Label()}
-    vision = Samples(lambda row: COLOUR[row])
+    hugging, vision = (Samples(lambda row: COLOUR[row]) for _ in range(2))
+    hugging.features = {"image": None, "label": SimpleNamespace(names=("cat", "dog"))}
     vision.classes = ["cat", "dog"]
     assert classes_of(image_set(hugging)) == classes_of(image_set(vision)) == ("cat", "dog")
     assert classes_of(image_set(COLOUR)) == ()

@@ -33,23 +33,13 @@ def _usual_limits() -> Iterator[None]:
     PIL.Image.MAX_IMAGE_PIXELS = pillow
 
 
-def test_limits_are_read_from_text() -> None:
-    assert Limits.parse("") == Limits()
-    assert Limits.parse(" pixels = 200_000_000 , aspect=50") == Limits(pixels=200_000_000, aspect=50)
-    assert Limits.parse("inflated=1") == Limits(inflated=1)
-
-
 @pytest.mark.parametrize(
     "text", ["pixels", "pixels=", "pixels=-1", "pixels=1e9", "pixels=1,pixels=2", "size=3", "_now=1", "pixels=٣"]
 )
 def test_a_text_that_names_no_limits_is_refused_with_the_form(text: str) -> None:
     with pytest.raises(InputError, match=r"limits are pixels=N, aspect=N, inflated=N, .* such as pixels=200_000_000"):
         Limits.parse(text)
-
-
-def test_a_limit_of_zero_is_refused() -> None:
-    with pytest.raises(InputError, match="the limit of aspect must be at least 1, got 0"):
-        Limits.parse("aspect=0")
+    assert Limits.parse(" pixels = 200_000_000 , aspect=50") == Limits(pixels=200_000_000, aspect=50)
 
 
 def test_the_environment_sets_the_limits_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,20 +86,6 @@ def test_the_limit_of_pixels_is_exact_and_an_option(tmp_path: Path) -> None:
     assert PIL.Image.MAX_IMAGE_PIXELS == 10**9
     with pytest.raises(InputError, match="the limit of aspect must be at least 1, got 0"):
         Limits(aspect=0)
-
-
-@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1", "CMYK", "I;16"])
-def test_ordinary_images_keep_their_pixels(mode: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    if mode == "I;16":
-        image = PIL.Image.fromarray(rng.integers(65536, size=(70, 90), dtype=np.uint16))
-        wanted = np.repeat((np.asarray(image) >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
-    else:
-        image = PIL.Image.fromarray(rng.integers(256, size=(70, 90, 3), dtype=np.uint8)).convert(mode)
-        wanted = np.asarray(image.convert("RGB"))
-    path = tmp_path / ("image.tif" if mode == "CMYK" else "image.png")
-    image.save(path)
-    np.testing.assert_array_equal(np.asarray(read_image(path)), wanted)
 
 
 def test_large_images_take_turns() -> None:

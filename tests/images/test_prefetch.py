@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
-from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from oodshape.core.errors import InputError
 from oodshape.images.decode.prefetch import decoded, decoded_rows
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.images.decode.read import read_image
 from oodshape.images.sources.image_set import ArraySet
 
 WORKERS = (0, 1, 3)
@@ -70,22 +66,6 @@ def test_an_endless_source_is_read_a_few_batches_ahead(workers: int) -> None:
     assert not decoding()
 
 
-def test_closing_ends_the_threads_and_what_waits_is_not_done() -> None:
-    done = []
-
-    def noted(number: int) -> np.ndarray:
-        done.append(number)
-        time.sleep(0.02)
-        return picture(0)
-
-    images = decoded(noted, DIGITS, ([number] for number in range(1000)), 2)
-    next(images)
-    assert decoding()
-    images.close()
-    assert not decoding()
-    assert len(done) <= 4
-
-
 @pytest.mark.parametrize("workers", WORKERS)
 def test_an_error_that_is_no_users_is_raised(workers: int) -> None:
     def wrong(number: int) -> np.ndarray:
@@ -116,24 +96,3 @@ def test_rows_name_the_batch_of_a_broken_image_or_leave_it_out(workers: int) -> 
     with pytest.raises(InputError, match="some, images 4 to 5: image 4 is broken"):
         list(decoded_rows(images, DIGITS, range(4, 8), 2, workers))
     assert not decoding()
-
-
-def test_reading_leaves_the_warning_filters_of_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Filters belong to the process: a thread that puts back those it found would undo what came in between."""
-    Image.new("L", (4, 4)).save(tmp_path / "a.png")
-    began, go_on, opened = threading.Event(), threading.Event(), Image.open
-
-    def held(path: Path, **how: object) -> Image.Image:
-        began.set()
-        assert go_on.wait(10)
-        return opened(path, **how)
-
-    monkeypatch.setattr(Image, "open", held)
-    reading = threading.Thread(target=read_image, args=(tmp_path / "a.png",))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="only inside this block")
-        reading.start()
-        assert began.wait(10)
-    go_on.set()
-    reading.join()
-    assert not any(item[1] and item[1].pattern == "only inside this block" for item in warnings.filters)

@@ -1,4 +1,4 @@
-"""Auto: the selection by proxy sets, p-values, the veto, the fallback, files."""
+"""Auto: the selection by proxy sets and held-out classes, p-values, the veto, the fallback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import torch
 from data import arrays, features, proxy
 from oodshape import METHODS, Features, InputError, Method, auroc
 from oodshape.features.proxy import crossed_features
-from oodshape.methods import auto
 from oodshape.methods.auto import CANDIDATES, Auto, split, try_on_proxies
 from oodshape.methods.base import Identity
 from oodshape.methods.fusion import SCRAMBLED, Component, Fusion
@@ -22,13 +21,14 @@ from oodshape.methods.scores.logits import Energy
 from oodshape.methods.shapes.clipping import ReAct
 
 AUTO = Method(score=Auto())
+OTHER_HEAD = Features.from_arrays(arrays(50)[0], (arrays(50)[1][0] + 1, arrays(50)[1][1]))
 
 
 def component(reference: list[float]) -> Component:
     return Component("energy", Identity(), Linear(), Energy(), np.array(reference))
 
 
-def test_parts_are_disjoint_and_go_by_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_are_disjoint_and_go_by_identity() -> None:
     z, head = arrays(1001)
     z[:, 0] = np.arange(1001)
     found = []
@@ -40,10 +40,6 @@ def test_parts_are_disjoint_and_go_by_identity(monkeypatch: pytest.MonkeyPatch) 
         assert 200 < len(numbers[1]) < 300
         found.append(numbers)
     assert found[0] == found[1]
-    monkeypatch.setattr(auto, "MOST", 50)
-    fitting, selection = split(data, 0.25)
-    assert len(fitting) == len(numbers[0])
-    assert len(selection) == 50
     with pytest.raises(InputError, match="0.25 of 3 training images is none"):
         split(features(3), 0.25)
 
@@ -57,12 +53,6 @@ def test_p_values_are_shares_and_fall_below_the_lowest() -> None:
     torch.testing.assert_close(low, torch.log(torch.tensor(11 / 101)) - torch.tensor([1.0, 10.0]), rtol=1e-3, atol=0)
     steps = one.log_p(torch.linspace(-50, 99, 3000))
     assert (steps.diff() > 0).all()
-
-
-def test_equal_id_scores_stay_finite() -> None:
-    log_p = component([1.0] * 50).log_p(torch.tensor([0.0, 1.0, 2.0]))
-    assert torch.isfinite(log_p).all()
-    assert log_p.argsort().tolist()[0] == 0
 
 
 @pytest.mark.parametrize("tied", [400, 80], ids=["all images", "every fifth"])
@@ -140,15 +130,12 @@ def test_the_best_candidates_are_fused_with_a_veto() -> None:
     assert str(fusion).startswith(f"components: {best[0]}, ")
 
 
-@pytest.mark.parametrize("certain", [0, 3, 6])
-def test_one_certain_component_decides(certain: int) -> None:
-    """Fisher's sum over seven components accepts an image to which one of them gives p < 1e-4; the veto does not."""
+def test_one_certain_component_decides() -> None:
+    """Fisher's sum over all components accepts an image to which one of them gives p < 1e-4; the veto does not."""
     fusion = AUTO.fit(features(400), proxy=[proxy()]).scorer
-    count = len(fusion.components)
-    each = torch.full((count, 1), -0.03)
-    each[certain % count] = -10.0
-    fisher = naive_log_p(fusion.sums, float(each.sum()))
-    assert fisher > np.log(0.05)
+    each = torch.full((len(fusion.components), 1), -0.03)
+    each[3] = -10.0
+    assert naive_log_p(fusion.sums, float(each.sum())) > np.log(0.05)
     assert float(fusion.fuse(each)) < np.log(0.05)
 
 
@@ -172,18 +159,6 @@ def test_a_file_loads_where_nothing_else_is_imported(tmp_path) -> None:
     code = "import sys; from oodshape import Detector; print(Detector.load(sys.argv[1]).scorer)"
     command = [sys.executable, "-c", code, str(tmp_path / "auto.safetensors")]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.startswith("components: ")
-
-
-def test_what_is_always_fused_is_so_whatever_its_worth() -> None:
-    train, images = features(400), [proxy()]
-    ranking = [name for name, _ in AUTO.fit(train, proxy=images).scorer.ranking]
-    last = ranking[-1]
-    chosen = Method(score=Auto(fuse=2, always=(last,))).fit(train, proxy=images).scorer
-    assert [part.name for part in chosen.components] == [*ranking[:2], last]
-    first = Method(score=Auto(fuse=2, always=(ranking[0],))).fit(train, proxy=images).scorer
-    assert [part.name for part in first.components] == ranking[:2]
-    others = Method(score=Auto(candidates=("energy", "msp", "knn"), fuse=2)).fit(train, proxy=images).scorer
-    assert len(others.components) == 2  # gen and mds++ are no candidates here
 
 
 def test_one_is_the_plain_method() -> None:
@@ -222,12 +197,6 @@ def test_a_candidate_that_refuses_the_features_is_left_out() -> None:
         Method(score=Auto(candidates=("bfact",))).fit(train, proxy=[images])
 
 
-def test_a_panel_of_another_network_is_refused() -> None:
-    z, (weight, bias) = arrays(50)
-    with pytest.raises(InputError, match="extract both through the same classifier"):
-        AUTO.fit(features(400), proxy=[Features.from_arrays(z, (weight + 1, bias))])
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -236,8 +205,94 @@ def test_a_panel_of_another_network_is_refused() -> None:
         (lambda: Auto(candidates=("magic",)).methods(), "no method is called 'magic'"),
         (lambda: Method(score=Auto(), shape=ReAct()), "Auto reads the features themselves"),
         (lambda: AUTO.fit(features(400).stats), "give fit the Features"),
+        (lambda: AUTO.fit(features(400), proxy=[OTHER_HEAD]), "extract both through the same classifier"),
     ],
 )
 def test_bad_settings_are_one_clear_error(make, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+def values_of(data: Features) -> np.ndarray:
+    return torch.cat([raw for _, raw in data.chunks()]).numpy()
+
+
+def class_left_out(near: HeldOutClasses, whole: Features) -> int:
+    """The class whose row the smaller head lacks."""
+    rows = [row.tolist() for row in near.inside.head.weight]
+    (gone,) = [place for place, row in enumerate(whole.head.weight) if row.tolist() not in rows]
+    return gone
+
+
+def test_the_classes_left_out_are_those_of_the_whole_head() -> None:
+    fitting, selection = features(300), features(200, seed=1)
+    near = HeldOutClasses.of(fitting, selection)
+    assert (near.left_out, near.classes, near.fitting.head.classes) == (1, 7, 6)
+    gone = class_left_out(near, fitting)
+    predicted = selection.predictions.numpy()
+    np.testing.assert_array_equal(values_of(near.outside), values_of(selection)[predicted == gone])
+    np.testing.assert_array_equal(values_of(near.inside), values_of(selection)[predicted != gone])
+    np.testing.assert_array_equal(values_of(near.fitting), values_of(fitting)[fitting.predictions.numpy() != gone])
+    # an image of a class that stays keeps its class; one of the class left out gets another
+    stays = [place for place in range(7) if place != gone]
+    assert [stays[c] for c in near.inside.predictions] == predicted[predicted != gone].tolist()
+    assert str(near) == f"{len(near.outside)} images of 1 of 7 classes, held out"
+
+
+def test_the_worth_is_the_auroc_of_the_smaller_network() -> None:
+    fitting, selection = features(300), features(200, seed=1)
+    near = HeldOutClasses.of(fitting, selection)
+    detector = METHODS["energy"].fit(near.fitting)
+    assert near.aurocs({"": METHODS["energy"]})[""] == auroc(detector.score(near.inside), detector.score(near.outside))
+    assert near.aurocs({"energy": METHODS["energy"]})["energy"] > 0.55  # the class is told from the others
+    z, head = arrays(300)
+    classes = np.arange(300) % 7
+    negative = Features.from_arrays(-z - 1, head, predictions=classes)
+    assert HeldOutClasses.of(negative, negative).aurocs({"": METHODS["bfact"]})[""] == 0.5  # it refuses
+
+
+@pytest.mark.parametrize(
+    ("classes", "n", "why"),
+    [(2, 200, "the network has 2 classes, and 2 must remain"), (7, 40, "selection images on one side, 10 needed")],
+)
+def test_too_little_is_refused(classes: int, n: int, why: str) -> None:
+    z, head = arrays(n, classes=classes)
+    data = Features.from_arrays(z, head)
+    with pytest.raises(InputError, match=why):
+        HeldOutClasses.of(data, data)
+
+
+def test_most_images_in_the_classes_left_out_are_refused() -> None:
+    z, (weight, bias) = arrays(400)
+    data = Features.from_arrays(z, (weight, bias))
+    gone = class_left_out(HeldOutClasses.of(data, data), data)
+    rare = np.where(np.arange(400) % 5 < 3, gone, (gone + 1) % 7)
+    crowded = Features.from_arrays(z, (weight, bias), predictions=rare)
+    with pytest.raises(InputError, match="240 of 400 images belong to the held-out classes, more than half"):
+        HeldOutClasses.of(crowded, crowded)
+
+
+def test_held_out_images_choose_where_they_are_given() -> None:
+    train, held, images = features(300), features(200, seed=5), proxy()
+    fusion = Method(score=Auto(candidates=("energy", "msp"))).fit(train, proxy=[images], held_out=held).scorer
+    near = HeldOutClasses.of(train, held)
+    for name, (value, far, _) in zip(dict(fusion.ranking), fusion.values, strict=True):
+        fitted = METHODS[name].fit(train)
+        assert far == auroc(fitted.score(held), fitted.score(images))
+        assert value == near.aurocs({"": METHODS[name]})[""]
+    assert len(fusion.components[0].reference) == 200
+    z, (weight, bias) = arrays(50)
+    other = Features.from_arrays(z, (weight + 1, bias))
+    with pytest.raises(InputError, match="the held-out part comes from head"):
+        AUTO.fit(train, proxy=[images], held_out=other)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_network_that_knows_its_images_by_heart_is_named(known: bool) -> None:
+    z, head = arrays(400)
+    plain = Features.from_arrays(z, head)
+    labels = plain.predictions.numpy() if known else np.full(400, 3)
+    train = Features.from_arrays(z, head, labels=labels)
+    notes = AUTO.fit(train, proxy=[proxy()]).scorer.notes
+    assert [("has memorised" in note and "accuracy 100.0 %" in note) for note in notes] == [True] * known
+    assert AUTO.fit(train, proxy=[proxy()], held_out=features(200, seed=5)).scorer.notes == ()

@@ -12,12 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data import features
-from oodshape import METHODS, Detector, InputError, Method, Outputs
-from oodshape.methods.auto import Auto
-from oodshape.methods.perturb.none import NoPerturbation
-from oodshape.methods.perturb.odin import Odin
-from oodshape.methods.shapes.clipping import Product, ReAct
-from oodshape.methods.shapes.optfs import OptFS
+from oodshape import METHODS, Detector, InputError, Outputs
 
 ENERGY = METHODS["energy"].fit(features())
 
@@ -30,15 +25,19 @@ def test_threshold_by_hand() -> None:
     assert ENERGY.calibrate(np.arange(99.0), alpha=0.29).threshold == 28.0  # 0.29 * 100 is 28.999... in floats
 
 
-def test_too_few_scores_say_how_many_are_needed() -> None:
-    with pytest.raises(InputError, match="alpha = 0.05 needs at least 19 held-out images, got 18"):
-        ENERGY.calibrate(np.arange(18.0))
-    with pytest.raises(InputError, match="needs at least 99 "):
-        ENERGY.calibrate(np.arange(50.0), alpha=0.01)
+@pytest.mark.parametrize(
+    ("n", "alpha", "message"),
+    [
+        (18, 0.05, "alpha = 0.05 needs at least 19 held-out images, got 18"),
+        (50, 0.01, "needs at least 99 "),
+        (50, 5, "did you mean 0.05"),
+    ],
+)
+def test_too_few_scores_say_how_many_are_needed(n: int, alpha: float, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ENERGY.calibrate(np.arange(float(n)), alpha=alpha)
     with pytest.raises(InputError, match="calibrate"):
         _ = ENERGY.threshold
-    with pytest.raises(InputError, match=r"did you mean 0.05"):
-        ENERGY.calibrate(np.arange(50.0), alpha=5)
     with pytest.raises(InputError, match="NaN"):
         ENERGY.calibrate(np.array([np.nan] * 50))
 
@@ -61,14 +60,10 @@ def test_accepted_means_a_p_value_above_alpha(held_out: list[int], alpha: float,
 
 
 def test_the_promise_holds_on_fresh_images() -> None:
-    rejected = [
-        float(
-            (~ENERGY.calibrate(features(99, seed=seed)).decide(features(400, seed=seed + 1000)).accepted)
-            .double()
-            .mean()
-        )
-        for seed in range(60)
-    ]
+    rejected = []
+    for seed in range(60):
+        decision = ENERGY.calibrate(features(99, seed=seed)).decide(features(400, seed=seed + 1000))
+        rejected.append(1 - float(decision.accepted.double().mean()))
     # the share rejected is Beta(5, 95): mean 0.05, standard deviation 0.0217
     assert np.mean(rejected) == pytest.approx(0.05, abs=4 * 0.0245 / np.sqrt(60))
 
@@ -83,13 +78,6 @@ def test_decide_gives_class_score_p_value_and_verdict() -> None:
     again = detector.decide(Outputs(z, test.head.logits(z), test.head))
     assert torch.equal(again.classes, decision.classes)
     assert torch.equal(again.accepted, decision.accepted)
-
-
-def test_scores_that_overflow_are_an_error() -> None:
-    test = features(5)
-    test._values[3] = 3e38
-    with pytest.raises(InputError, match="row 3"):
-        ENERGY.score(test)
 
 
 def test_the_file_is_readable_json_and_tensors(tmp_path) -> None:
@@ -108,13 +96,10 @@ def test_the_file_is_readable_json_and_tensors(tmp_path) -> None:
     assert len(tensors["detector.shape.theta"]) == 100
 
 
-def test_damaged_files_are_one_clear_error(tmp_path) -> None:
+def test_files_of_another_version_and_missing_ones_are_one_clear_error(tmp_path) -> None:
     path = tmp_path / "d.safetensors"
-    METHODS["optfs-e"].fit(features()).save(path)
+    ENERGY.save(path)
     whole = path.read_bytes()
-    path.write_bytes(whole.replace(b"PiecewiseConstant", b"PiecewiseConstanx"))
-    with pytest.raises(InputError, match="its checksum is wrong"):
-        Detector.load(path)
     path.write_bytes(whole.replace(b'\\"format\\": 2', b'\\"format\\": 9'))
     with pytest.raises(InputError, match="upgrade oodshape"):
         Detector.load(path)
@@ -122,11 +107,3 @@ def test_damaged_files_are_one_clear_error(tmp_path) -> None:
         Detector.load(tmp_path / "missing.safetensors")
     with pytest.raises(InputError, match="folder .* does not exist"):
         ENERGY.save(tmp_path / "no" / "where.safetensors")
-
-
-def test_which_methods_can_be_exported() -> None:
-    assert all(method.exportable for method in METHODS.values())
-    assert Method().perturb == NoPerturbation()
-    assert not Method(perturb=Odin(eps=0.004)).exportable
-    assert Method(shape=Product((ReAct(), OptFS()))).exportable
-    assert Method(score=Auto()).exportable

@@ -81,14 +81,5 @@ def test_a_guarded_network_goes_to_another_device_as_a_whole(
 
 def test_a_perturbation_stays_on_the_device_of_the_images(net: nn.Module) -> None:
     there = Classifier(copy.deepcopy(net).to("meta"), head="3")
-    images = torch.rand(5, 1, 8, 8, device="meta")
     with OneDevice():
-        assert Odin(eps=0.01)(there, images).device.type == "meta"
-
-
-def test_a_tensor_left_on_the_cpu_is_noticed() -> None:
-    there, here = torch.rand(5, 4, device="meta"), torch.rand(4, 3)
-    with OneDevice():
-        assert (there @ here.to(there.device) * torch.tensor(2.0)).device.type == "meta"
-        with pytest.raises(AssertionError, match=r"aten.mm.* mixes cpu and meta"):
-            there @ here
+        assert Odin(eps=0.01)(there, torch.rand(5, 1, 8, 8, device="meta")).device.type == "meta"

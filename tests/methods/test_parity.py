@@ -20,7 +20,7 @@ from oodshape.methods.openood_settings import Setting, openood_settings
 from oodshape.methods.perturb.none import NoPerturbation
 from oodshape.methods.records import RECORDS
 from oodshape.methods.scores.decision_boundary import Gen
-from oodshape.methods.scores.openood_variants import LengthFdbd, ShareKnn, WholeVim
+from oodshape.methods.scores.openood_variants import WholeVim
 from oracle import openood_methods as theirs
 
 
@@ -163,7 +163,4 @@ def test_what_no_setting_can_be_is_one_line() -> None:
     train = made_features(50)
     with pytest.raises(InputError, match="256 dimensions leave no residual of 40 features"):
         replace(METHODS["vim"], score=WholeVim()).fit(train)
-    with pytest.raises(InputError, match="share"):
-        ShareKnn(share=50)
-    assert replace(METHODS["fdbd"], score=LengthFdbd()).fit(train).scorer.mean.tolist() == [0.0] * 40
     assert Gen(gamma=2.0)(torch.zeros(1, 2)).item() == pytest.approx(-2 * 0.25**2)

@@ -1,27 +1,23 @@
-"""One record per method: light, complete, and the only place that knows a method."""
+"""One record per method: light, complete, and the only place that knows a method; methods of one's own by name."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from oodshape import METHODS, InputError
+from oodshape import METHODS, InputError, Method, find_method, paper_methods
 from oodshape.benchmark.plan import methods_of
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.values import Value
-from oodshape.methods.describe import (
-    cited,
-    describe_deviations,
-    describe_method,
-    method_lines,
-    show_recipe,
-)
+from oodshape.methods.describe import cited, describe_deviations, describe_method, method_lines, show_recipe
 from oodshape.methods.records import RECORDS, REFERENCES, Record, import_types
-from oodshape.methods.registry import authors_methods, find_record, make_method
+from oodshape.methods.registry import find_record, make_method
 from oodshape.report.method_styles import BLOCKS, FAMILIES, family, style
 from oodshape.report.pages.benchmark_page import payload
 from oodshape.report.tables.table import table
@@ -54,8 +50,11 @@ def test_a_record_and_its_recipe_agree(name: str) -> None:
     method = make_method(record)
     assert method.exportable is not record.images_only
     assert method.wants_proxy is (record.family == "choice")
-    again = eval(show_recipe(record), {kind: known for kind, known in Value.known.items() if ":" not in kind})
-    assert again == method
+    names = {kind: known for kind, known in Value.known.items() if ":" not in kind}
+    of_paper = paper_methods("cifar10")[name] if name in METHODS else method
+    for text, wanted in ((show_recipe(record), method), (repr(method), method), (repr(of_paper), of_paper)):
+        assert eval(text, names) == wanted
+        assert hash(eval(text, names)) == hash(wanted)
 
 
 @pytest.fixture
@@ -84,17 +83,6 @@ def test_a_record_is_enough_for_lists_benchmarks_tables_pages_and_styles(added: 
     assert style("new").dashes not in [style(name).dashes for name in RECORDS if family(name) == "shaping"][:-1]
 
 
-def test_settings_differ_from_the_general_ones_where_a_record_says_so(added: Record) -> None:
-    changed = replace(added, paper={"cifar10": {"shape": {"q": 0.7}}}, authors={"cifar10": {"shape": {"q": 0.6}}})
-    RECORDS["new"] = changed
-    assert authors_methods("cifar10")["new"].shape.q == 0.6
-    assert authors_methods("imagenet")["new"] == make_method(added)
-    other = {"shape": {"use": "shapes.ash:AshS", "p": 0.5}}
-    assert repr(make_method(added, other).shape) == "AshS(p=0.5)"
-    with pytest.raises(InputError, match="no settings for 'svhn'; choose one of"):
-        authors_methods("svhn")
-
-
 def test_references_are_those_of_the_tests(shared) -> None:
     oracle = json.loads((shared / "oracle" / "cifar10_densenet101.json").read_text())["results"]
     against = {key: {name for name, record in RECORDS.items() if key in record.checked_against} for key in REFERENCES}
@@ -111,9 +99,69 @@ def test_a_method_has_its_paper(name: str) -> None:
     assert all(address.startswith("https://") for _, address in found)
     assert not record.code or record.code.startswith("https://")
     assert describe_deviations(record).endswith(".")
+    for words in (record.name, record.summary, record.needs, record.fails):
+        assert words.strip(" .") == words != ""  # they stand inside lists and sentences
 
 
-def test_names_of_people_find_records() -> None:
-    assert find_record("OptFS (E)").id == "optfs-e"
-    assert find_record("optfs").id == "optfs"
-    assert find_record("MDS++").id == "mds++"
+CODE = '''
+from dataclasses import dataclass
+from oodshape import METHODS, Method, Shape, Shaper
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Squared(Shape, Shaper):
+    """Energy of squared features.
+
+    More.
+    """
+
+    def __call__(self, z, out=None):
+        return z * z.abs()
+
+    def fit(self, train):
+        return self
+
+whole = Method(shape=Squared(), score=METHODS["mls"].score)
+number = 3
+
+class Needs(Squared):
+    def __init__(self, setting):
+        pass
+'''
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    (tmp_path / "own_idea.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Value, "known", dict(Value.known))
+    monkeypatch.delitem(sys.modules, "own_idea", raising=False)
+    importlib.invalidate_caches()
+    return tmp_path
+
+
+def test_a_class_or_a_method_is_found_by_its_module(place: Path) -> None:
+    record = find_record("own_idea:Squared")
+    assert (record.id, record.name, record.block) == ("own_idea:Squared", "Squared", "own")
+    assert record.summary == "Energy of squared features"
+    assert record.recipe == Method(shape=sys.modules["own_idea"].Squared())
+    assert find_method("own_idea:whole") is sys.modules["own_idea"].whole
+    for name, message in {
+        "own_idea:Other": "cannot import 'own_idea:Other'.*a method is package.module:Name",
+        "own_ide:Squared": "cannot import 'own_ide:Squared': No module named",
+        "own_idea:number": "own_idea:number must be a Method, or a recipe for one of its slots, got int",
+        "own_idea:Needs": "own_idea:Needs.. failed: .*its settings need defaults",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            find_method(name)
+
+
+def test_an_installed_package_names_its_methods(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = place / "ideas-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: ideas\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[oodshape.methods]\nsquared = own_idea:Squared\nmsp = own_idea:whole\n")
+    monkeypatch.syspath_prepend(str(place))
+    assert "own_idea" not in sys.modules
+    assert find_record("msp").name == "MSP"  # a name of the package is its own
+    assert "own_idea" not in sys.modules
+    assert find_method("squared") == Method(shape=sys.modules["own_idea"].Squared())

@@ -1,11 +1,10 @@
-"""The guarded module: what the detector says, in one pass, through torch.compile and torch.export."""
+"""The guarded module: what the detector says, in one pass, through torch.compile and torch.export, for any head."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
-from shutil import which
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from oodshape import METHODS, Classifier, Detector, Features, InputError, Method
-from oodshape.methods.auto import Auto
 from oodshape.methods.fit_all import fit_all
-from oodshape.methods.guarded_net import GuardedNet, wrap
+from oodshape.methods.guarded_net import wrap
 from oodshape.methods.perturb.odin import Odin
+from other_heads import FOUND, POOLED, convolved
+from small_nets import Net
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 EXPORTABLE = [name for name, method in METHODS.items() if method.exportable]
 TORCH_WARNS = pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning", "ignore::FutureWarning")
 ANY_BATCH = ({0: torch.export.Dim("n")},)
@@ -29,11 +30,14 @@ def small_net(classes: int = 7) -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(40, classes), nn.Dropout(0.5))
 
 
-def pictures(n: int, seed: int = 1) -> Tensor:
+def pictures(n: int, seed: int = 1, channels: int = 1) -> Tensor:
     """Each with a contrast and a brightness of its own, so that scores spread."""
     draw = torch.Generator().manual_seed(seed)
     contrast, brightness = torch.rand(2, n, 1, 1, 1, generator=draw)
-    return torch.randn(n, 1, 8, 8, generator=draw) * contrast + brightness
+    return torch.randn(n, channels, 8, 8, generator=draw) * contrast + brightness
+
+
+photos = partial(pictures, channels=3)
 
 
 @pytest.fixture(scope="module")
@@ -53,19 +57,25 @@ def detectors(train: Features) -> dict[str, Detector]:
     return {name: detector.calibrate(train, alpha=0.2) for name, detector in fitted.items()}
 
 
+def agree(
+    said: tuple[Tensor, Tensor, Tensor], detector: Detector, net: nn.Module, images: Tensor, near: float = 1e-4
+) -> None:
+    """With the classifier and the detector, image by image."""
+    classifier = Classifier(net)
+    outputs, decided = classifier(images), detector.decide(classifier, images)
+    size = float(decided.scores.abs().max())
+    torch.testing.assert_close(said[0], outputs.logits, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(said[1], decided.scores, rtol=near, atol=near * size)
+    clear = (decided.scores - detector.threshold).abs() > near * size
+    assert torch.equal(said[2][clear], decided.accepted[clear])
+    assert 0 < said[2].sum() < len(images)
+
+
 @pytest.mark.parametrize("name", EXPORTABLE)
 def test_it_says_what_the_detector_says(name: str, net: nn.Module, detectors: dict[str, Detector]) -> None:
-    images, classifier = pictures(50, seed=2), Classifier(net)
-    said, outputs = detectors[name].decide(classifier, images), classifier(images)
-    guarded = detectors[name].wrap(net)
+    images = pictures(50, seed=2)
     with torch.no_grad():
-        logits, score, accepted = guarded(images)
-    near = {"rtol": 1e-5, "atol": 1e-5 * float(said.scores.abs().max())}
-    torch.testing.assert_close(logits, outputs.logits, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(score, said.scores, **near)
-    assert 0 < accepted.sum() < 50
-    clear = (said.scores - detectors[name].threshold).abs() > near["atol"]
-    assert torch.equal(accepted[clear], said.accepted[clear])
+        agree(detectors[name].wrap(net)(images), detectors[name], net, images, near=1e-5)
 
 
 class Several(nn.Module):
@@ -93,17 +103,6 @@ def test_every_method_compiles_without_a_break(net: nn.Module, detectors: dict[s
             torch.testing.assert_close(got / size, wanted / size, rtol=1e-5, atol=1e-5)
 
 
-def test_fusions_go_into_the_graph(net: nn.Module, train: Features) -> None:
-    noise = Classifier(net)(3 * torch.randn(100, 1, 8, 8, generator=torch.Generator().manual_seed(3)))
-    method = Method(score=Auto(candidates=("energy", "optfs-e", "knn", "vim"), fuse=3))
-    proxy = [Features.from_arrays(noise.features.numpy(), noise.head)]
-    detector = method.fit(train, proxy=proxy).calibrate(train)
-    images = torch.cat([pictures(30, seed=4), 20 * pictures(3, seed=5)])
-    program = torch.export.export(detector.wrap(net), (images[:4],), dynamic_shapes=ANY_BATCH)
-    wanted = detector.score(Classifier(net), images)
-    torch.testing.assert_close(program.module()(images)[1], wanted, rtol=1e-5, atol=1e-4)
-
-
 @pytest.mark.parametrize("strict", [False, True])
 def test_torch_export_with_any_batch(strict: bool, net: nn.Module, detectors: dict[str, Detector], tmp_path) -> None:
     guarded, images = detectors["optfs-v"].wrap(net), pictures(9)
@@ -113,18 +112,6 @@ def test_torch_export_with_any_batch(strict: bool, net: nn.Module, detectors: di
     for batch in (images, images[:1]):
         for mine, theirs in zip(loaded(batch), guarded(batch), strict=True):
             torch.testing.assert_close(mine, theirs)
-
-
-@pytest.mark.skipif(not any(map(which, ("g++", "clang++", "c++"))), reason="inductor needs a C++ compiler")
-@TORCH_WARNS
-def test_inductor_takes_it_whole(
-    net: nn.Module, detectors: dict[str, Detector], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # code kept for wider vectors may not compile here
-    guarded, images = detectors["optfs-e"].wrap(net), pictures(6)
-    with torch.no_grad():
-        got = torch.compile(guarded, fullgraph=True)(images)
-        torch.testing.assert_close(got[1], guarded(images)[1], rtol=1e-5, atol=1e-5)
 
 
 def test_the_network_is_left_alone(net: nn.Module, detectors: dict[str, Detector]) -> None:
@@ -156,17 +143,6 @@ class Labelled(nn.Module):
         return {"logits": self.last(self.body(images)[:, None]).squeeze(1)}
 
 
-class Reshaping(nn.Module):
-    """Insists on the number of classes behind its head."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.inner = net
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.inner(images)[:, :7]
-
-
 @TORCH_WARNS
 def test_other_forms_of_networks(net: nn.Module, detectors: dict[str, Detector]) -> None:
     detector, images = detectors["optfs-e"], pictures(5)
@@ -174,7 +150,7 @@ def test_other_forms_of_networks(net: nn.Module, detectors: dict[str, Detector])
     for form in (Labelled(net), Classifier(net, head="5"), torch.compile(net)):
         torch.testing.assert_close(detector.wrap(form)(images)[1], wanted)
     with pytest.raises(InputError, match=r"gives 7 values of 40 features"):
-        detector.wrap(Reshaping(net))(images)
+        detector.wrap(Changed(net, lambda logits: logits[:, :7]))(images)
 
 
 class Changed(nn.Module):
@@ -207,32 +183,23 @@ def test_thresholds(net: nn.Module, detectors: dict[str, Detector]) -> None:
     logits, score, accepted = guarded(images)
     assert torch.equal(accepted, score >= each[logits.argmax(dim=1)])
     assert torch.equal(guarded(images, torch.tensor([0.5]))[2], score >= 0.5)
-    assert guarded.state_dict()["threshold"].shape == (7,)
     for bad in (torch.zeros(3), torch.tensor(0.0)):
         with pytest.raises(InputError, match=r"shape \[1\] or \[7\]"):
             wrap(net, detector, bad)
 
 
-def test_an_image_without_a_score_is_not_accepted(net: nn.Module, detectors: dict[str, Detector]) -> None:
-    images = pictures(3)
-    images[1, 0, 4, 4] = torch.nan
-    for name in ("energy", "optfs-v", "optfs-e", "msp"):
-        _, score, accepted = wrap(net, detectors[name], torch.tensor([-torch.inf]))(images)
-        assert accepted.tolist() == [True, False, True]
-        assert torch.isfinite(score).tolist() == [True, False, True]
-
-
 def test_what_cannot_be_wrapped_says_why(net: nn.Module, train: Features, detectors: dict[str, Detector]) -> None:
     fitted = Method(perturb=Odin(eps=0.01)).fit(train).calibrate(np.arange(99.0))
-    with pytest.raises(InputError, match=r"cannot go into a graph.*Detector.score"):
-        fitted.wrap(net)
-    with pytest.raises(InputError, match="calibrate"):
-        METHODS["energy"].fit(train).wrap(net)
-    with pytest.raises(InputError, match=f"no nn.Linear layer with the weights of head {train.head.fingerprint}"):
-        detectors["energy"].wrap(small_net(classes=6))
-    with pytest.raises(InputError, match="no nn.Linear layer 'fc'"):
-        detectors["energy"].wrap(net, head="fc")
-    assert isinstance(detectors["energy"].wrap(net, head="5"), GuardedNet)
+    for message, refused in {
+        "cannot go into a graph.*Detector.score": lambda: fitted.wrap(net),
+        "calibrate": lambda: METHODS["energy"].fit(train).wrap(net),
+        f"no nn.Linear layer with the weights of head {train.head.fingerprint}": lambda: detectors["energy"].wrap(
+            small_net(classes=6)
+        ),
+        "no nn.Linear layer 'fc'": lambda: detectors["energy"].wrap(net, head="fc"),
+    }.items():
+        with pytest.raises(InputError, match=message):
+            refused()
 
 
 @pytest.mark.parametrize("name", ["dice", "optfs-v", "fdbd"])
@@ -244,12 +211,90 @@ def test_heads_without_bias_in_half_precision_or_parametrized(name: str) -> None
     for net in (plain, copy.deepcopy(plain).to(torch.bfloat16), normed):
         classifier, images = Classifier(net), pictures(100)
         outputs = classifier(images)
-        detector = (
-            METHODS[name]
-            .fit(Features.from_arrays(outputs.features.numpy(), outputs.head))
-            .calibrate(Features.from_arrays(outputs.features.numpy(), outputs.head))
-        )
+        train = Features.from_arrays(outputs.features.numpy(), outputs.head)
+        detector = METHODS[name].fit(train).calibrate(train)
         with torch.no_grad():
             _, score, _ = detector.wrap(net)(images.to(net[1].weight.dtype))
         assert score.dtype == torch.float32
         torch.testing.assert_close(score, detector.score(classifier, images), rtol=1e-4, atol=1e-4)
+
+
+def fitted(net: nn.Module, head: str | None = None, method: str = "optfs-e") -> Detector:
+    outputs = Classifier(net, head)(photos(120))
+    train = Features.from_arrays(outputs.features.numpy(), outputs.head)
+    return METHODS[method].fit(train).calibrate(train, alpha=0.3)
+
+
+def made(kind: str) -> nn.Module:
+    torch.manual_seed(0)
+    return FOUND[kind][0]().eval()
+
+
+@pytest.mark.parametrize("kind", FOUND)
+def test_a_head_of_another_form_says_what_the_detector_says(kind: str) -> None:
+    net, images = made(kind), photos(40, seed=2)
+    detector = fitted(net)
+    with torch.no_grad():
+        agree(detector.wrap(net, probe=images)(images), detector, net, images)
+
+
+@TORCH_WARNS
+@pytest.mark.parametrize("kind", ["convolution before pooling", "scaled output"])
+def test_it_says_the_same_compiled_and_exported(kind: str) -> None:
+    net, images = made(kind), photos(40, seed=2)
+    detector = fitted(net)
+    guarded = detector.wrap(net, probe=images)
+    torch._dynamo.reset()
+    any_size = ({0: torch.export.Dim("n")}, None)
+    with torch.no_grad():
+        guarded(images)
+        agree(torch.compile(guarded, backend="eager", fullgraph=True)(images), detector, net, images)
+        program = torch.export.export(guarded, (images[:3], guarded.threshold), dynamic_shapes=any_size)
+        agree(program.module()(images, guarded.threshold), detector, net, images)
+
+
+def test_the_head_can_be_the_second_output() -> None:
+    torch.manual_seed(0)
+    net, images = Net(finish=lambda y: (y * 2, y)).eval(), photos(40, seed=2)
+    detector = fitted(net, head="fc")
+    with torch.no_grad():
+        logits, score, _ = detector.wrap(net, head="fc", probe=images)(images)
+    classifier = Classifier(net, "fc")
+    torch.testing.assert_close(logits, classifier(images).logits)
+    torch.testing.assert_close(score, detector.score(classifier, images))
+
+
+def test_without_a_batch_one_line_says_what_to_give() -> None:
+    net = convolved(*POOLED).eval()
+    detector = fitted(net)
+    classifier = Classifier(net)
+    classifier(photos(2))
+    detector.wrap(classifier)  # it has had one
+    for given in (net, Classifier(net, "2")):
+        with pytest.raises(InputError, match=r"is seen in a batch: give one, wrap\(..., probe=images\)"):
+            detector.wrap(given, head="2")
+    with pytest.raises(InputError, match=r"fit it again .* probe=images"):
+        detector.wrap(net)
+    with torch.no_grad():
+        net[2].weight.mul_(2)
+    with pytest.raises(InputError, match="fit it again for this checkpoint"):
+        detector.wrap(net, probe=photos(2))
+
+
+class Switching(nn.Module):
+    """Runs its head only for images of one size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = convolved(*POOLED)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x) if x.shape[-1] == 8 else x.mean((2, 3))
+
+
+def test_a_pass_without_the_head_is_one_line() -> None:
+    torch.manual_seed(0)
+    net = Switching().eval()
+    guarded = fitted(net).wrap(net, probe=photos(2))
+    with pytest.raises(InputError, match="linear map 1 of a forward pass, was not met in this one"):
+        guarded(torch.rand(2, 3, 4, 4))

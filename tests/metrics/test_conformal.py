@@ -1,27 +1,25 @@
-"""The promise of a threshold against its exact law, over many calibrations too; thresholds per class."""
+"""Thresholds against their exact law, also per class; decisions about many; the sequential test of a rate."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from fractions import Fraction
-from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta, betabinom, binom, chisquare, kstest, norm
+from scipy.stats import beta, betabinom, binom, chisquare, norm
 
 from data import features
-from oodshape import METHODS, Classifier, Detector, Features, InputError, fit_all
-from oodshape.images.datasets.digits import digits_sets
-from oodshape.images.decode.preprocessing import DIGITS
+from oodshape import METHODS, Detector, Features, InputError
 from oodshape.metrics.conformal import (
     POOL,
     allowed_rate,
     by_class,
+    false_discoveries,
+    fewest_flagged,
     images_needed,
     p_values,
     rank,
@@ -29,7 +27,7 @@ from oodshape.metrics.conformal import (
     rejected_share,
     threshold,
 )
-from oodshape.networks.zoo import build
+from oodshape.metrics.sequential_test import ODDS, RateTest
 
 ENERGY = METHODS["energy"].fit(features())
 
@@ -118,11 +116,10 @@ POPULATIONS = {
 
 
 @pytest.mark.parametrize("name", POPULATIONS)
-@pytest.mark.parametrize("n", [200, 400])
 @pytest.mark.parametrize("step", [-3.0, 3.0])
-def test_rare_classes_do_not_raise_the_rejection_rate(name: str, n: int, step: float) -> None:
+def test_rare_classes_do_not_raise_the_rejection_rate(name: str, step: float) -> None:
     """Mean rejection over 1,000 calibration sets, overall and by kind of class, with exact rates of normal scores."""
-    rng, alpha = np.random.default_rng(0), 0.05
+    rng, alpha, n = np.random.default_rng(0), 0.05, 200
     sizes, shares = zip(*POPULATIONS[name], strict=True)
     law = np.repeat(np.array(shares) / sizes, sizes)
     level = np.repeat(step * np.arange(len(sizes)), sizes)
@@ -174,9 +171,6 @@ def test_per_class_detectors_save_and_load(tmp_path) -> None:
     again = Detector.load(tmp_path / "d.safetensors")
     assert again == detector
     assert again != ENERGY.calibrate(features(200, seed=1), 0.1)
-    fresh = features(50, seed=2)
-    for ours, theirs in zip(detector.decide(fresh), again.decide(fresh), strict=True):
-        assert torch.equal(ours, theirs)
     with pytest.raises(InputError, match="p_values\\(scores, classes\\)"):
         detector.p_values(torch.zeros(3))
     with pytest.raises(InputError, match="need the predicted classes"):
@@ -190,84 +184,80 @@ def test_the_rate_allowed_is_the_quantile_of_its_law() -> None:
     assert np.mean(drawn > allowed_rate(0.05, 99, 0.1)) == pytest.approx(0.1, abs=0.02)
 
 
-NAMES = ("energy", "knn", "auto")  # the law is the same for every score
-RUNS, ALPHA, SPLIT = 1000, 0.1, 0.5
+P_VALUES = st.lists(st.floats(0.001, 1), min_size=1, max_size=30)
 
 
-class Pool(NamedTuple):
-    """A fitted method with the scores and predicted classes of images that it has never seen."""
-
-    detector: Detector
-    scores: np.ndarray
-    classes: np.ndarray
-
-
-@pytest.fixture(scope="module")
-def pools() -> dict[str, Pool]:
-    sets, classifier = digits_sets(), Classifier(build("digits-convnet"))
-    train, held = (Features.extract(classifier, sets[name], DIGITS) for name in ("train", "test"))
-    rows = np.concatenate([chunk.numpy() for _, chunk in train[:200].chunks()])
-    proxy = Features.from_arrays(np.random.default_rng(0).permuted(rows, axis=1), train.head)
-    fitted = fit_all({name: METHODS[name] for name in NAMES}, train, [proxy])
-    classes = held.predictions.numpy()
-    return {name: Pool(detector, detector.score(held).numpy(), classes) for name, detector in fitted.items()}
+@given(P_VALUES, st.sampled_from([0.05, 0.1, 0.3]))
+@settings(max_examples=200)
+def test_it_is_the_step_up_rule(p_values: list[float], level: float) -> None:
+    """The largest k whose k-th smallest p-value is at most level k / m, tried one by one."""
+    m, ranked = len(p_values), sorted(p_values)
+    k = max((k for k in range(1, m + 1) if ranked[k - 1] * m <= level * k), default=0)
+    flagged = false_discoveries(p_values, level)
+    assert flagged.tolist() == [k > 0 and value <= ranked[k - 1] for value in p_values]
 
 
-@cache
-def law(n: int, fresh: int, alpha: float) -> np.ndarray:
-    """[fresh + 2]: the chance of fewer than i rejected among fresh images, after a calibration on n."""
-    k = rank(n, alpha)
-    return np.append(0.0, betabinom.pmf(np.arange(fresh + 1), fresh, k, n + 1 - k).cumsum())
+def test_storey_by_hand() -> None:
+    # 2 of 4 p-values above 1/2: (1 + 2) / (1/2) = 6 familiar; 0.02 * 6 <= 0.1 * 2
+    assert false_discoveries([0.02, 0.02, 0.6, 0.9], 0.1, storey=True).tolist() == [True, True, False, False]
+    # none above: 2 of 4 are taken for familiar, and 0.15 * 2 <= 0.1 * 3 flags three; without it 0.15 * 4 > 0.3
+    few = [0.01, 0.14, 0.15, 0.45]
+    assert false_discoveries(few, 0.1, storey=True).sum() == 3
+    assert false_discoveries(few, 0.1).sum() == 1
 
 
-def places(pool: Pool, *, per_class: bool, alpha: float = ALPHA, taken: float | None = None) -> np.ndarray:
-    """Where each number of rejected images lies in its law, 0..1, uniform if it follows it; per class or of all.
-
-    The threshold is taken for another alpha where one is given: for a check that the test can tell.
-    """
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(RUNS):
-        held = rng.permutation(len(pool.scores)) < SPLIT * len(pool.scores)
-        order = np.argsort(pool.scores[held], kind="stable")
-        ascending, labels = pool.scores[held][order], pool.classes[held][order]
-        groups = labels.astype(np.int32) if per_class else None
-        detector = replace(pool.detector, calibration=ascending, groups=groups, alpha=taken or alpha)
-        limits = detector.limits.numpy()
-        rejected = pool.scores[~held] < (limits if len(limits) == 1 else limits[pool.classes[~held]])
-        for label in np.unique(labels) if per_class else [None]:
-            n = len(labels) if label is None else int((labels == label).sum())
-            fresh = rejected if label is None else rejected[pool.classes[~held] == label]
-            if n < images_needed(alpha):
-                continue  # the class shares the threshold of all, and nothing is promised within it
-            low, high = law(n, len(fresh), alpha)[int(fresh.sum()) :][:2]
-            found.append(rng.uniform(low, high))
-    return np.array(found)
+@pytest.mark.parametrize(("m", "level", "n"), [(1000, 0.1, 499), (100, 0.2, 99), (7, 0.1, 9), (1, 0.5, 1000)])
+def test_fewest_is_the_border(m: int, level: float, n: int) -> None:
+    """With the smallest p-value that n images can give: as many are flagged, one fewer is not."""
+    k = fewest_flagged(m, level, n)
+    if k <= m:
+        values = np.ones(m)
+        values[:k] = 1 / (n + 1)
+        assert false_discoveries(values, level).sum() == k
+    values = np.ones(m)
+    values[: min(k - 1, m)] = 1 / (n + 1)
+    assert false_discoveries(values, level).sum() == 0
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_promise_holds_for_all_images(name: str, pools: dict[str, Pool]) -> None:
-    assert len(np.unique(pools[name].scores)) > 0.99 * len(pools[name].scores)
-    assert kstest(places(pools[name], per_class=False), "uniform").pvalue > 0.001
+@pytest.mark.parametrize("bad", [[0.0, 0.5], [0.5, 1.5], [np.nan], []])
+def test_what_is_no_p_value_is_refused(bad: list[float]) -> None:
+    with pytest.raises(InputError, match="p_values|p-values"):
+        false_discoveries(bad)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_promise_holds_within_each_class(name: str, pools: dict[str, Pool]) -> None:
-    found = places(pools[name], per_class=True)
-    assert len(found) > 4 * RUNS
-    # classes of one split hang together a little, so the mean is compared, not every place
-    assert abs(found.mean() - 0.5) < 4 * np.sqrt(1 / 12 / RUNS)
+def test_one_step_by_hand() -> None:
+    test = RateTest(allowed=0.1, delta=0.01)
+    rates = 0.1 * ODDS / (0.9 + 0.1 * ODDS)
+    after = test.after([True])
+    assert math.exp(after.log_wealth) == pytest.approx(0.5 + 0.5 * np.mean(rates / 0.1))
+    quiet = test.after([False])
+    assert math.exp(quiet.log_wealth) == pytest.approx(0.5 + 0.5 * np.mean((1 - rates) / 0.9))
+    # at the rate allowed the bet is fair, in the first step and after any history
+    for history in ([], [True, False, True]):
+        base = test.after(history)
+        up, down = base.after([True]).log_wealth, base.after([False]).log_wealth
+        assert 0.1 * math.exp(up) + 0.9 * math.exp(down) == pytest.approx(math.exp(base.log_wealth))
+        assert math.exp(up) > math.exp(down)  # so that a lower rate loses
 
 
-def test_a_threshold_for_a_slightly_larger_share_would_be_seen(pools: dict[str, Pool]) -> None:
-    assert kstest(places(pools["energy"], per_class=False, taken=0.11), "uniform").pvalue < 1e-6
-    found = places(pools["energy"], per_class=True, taken=0.15)
-    assert abs(found.mean() - 0.5) > 4 * np.sqrt(1 / 12 / RUNS)
+def test_a_fair_stream_at_the_rate_allowed() -> None:
+    rng, delta = np.random.default_rng(1), 0.1
+    alarms = [RateTest(0.1, delta).after(rng.random(500) < 0.1).alarm for _ in range(400)]
+    assert 0 < np.mean([alarm is not None for alarm in alarms]) <= delta
 
 
-def test_the_decision_is_that_of_the_p_value(pools: dict[str, Pool]) -> None:
-    pool = pools["auto"]
-    half = len(pool.scores) // 2
-    detector = pool.detector.calibrate(pool.scores[:half], ALPHA)
-    fresh = torch.from_numpy(pool.scores[half:])
-    assert torch.equal(fresh >= detector.threshold, detector.p_values(fresh) > ALPHA)
+def test_the_confidence_sequence_covers_at_all_times() -> None:
+    rng, missed = np.random.default_rng(4), 0
+    for _ in range(100):
+        test, ever = RateTest(allowed=0.1, delta=0.1), False
+        for block in (rng.random(500) < 0.2).reshape(20, 25):
+            test = test.after(block)
+            low, high = test.interval()
+            assert 0 <= low <= test.rate <= high <= 1
+            ever |= not low <= 0.2 <= high
+        missed += ever
+    assert missed / 100 <= 0.1
+    assert high - low < 0.15
+    assert RateTest(0.1, 0.1).interval() == (0.0, 1.0)
+    assert RateTest(0.1, 0.1).after([False] * 50).interval()[0] == 0.0
+    assert RateTest(0.1, 0.1).after([True] * 50).interval()[1] == 1.0

@@ -112,11 +112,6 @@ def test_no_rounding_in_the_number_of_id_scores_kept(n: int, percent: int) -> No
 
 
 @given(scores, scores)
-def test_swapping_the_sides_mirrors_auroc(a: list[float], b: list[float]) -> None:
-    assert auroc(a, b) + auroc(b, a) == pytest.approx(1, abs=2**-52)
-
-
-@given(scores, scores)
 def test_ood_positive_is_id_positive_on_negated_scores(a: list[float], b: list[float]) -> None:
     minus_a, minus_b = [-x for x in a], [-x for x in b]
     assert fpr_at_tpr(a, b, positive="ood") == fpr_at_tpr(minus_b, minus_a)
@@ -132,14 +127,6 @@ def test_only_the_order_of_scores_counts(metric: Any, a: list[float], b: list[fl
     assert metric(order.sample(a, len(a)), b) == metric(a, b)
 
 
-@given(scores, scores)
-def test_repeating_all_scores_changes_nothing(a: list[float], b: list[float]) -> None:
-    for metric in METRICS:
-        assert metric(a * 2, b * 2) == pytest.approx(metric(a, b))
-        if metric not in (aupr_in, aupr_out):  # precision depends on the share of each side
-            assert metric(a * 3, b * 2) == pytest.approx(metric(a, b))
-
-
 @pytest.mark.parametrize("metric", METRICS)
 def test_any_container_and_dtype(metric: Any) -> None:
     a, b = [3.0, 2.5, 0.5, 2.0], [0.0, 2.0, -1.5]
@@ -153,14 +140,6 @@ def test_any_container_and_dtype(metric: Any) -> None:
 def test_float32_and_float64_compare_by_value() -> None:
     assert auroc(np.array([0.1], np.float32), np.array([0.1])) == 1.0  # float32's 0.1 is the larger one
     assert auroc(np.array([0.5], np.float32), np.array([0.5])) == 0.5
-
-
-def test_inputs_stay_as_they_are() -> None:
-    a, b = normal(30, 20)
-    before = a.copy(), b.copy()
-    summary(a, b, resamples=3)
-    bootstrap(auroc, a, b, resamples=3)
-    np.testing.assert_array_equal((*a, *b), (*before[0], *before[1]))
 
 
 # Errors
@@ -211,37 +190,6 @@ def test_the_summary_is_the_bootstrap_of_each_metric(a: list[float], b: list[flo
         estimate, plain = found[name], bootstrap(metric, a, b, resamples=9, level=0.8, seed=seed)
         assert estimate.value == pytest.approx(metric(a, b), abs=1e-12)
         assert (estimate.low, estimate.high) == pytest.approx((plain.low, plain.high), abs=1e-12)
-
-
-def test_the_seed_fixes_the_interval() -> None:
-    a, b = normal(51, 33)
-    first = summary(a, b, resamples=50, seed=3)
-    assert summary(a, b, resamples=50, seed=3) == first
-    assert summary(a, b, resamples=50, seed=4) != first
-
-
-def test_auroc_width_is_hanley_and_mcneils() -> None:
-    a, b = normal(400, 300)
-    found = summary(a, b, resamples=1000)["auroc"]
-    area, q1, q2 = found.value, found.value / (2 - found.value), 2 * found.value**2 / (1 + found.value)
-    variance = (area * (1 - area) + 399 * (q1 - area**2) + 299 * (q2 - area**2)) / (400 * 300)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * math.sqrt(variance), rel=0.15)
-    assert found.low < area < found.high
-
-
-def test_fpr_width_is_binomial_when_the_threshold_is_sure() -> None:
-    a, b = np.full(50, 1.0), normal(1, 800, seed=5)[1]
-    found = summary(a, b, resamples=1000)["fpr95"]
-    error = math.sqrt(found.value * (1 - found.value) / 800)
-    assert found.value == np.mean(b >= 1.0)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.12)
-
-
-def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
-    truth = 0.5 * (1 + math.erf(1 / 2))  # P(id > ood) for unit normals one apart
-    tries = [summary(*normal(120, 100, seed=s), level=0.9, resamples=150, seed=s)["auroc"] for s in range(200)]
-    covered = np.mean([estimate.low <= truth <= estimate.high for estimate in tries])
-    assert 0.83 <= covered <= 0.96  # 0.9, with three standard errors of 200 tries
 
 
 def test_the_limits_are_percentiles() -> None:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from oodshape import InputError, auroc, fpr_at_tpr
-from oodshape.metrics.comparison import (
-    MeanAuroc,
-    Scores,
-    delong,
-    holm,
-    paired_bootstrap,
-    tied_with_best,
-)
+from oodshape import InputError, auroc
+from oodshape.metrics.comparison import MeanAuroc, Scores, delong, holm, paired_bootstrap, tied_with_best
 
 
 def covariance_by_pairs(methods: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
@@ -66,35 +57,15 @@ def test_intervals_cover_the_truth() -> None:
     truth = norm.cdf(1.0 / np.sqrt(2 * 1.49)) - norm.cdf(1.3 / np.sqrt(2 * 1.49))
     trials = [delong(*two_methods(seed, 150, 120)) for seed in range(1000)]
     assert np.mean([trial.low <= truth <= trial.high for trial in trials]) >= 0.93
-    few = [
-        paired_bootstrap(auroc, *((a, {"set": b}) for a, b in two_methods(seed, 150, 120)), resamples=100)
-        for seed in range(200)
-    ]
-    assert np.mean([trial.low <= truth <= trial.high for trial in few]) >= 0.9  # 200 trials: 0.93 less two spreads
-
-
-def test_no_difference_is_seldom_called_one() -> None:
-    p_values = [delong(*two_methods(seed, gain=0.0)).p_value for seed in range(1000)]
-    assert 0.02 <= np.mean(np.array(p_values) < 0.05) <= 0.08
 
 
 def test_id_images_are_drawn_once_for_all_sets() -> None:
     """Two copies of one set say no more than one: the interval of the mean is that of the set."""
     methods = two_methods(0)
-    once = paired_bootstrap(auroc, *((a, {"x": b}) for a, b in methods), resamples=400)
     # OOD scores without spread: only ID images are left to chance, and they are shared
     flat = [(a, {"x": np.zeros(40), "y": np.zeros(40)}) for a, _ in methods]
     single = [(a, {"x": np.zeros(40)}) for a, _ in methods]
     assert paired_bootstrap(auroc, *flat, resamples=200) == paired_bootstrap(auroc, *single, resamples=200)
-    assert once.low < once.value < once.high
-
-
-def test_fpr_and_seed() -> None:
-    methods = [(a, {"x": b}) for a, b in two_methods(3, gain=1.0)]
-    found = paired_bootstrap(fpr_at_tpr, *methods, resamples=300)
-    assert found.value == fpr_at_tpr(methods[0][0], methods[0][1]["x"]) - fpr_at_tpr(methods[1][0], methods[1][1]["x"])
-    assert found == paired_bootstrap(fpr_at_tpr, *methods, resamples=300)
-    assert found != paired_bootstrap(fpr_at_tpr, *methods, resamples=300, seed=1)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
@@ -145,19 +116,6 @@ def test_the_mean_is_that_of_the_sets_and_its_variance_a_bootstrap_s() -> None:
     assert closed.high - closed.low == pytest.approx(drawn.high - drawn.low, rel=0.15)
 
 
-def test_intervals_of_differences_of_averages_cover_the_truth() -> None:
-    """95 % intervals cover in at least 93 % of 600 simulations; the truth comes from one very large draw."""
-    big_one, big_two = draw(np.random.default_rng(99), 0.2, n=40_000)
-    true_auroc = np.mean([auroc(big_one[0], ood) for ood in big_one[1].values()])
-    true_gap = true_auroc - np.mean([auroc(big_two[0], ood) for ood in big_two[1].values()])
-    hits = 0
-    for seed in range(600):
-        one, two = draw(np.random.default_rng(seed), 0.2)
-        gap = MeanAuroc.of(one).minus(MeanAuroc.of(two))
-        hits += gap.low <= true_gap <= gap.high
-    assert hits / 600 >= 0.93
-
-
 def test_tied_are_those_that_nobody_can_tell_apart() -> None:
     rng = np.random.default_rng(4)
     inside, sets = rng.normal(2, 1, 400), {"a": rng.normal(0, 1, 400)}
@@ -196,13 +154,6 @@ def test_equal_methods_are_called_worse_in_5_percent_of_runs(k: int, runs: int, 
     """Three standard errors above 5 %; a correction over k - 1 methods alone gave 38 % for 43 methods."""
     wrong = sum(map(bool, called_worse(k, correlation, 150, runs))) / runs
     assert wrong <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / runs)
-
-
-def test_two_points_are_seen_among_43_methods() -> None:
-    """AUROC 88 beside 42 methods of 90, on 2,000 + 2,000 images with a correlation of 0.8: in 80 % of runs."""
-    best, worse = (np.sqrt(2) * NormalDist().inv_cdf(auroc) for auroc in (0.90, 0.88))
-    found = called_worse(43, 0.8, 2000, 10, gap=best - worse, shift=best)
-    assert sum("42" in worse for worse in found) >= 8
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

@@ -82,12 +82,12 @@ def test_a_saved_classifier_comes_with_its_preprocessing_and_names(
     torch.testing.assert_close(outputs.logits[0], wanted, rtol=0.05, atol=0.05)  # resizing rounds otherwise
 
 
-PROCESSORS: dict[str, tuple[dict[str, Any], tuple[Any, Any]]] = {
+PROCESSORS: dict[str, tuple[dict[str, Any], tuple[Any, Any, str]]] = {
     "shorter side": (
         {"size": {"shortest_edge": 40}, "do_center_crop": True, "crop_size": {"height": 32, "width": 32}},
-        (40, 32),
+        (40, 32, "bicubic"),
     ),
-    "not normalised": ({"size": {"height": 32, "width": 32}, "do_normalize": False}, ((32, 32), None)),
+    "not normalised": ({"size": {"height": 32, "width": 32}, "do_normalize": False}, ((32, 32), None, "bicubic")),
 }
 
 
@@ -95,9 +95,9 @@ PROCESSORS: dict[str, tuple[dict[str, Any], tuple[Any, Any]]] = {
 def test_the_steps_of_a_processor_are_followed(transformers: Any, kind: str) -> None:
     from oodshape.networks.hugging_face import preprocessing_of
 
-    said, (resize, crop) = PROCESSORS[kind]
+    said, wanted = PROCESSORS[kind]
     made = preprocessing_of(transformers.CLIPImageProcessor(**({"do_center_crop": False} | said)))
-    assert (made.resize, made.crop) == (resize, crop)
+    assert (made.resize, made.crop, made.interpolation) == wanted
 
 
 @pytest.mark.usefixtures("transformers")

@@ -1,4 +1,4 @@
-"""Networks from where users have them."""
+"""Networks from where users have them, on a device and in a precision."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ import torch
 from torch import nn
 
 from oodshape import Classifier, InputError, Preprocessing
+from oodshape.networks.device import described, device_named
 from oodshape.networks.loading import Source, built, open_model, prepared
 from oodshape.networks.zoo import build
+from small_nets import Net, body, explains, images
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 IMAGES = torch.rand(3, 1, 16, 16, generator=torch.Generator().manual_seed(0))
 
 
@@ -164,13 +167,11 @@ def test_mistakes_say_what_a_model_is(spec: str, message: str) -> None:
         open_model(spec)
 
 
-def test_preprocessing_from_flags() -> None:
+def test_a_pair_of_sides_takes_the_place_of_resize_and_crop() -> None:
     native = Preprocessing(mean=(0.5,), std=(0.5,), resize=20, crop=16)
-    assert prepared(native) == native
     assert prepared(native, resize=24) == Preprocessing(mean=(0.5,), std=(0.5,), resize=24, crop=16)
     assert prepared(native, resize=(64, 48)) == Preprocessing(mean=(0.5,), std=(0.5,), resize=(64, 48))
     assert prepared(native, resize=(64, 48), crop=40).crop == 40
-    assert prepared(None, mean=(0.1,), std=(0.2,)) == Preprocessing(mean=(0.1,), std=(0.2,))
     with pytest.raises(InputError, match=r"Preprocessing\(mean=.*--preprocessing 'mean=0.485.*Give mean and std"):
         prepared(None, mean=(0.1,))
 
@@ -205,3 +206,63 @@ def test_an_archive_that_cannot_be_loaded_is_one_line(tmp_path: Path, capfd: pyt
             open_model(tmp_path / name, trust_code=True)
         assert "\n" not in str(caught.value)
     assert capfd.readouterr().err == ""
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"Made-up {device.index}")
+
+
+@pytest.fixture
+def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oodshape.networks.device._count", lambda kind: 0)
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_auto_takes_the_gpu_that_is_here_and_says_which() -> None:
+    assert device_named("auto") == device_named("cuda") == torch.device("cuda", 0)
+    assert described(device_named("cuda:1")) == "cuda:1 (Made-up 1)"
+    with pytest.raises(InputError, match="there are 2 cuda devices, cuda:0 to cuda:1, but got 'cuda:2'"):
+        device_named("cuda:2")
+
+
+@pytest.mark.usefixtures("no_gpus")
+def test_without_a_gpu_auto_is_the_cpu() -> None:
+    assert device_named("auto") == torch.device("cpu")
+    assert described(device_named("auto")) == "cpu"
+    for name in ("cuda", "cuda:0", "mps", "xpu"):
+        with pytest.raises(InputError, match=f"sees no {name[:4].rstrip(':')} device here, but got '{name}'; use auto"):
+            device_named(name)
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:x", "", "CPU"])
+def test_other_names_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match="precision must be float32, bfloat16 or float16, got "):
+        Classifier(Net(), precision=name)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="device must be auto, cpu, cuda, cuda:N, mps or xpu, got "):
+        device_named(name)
+
+
+def test_a_network_moves_and_is_taken_in_another_precision() -> None:
+    net = Net()
+    source = open_model(net, head="fc", device="cpu", precision="bfloat16")
+    assert (source.classifier.precision, source.classifier.head_name) == ("bfloat16", "fc")
+    assert open_model(source).classifier is source.classifier
+    assert open_model(source, precision="float32").classifier.precision == "float32"
+    assert Classifier(net).to("cpu").device == torch.device("cpu")
+
+
+def test_bfloat16_runs_under_autocast_and_gives_float32() -> None:
+    torch.manual_seed(0)
+    seen: list[torch.dtype] = []
+    net = nn.Sequential(body(), nn.Linear(7, 5))
+    net[1].register_forward_hook(lambda layer, args, output: seen.append(output.dtype))
+    batch = images()
+    exact, rough = Classifier(net)(batch), Classifier(net, precision="bfloat16")(batch)
+    half = len(seen) // 2  # the search for the head, the batch and the check of the network, in each precision
+    assert seen == [torch.float32] * half + [torch.bfloat16] * half
+    explains(rough)
+    assert 0 < float((exact.features - rough.features).abs().max()) < 0.05 * float(exact.features.abs().max())
+    assert net[1].weight.dtype == torch.float32

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -138,30 +137,13 @@ def test_code_in_a_checkpoint_is_refused_and_does_not_run(tmp_path: Path) -> Non
     assert same(values(net), before)
 
 
-@pytest.mark.parametrize("suffix", ["pth", "pt", "tar", "safetensors"])
-def test_files_that_cannot_be_read(suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"a.{suffix}"
-    with pytest.raises(InputError, match="there is no file"):
-        load_weights(Small(), path)
-    torch.save(Small().state_dict(), path)
-    whole = path.read_bytes()
-    for content in (
-        b"",
-        b"not a checkpoint",
-        b"\x80\x02}",
-        np.random.default_rng(0).bytes(500),
-        whole[: len(whole) // 2],
-    ):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match="cannot be read|damaged"):
-            load_weights(Small(), path)
-
-
 def test_files_without_weights(tmp_path: Path) -> None:
     for content, said in (({"epoch": 3}, "keys epoch"), ([1, 2], "list"), (torch.ones(3), "Tensor")):
         torch.save(content, tmp_path / "a.pth")
         with pytest.raises(InputError, match=rf"holds no weights by name \({said}\)"):
             load_weights(Small(), tmp_path / "a.pth")
+    with pytest.raises(InputError, match="there is no file"):
+        load_weights(Small(), tmp_path / "b.pth")
     (tmp_path / "a.onnx").write_bytes(b"")
     with pytest.raises(InputError, match=r"a.onnx has an unknown ending; weights are read from .safetensors, .pth"):
         load_weights(Small(), tmp_path / "a.onnx")
@@ -233,11 +215,6 @@ def test_a_torchscript_file_is_told_as_model_and_as_weights(script: Path) -> Non
         open_model(str(script))
     with pytest.raises(InputError, match=r"is a TorchScript archive .* none of it was run"):
         load_weights(nn.Linear(3, 2), script)
-
-
-def test_what_is_no_model_is_told() -> None:
-    with pytest.raises(InputError, match="a model is timm:NAME.* got int"):
-        open_model(3)  # type: ignore[arg-type]
 
 
 def test_images_of_a_size_that_the_network_cannot_take_are_named() -> None:

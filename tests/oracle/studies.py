@@ -23,9 +23,3 @@ def naive_profile(z: np.ndarray, shaped: np.ndarray, edges: np.ndarray) -> tuple
         means.append(float(np.mean(ratios)) if ratios else float("nan"))
         stds.append(float(np.std(ratios)) if ratios else float("nan"))
     return means, stds, counts
-
-
-def naive_loss(theta: np.ndarray, c: float, inside: np.ndarray, outside: np.ndarray, penalty: float, loss) -> float:
-    """Half the mean loss over ID and over OOD impacts plus the penalty."""
-    margins = inside @ theta + c, -(outside @ theta) - c
-    return sum(float(np.mean([loss(m) for m in part])) for part in margins) / 2 + penalty / 2 * float(theta @ theta)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import csv
+import io
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from axe import violations
 from browser import Opened
-from oodshape import METHODS as EVERY
 from oodshape.benchmark.results import Results
 from oodshape.report import write_page
 from oodshape.report.tables.paper import paper_figures
@@ -35,6 +37,9 @@ def means(folder: Path, metric: str, **only: list[str]) -> pd.Series[float]:
 def test_a_click_on_a_head_sorts(opened: Opened, folder: Path) -> None:
     auroc, fpr95 = means(folder, "auroc"), means(folder, "fpr95")
     assert auroc[opened.column(0)].is_monotonic_decreasing
+    assert opened.column(-1) == [
+        str(place) for place in auroc.round(2).rank(method="min", ascending=False)[opened.column(0)].astype(int)
+    ]
     assert printed(opened.column(1)) == pytest.approx(auroc[opened.column(0)].to_list(), abs=HALF)
     opened.page.click("[data-sort='Average|fpr95']")
     assert fpr95[opened.column(0)].is_monotonic_increasing
@@ -43,30 +48,17 @@ def test_a_click_on_a_head_sorts(opened: Opened, folder: Path) -> None:
     assert fpr95[opened.column(0)].is_monotonic_decreasing
     opened.page.click("[data-sort='|method']")
     assert opened.column(0) == sorted(METHODS)
-    for head in opened.heads():
-        opened.page.click(f"[data-sort='{head}']")
-        sorted_heads = opened.page.eval_on_selector_all("#board [aria-sort]", "all => all.map(h => h.ariaSort)")
-        assert len(sorted_heads) == 1
-        values = opened.column(opened.heads().index(head))
-        keys = [float(value) for value in values] if "method" not in head else values
-        assert keys == sorted(keys, reverse=sorted_heads[0] == "descending")  # type: ignore[type-var]
+    opened.page.locator("[data-sort='ViT|auroc']").focus()
+    opened.page.keyboard.press("Enter")
+    values = printed(opened.column(opened.heads().index("ViT|auroc")))
+    assert values == sorted(values, reverse=True)
+    assert opened.page.evaluate("document.activeElement.dataset.sort") == "ViT|auroc"
+    assert opened.page.eval_on_selector_all("#board [aria-sort]", "all => all.map(h => h.ariaSort)") == ["descending"]
 
 
 def test_figures_are_printed_as_in_python(opened: Opened) -> None:
     values = [0.98625, 0.98375, 0.98626, 0.5, 1.0, 0.0, 0.00125, 0.00375, 0.123456]
     assert opened.page.evaluate("values => values.map(percent)", values) == [f"{100 * v:.2f}" for v in values]
-
-
-def test_the_keyboard_sorts_and_keeps_its_place(opened: Opened) -> None:
-    head = opened.page.locator("[data-sort='ViT|auroc']")
-    head.focus()
-    opened.page.keyboard.press("Enter")
-    first = opened.column(opened.heads().index("ViT|auroc"))
-    assert [float(value) for value in first] == sorted(map(float, first), reverse=True)
-    assert opened.page.evaluate("document.activeElement.dataset.sort") == "ViT|auroc"
-    opened.page.keyboard.press("Space")
-    assert opened.column(opened.heads().index("ViT|auroc")) == first[::-1]
-    assert head.locator("..").get_attribute("aria-sort") == "ascending"
 
 
 def test_filters_change_the_averages(opened: Opened, folder: Path) -> None:
@@ -90,59 +82,10 @@ def test_filters_change_the_averages(opened: Opened, folder: Path) -> None:
     assert opened.page.is_hidden("#reset")
     assert shown() == wanted()
     opened.press("near", "group")
-    assert shown() == wanted(group=["near"])
     opened.press("MLP-Mixer", "model")
     assert shown() == wanted(group=["near"], model=["MLP-Mixer"])
     opened.page.get_by_role("searchbox").fill("opt, KNN")
     assert sorted(shown()) == ["knn", "optfs-e"]
-
-
-def test_a_filter_keeps_the_order_and_names_what_is_left(opened: Opened, folder: Path) -> None:
-    fpr95 = means(folder, "fpr95", model=["ViT"])
-    opened.page.click("[data-sort='ViT|fpr95']")
-    before = opened.column(0)
-    assert fpr95[before].is_monotonic_increasing
-    for name in ("ViT", "ViT", "MLP-Mixer"):  # on, off, and to a network whose column is another
-        opened.press(name, "model")
-        heads = opened.heads()
-        if "Average|auroc" in heads:
-            assert (opened.column(0), "3 networks" in opened.page.inner_text("#status")) == (before, True)
-            continue
-        assert heads == ["|method", f"{name}|auroc", f"{name}|fpr95"]
-        assert means(folder, "fpr95", model=[name])[opened.column(0)].is_monotonic_increasing
-        assert "means over 1 network and" in opened.page.inner_text("#status")
-        assert f"1 network ({name})" in (opened.page.text_content("#over") or "")
-        assert opened.page.locator("#gallery select").first.inner_text() == name
-    opened.page.click("#reset")
-    assert opened.column(0) == before
-
-
-def test_places_follow_the_order_and_the_filters(opened: Opened, folder: Path) -> None:
-    def places(values: pd.Series[float], ascending: bool) -> list[str]:
-        ranks = values.round(2).rank(method="min", ascending=ascending).astype(int)
-        return [str(ranks[method]) for method in opened.column(0)]
-
-    assert opened.column(-1) == places(means(folder, "auroc"), ascending=False)
-    opened.page.click("[data-sort='Average|auroc']")  # the worst on top
-    assert opened.column(-1) == places(means(folder, "auroc"), ascending=False)
-    opened.press("ViT", "model")
-    opened.page.click("[data-sort='ViT|fpr95']")
-    assert opened.column(-1) == places(means(folder, "fpr95", model=["ViT"]), ascending=True)
-
-
-def test_columns_by_ood_set_and_by_family(opened: Opened, folder: Path) -> None:
-    frame = pd.read_csv(folder / "results.csv")
-    opened.page.locator("#filters select").first.select_option("ood")
-    near = (100 * frame[frame["group"] == "near"].groupby("method")["fpr95"].mean())[opened.column(0)]
-    assert printed(opened.column(opened.heads().index("near|fpr95"))) == pytest.approx(near.to_list(), abs=HALF)
-    for axis, values in (("ood", frame["ood"]), ("family", frame["family"] + "s")):
-        opened.page.locator("#filters select").first.select_option(axis)
-        assert {head.partition("|")[0] for head in opened.heads()} - {"near", "far"} == {"", "Average", *values}
-        wanted = 100 * frame.groupby(["method", values])["fpr95"].mean()
-        for name in values.unique():
-            place = opened.heads().index(f"{name}|fpr95")
-            values_here = [wanted[method, name] for method in opened.column(0)]
-            assert printed(opened.column(place)) == pytest.approx(values_here, abs=HALF)
 
 
 def test_the_best_of_each_column_is_marked_and_intervals_come_on_request(opened: Opened, folder: Path) -> None:
@@ -168,37 +111,9 @@ def test_a_method_shows_its_figures(opened: Opened) -> None:
     labels = opened.page.eval_on_selector_all(
         "#detail svg[role=img]", "all => all.map(s => s.getAttribute('aria-label'))"
     )
-    assert sum(label.startswith("Shaping functions on ConvNet: optfs-e") for label in labels) == 1
-    assert sum(label.startswith("Histogram of optfs-e scores") for label in labels) == 6
-    assert sum(label.startswith("ROC curves on") for label in labels) == 6
-    detail.locator("summary", has_text="ViT").click()
-    opened.page.locator("#detail figure").nth(13).wait_for()  # not wait_for_function: the page forbids eval
-    assert opened.page.locator("#detail figure").count() == 14
+    kinds = Counter(label.split(" on ")[0].split(" of ")[0] for label in labels)
+    assert kinds == {"Shaping functions": 1, "Histogram": 6, "ROC curves": 6}
     assert opened.page.locator("#scatter circle").count() == len(METHODS)
-
-
-@pytest.mark.parametrize("width", [1280, 360])
-def test_names_in_the_picture_of_architectures_do_not_overlap(browser: Any, tmp_path: Path, width: int) -> None:
-    made = synthetic_results(["convnet", "vit"], list(EVERY), ["noise"])
-    families = {"convnet": "ConvNet", "vit": "transformer"}
-    rows = tuple(replace(row, family=families[row.model]) for row in made.rows)
-    write_page(replace(made, rows=rows), tmp_path / "page.html")
-    shown = Opened(browser, tmp_path / "page.html", width)
-    assert shown.page.locator("#scatter circle").count() == len(EVERY)
-    boxes = shown.page.eval_on_selector_all(
-        "#scatter .name",
-        "all => all.map(text => { const b = text.getBBox(); return [b.x, b.y, b.x + b.width, b.y + b.height]; })",
-    )
-    names = set(shown.page.locator("#scatter .name").all_text_contents())
-    assert "optfs-e" in names
-    below = shown.page.locator("#scatter p").all_text_contents()
-    assert all(name in names or name in below[0] for name in EVERY)  # those without room are listed
-    assert len(boxes) > len(EVERY) / 3
-    for i, (left, top, right, bottom) in enumerate(boxes):
-        for other in boxes[:i]:
-            apart = right <= other[0] + 1 or left >= other[2] - 1 or bottom <= other[1] + 1 or top >= other[3] - 1
-            assert apart, (boxes[i], other)
-    shown.context.close()
 
 
 def test_the_gallery_shows_the_worst_first(opened: Opened, folder: Path) -> None:
@@ -210,29 +125,19 @@ def test_the_gallery_shows_the_worst_first(opened: Opened, folder: Path) -> None
     worst = sorted((pick for pick in picks if pick.ood), key=lambda pick: -pick.shares[0])
     assert gallery.locator("h3").all_inner_texts()[0].startswith(worst[0].ood)
     assert gallery.locator("img").count() == 7 * 6
-    said = gallery.locator("figcaption").first.inner_text()
-    share = float(said.partition("more familiar than ")[2].partition(" %")[0])
-    assert share == pytest.approx(100 * worst[0].shares[0], abs=0.0501)
     passing = sum(share >= 0.05 for pick in worst for share in pick.shares)
     assert gallery.locator("figure.wrong", has_text="wrong: passes").count() == passing
     assert gallery.locator("figure.right", has_text="right: rejected").count() == 6 * 6 - passing
-    (inside,) = (pick for pick in picks if not pick.ood)
-    rejected = sum(i / 80 < 0.05 for i in range(len(inside.images)))  # the lowest scores of 80 images
-    assert gallery.locator("figure.wrong", has_text="wrong: rejected").count() == rejected
     assert opened.page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth === 16)")
 
 
-@pytest.mark.parametrize(
-    ("name", "width", "scheme"), [("light", 1280, "light"), ("dark", 1280, "dark"), ("phone", 360, "light")]
-)
-def test_every_screen(browser: Any, folder: Path, name: str, width: int, scheme: str) -> None:
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light")])
+def test_every_screen(browser: Any, folder: Path, width: int, scheme: str) -> None:
     shown = Opened(browser, folder / "report.html", width, scheme)
     assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
     ground = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
     dark = "rgb(22, 23, 26)"
     assert (ground == dark) == (scheme == "dark")
-    shown.page.screenshot(path=folder / f"{name}.png", full_page=True)
-    assert (folder / f"{name}.png").stat().st_size > 50_000
     shown.page.click("#theme")
     assert (shown.page.evaluate("getComputedStyle(document.body).backgroundColor") == dark) != (scheme == "dark")
     shown.page.emulate_media(media="print")
@@ -265,8 +170,69 @@ def test_the_paper_beside_ours(browser: Any, tmp_path: Path) -> None:
         assert float(found) == pytest.approx(theirs, abs=0.0051)
         assert float(gap) == pytest.approx(value - theirs, abs=0.011)
     assert paper("Average|auroc", "knn") == ""
-    shown.press("SUN", "ood")
-    assert paper("SWIN-S|auroc") == ""
-    assert paper("ResNet50|auroc").startswith(f"{resnet[0]:.2f} ")
     assert shown.said == []
     shown.context.close()
+
+
+def board(shown: Opened) -> list[list[str]]:
+    """The place, the method and the figures of every line."""
+    cells = "rows => rows.map(row => [...row.children].map(cell => cell.firstChild.textContent))"
+    found: list[list[str]] = shown.page.eval_on_selector_all("#board tbody tr", cells)
+    return [[place, shown.column(0)[i], *rest] for i, (place, _, *rest) in enumerate(found)]
+
+
+def test_the_table_can_be_saved_and_copied_as_it_is_shown(opened: Opened) -> None:
+    opened.press("letters", "ood")
+    opened.page.click("[data-sort='ViT|fpr95']")
+    with opened.page.expect_download() as saving:
+        opened.page.get_by_role("button", name="CSV").click()
+    assert saving.value.suggested_filename == "leaderboard.csv"
+    head, *lines = csv.reader(io.StringIO(saving.value.path().read_text(encoding="utf-8")))
+    assert head[:4] == ["place", "method", "Average AUROC", "Average FPR95"]
+    assert lines == board(opened)
+    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened.page.get_by_role("button", name="Copy").click()
+    opened.page.get_by_role("button", name="Copied").wait_for()
+    text = opened.page.evaluate("navigator.clipboard.readText()")
+    assert [line.split("\t") for line in text.splitlines()] == [head, *lines]
+    assert opened.page.evaluate("taken.rows = [['=1+1', 'a,b', 'c\"d']], csv()") == '\'=1+1,"a,b","c""d"\n'
+
+
+def test_a_link_shows_the_same_again(browser: Any, opened: Opened, folder: Path) -> None:
+    assert "#" not in opened.page.url
+    opened.press("letters", "ood")
+    opened.press("transformer", "family")
+    opened.page.get_by_role("searchbox").fill("opt, knn, vim")
+    opened.page.locator("#filters select").nth(1).select_option("fpr95")
+    opened.page.click("[data-sort='|method']")
+    opened.page.locator("#choice select").first.select_option(label="react")
+    opened.page.locator("#choice select").nth(1).select_option(label="none")
+    again = Opened(browser, folder / "report.html")
+    again.page.goto(opened.page.url)
+    again.page.reload()
+    assert board(again) == board(opened)
+    assert again.heads() == opened.heads() == ["|method", "ViT|fpr95"]
+    for part in ("#status", "#detail", "#filters"):
+        assert again.page.inner_text(part) == opened.page.inner_text(part)
+    assert again.page.input_value("input[type=search]") == "opt, knn, vim"
+    assert "letters" in again.page.url
+    again.page.click("#reset")
+    assert "letters" not in again.page.url
+    assert again.said == []
+    again.context.close()
+
+
+def test_a_link_with_names_that_are_not_here_is_the_usual_page(browser: Any, opened: Opened, folder: Path) -> None:
+    other = Opened(browser, folder / "report.html")
+    other.page.goto(f"{opened.page.url}#ood=%5B%22nowhere%22%5D&method=x&show=y&sort=%5B1%5D&columns=z&images=%7B")
+    other.page.reload()
+    assert board(other) == board(opened)
+    assert other.page.inner_text("#status") == opened.page.inner_text("#status")
+    assert other.said == []
+    other.context.close()
+
+
+def test_the_page_and_its_menus_have_no_violations(browser: Any, folder: Path) -> None:
+    for click in (".menu summary", "#gallery .zoom"):
+        assert violations(browser, folder / "report.html", click=click) == []
+    assert violations(browser, folder / "report.html", 390, "dark") == []

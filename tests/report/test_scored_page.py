@@ -57,30 +57,17 @@ def shown(browser: Any, made: tuple[Path, Check]) -> Iterator[Opened]:
 pytestmark = pytest.mark.filterwarnings("ignore:.*are scores of the calibration images")
 
 
-def test_the_verdict_comes_first_and_says_where_it_is_from(shown: Opened, made: tuple[Path, Check]) -> None:
-    share = 100 * made[1].outside[0].guard.share.value
-    text = shown.page.inner_text("#short")
-    assert text.startswith(f"At alpha = 5 %: letters: {share:.1f} % of OOD images accepted, ")
-    assert " % with MSP (" in text
-    for said in (
-        MODEL,
-        "guard.safetensors",
-        "auto",
-        "oodshape check --id 'a <b>'",
-        "expected false rejection rate <= 5 %",
-    ):
-        assert said in text
-    assert re.search(r"20\d\d-\d\d-\d\d", text)
+def move(shown: Opened, alpha: float) -> None:
+    tick = shown.page.evaluate("alpha => DATA.ticks.indexOf(alpha)", alpha)
+    shown.page.locator("#alpha").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", tick)
+    shown.page.locator("#said", has_text=f"alpha {100 * alpha:g} %").wait_for()
 
 
 def test_the_slider_counts_every_image(shown: Opened, made: tuple[Path, Check]) -> None:
     check = made[1]
     strange, familiar = check.outside[0], check.inside
-    ticks = shown.page.evaluate("DATA.ticks")
     for alpha in (0.05, 0.1, 0.3):
-        shown.page.locator("#alpha").evaluate(
-            "(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", ticks.index(alpha)
-        )
+        move(shown, alpha)
         said = shown.page.inner_text("#said")
         for images, verb in ((familiar, "rejects of val"), (strange, "accepts of letters")):
             line = next(line for line in said.splitlines() if line.startswith(verb))
@@ -93,22 +80,6 @@ def test_the_slider_counts_every_image(shown: Opened, made: tuple[Path, Check]) 
         assert shown.page.is_visible("#back") == (alpha != 0.05)
     shown.page.click("#back")
     assert "alpha 5 %" in shown.page.inner_text("#said")
-
-
-def move(shown: Opened, alpha: float) -> None:
-    tick = shown.page.evaluate("alpha => DATA.ticks.indexOf(alpha)", alpha)
-    shown.page.locator("#alpha").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", tick)
-    shown.page.locator("#said", has_text=f"alpha {100 * alpha:g} %").wait_for()
-
-
-def test_classes_are_ranked_at_the_threshold_of_the_guard(shown: Opened, made: tuple[Path, Check]) -> None:
-    inside = made[1].inside
-    names, p_values = [str(made[1].guard.label(label)) for label in inside.labels], inside.guard.p_values
-    rows = "rows => rows.map(row => [...row.children].slice(0, 3).map(cell => cell.textContent))"
-    out = Counter(name for name, p in zip(names, p_values, strict=True) if p <= 0.05)
-    wanted = sorted(Counter(names).items(), key=lambda each: (-out[each[0]] / each[1], -each[1], each[0]))
-    found = shown.page.eval_on_selector_all("#groups .scroll:first-of-type tbody tr", rows)
-    assert found == [[name, str(images), str(out[name])] for name, images in wanted]
 
 
 def test_other_thresholds_are_told_without_asking(shown: Opened, made: tuple[Path, Check]) -> None:
@@ -156,6 +127,16 @@ def test_images_stand_by_verdict_and_p_value(shown: Opened, made: tuple[Path, Ch
     assert "alpha 50 %" in shown.page.inner_text("#said")
 
 
+def test_classes_are_ranked_at_the_threshold_of_the_guard(shown: Opened, made: tuple[Path, Check]) -> None:
+    inside = made[1].inside
+    names, p_values = [str(made[1].guard.label(label)) for label in inside.labels], inside.guard.p_values
+    rows = "rows => rows.map(row => [...row.children].slice(0, 3).map(cell => cell.textContent))"
+    out = Counter(name for name, p in zip(names, p_values, strict=True) if p <= 0.05)
+    wanted = sorted(Counter(names).items(), key=lambda each: (-out[each[0]] / each[1], -each[1], each[0]))
+    found = shown.page.eval_on_selector_all("#groups .scroll:first-of-type tbody tr", rows)
+    assert found == [[name, str(images), str(out[name])] for name, images in wanted]
+
+
 def test_an_image_says_why_and_the_keyboard_goes_on(shown: Opened, made: tuple[Path, Check]) -> None:
     check = made[1]
     shown.page.locator("[data-item='3']").focus()
@@ -169,13 +150,7 @@ def test_an_image_says_why_and_the_keyboard_goes_on(shown: Opened, made: tuple[P
     assert str(check.guard.label(int(images.classes[row]))) in shown.page.inner_text("#why-title")
     components = [component.name for component in check.guard.detector.scorer.components]
     assert all(name in text for name in components)
-    for said in (
-        "Score compared with ID images",
-        "Supporting",
-        "Nearest training images stored in the guard",
-        face["path"],
-    ):
-        assert said in text
+    assert face["path"] in text
     assert shown.page.locator("#why .near img").count() == 3
     shown.page.keyboard.press("ArrowRight")
     assert shown.page.inner_text("#why-title").startswith("#4:")
@@ -187,38 +162,17 @@ def test_an_image_says_why_and_the_keyboard_goes_on(shown: Opened, made: tuple[P
     assert shown.page.evaluate("document.activeElement.dataset.item") == "2"
 
 
-def test_a_labelled_set_shows_risk_and_its_classes(shown: Opened, made: tuple[Path, Check]) -> None:
-    found = made[1].selective
-    assert found.images == len(made[1].inside.pairs)
-    text = shown.page.inner_text("#right")
-    assert f"{100 * found.aurc['guard']:.2f}" in text
-    assert f"{100 * found.accepted['softmax'].value:.1f} %" in text
-    assert shown.page.locator("#risk path").count() == 2
-    cells = shown.page.locator("#right tbody td").all_inner_texts()
-    assert all(cells)  # none is empty
-    assert [int(cell) for cell in cells[1::4]] == [90, *(scores.accepted for scores in made[1].inside.judged.values())]
-    assert "val, by class: most rejected first" in shown.page.inner_text("#groups")
-
-
 def test_a_phone_has_no_sideways_scroll(browser: Any, made: tuple[Path, Check]) -> None:
     for name in ("check.html", "score.html"):
         opened = Opened(browser, made[0] / name, 390, "dark")
+        if name == "score.html":
+            assert "Unreadable: 3" in opened.page.inner_text("body")
+            assert "rejects of inbox" in opened.page.inner_text("#said")
         opened.page.locator("[data-item]").first.click()
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
         assert opened.page.locator("#why").evaluate("e => e.scrollWidth - e.clientWidth") <= 0
         assert opened.said == []
         opened.context.close()
-
-
-def test_scores_without_roles(browser: Any, made: tuple[Path, Check]) -> None:
-    opened = Opened(browser, made[0] / "score.html")
-    text = opened.page.inner_text("body")
-    assert re.search(r"\d+ of \d+ images rejected", text)
-    assert "Unreadable: 3" in text
-    assert "broken.jpg" in text
-    assert "rejects of inbox" in opened.page.inner_text("#said")
-    assert opened.said == []
-    opened.context.close()
 
 
 @pytest.mark.parametrize(("name", "scheme", "width"), [("check.html", "light", 1280), ("score.html", "dark", 390)])

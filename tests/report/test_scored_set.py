@@ -1,25 +1,15 @@
-"""The numbers and the sample behind the page of judged images, by hand; a large set stays small."""
+"""The numbers and the sample behind the page of scored images, by hand."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
 import pytest
-from PIL import Image
 
-from oodshape import Guard
-from oodshape.core.options import RunOptions
-from oodshape.guard.check import check_guard
-from oodshape.networks.zoo import MODELS
-from oodshape.report.pages import check_page
-from oodshape.report.pages import scored_data as scored_page_data
-from oodshape.report.pages.check_page import headline, write_check
+from oodshape import METHODS, Features
+from oodshape.report.pages.scored_page import _verdict
 from oodshape.report.pages.scored_set import ScoredSet, ShownImage, common_folder
 
 MODEL = "zoo:digits-convnet"
-QUIET = RunOptions(progress=False)
 
 
 def item(p: float, path: str = "a.png", label: str = "cat", truth: str = "") -> ShownImage:
@@ -70,46 +60,25 @@ def test_groups_stand_out_beyond_chance_only() -> None:
     assert common_folder(["/a", "b"]) == ""
 
 
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures as hard to compress as photographs, many times over."""
-    root = tmp_path_factory.mktemp("photos")
-    rng = np.random.default_rng(0)
-    for number in range(5):
-        coarse = Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).resize((300, 300), Image.BICUBIC)
-        noise = rng.normal(0, 12, (300, 300, 3))
-        Image.fromarray(np.clip(np.asarray(coarse) + noise, 0, 255).astype(np.uint8)).save(root / f"{number}.jpg")
-    (root / "many").mkdir()
-    for number in range(65):
-        (root / "many" / f"{number:04}.jpg").symlink_to(root / f"{number % 5}.jpg")
-    return root
+RNG = np.random.default_rng(0)
+HEAD = (np.eye(3, 4), np.zeros(3))
 
 
-def test_five_hundred_photographs_take_under_four_megabytes(
-    photos: Path, tmp_path: Path, digits_guard: Guard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A quarter of each: 125 images, 15 of them large, in under a megabyte."""
-    assert (scored_page_data.SHOWN, scored_page_data.LARGE, scored_page_data.BIG) == (500, 60, 224)
-    monkeypatch.setattr(check_page, "SHOWN", 125)
-    monkeypatch.setattr(scored_page_data, "LARGE", 15)
-    source = digits_guard.open_network(MODEL)
-    check = check_guard(
-        digits_guard, source, str(photos / "many"), {"b": str(photos / "many")}, RunOptions(progress=False)
-    )
-    write_check(check, tmp_path / "check.html", source)
-    page = (tmp_path / "check.html").read_text(encoding="utf-8")
-    assert page.count('"picture":"data:image/') == 124
-    assert "A sample: 124 of 130 images" in page
-    assert len(page) < 1_000_000
-    assert headline(check)[0].startswith("At alpha = 5 %: b: ")
-    assert f"{check.outside[0].guard.accepted} and " in headline(check)[0]
-
-
-@pytest.fixture(scope="module")
-def digits_guard(tmp_path_factory: pytest.TempPathFactory) -> Guard:
-    from folders_of_digits import write_digits
-
-    folder = write_digits(tmp_path_factory.mktemp("scored_set"), train=120, val=60, test=3, ood=3)
-    small = replace(MODELS["digits-convnet"].native, resize=16, crop=16)  # photographs are larger than digits
-    given = {"images": folder / "train", "calibrate": folder / "val", "preprocessing": small}
-    return Guard.fit(MODEL, method="optfs-e", progress=False, **given)
+@pytest.mark.parametrize(
+    ("calibration", "rejected", "said"),
+    [
+        (70, 0.08, "consistent with all"),
+        (70, 0.25, "More are"),
+        (5000, 0.08, "More are"),
+    ],
+)
+def test_few_calibration_images_explain_more_rejections(calibration: int, rejected: float, said: str) -> None:
+    train, held_out = (Features.from_arrays(RNG.random((n, 4)), HEAD) for n in (50, calibration))
+    detector = METHODS["msp"].fit(train).calibrate(held_out, 0.05)
+    scored_set, images = ScoredSet("inbox", "new", 10, alpha=0.05), 1000
+    for number in range(images):
+        p_value = 0.01 if number < rejected * images else 0.5
+        scored_set.add(ShownImage(p_value, p_value, ("a.png", number), "0", ""))
+    counted, explained = _verdict(scored_set, detector)
+    assert f"{round(rejected * images)} of 1,000 images rejected" in counted
+    assert said in explained

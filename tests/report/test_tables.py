@@ -1,18 +1,29 @@
-"""Tables: ranks by hand, averages that say over what they are, and the same numbers in every format."""
+"""Tables: ranks by hand, averages that say over what they are, the same numbers in every format, a new metric."""
 
 from __future__ import annotations
 
 import io
 import re
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+from commands import call
+from html_page import Page, written
+from oodshape import detection_error
+from oodshape.benchmark.comparisons import Ties
 from oodshape.benchmark.results import CONVENTION, Results
+from oodshape.benchmark.scores import KeptScores
 from oodshape.core.errors import InputError
-from oodshape.report import show, table, to_latex, to_markdown, to_rich, to_text
-from oodshape.report.tables.table import Table
+from oodshape.metrics.detection import Floats, Outcome
+from oodshape.metrics.registry import METRICS, Metric
+from oodshape.report import table, to_latex, to_markdown, to_rich, to_text
+from oodshape.report.pages.benchmark_page import best_methods
+from oodshape.report.tables.kinds import ordered, tables_of
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Table, parse_columns
 from synthetic import METHODS, results, row
 
 
@@ -78,8 +89,6 @@ def test_a_missing_cell_is_a_dash_and_marks_the_average() -> None:
     assert made.lines[0].method == "msp"  # the run's order, although another method has the first complete row
     assert made.lines[0].entries[-1].mark == " (2/4)"
     assert "(2/4)" in to_text(made)
-    assert any("(n/m)" in note for note in made.notes)
-    assert not any("(n/m)" in note for note in table(whole).notes)
     fewer = table(replace(whole, rows=whole.rows[1:]))
     assert fewer.lines[0].entries[0].mark == " (1/2)"
     assert fewer.lines[0].entries[0].cells[0].rank == 0
@@ -89,51 +98,26 @@ def test_a_model_or_a_set_called_average_is_another_column() -> None:
     assert table(results(["Average", "vit"])).groups == ("Average", "vit", "Average")
 
 
-def test_one_column_has_no_average() -> None:
-    one = table(results(["vit"]))
-    assert one.groups == ("vit",)
-    assert {len(line.entries) for line in one.lines} == {1}
-    assert not any("Average" in note for note in one.notes)
-    assert table(results(["vit"]), "ood", "vit").groups == ("letters", "noise", "Average")
-    lone = table(results(["vit"], sets=["letters"]), "ood", "vit")
-    assert lone.groups == ("letters",)
-    assert "On 1 OOD set (near: letters)." in lone.notes
-    assert table(results(), "family").groups == ("ConvNets",)  # both networks are of one family
-
-
 def test_methods_since_the_paper_are_a_block_of_their_own() -> None:
-    lines = table(results(methods=["react", "optfs-e", "gen", "scale", "knn"])).lines
-    assert [line.rule for line in lines] == [False, True, True, False, False]
-
-
-def test_the_paper_s_blocks_are_ruled_off() -> None:
-    assert [line.rule for line in table(results()).lines] == [False, False, True, True]  # msp energy | react | optfs
+    for methods, rules in (
+        (["react", "optfs-e", "gen", "scale", "knn"], [False, True, True, False, False]),
+        (METHODS, [False, False, True, True]),
+    ):
+        assert [line.rule for line in table(results(methods=methods)).lines] == rules
 
 
 # What a reader must know
 
 
-def test_notes_name_convention_averages_subset_and_skipped_sets() -> None:
-    notes = table(results(limit=200)).notes
-    assert f"Convention: {CONVENTION}." in notes
-    assert "Each value is the mean over 2 OOD sets (near: letters; far: noise)." in notes
-    assert "Average: the mean over 2 models." in notes
-    assert "Only a subset was used: at most 200 images per set (limit 200)." in notes
-    assert "Skipped photos: no folder data/photos" in notes
-    assert not any("subset" in note for note in table(results()).notes)
-    assert any(note.startswith("The 95 % bootstrap intervals") for note in table(results(), "ood", "vit").notes)
-    uneven = replace(results(), rows=[r for r in results().rows if (r.model, r.ood) != ("vit", "noise")])
-    assert any("2 OOD sets (near: letters; far: noise), but 1 for vit" in note for note in table(uneven).notes)
-
-
-def test_notes_stand_in_every_format() -> None:
+def test_notes_name_averages_subset_and_skipped_sets_in_every_format() -> None:
     made = table(results(limit=200))
     for text in (to_text(made), to_markdown(made), to_latex(made).replace(r"\%", "%")):
         flat = " ".join(text.split())
-        assert CONVENTION in flat
-        assert "2 OOD sets" in flat
-        assert "limit 200" in flat
-        assert "photos: no folder data/photos" in flat
+        for note in (CONVENTION, "2 OOD sets (near: letters; far: noise)", "limit 200", "photos: no folder data"):
+            assert note in flat
+    uneven = replace(results(), rows=[r for r in results().rows if (r.model, r.ood) != ("vit", "noise")])
+    assert any("2 OOD sets (near: letters; far: noise), but 1 for vit" in note for note in table(uneven).notes)
+    assert table(results(["vit"])).groups == ("vit",)  # one column has no average
 
 
 def test_unknown_models_and_empty_results_are_refused() -> None:
@@ -156,19 +140,9 @@ def cells_of(line: str, separator: str) -> list[str]:
 def test_latex_is_balanced_and_every_row_has_all_columns(models: list[str]) -> None:
     latex = to_latex(table(results(models)))
     plain = re.sub(r"\\[\\{}&%$#_]", "", latex)
-    depth = 0
-    for character in plain:
-        depth += (character == "{") - (character == "}")
-        assert depth >= 0
-    assert depth == 0
-    stack: list[str] = []
-    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", latex):
-        if kind == "begin":
-            stack.append(name)
-        else:
-            assert stack.pop() == name
-    assert stack == []
+    assert plain.count("{") == plain.count("}")
     assert plain.count("$") % 2 == 0
+    assert latex.count(r"\begin") == latex.count(r"\end")
     columns = len(re.search(r"\\begin\{tabular\}\{(\w+)\}", latex)[1])  # type: ignore[index]
     assert columns == 1 + 2 * (len(models) + 1)
     rows = [line for line in latex.splitlines() if line.endswith(r"\\")]
@@ -177,7 +151,6 @@ def test_latex_is_balanced_and_every_row_has_all_columns(models: list[str]) -> N
         entries = cells_of(line, "&")
         spans = [int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d)\}", line)]
         assert len(entries) + sum(spans) == columns
-    assert all(rule in latex for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"\cmidrule(lr){2-3}"))
 
 
 @pytest.mark.parametrize("models", [["convnet", "vit"], AWKWARD])
@@ -209,27 +182,123 @@ def test_the_marks_of_every_format_agree_with_the_ranks() -> None:
     assert len(re.findall(r"\x1b\[4m[\d.]+\x1b", styled)) == next_best
 
 
-def test_a_narrow_terminal_gets_several_whole_tables() -> None:
-    made = table(results(["a very long name of a model", "vit", "mixer"]))
-    file = io.StringIO()
-    show(made, Console(force_terminal=True, width=60, color_system=None, file=file))
-    text = file.getvalue()
-    assert max(len(line) for line in text.splitlines()) <= 60
-    assert "…" not in text
-    assert text.count("optfs-e") > 1
-    for line in made.lines:
-        for entry in line.entries:
-            assert " ".join(f"{cell.text:>6}" for cell in entry.cells) in text
+AUROC = {"msp": 0.93, "energy": 0.95, "optfs-e": 0.94, "mds": 0.99, "knn": 0.99, "auto": 0.98}
 
 
-def test_elsewhere_than_on_a_terminal_the_text_is_plain_and_aligned() -> None:
-    made = table(replace(results(["ab", "a very long name of a model"]), rows=results(["ab", "x"]).rows[1:]))
-    file = io.StringIO()
-    show(made, Console(file=file, width=40))
-    text = file.getvalue()
-    assert text == to_text(made)
-    assert "\x1b" not in text
-    body = [line for line in text.splitlines() if line.startswith(("|", "+"))]
-    assert len({len(line) for line in body}) == 1
-    values = [line for line in body if re.search(r"\d\.\d\d", line)]
-    assert len({tuple(m.start() for m in re.finditer(r"\.\d\d", line))[-2:] for line in values}) == 1
+def two_networks(**more: float) -> Results:
+    """Two networks with the same figures; FPR95 is what is missing to an AUROC of 1."""
+    every = AUROC | more
+    rows = [row(net, name, fpr95=1 - au, auroc=au) for net in ("a", "b") for name, au in every.items()]
+    return Results(tuple(rows), {"methods": dict.fromkeys(every, "")})
+
+
+def names(made: Results, sort: str) -> list[str]:
+    return [line.method for line in tables_of(made, sort=sort)[0].lines]
+
+
+def test_the_best_stand_on_top_below_the_one_that_chooses() -> None:
+    assert names(two_networks(), "auroc") == ["auto", "mds", "knn", "energy", "optfs-e", "msp"]
+    assert names(two_networks(), "fpr95") == names(two_networks(), "auroc")
+    assert names(two_networks(), "table") == list(AUROC)
+    assert [line.rule for line in ordered(table(two_networks()), DEFAULT_COLUMNS[0]).lines] == [
+        False,
+        True,
+        *[False] * 4,
+    ]
+    without = replace(two_networks(), rows=tuple(each for each in two_networks().rows if each.method != "auto"))
+    assert not any(line.rule for line in ordered(table(without), DEFAULT_COLUMNS[0]).lines)
+
+
+@pytest.fixture
+def known() -> Results:
+    """Two networks and two sets; optfs-e is best on one of the four pairs."""
+    figures = {
+        ("net", "letters"): {"msp": (0.90, 0.40), "optfs-e": (0.80, 0.60), "knn": (0.85, 0.5)},
+        ("net", "noise"): {"msp": (0.70, 0.70), "optfs-e": (0.99, 0.02), "knn": (0.95, 0.1)},
+        ("vit", "letters"): {"msp": (0.96, 0.20), "optfs-e": (0.60, 0.90), "knn": (0.90, 0.3)},
+        ("vit", "noise"): {"msp": (0.98, 0.10), "optfs-e": (0.97, 0.15), "knn": (0.97, 0.12)},
+    }
+    rows = [
+        row(model, method, ood, auroc=auroc, fpr95=fpr95)
+        for (model, ood), methods in figures.items()
+        for method, (auroc, fpr95) in methods.items()
+    ]
+    return Results(tuple(rows), {})
+
+
+def test_the_best_methods_of_each_network_by_hand(known: Results) -> None:
+    few = [row("net", "few", ood, auroc=0.8, fpr95=0.05) for ood in ("letters", "noise")]
+    auto = [row("net", "auto", ood, auroc=0.88, fpr95=0.25) for ood in ("letters", "noise")]
+    lucky = row("net", "lucky", "noise", auroc=1.0, fpr95=0.0)  # without a set it is not compared
+    tied = (Ties(model="net", ood="", best="knn", tied=("knn", "optfs-e")),)
+    net, vit, _ = best_methods(table(replace(known, rows=(*known.rows, *few, *auto, lucky))))
+    assert net == ["net", "knn", "", "90.00", "30.00", "5.00 (few)", "88.00"]
+    assert vit == ["vit", "msp", "", "97.00", "15.00", "15.00 (msp)", ""]
+    assert best_methods(table(replace(known, ties=tied)))[0][2] == "optfs-e"
+    many = tuple(row("net", name, auroc=0.8 + 0.01 * i) for i, name in enumerate("abcdef"))
+    equal = (Ties(model="net", ood="", best="f", tied=tuple("abcde")),)
+    assert best_methods(table(Results(many, {}, ties=equal)))[0][1:3] == ["f", "a, b, c, 2 others"]
+
+
+def test_they_stand_at_the_top_of_the_page(known: Results, tmp_path: Path) -> None:
+    text = " ".join("".join(Page(written(known, tmp_path)).text).split())
+    assert "netknn90.0030.0030.00 (knn)" in text
+
+
+def smallest_error(outcome: Outcome) -> Floats:
+    missed = 1 - outcome.id / outcome.id[..., -1:]
+    return np.asarray((missed + outcome.ood / outcome.ood[..., -1:]).min(axis=-1) / 2)
+
+
+@pytest.fixture
+def added(monkeypatch: pytest.MonkeyPatch) -> Metric:
+    metric = Metric(
+        name="detection_error",
+        head="DetErr",
+        title="smallest mean of both error rates over all thresholds",
+        direction="lower",
+        function=smallest_error,
+    )
+    monkeypatch.setitem(METRICS, metric.name, metric)
+    return metric
+
+
+def test_a_new_metric_goes_from_the_command_line_to_the_page(added: Metric, tmp_path: Path) -> None:
+    few = ("bench", "digits", "--methods", "msp,energy", "--limit", "60", "--resamples", "20", "--samples", "0")
+    assert call(*few, "--out", "run", cwd=tmp_path).returncode == 0
+    done = call("report", "run", "--columns", "auroc,far-detection-error,detection-error", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    heads = ("AUROC↑", "far DetErr↓", "DetErr↓")
+    assert all(head in done.stdout for head in heads)
+    assert added.note in done.stdout
+    found, kept = Results.load(tmp_path / "run"), KeptScores.load(tmp_path / "run")
+    for each in found.rows:
+        inside, ood = kept.of(each.model)[each.method]
+        estimate = each.metrics[added.name]
+        assert estimate.value == pytest.approx(detection_error(inside, ood[each.ood]), abs=1e-6)
+        assert estimate.low <= estimate.value <= estimate.high
+    assert added.name in found.averages_of[0].metrics
+    assert "detection_error,detection_error_low,detection_error_high" in (tmp_path / "run" / "results.csv").read_text()
+    page = Page((tmp_path / "run" / "report.html").read_text())
+    assert page.data["shown"] == ["auroc", "far_detection_error", "detection_error"]
+    (column,) = (each for each in page.data["metrics"] if each["name"] == added.name)
+    first = found.rows[0].metrics[added.name]
+    assert page.data["rows"][0][column["at"]] == pytest.approx(first.value, abs=1e-9)
+    again = call("report", "run", "--columns", "fpr95", "--sort", "detection-error", cwd=tmp_path)
+    assert "DetErr↓" in again.stdout
+    paired = ("compare", "run", "--methods", "msp,energy", "--columns", "detection-error", "--resamples", "5")
+    assert "\tDetErr\t" in call(*paired, cwd=tmp_path).stdout
+
+
+def test_near_and_far_means_by_hand() -> None:
+    made = results(["net"], ["msp", "energy"], ["letters", "noise", "photos"])
+    values = {row.ood: row.value("auroc") for row in made.rows if row.method == "msp"}
+    wanted = [np.mean([*values.values()]), values["letters"], np.mean([values["noise"], values["photos"]])]
+    shown = table(made, columns=parse_columns("auroc,near-auroc,far_auroc"))
+    assert [column.head for column in shown.columns] == ["AUROC", "near AUROC", "far AUROC"]
+    assert [cell.text for cell in shown.lines[0].entries[0].cells] == [f"{100 * value:.2f}" for value in wanted]
+    by_set = table(made, "ood", "net", columns=parse_columns("near-auroc,auroc"))
+    assert by_set.groups == ("letters", "noise", "photos", "far", "Average")  # one near set is its own mean
+    assert [entry.cells[0].text for entry in by_set.lines[0].entries[-2:]] == [
+        f"{100 * value:.2f}" for value in (wanted[2], wanted[0])
+    ]

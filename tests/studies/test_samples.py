@@ -1,4 +1,4 @@
-"""What a study is told: the set that is real OOD data, its methods, its seeds; and how many images a fit needs."""
+"""What a study is told, how many images a fit needs, and studies next to the paper's figures."""
 
 from __future__ import annotations
 
@@ -8,32 +8,27 @@ import numpy as np
 import pytest
 
 from commands import call
-from oodshape import InputError
+from oodshape import METHODS, InputError
 from oodshape.benchmark.spec import Benchmark
-from oodshape.studies.catalog import select_studies
+from oodshape.report.tables.paper import STUDIES as PRINTED
+from oodshape.report.tables.paper import check_studies, study_beside_paper
+from oodshape.studies.catalog import STUDIES, select_studies
 from oodshape.studies.network import Network
 from oodshape.studies.sample_size import SIZES, resample, tabulate_samples
 from small_study import network as make_network
 
 
-def network(small: dict, **told) -> Network:
+def told_network(small: dict, **told) -> Network:
     return make_network(small).with_options(**told)
 
 
 def test_real_ood_data_are_as_told_else_the_largest_set(small: dict) -> None:
-    plain = network(small)
+    plain = told_network(small)
     assert plain.real == "far"
     assert plain.describe().endswith("real OOD data: far (the largest)")
-    assert network(small, real="near").describe().endswith("real OOD data: near")
+    assert told_network(small, real="near").describe().endswith("real OOD data: near")
     with pytest.raises(InputError, match="net has no OOD set 'photos'; there are far, near"):
-        network(small, real="photos")
-
-
-@pytest.mark.parametrize(
-    ("name", "real"), [("imagenet", "iNaturalist"), ("cifar10", "CIFAR-100"), ("cifar100", "CIFAR-10"), ("digits", "")]
-)
-def test_shipped_benchmarks_say_which_set_is_real(name: str, real: str) -> None:
-    assert Benchmark.load(name).real == real
+        told_network(small, real="photos")
 
 
 def test_a_set_that_is_not_there_is_said(small: dict) -> None:
@@ -48,30 +43,90 @@ def test_real_must_be_an_ood_set_of_the_file() -> None:
 
 
 def test_methods_are_for_studies_that_compare_them(small: dict) -> None:
-    assert list(network(small, methods=("react", "msp")).compared) == ["react", "msp"]
+    assert list(told_network(small, methods=("react", "msp")).compared) == ["react", "msp"]
     with pytest.raises(InputError, match="no method is called 'raect'"):
-        network(small, methods=("raect",))
+        told_network(small, methods=("raect",))
     assert select_studies("samples", ("react",)) == ["samples"]
     assert select_studies("all", ("react",)) == ["generalisation", "samples", "auto"]
-    with pytest.raises(InputError, match="the study variants has fixed methods; leave --methods out"):
-        select_studies("variants", ("react",))
 
 
 def test_more_images_give_steadier_fits(small: dict) -> None:
-    frame = resample(network(small, methods=("optfs-e", "mds++")), 6)
+    frame = resample(told_network(small, methods=("optfs-e", "mds++")), 6)
     assert list(frame["images"].unique()) == [*(size for size in SIZES if size < 200), 200]
     assert set(frame.groupby(["images", "method"]).size()) == {6}
     theta = frame[frame["method"] == "optfs-e"].groupby("images")["theta"].mean()
     assert theta.is_monotonic_decreasing or theta.loc[200] < 0.6 * theta.loc[20]
     assert frame[frame["method"] == "mds++"]["theta"].isna().all()
-    same = resample(network(small, methods=("optfs-e",)), 6)
+    same = resample(told_network(small, methods=("optfs-e",)), 6)
     wanted = frame[frame["method"] == "optfs-e"]["auroc"].to_numpy()
     np.testing.assert_allclose(same["auroc"], wanted)  # drawn by the seed alone
     table = tabulate_samples(frame.assign(network="net"))
     assert list(table.columns) == ["network", "images", "optfs-e AUROC", "mds++ AUROC", "change of theta"]
 
 
-def test_the_command_refuses_what_it_cannot_do(tmp_path: Path) -> None:
-    said = call("study", "variants", "--methods", "react", cwd=tmp_path)
-    assert said.returncode == 2
-    assert "the study variants has fixed methods" in said.stderr
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("magic",), "no study is called 'magic'; there are variants, validation"),
+        (("variants", "--methods", "react"), "the study variants has fixed methods; leave --methods out"),
+    ],
+)
+def test_the_command_refuses_what_it_cannot_do(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    done = call("study", *words, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert said in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def network(small) -> Network:
+    noise = {"gaussian": small["ood"]["far"], "uniform": small["ood"]["near"]}
+    sets = small["train"], small["inside"], {"MNIST": small["ood"]["far"], "dogs": small["ood"]["near"]}
+    proxy = (small["ood"]["near"],)
+    return Network("imagenet_resnet50", "ConvNet", *sets, noise, dict(METHODS), proxy, id_set="imagenet")
+
+
+def test_each_table_has_ours_the_papers_and_the_difference(network) -> None:
+    for name, table in PRINTED.items():
+        frame = STUDIES[name].compute(network)
+        frame.insert(0, "network", network.name)
+        made, notes = study_beside_paper(name, frame, {network.name: "imagenet"})
+        assert table.where in notes[0]
+        assert len(notes) == 1  # the network is one of the paper's
+        assert set(made["the paper's"]) == {"ResNet50"}
+        compared = 0
+        for head, decimals in table.measures.values():
+            for ours, paper, gap in zip(made[head], made[f"{head} (paper)"], made[f"{head} (difference)"], strict=True):
+                if paper == "-":
+                    assert gap == "-"
+                else:
+                    assert float(gap) == pytest.approx(float(ours) - float(paper), abs=10**-decimals / 2)
+                    compared += 1
+        assert compared == {"validation": 4, "variants": 6 * 2, "dynamic": 1, "limits": 8 * 4}[name]
+    rows = made.set_index("percentile")
+    printed = STUDIES["limits"].tabulate(frame, 2)
+    same = printed[(printed["method"] == "optfs-v") & (printed["tail"] == "0.001")]
+    assert rows.loc["0.1", "AUROC"] == same["AUROC"].item()
+
+
+def test_where_the_paper_has_no_figures_the_comparison_is_refused(network) -> None:
+    with pytest.raises(InputError, match="prints figures of validation, variants, dynamic, limits, not of intervals"):
+        check_studies(["intervals"], {network.name: "imagenet"})
+    with pytest.raises(InputError, match="are of ImageNet, cifar is not"):
+        check_studies(["limits"], {"cifar": "cifar10"})
+    check_studies(["intervals", "limits"], {network.name: "imagenet"})
+
+
+def test_the_command_writes_it(shared, tmp_path) -> None:
+    folder = shared / "features" / "imagenet_deit_tiny"
+    done = call("study", "dynamic", "--features", str(folder), "--compare-paper", "--out", "o", cwd=tmp_path)
+    assert done.returncode == 0
+    text = (tmp_path / "o" / "dynamic.md").read_text()
+    (line,) = (line for line in text.splitlines() if line.startswith("| imagenet_deit_tiny"))
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[1] == "Average"
+    assert cells[4] == "2.8"
+    assert float(cells[5]) == pytest.approx(float(cells[3]) - 2.8, abs=0.01)
+    wrong = call("study", "intervals", "--features", str(folder), "--compare-paper", cwd=tmp_path)
+    assert wrong.returncode != 0
+    assert "leave --compare-paper out" in wrong.stderr
