@@ -257,14 +257,15 @@ def test_commands_exist(page: str) -> None:
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 fill = importlib.import_module("fill_studies")
-KEPT = {name: fill.read_table(path.read_text(encoding="utf-8")) for name, path in fill.pages().items()}
+KEPT = fill.read_stored()["tables"]
 NETWORK = "imagenet_deit_tiny"  # the smallest features
 
 
-def test_every_study_of_the_paper_has_a_page() -> None:
+def test_every_study_of_the_paper_is_stored_and_named_on_a_page() -> None:
     own = {"samples"}  # is answered in the guide to fitting
     assert set(KEPT) == {name for name, study in STUDIES.items() if not study.needs_proxy} - own
-    assert {path.stem for path in fill.PAGES.glob("*.md")} == {"index", *KEPT}
+    shown = "".join(map(text, BY_HAND))
+    assert all(f"`oodshape study {name}" in shown for name in KEPT)
 
 
 def test_every_method_on_features_is_in_the_generalisation_table() -> None:
