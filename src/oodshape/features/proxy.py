@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.tensor_batches import refuse_cache, run_tensors
+from oodshape.features.tensor_batches import run_tensors
 from oodshape.images import identity
 from oodshape.images.datasets.synthetic import Scrambled, noise_of, scrambled
 from oodshape.images.decode.preprocessing import Preprocessing
@@ -43,8 +43,9 @@ def proxy_features(
     other features. With `prepared`, the images are batches of tensors that the network accepts as they are.
     """
     if prepared:
-        refuse_cache(cache)
-        seen = run_tensors(classifier, images, keep=size, progress=progress)
+        seen = run_tensors(
+            classifier, images, keep=size, cache=None if cache is None else Path(cache), progress=progress
+        )
         seen.check_one_size()
         return tensor_proxy(classifier, seen.kept, seen.identities[seen.kept_rows], seed, progress=progress)
     made = Scrambled(limited(image_set(images), size, seed), seed)

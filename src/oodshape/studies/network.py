@@ -184,7 +184,7 @@ def load_benchmark(benchmark: Benchmark, options: Options) -> Iterator[Network]:
 def _noise_side(model: Model) -> int:
     """Return the side of the noise images: the paper's, or that of the test images if they are not resized."""
     steps = model.preprocessing
-    return 32 if steps.resize or steps.crop else len(steps.pixels(model.sets["test"][0]))
+    return 32 if steps.resize or steps.crop else len(steps.pixels(model.image_set("test")[0]))
 
 
 def load_networks(
