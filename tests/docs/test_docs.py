@@ -268,8 +268,7 @@ NETWORK = "imagenet_deit_tiny"  # the smallest features
 
 
 def test_every_study_of_the_paper_has_a_page() -> None:
-    own = {"samples"}  # is answered in the guide to fitting
-    assert set(KEPT) == {name for name, study in STUDIES.items() if not study.needs_proxy} - own
+    assert set(KEPT) == set(STUDIES)
     assert {path.stem for path in fill.PAGES.glob("*.md")} == {"index", *KEPT}
 
 

@@ -39,6 +39,8 @@ RUNS = {
     "scripts/make_docs_figures.py": "",
     "scripts/make_proxies.py": "--features zoo --data data --weights weights --out made",
     "scripts/make_paper_csv.py": "--help",
+    "scripts/study_auto.py": "--out studied",
+    "scripts/study_samples.py": "--features features --resamples 1 --methods react --out studied",
     "scripts/train_digits.py": "--out trained --epochs 1",
     "scripts/train_mixer_nano.py": "--data data/cifar10 --out trained --epochs 1 --batch 10 --device cpu",
     "benches/decide.py": "features --quick",

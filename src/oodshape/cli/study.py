@@ -39,7 +39,7 @@ def study(
         str,
         typer.Option(
             autocompletion=method_names,
-            help="The methods to compare, or package.module:Name (generalisation, samples, auto).",
+            help="The methods to compare, or package.module:Name (generalisation).",
         ),
     ] = "",
     compare_paper: Annotated[
@@ -72,7 +72,7 @@ def study(
     """
     from oodshape.methods.registry import find_record
     from oodshape.report.tables.paper import check_studies
-    from oodshape.studies.catalog import STUDIES, select_studies
+    from oodshape.studies.catalog import select_studies
     from oodshape.studies.network import load_networks
     from oodshape.studies.write import write
 
@@ -85,10 +85,6 @@ def study(
         say(network.describe())
     if compare_paper:
         check_studies(names, {network.name: network.id_set for network in networks})
-    if name == "all" and not all(network.proxy for network in networks):
-        for each in [each for each in names if STUDIES[each].needs_proxy]:
-            names.remove(each)
-            say(f"skipped {each}: a network has no proxy (scrambled.npz)")
     for each in names:
         for path in write(each, networks, out, paper=compare_paper):
             say(f"wrote {path}")

@@ -28,35 +28,6 @@ SIZE = 5.8  # of the names, in points
 PLACES = ((4, 0), (-4, 0), (5, 0), (-5, 0), (0, 6), (0, -6), (4, 5), (4, -5), (-4, 5), (-4, -5), (0, 8), (0, -8))
 FAR = tuple((dx, dy) for dy in (10, -10, 15, -15, 21, -21) for dx in (6, -6, 16, -16))  # joined to the point by a line
 Box = tuple[float, float, float, float]
-_STYLE: Any = {
-    "font.size": 7.5,
-    "axes.titlesize": 7.5,
-    "axes.labelsize": 7.5,
-    "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0,
-    "legend.fontsize": 6.8,
-    "legend.frameon": False,
-    "legend.handlelength": 2.8,
-    "legend.borderaxespad": 0.2,
-    "text.parse_math": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "oodshape",  # makes the file reproducible
-    "pdf.fonttype": 42,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.alpha": 0.2,
-    "grid.linewidth": 0.5,
-    "xtick.major.size": 2.0,
-    "ytick.major.size": 2.0,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 3.5,
-    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), TEXT),
-}
 # names that are not methods: variants of OptFS (V) have its colour, those fitted with OOD images the OOD colour
 _OPTFS = INKS["optfs"].light
 _VARIANTS: dict[str, tuple[str, Any]] = {
@@ -71,9 +42,10 @@ _VARIANTS: dict[str, tuple[str, Any]] = {
 @contextmanager
 def use_style() -> Iterator[None]:
     """Apply the matplotlib settings of all figures."""
-    from matplotlib import rc_context
+    from matplotlib import style as matplotlib_style
 
-    with rc_context(_STYLE), warnings.catch_warnings():
+    colors = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), TEXT)
+    with matplotlib_style.context(["oodshape.studies.figures", colors]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         yield
 
