@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.comparing import Compared, SeedOption
+from oodshape.cli.comparing import Compared
 from oodshape.cli.completion import benchmark_names, method_names, study_names
 from oodshape.cli.openood import StudySettings
 from oodshape.cli.options import words
@@ -61,7 +61,6 @@ def study(
             "\\[default: as the benchmark says, or the paper's for the network that a folder is named after].",
         ),
     ] = None,
-    seed: SeedOption = 0,
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("oodshape-results/studies"),
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
@@ -78,9 +77,9 @@ def study(
 
     compared_names = tuple(find_record(each).id for each in words(methods))
     names = select_studies(name, compared_names)
-    how: dict[str, Any] = {"settings": settings or "", "seed": seed, **compared.as_kwargs()}
+    how: dict[str, Any] = {"settings": settings or "", **compared.as_kwargs()}
     loaded = load_networks(benchmark, features or [], **how)
-    networks = [network.with_options(real, compared_names, seed) for network in loaded]
+    networks = [network.with_options(real, compared_names) for network in loaded]
     for network in networks:
         say(network.describe())
     if compare_paper:
