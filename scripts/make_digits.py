@@ -30,7 +30,7 @@ FONTS = ("Sans", "Sans-Bold", "Sans-BoldOblique", "SansMono", "SansMono-Bold", "
 
 def make_sets() -> dict[str, NDArray[np.uint8]]:
     """All arrays of the file by name: images of each set, and the labels of the digits 0-7."""
-    images, labels = _scanned_digits()
+    images, labels = scanned_digits()
     in_train = _train_mask(labels)
     in_test = (labels < CLASSES) & ~in_train
     return {
@@ -122,7 +122,7 @@ def textures(n: int = OOD_COUNT) -> NDArray[np.uint8]:
     return _pixels(out)
 
 
-def _scanned_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def scanned_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The 1,797 handwritten digits of scikit-learn, [1797, 16, 16], and their labels 0..9."""
     from sklearn.datasets import load_digits
 
