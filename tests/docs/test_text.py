@@ -82,6 +82,14 @@ def test_the_vocabulary_of_help(name: str) -> None:
     assert not retired(prose(" ".join(texts)))
 
 
+def test_links_lead_to_files_of_the_repository() -> None:
+    """Readers of the repository see no page that only the site has, besides the reference and the changelog."""
+    for path in WRITTEN:
+        for link in re.findall(r"\]\(([^)#\s]+)", re.sub(r"^```.*?^```", "", path.read_text(), flags=re.S | re.M)):
+            target = path.parent / link
+            assert "//" in link or target.is_file() or link in pages.GENERATED, f"{path.name} links to {link}"
+
+
 def test_pages_and_words_are_few() -> None:
     found = sorted(DOCS.rglob("*.md"))
     others = [path for path in found if path.parent.name != "methods"]
