@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from dataclasses import replace
 from importlib.util import find_spec
@@ -15,6 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from oodshape import METHODS, Classifier, Features, Guard, InputError, Preprocessing
+from oodshape.guard.fit.fit import read_names
 from oodshape.guard.fitted import NO_GUARANTEE
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.listing import image_set
@@ -278,3 +281,12 @@ def test_a_network_that_was_never_trained_is_a_warning(digits: Path) -> None:
     folders = {"images": digits / "train", "calibrate": digits / "val"}
     with pytest.warns(UserWarning, match="as chance would .*: was it ever trained, and were its weights loaded"):
         Guard.fit(net, **folders, method="msp", preprocessing=DIGITS, progress=False)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no named pipes in folders")
+@pytest.mark.timeout(20)
+def test_class_names_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "names.txt")
+    for path in (tmp_path / "names.txt", Path("/dev/zero")):
+        with pytest.raises(InputError, match="cannot read the class names"):
+            read_names(path)

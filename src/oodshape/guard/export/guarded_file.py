@@ -211,7 +211,7 @@ def open_session(model: bytes, threads: int | None = None, name: object = "the g
     """Open the bytes of an ONNX file in onnxruntime on the CPU."""
     runtime = import_optional("onnxruntime", "serve", "an ONNX file")
     options = runtime.SessionOptions()
-    options.log_severity_level = 3  # errors; it warns of every input that has a default
+    options.log_severity_level = 4  # its messages hold names from the file, unescaped; errors are exceptions too
     options.intra_op_num_threads = threads or 0
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # other work needs the cores
     # the runtime has another format, which it recognises by a few bytes, and which nothing here checks

@@ -19,9 +19,9 @@ MOST_FIELDS = 1_000_000  # of a model outside of its raw data; large networks ha
 KEY = b"oodshape_checksum"
 HEX = 64
 START = bytes([14 << 3 | 2, 4 + len(KEY) + HEX, 1 << 3 | 2, len(KEY)]) + KEY + bytes([2 << 3 | 2, HEX])
-# The fields of each message of onnx.proto that are, or contain, tensors
+# The fields of each message of onnx.proto that are, or contain, tensors or the file's metadata
 MESSAGES = {
-    "ModelProto": {7: "GraphProto", 20: "TrainingInfoProto", 25: "FunctionProto"},
+    "ModelProto": {7: "GraphProto", 14: "StringStringEntryProto", 20: "TrainingInfoProto", 25: "FunctionProto"},
     "TrainingInfoProto": {1: "GraphProto", 2: "GraphProto"},
     "GraphProto": {1: "NodeProto", 5: "TensorProto", 15: "SparseTensorProto"},
     "FunctionProto": {7: "NodeProto", 11: "AttributeProto"},
@@ -36,6 +36,7 @@ MESSAGES = {
     },
     "SparseTensorProto": {1: "TensorProto", 2: "TensorProto"},
     "TensorProto": {},
+    "StringStringEntryProto": {},
 }
 EXTERNAL_DATA, DATA_LOCATION = 13, 14  # fields of TensorProto
 
@@ -63,13 +64,16 @@ def read_sealed(path: Path) -> bytes:
         data = file.read(size)
         if data != seal(data[:-tail]):
             raise InputError(f"{path} is damaged: its checksum is wrong; restore it from a copy, or export it again")
-        check_no_external_data(data)
+        check_fields(data)
     return data
 
 
-def check_no_external_data(model: bytes) -> None:
-    """Refuse a model with a tensor in another file: runtimes have read files outside of the model's folder for it."""
-    left, fields = [("ModelProto", 0, len(model))], 0
+def check_fields(model: bytes) -> None:
+    """Refuse a model with a tensor in another file, or with two values of one metadata key.
+
+    Runtimes have read files outside of the model's folder; of two values, some take the first and some the last.
+    """
+    left, fields, keys = [("ModelProto", 0, len(model))], 0, set[bytes]()
     while left:
         message, at, end = left.pop()
         while at < end:
@@ -83,6 +87,10 @@ def check_no_external_data(model: bytes) -> None:
                 raise InputError(f"its graph is damaged, or has more than {MOST_FIELDS:,} fields")
             if message == "TensorProto" and (number == EXTERNAL_DATA or (number == DATA_LOCATION and value)):
                 raise InputError("its graph refers to data in another file, which is not read; export it again")
+            if message == "StringStringEntryProto" and number == 1:
+                if model[first:at] in keys - {KEY}:
+                    raise InputError("its metadata has two values of one key; export it again")
+                keys.add(model[first:at])
             if wire == 2 and number in MESSAGES[message]:
                 left.append((MESSAGES[message][number], first, at))
 
