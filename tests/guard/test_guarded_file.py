@@ -191,6 +191,13 @@ def test_every_message_with_a_tensor_is_looked_into() -> None:
     assert (fields["external_data"].number, fields["data_location"].number) == (EXTERNAL_DATA, DATA_LOCATION)
 
 
+def test_metadata_that_is_no_text_is_an_error(exported: Path, tmp_path: Path) -> None:
+    model = exported.read_bytes()[: -len(START) - HEX].replace(b"optfs-e", b"optfs\xe3(")
+    (tmp_path / "forged.onnx").write_bytes(seal(model))
+    with pytest.raises(InputError, match=r"is damaged \(UnicodeDecodeError"):
+        GuardedFile(tmp_path / "forged.onnx")
+
+
 def test_two_values_of_one_metadata_key_are_refused(exported: Path, tmp_path: Path) -> None:
     """Programs differ in which of them they take."""
     import onnx

@@ -122,10 +122,10 @@ class GuardedFile:
         """Load the file; a call uses `threads` threads, or all cores. Threads that wait for work do not spin."""
         self.path = Path(path)
         self._session = open_session(read_sealed(self.path), threads, self.path)
-        metadata = self._session.get_modelmeta().custom_metadata_map
-        if "preprocessing" not in metadata:
-            raise InputError(f"{path} has no preprocessing; {ADVICE} of a guard with a preprocessing")
         with reading(self.path, ADVICE):
+            metadata = self._session.get_modelmeta().custom_metadata_map
+            if "preprocessing" not in metadata:
+                raise InputError(f"{path} has no preprocessing; {ADVICE} of a guard with a preprocessing")
             outputs = {output.name: output for output in self._session.get_outputs()}
             self.classes = int(outputs["logits"].shape[1])  # how many classes the network has
             self.metadata = ExportMetadata.parse(metadata, self.classes)
