@@ -15,7 +15,7 @@ FAST := tests/test_imports.py tests/metrics tests/methods/test_contract.py \
 OF_EXTRAS := tests/guard/test_serve.py tests/guard/test_guarded_file.py tests/guard/test_export.py \
   tests/images/test_stored.py tests/images/test_formats.py tests/networks/test_sources.py \
   tests/networks/test_hugging_face.py
-EXTRAS := parquet serve onnx heif timm hf
+EXTRAS := torch parquet serve onnx heif timm hf
 COMMA := ,
 ALL_EXTRAS := $(subst $() ,$(COMMA),$(EXTRAS))
 LOWEST := .venv-lowest
@@ -26,7 +26,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --only-binary=
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch]'
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready
@@ -72,7 +72,7 @@ test-lowest:
 
 test-newest:
 	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
-	$(NEWEST)/bin/python $(PIP_INSTALL) --upgrade --upgrade-strategy eager -e '.[parquet,serve,onnx,heif]' $(TOOLS)
+	$(NEWEST)/bin/python $(PIP_INSTALL) --upgrade --upgrade-strategy eager -e '.[torch,parquet,serve,onnx,heif]' $(TOOLS)
 	$(NEWEST)/bin/python -m pytest -n 2 $(FAST)
 
 # The packages of requirements/test.lock and no others, by their hashes (Linux, Python 3.11); not a part of `make test`,
@@ -103,7 +103,7 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/mypy --platform win32
 	$(BIN)/mypy --platform darwin
 
-# Modules that need no torch, on other versions of Python.
+# What needs no torch, in environments without it, on this and other versions of Python.
 test-pythons:
 	scripts/test_pythons.sh
 
@@ -112,6 +112,7 @@ bench: $(VENV)/.ready-dev
 	$(BIN)/python benches/memory.py
 	$(BIN)/python benches/guard.py
 	$(BIN)/python benches/rivals.py --quick
+	$(BIN)/python benches/startup.py
 
 # Damaged files of every kind: FUZZ="--minutes 30 --format guard --seed 1" asks for more.
 FUZZ ?= --minutes 2

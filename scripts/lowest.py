@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 BOUND = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?>=([0-9.]+)$")
@@ -34,6 +34,17 @@ def lowest(requirements: Iterable[str]) -> list[str]:
     return [f"{name}=={version}" for name, version in bounds.items()]
 
 
+def required(extras: Iterable[str], known: Mapping[str, list[str]]) -> Iterator[str]:
+    """What extras need, those that they include too.
+
+    >>> list(required(["onnx"], {"onnx": ["oodshape[torch]", "onnx>=1.21"], "torch": ["torch>=2.10"]}))
+    ['torch>=2.10', 'onnx>=1.21']
+    """
+    for requirement in (each for extra in extras for each in known[extra]):
+        included = re.fullmatch(r"oodshape\[(.+)\]", requirement)
+        yield from [requirement] if included is None else required(included[1].split(","), known)
+
+
 def _parts(version: str) -> list[int]:
     return [int(part) for part in version.split(".")]
 
@@ -41,8 +52,7 @@ def _parts(version: str) -> list[int]:
 def main(extras: list[str]) -> None:
     """Print the bounds of the package and of these extras."""
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
-    requirements = [*project["dependencies"], *(r for extra in extras for r in project["optional-dependencies"][extra])]
-    print("\n".join(lowest(requirements)))
+    print("\n".join(lowest([*project["dependencies"], *required(extras, project["optional-dependencies"])])))
 
 
 if __name__ == "__main__":

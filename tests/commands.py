@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from oodshape.cli.app import main
+from oodshape.cli.main import main
 
 MODEL = ("--model", "zoo:digits-convnet")
 GUARD = ("--guard", "guard.safetensors", *MODEL)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.results import Results
-from oodshape.report import write_page
+from oodshape.report.pages.benchmark_page import write_page
 
 VOID = {"meta", "br"}
 

@@ -17,7 +17,7 @@ from folders_of_digits import write_digits
 MOST = 300  # MB beyond an ordinary folder
 PEAK = """
 import sys
-from oodshape.cli.app import main
+from oodshape.cli.main import main
 try:
     main()
 finally:

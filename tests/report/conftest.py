@@ -13,7 +13,7 @@ from browser import CHROMIUM, Opened
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
-from oodshape.report import write_page
+from oodshape.report.pages.benchmark_page import write_page
 
 METHODS = ("msp", "energy", "react", "optfs-e", "knn", "vim")
 

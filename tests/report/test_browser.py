@@ -14,7 +14,7 @@ import pytest
 from axe import violations
 from browser import Opened
 from oodshape.benchmark.results import Results
-from oodshape.report import write_page
+from oodshape.report.pages.benchmark_page import write_page
 from oodshape.report.tables.paper import paper_figures
 from synthetic import results as synthetic_results
 

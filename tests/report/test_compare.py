@@ -14,7 +14,8 @@ from oodshape import METHODS, InputError
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.spec import Benchmark
 from oodshape.methods.records import RECORDS
-from oodshape.report import tables_of, to_latex, to_markdown, to_text
+from oodshape.report.tables.kinds import tables_of
+from oodshape.report.tables.markdown_latex import to_latex, to_markdown
 from oodshape.report.tables.openood import (
     BOARDS,
     openood_tables,
@@ -24,6 +25,7 @@ from oodshape.report.tables.openood import (
 )
 from oodshape.report.tables.paper import paper_figures
 from oodshape.report.tables.table import Table
+from oodshape.report.tables.terminal import to_text
 from synthetic import row
 
 

@@ -20,7 +20,7 @@ from oodshape.core.options import RunOptions
 from oodshape.guard.check import check_guard
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.sources.listing import one_by_one
-from oodshape.report import write_page
+from oodshape.report.pages.benchmark_page import write_page
 from oodshape.report.pages.check_page import write_check
 from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
 from synthetic import results

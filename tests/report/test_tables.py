@@ -20,10 +20,11 @@ from oodshape.benchmark.scores import KeptScores
 from oodshape.core.errors import InputError
 from oodshape.metrics.detection import Floats, Outcome
 from oodshape.metrics.registry import METRICS, Metric
-from oodshape.report import table, to_latex, to_markdown, to_rich, to_text
 from oodshape.report.pages.benchmark_page import best_methods
 from oodshape.report.tables.kinds import ordered, tables_of
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Table, parse_columns
+from oodshape.report.tables.markdown_latex import to_latex, to_markdown
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Table, parse_columns, table
+from oodshape.report.tables.terminal import to_rich, to_text
 from synthetic import METHODS, results, row
 
 

@@ -32,7 +32,7 @@ RUNS = {
     "scripts/check_table.py": "--help",
     "scripts/count_lines.py": "--by-package",
     "scripts/draw_auto.py": "--out drawn",
-    "scripts/draw_readme.py": "--out drawn",
+    "scripts/draw_photographs.py": "--stored --out drawn",
     "scripts/draw_speed.py": "",
     "scripts/fill_studies.py": "--features features --only shaping",
     "scripts/lowest.py": "serve onnx",
@@ -40,7 +40,7 @@ RUNS = {
     "scripts/make_proxies.py": "--features zoo --data data --weights weights --out made",
     "scripts/make_paper_csv.py": "--help",
     "scripts/train_digits.py": "--out trained --epochs 1",
-    "scripts/train_mixer_nano.py": "--data data/cifar10 --out trained --epochs 1 --batch 10",
+    "scripts/train_mixer_nano.py": "--data data/cifar10 --out trained --epochs 1 --batch 10 --device cpu",
     "benches/decide.py": "features --quick",
     "benches/decode.py": "",
     "benches/guard.py": "",
@@ -51,10 +51,16 @@ RUNS = {
     "benches/scale.py": "--images 64 --rounds 1",
     "benches/serve.py": "guarded.onnx digits/test --requests 40 --at-once 2 --plain 10",
     "benches/speed.py": "--quick",
+    "benches/startup.py": "--rounds 1",
     "benches/wrap.py": "",
 }
 REFUSED = {"scripts/train_digits.py": "its weights are not written"}  # of a network that has learnt too little
-NEEDS = {"benches/scale.py": "ray", "benches/rivals.py": "pytorch_ood", "benches/live.py": "timm"}
+NEEDS = {
+    "scripts/draw_photographs.py": "skimage",
+    "benches/scale.py": "ray",
+    "benches/rivals.py": "pytorch_ood",
+    "benches/live.py": "timm",
+}
 
 
 def write_features(folder: Path) -> None:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json as encoder
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import IMAGES, ON_ANY_DEVICE, JsonOption, cache_folder, resolve_device
+from oodshape.cli.options import (
+    IMAGES,
+    ON_ANY_DEVICE,
+    JsonOption,
+    ProviderOption,
+    cache_folder,
+    check_inputs,
+    resolve_device,
+)
 from oodshape.cli.terminal import check_out, say, show_progress, warnings_as_lines
+from oodshape.core.errors import InputError
 from oodshape.core.options import CacheOptions, ImageOptions, ModelOptions, RunOptions
 
 UNKNOWN = "the guarantee holds only if the network was not trained on these images, which the guard cannot check"
@@ -17,7 +27,7 @@ UNKNOWN = "the guarantee holds only if the network was not trained on these imag
 
 def calibrate(
     *,
-    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="The guard: a file that fit wrote.")],
+    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="The guard: a file that fit or export wrote.")],
     images: Annotated[
         str | None,
         typer.Option(help=f"The calibration set: images that the network was NOT trained on: {IMAGES}."),
@@ -38,6 +48,7 @@ def calibrate(
         ),
     ] = None,
     opening: ModelOptions = ON_ANY_DEVICE,
+    provider: ProviderOption = "CPU",
     out: Annotated[Path | None, typer.Option(help="The file to write \\[default: the same file].")] = None,
     reading: ImageOptions,
     keeping: CacheOptions,
@@ -46,14 +57,23 @@ def calibrate(
 ) -> None:
     """Calibrate a new threshold without fitting again: from new images, for another alpha, or both.
 
-    Without --images the previous calibration scores are used, and no network is needed. Exported files and the state
-    of watch keep the threshold that they were made with: export again, and start a new state.
+    Without --images the previous calibration scores are used, and no network is needed. An exported file (.onnx) is
+    calibrated by its own scores, on --provider, without torch and without a model. Exported files and states of watch
+    keep the threshold that they were made with: calibrate or export these again, and start a new state.
     """
-    from oodshape.guard.describe import facts, per_class_line
-    from oodshape.guard.guard import Guard
-
     out = guard if out is None else out
     check_out(out)
+    if guard.suffix == ".onnx":
+        if model is not None or per_class is not None:
+            raise InputError(
+                "an exported file holds its network, and its kind of threshold is fixed: leave --model, "
+                "--per-class and --one-threshold out"
+            )
+        return _calibrate_exported(guard, out, images, alpha, provider, reading, running, json)
+    check_inputs(images, guard=guard, model=model, opening=opening)
+    from oodshape.guard.describe import Contents, facts, per_class_line
+    from oodshape.guard.guard import Guard
+
     before = Guard.load(guard, trust_code=opening.trust_code)
     with warnings_as_lines():
         after = before.calibrate(
@@ -70,9 +90,7 @@ def calibrate(
     if json:
         typer.echo(encoder.dumps(facts(after)))
         return
-    score = after.detector.scorer
-    assert score is not None
-    was, now = (score.said(each.detector.threshold) for each in (before, after))
+    was, now = (Contents.of(each).threshold_text for each in (before, after))
     say(f"threshold: {now}, before {was}")
     if after.detector.groups is not None:
         say(per_class_line(after))
@@ -80,3 +98,28 @@ def calibrate(
     if images is not None:
         say(UNKNOWN)
     say(f"guard: {out}")
+
+
+def _calibrate_exported(
+    file: Path,
+    out: Path,
+    images: str | None,
+    alpha: float | None,
+    provider: str,
+    reading: ImageOptions,
+    running: RunOptions,
+    json: bool,
+) -> None:
+    from oodshape.guard.export.guarded_file import GuardedFile
+    from oodshape.guard.export.recalibrate import recalibrate
+    from oodshape.images.sources.listing import in_column
+
+    check_inputs(images)
+    guarded = GuardedFile(file, provider=provider)
+    run = replace(running, progress=show_progress(json))
+    made = recalibrate(guarded, out, in_column(images, reading.column), alpha, run)
+    if json:
+        typer.echo(encoder.dumps(vars(made) | {"out": str(out)}))
+        return
+    for line in [*made.lines(), *([] if images is None else [UNKNOWN]), f"guard: {out}"]:
+        say(line)

@@ -15,6 +15,7 @@ from oodshape.cli.options import (
     GuardOption,
     JsonOption,
     ModelOption,
+    check_inputs,
     resolve_device,
 )
 from oodshape.cli.terminal import UNREADABLE, check_out, command_line, console, say, show_progress, warnings_as_lines
@@ -36,13 +37,14 @@ def check(
 ) -> None:
     """Check a guard on images of your own: how many of each set it accepts, next to the MSP baseline."""
 
+    check_out(out)
+    check_inputs(id, *ood, guard=guard, model=model, opening=opening)
     from oodshape.core.columns import show_columns
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.listing import one_by_one
     from oodshape.report.pages.check_page import HEAD, NOTE, check_rows, headline, right_line, verdict, write_check
     from oodshape.report.pages.scored_page import Origin
 
-    check_out(out)
     fitted = Guard.load(guard, trust_code=opening.trust_code)
     names = [one_by_one(each).name for each in ood]
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))

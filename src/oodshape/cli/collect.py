@@ -18,6 +18,7 @@ from oodshape.cli.options import (
     ModelOption,
     PreprocessingOption,
     ShardOption,
+    check_inputs,
     parse_preprocessing,
     ray_pool,
     resolve_device,
@@ -59,13 +60,14 @@ def collect(
     The size of a part does not grow with its images. All parts of a fit take the same options except --shard. With
     --cache, a collect that was stopped goes on where it was.
     """
+    check_out(out)
+    check_inputs(images, model=model, opening=opening, method=method)
     from oodshape.core.errors import InputError
     from oodshape.guard.fit.collect import collect_shard
     from oodshape.images.sources.image_set import Shard
     from oodshape.images.sources.listing import in_column
     from oodshape.networks.loading import open_model, prepared
 
-    check_out(out)
     mine, pool = Shard.of(shard), ray_pool(engine)
     with warnings_as_lines():
         where = resolve_device(opening)

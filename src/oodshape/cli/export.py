@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import IMAGES, ON_ANY_DEVICE, GuardOption, ModelOption, resolve_device
+from oodshape.cli.options import IMAGES, ON_ANY_DEVICE, GuardOption, ModelOption, check_inputs, resolve_device
 from oodshape.cli.terminal import check_out, say
 from oodshape.core.options import ImageOptions, ModelOptions
 
@@ -26,9 +26,10 @@ def export(
     The threshold is an input with a default. Before the file is written the graph runs in onnxruntime and is compared
     with torch; if they disagree, no file is written. Needs the extra: pip install 'oodshape\\[onnx]'.
     """
+    check_out(out)
+    check_inputs(images, guard=guard, model=model, opening=opening)
     from oodshape.guard.guard import Guard
 
-    check_out(out)
     fitted = Guard.load(guard, trust_code=opening.trust_code)
     report = fitted.export(out, model, images=images, **vars(resolve_device(opening)), **vars(reading))
     say(str(report))

@@ -14,28 +14,24 @@ from oodshape.cli.terminal import say
 
 def inspect(
     guard: Annotated[Path, typer.Argument(metavar="GUARD", help="A file that fit or export wrote.")],
-    trust_code: Annotated[
-        bool, typer.Option("--trust-code", help="Import the module of a class of your own that the guard names.")
-    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Show what a guard contains: method, threshold, guarantee, preprocessing, network, classes."""
-    from oodshape.guard.describe import facts, lines
-    from oodshape.guard.guard import Guard
+    from oodshape.core import files
+    from oodshape.core.reading import reading
+    from oodshape.guard.describe import Contents, facts, lines
+    from oodshape.guard.export.guarded_file import GuardedFile
 
     if guard.suffix == ".onnx":
-        from oodshape.guard.export.guarded_file import GuardedFile
-
-        exported = GuardedFile(guard, threads=1).metadata.facts()
-        if json:
-            typer.echo(encoder.dumps(exported))
-            return
-        for what, value in exported.items():
-            say(f"{what:<18} {value}", indent=19)
-        return
-    fitted = Guard.load(guard, trust_code=trust_code)
+        found, width = GuardedFile(guard, threads=1).metadata.facts(), 18
+        rows = list(found.items())
+    else:
+        contents = Contents.read(guard)
+        with reading(guard, files.WAY_OUT["detector"]):
+            found, width = facts(contents), 14
+            rows = list(lines(contents))
     if json:
-        typer.echo(encoder.dumps(facts(fitted)))
+        typer.echo(encoder.dumps(found))
         return
-    for what, value in lines(fitted):
-        say(f"{what:<14} {value}", indent=15)
+    for what, value in rows:
+        say(f"{what:<{width}} {value}", indent=width + 1)

@@ -36,6 +36,9 @@ ExportableOption = Annotated[
     bool,
     typer.Option("--exportable", help="Only methods that can be part of an ONNX graph.", rich_help_panel=METHOD),
 ]
+ProviderOption = Annotated[
+    str, typer.Option(help="The execution provider of onnxruntime for an exported file, such as CUDA.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 DataOption = Annotated[Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")]
 ShardOption = Annotated[
@@ -114,6 +117,32 @@ _SETTINGS: dict[str, Callable[[str], Any]] = {
     "std": _numbers,
     "interpolation": _interpolation,
 }
+
+
+def check_inputs(
+    *images: str | None,
+    guard: Path | None = None,
+    model: str | None = None,
+    opening: ModelOptions = ON_ANY_DEVICE,
+    method: str | None = None,
+) -> None:
+    """Refuse names of files, networks and methods that are wrong, before torch is imported, which takes seconds."""
+    from oodshape.core import files
+    from oodshape.images.sources.listing import check_listed
+    from oodshape.methods.records import check_method
+    from oodshape.networks.known import check_spec
+
+    if guard is not None:
+        files.read_header(guard, "detector")
+    if model is not None:
+        check_spec(model)
+    if opening.weights is not None and not opening.weights.is_file():
+        raise InputError(f"there is no file {opening.weights}")
+    for each in images:
+        if each is not None:
+            check_listed(each)
+    if method is not None:
+        check_method(method)
 
 
 def resolve_device(opening: ModelOptions) -> ModelOptions:

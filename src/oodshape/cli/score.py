@@ -17,6 +17,7 @@ from oodshape.cli.options import (
     GuardOption,
     ModelOption,
     ShardOption,
+    check_inputs,
     ray_pool,
     resolve_device,
 )
@@ -52,6 +53,8 @@ def score(
     and the exit status is 3. A decision may depend on --batch-size only where the score lies within rounding error of
     the threshold.
     """
+    check_out(out, page)
+    check_inputs(images, guard=guard, model=model, opening=opening)
     from oodshape.core.reading import any_names
     from oodshape.guard.guard import Guard
     from oodshape.guard.scoring.score_file import score_to_file, score_to_stream
@@ -59,7 +62,6 @@ def score(
     from oodshape.images.sources.listing import in_column, one_by_one, skipped_lines
     from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
 
-    check_out(out, page)
     pool = ray_pool(engine)
     if shard and page is not None:
         raise InputError("a page shows a whole set of images: leave --shard or --page out")

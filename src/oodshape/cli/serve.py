@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from oodshape.cli.options import ProviderOption
 from oodshape.cli.terminal import check_out
 
 DEFAULTS = "bytes=33_554_432,images=32,seconds=30,requests=64"
@@ -20,6 +21,7 @@ def serve(
         int | None,
         typer.Option(min=1, help="Processes that score images, each with the network in memory \\[default: cores]."),
     ] = None,
+    provider: ProviderOption = "CPU",
     watch: Annotated[
         bool, typer.Option("--watch", help="Watch the p-values; a shift shows in metrics and log.")
     ] = False,
@@ -41,7 +43,7 @@ def serve(
     """Serve an exported guard over HTTP: POST /predict, GET /health, /ready, /metrics, /openapi.json.
 
     It needs onnxruntime and FastAPI (the extra serve), and no torch. Logs are JSON lines on standard output. SIGTERM
-    and Ctrl-C stop it after the requests in hand are answered, within the `seconds` of --max and 5 more.
+    and Ctrl-C stop it after running requests are answered, within the `seconds` of --max and 5 more.
     """
     from oodshape.core.errors import InputError
     from oodshape.core.machine import cores
@@ -63,6 +65,7 @@ def serve(
             host=host,
             port=port,
             workers=workers or cores(),
+            provider=provider,
             watch=watch,
             state="" if state is None else str(state),
             delta=delta,

@@ -63,6 +63,23 @@ def import_optional(module: str, extra: str, purpose: str) -> Any:
         raise InputError(f"{purpose} needs {error.name or module}: pip install 'oodshape[{extra}]'") from None
 
 
+# packages of the extras that modules import at their top; the others go through `import_optional`
+_EXTRAS = dict.fromkeys(("torch", "numba", "pandas", "sklearn", "matplotlib", "threadpoolctl"), "torch")
+_EXTRAS |= dict.fromkeys(("fastapi", "starlette", "uvicorn", "prometheus_client", "onnxruntime"), "serve")
+
+
+def missing_extra(error: ModuleNotFoundError, purpose: str = "this command") -> str:
+    """Say how to install what is missing; an error that no extra explains is raised again.
+
+    >>> missing_extra(ModuleNotFoundError(name="torch"))
+    "this command needs torch: pip install 'oodshape[torch]'"
+    """
+    package = (error.name or "").partition(".")[0]
+    if package not in _EXTRAS:
+        raise error
+    return f"{purpose} needs {package}: pip install 'oodshape[{_EXTRAS[package]}]'"
+
+
 def check_trust(reason: str, trust_code: bool) -> None:
     """Raise InputError unless the user trusts code that a file holds or names; `reason` says which code would run."""
     if not trust_code:

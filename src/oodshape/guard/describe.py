@@ -1,104 +1,261 @@
-"""What a guard is, for people and for programs."""
+"""What a guard is, for people and for programs; a guard file is described without torch, and no code of it runs."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from oodshape.core import files
+from oodshape.core.errors import InputError
+from oodshape.core.reading import reading
 from oodshape.core.text import format_count
+from oodshape.core.values import Json, decode, encode
 from oodshape.guard.export.guarded_file import EXIF
-from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.methods.fusion import Fusion
-from oodshape.metrics.conformal import POOL
+from oodshape.metrics import conformal
+
+NO_GUARANTEE = "no guarantee: calibrated on training images"
+NO_GUARD = (
+    "it holds a detector without preprocessing and network, as Detector.save writes it; make a guard of the model: "
+    "oodshape fit, or Guard.fit"
+)
 
 
-def chosen_lines(guard: Fitted) -> list[str]:
+class Guarded(Protocol):
+    """A guard, as this module sees it."""
+
+    @property
+    def detector(self) -> Any: ...
+
+    @property
+    def about(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a guard file contains: JSON of the detector and of what is known about it, and their arrays."""
+
+    recipe: str
+    detector: Json
+    about: Json
+    arrays: dict[str, NDArray[Any]]
+
+    @classmethod
+    def of(cls, guard: Guarded | Contents) -> Contents:
+        """Return what the file of a guard would contain."""
+        if isinstance(guard, Contents):
+            return guard
+        arrays: dict[str, NDArray[Any]] = {}
+        detector, about = encode(guard.detector, arrays, "detector"), encode(guard.about, arrays, "guard")
+        return cls(repr(guard.detector.method), detector, about, arrays)
+
+    @classmethod
+    def read(cls, path: Path) -> Contents:
+        """Read a guard file; its checksum and what the threshold comes from are verified."""
+        header, arrays = files.load(path, "detector")
+        with reading(path, files.WAY_OUT["detector"]):
+            detector, about = (json.loads(header.get(name, "null")) for name in ("value", "guard"))
+            found = cls(header["method"], detector, about, arrays)
+            if found.about is None:
+                raise InputError(NO_GUARD)
+            if found.detector["calibration"] is None:
+                raise InputError("this detector has no threshold yet: call calibrate(held_out_id_data) first")
+            conformal.check_enough(len(found.scores), found.detector["alpha"])
+        return found
+
+    @property
+    def scores(self) -> NDArray[np.float32]:
+        """The calibration scores, ascending."""
+        found: NDArray[np.float32] = decode(self.detector["calibration"], self.arrays)
+        return found
+
+    @cached_property
+    def groups(self) -> NDArray[np.int32] | None:
+        """The predicted class of each calibration image, where thresholds are per class."""
+        found: NDArray[np.int32] | None = decode(self.detector["groups"], self.arrays)
+        return found
+
+    @cached_property
+    def class_scores(self) -> dict[int, NDArray[np.float32]]:
+        """The calibration scores of each class with a threshold of its own, and those of the pool."""
+        if self.groups is None:
+            return {conformal.POOL: self.scores}
+        return conformal.by_class(self.scores, self.groups, self.detector["alpha"])
+
+    @property
+    def limits(self) -> NDArray[np.float32]:
+        """[1], the threshold, or [C], one for each predicted class."""
+        return conformal.limits(self.scores, self.detector["alpha"], self.groups, self.detector["classes"] or 0)
+
+    @property
+    def threshold(self) -> float:
+        """The threshold of all classes, or of the pool."""
+        return conformal.threshold(self.class_scores[conformal.POOL], self.detector["alpha"])
+
+    @property
+    def threshold_text(self) -> str:
+        """The threshold, and the probability that it is the log of, where it is one."""
+        is_log = self.detector["scorer"]["type"] == "LogSoftmax"
+        return f"{self.threshold:.6g}" + (f" (a probability of {math.exp(self.threshold):.6g})" if is_log else "")
+
+    @property
+    def guarantee(self) -> str:
+        """What the threshold guarantees, in one line."""
+        return guarantee_line(
+            self.about["held_out"], len(self.scores), self.detector["alpha"], per_class=self.groups is not None
+        )
+
+    @property
+    def fusion(self) -> Mapping[str, Any] | None:
+        """What a method that selects others has selected."""
+        scorer: Mapping[str, Any] = self.detector["scorer"]
+        return scorer if scorer["type"] == "Fusion" else None
+
+    @property
+    def components(self) -> list[str]:
+        """The names of the selected methods."""
+        return [] if self.fusion is None else [component["name"] for component in self.fusion["components"]]
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """How images are prepared, where that is known."""
+        found: Preprocessing | None = decode(self.about["preprocessing"], self.arrays)
+        return found
+
+    @property
+    def sanity(self) -> dict[str, float] | None:
+        """The acceptance rates of noise and constant images, where they are known."""
+        about = self.about["sanity"]
+        if about is None:
+            return None
+        scores, classes = (decode(about[name], self.arrays) for name in ("scores", "classes"))
+        return acceptance_rates(about["noise"], scores, classes, self.limits)
+
+
+def guarantee_line(held_out: bool, n: int, alpha: float, *, per_class: bool) -> str:
+    """What a threshold from n calibration scores guarantees, in one line."""
+    if not held_out:
+        return NO_GUARANTEE
+    rate, made = f"expected false rejection rate <= {100 * alpha:g} %", f"split conformal, n = {n:,}"
+    if per_class:
+        return f"{rate} within each class with a threshold of its own, and in all other classes together ({made})"
+    low, high = (100 * limit for limit in conformal.rejected_share(n, alpha))
+    return f"{rate} ({made}; 99 % range for this calibration set {low:.1f}-{high:.1f} %)"
+
+
+def acceptance_rates(
+    noise: int, scores: NDArray[np.float32], classes: NDArray[np.int32], limits: NDArray[np.float32]
+) -> dict[str, float]:
+    """The fractions of noise images, which come first, and of constant images that the thresholds accept."""
+    accepted = scores >= (limits if len(limits) == 1 else limits[classes])
+    kinds = {"noise": accepted[:noise], "constant images": accepted[noise:]}
+    return {name: float(each.mean()) for name, each in kinds.items() if len(each)}
+
+
+def sanity_line(rates: Mapping[str, float]) -> str:
+    """Acceptance rates of noise and constant images in words."""
+    return f"accepts {', '.join(f'{100 * rate:.0f} % of {name}' for name, rate in rates.items())}"
+
+
+def chosen_lines(guard: Guarded | Contents) -> list[str]:
     """What was selected and why, in a few lines; none for a method that does not select."""
-    fusion = guard.detector.scorer
-    if not isinstance(fusion, Fusion):
+    found = Contents.of(guard)
+    fusion, method, components = found.fusion, found.about["method"], found.components
+    if fusion is None:
         return []
-    names = ", ".join(component.name for component in fusion.components)
-    if not fusion.ranking:
-        why = "; ".join(fusion.notes) or "it had no proxy set to select by"
-        return [f"{guard.about.method} uses {names}", f"why: {why}"]
-    values = dict(fusion.ranking)
-    best, least = (100 * values[component.name] for component in (fusion.components[0], fusion.components[-1]))
-    fused = ", fused by their p-values" if len(fusion.components) > 1 else ""
+    names = ", ".join(components)
+    if not fusion["ranking"]:
+        why = "; ".join(fusion["notes"]) or "it had no proxy set to select by"
+        return [f"{method} uses {names}", f"why: {why}"]
+    values = dict(fusion["ranking"])
+    best, least = (100 * values[name] for name in (components[0], components[-1]))
+    fused = ", fused by their p-values" if len(components) > 1 else ""
     return [
-        f"{guard.about.method} selected {names}{fused}",
-        f"selected {len(fusion.components)} of {len(values)} candidates by proxy AUROC ({least:.1f} to {best:.1f} %); "
-        f"proxies: {', '.join(fusion.proxies)}",
-        *(f"note: {note}" for note in fusion.notes),
+        f"{method} selected {names}{fused}",
+        f"selected {len(components)} of {len(values)} candidates by proxy AUROC ({least:.1f} to {best:.1f} %); "
+        f"proxies: {', '.join(fusion['proxies'])}",
+        *(f"note: {note}" for note in fusion["notes"]),
     ]
 
 
-def _by_proxy(fusion: Fusion) -> dict[str, dict[str, float]]:
+def _by_proxy(fusion: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """For each proxy set, the AUROC of every candidate."""
-    names = [name for name, _ in fusion.ranking]
-    columns = zip(*fusion.values, strict=True)
-    return {proxy: dict(zip(names, column, strict=True)) for proxy, column in zip(fusion.proxies, columns, strict=True)}
+    names = [name for name, _ in fusion["ranking"]]
+    columns = zip(*fusion["values"], strict=True)
+    pairs = zip(fusion["proxies"], columns, strict=True)
+    return {proxy: dict(zip(names, column, strict=True)) for proxy, column in pairs}
 
 
-def facts(guard: Fitted) -> dict[str, Any]:
+def facts(guard: Guarded | Contents) -> dict[str, Any]:
     """All that a guard says about itself, as JSON can hold it."""
-    detector, about = guard.detector, guard.about
-    fusion = detector.scorer
+    found = Contents.of(guard)
+    detector, about, fusion, per_class = found.detector, found.about, found.fusion, found.groups is not None
     return {
-        "method": about.method or repr(detector.method),
-        "recipe": repr(detector.method),
-        "components": [component.name for component in fusion.components] if isinstance(fusion, Fusion) else None,
-        "ranking": dict(fusion.ranking) if isinstance(fusion, Fusion) else None,
-        "proxies": _by_proxy(fusion) if isinstance(fusion, Fusion) else None,
-        "threshold": detector.threshold,
-        "thresholds_per_class": None if detector.groups is None else detector.thresholds.tolist(),
-        "classes_with_own_threshold": None if detector.groups is None else len(detector.class_scores) - 1,
-        "alpha": detector.alpha,
-        "calibration_images": 0 if detector.calibration is None else len(detector.calibration),
-        "held_out": about.held_out,
-        "guarantee": guard.guarantee,
-        "sanity": None if about.sanity is None else about.sanity.accepted(detector),
-        "training_images": detector.n_train,
-        "preprocessing": None if about.preprocessing is None else dict(about.preprocessing._items()),
-        "exif": EXIF[about.upright],
-        "model": about.model,
-        "weights": about.weights,
-        "head": {"layer": about.head, "fingerprint": detector.fingerprint},
-        "network": about.network,
-        "classes": detector.classes,
-        "class_names": list(about.classes),
-        "version": about.version,
+        "method": about["method"] or found.recipe,
+        "recipe": found.recipe,
+        "components": found.components if fusion is not None else None,
+        "ranking": dict(fusion["ranking"]) if fusion is not None else None,
+        "proxies": _by_proxy(fusion) if fusion is not None else None,
+        "threshold": found.threshold,
+        "thresholds_per_class": found.limits.tolist() if per_class else None,
+        "classes_with_own_threshold": len(found.class_scores) - 1 if per_class else None,
+        "alpha": detector["alpha"],
+        "calibration_images": len(found.scores),
+        "held_out": about["held_out"],
+        "guarantee": found.guarantee,
+        "sanity": found.sanity,
+        "training_images": detector["n_train"],
+        "preprocessing": None if found.preprocessing is None else dict(found.preprocessing._items()),
+        "exif": EXIF[about["upright"]],
+        "model": about["model"],
+        "weights": about["weights"],
+        "head": {"layer": about["head"], "fingerprint": detector["fingerprint"]},
+        "network": about["network"],
+        "classes": detector["classes"],
+        "class_names": list(about["classes"]),
+        "version": about["version"],
     }
 
 
-def lines(guard: Fitted) -> list[tuple[str, str]]:
+def lines(guard: Guarded | Contents) -> list[tuple[str, str]]:
     """(what, value) for people."""
-    fact = facts(guard)
-    detector, about = guard.detector, guard.about
-    rows = [("method", fact["method"])]
-    rows += [("", line) for line in chosen_lines(guard)]
-    assert detector.scorer is not None
-    rows += [("threshold", f"{detector.scorer.said(detector.threshold)}: images with a lower score are rejected")]
-    if detector.groups is not None:
-        rows += [("", f"{per_class_line(guard)}")]
+    found = Contents.of(guard)
+    fact, detector, about = facts(found), found.detector, found.about
+    rows = [("method", fact["method"]), *(("", line) for line in chosen_lines(found))]
+    rows += [("threshold", f"{found.threshold_text}: images with a lower score are rejected")]
+    if found.groups is not None:
+        rows += [("", f"{per_class_line(found)}")]
     rows += [
-        ("guarantee", guard.guarantee),
-        *([("sanity", guard.sanity)] if guard.sanity else []),
-        ("calibrated on", f"{format_count(fact['calibration_images'], 'image')}, alpha = {detector.alpha:g}"),
-        ("fitted on", f"{detector.n_train:,} images"),
-        ("preprocessing", preprocessing_line(about.preprocessing)),
+        ("guarantee", found.guarantee),
+        *([("sanity", sanity_line(found.sanity))] if found.sanity else []),
+        ("calibrated on", f"{format_count(fact['calibration_images'], 'image')}, alpha = {detector['alpha']:g}"),
+        ("fitted on", f"{detector['n_train']:,} images"),
+        ("preprocessing", preprocessing_line(found.preprocessing)),
         ("", f"EXIF orientation {fact['exif']}"),
-        ("model", about.model + (f", weights {about.weights}" if about.weights else "")),
-        ("head", f"{about.head or 'unknown'} (fingerprint {detector.fingerprint}; whole network {about.network})"),
-        ("classes", _classes(detector.classes, about.classes)),
-        ("made by", f"oodshape {about.version}"),
+        ("model", about["model"] + (f", weights {about['weights']}" if about["weights"] else "")),
+        (
+            "head",
+            f"{about['head'] or 'unknown'} (fingerprint {detector['fingerprint']}; whole network {about['network']})",
+        ),
+        ("classes", _classes(detector["classes"], about["classes"])),
+        ("made by", f"oodshape {about['version']}"),
     ]
     return rows
 
 
-def per_class_line(guard: Fitted) -> str:
+def per_class_line(guard: Guarded | Contents) -> str:
     """How many classes have a threshold of their own."""
-    own, classes = len(guard.detector.class_scores) - 1, guard.detector.classes or 0
-    pool = format_count(len(guard.detector.class_scores[POOL]), "image")
+    found = Contents.of(guard)
+    own, classes = len(found.class_scores) - 1, found.detector["classes"] or 0
+    pool = format_count(len(found.class_scores[conformal.POOL]), "image")
     return (
         f"{own} of {classes} classes have a threshold of their own; the other {classes - own} have too few calibration "
         f"images and share one from a pool of {pool}"
@@ -125,7 +282,7 @@ def _numbers(values: tuple[float, ...]) -> str:
     return " ".join(f"{value:.4g}" for value in values)
 
 
-def _classes(count: int | None, names: tuple[str, ...]) -> str:
+def _classes(count: int | None, names: Sequence[str]) -> str:
     if not names:
         return f"{count} without names"
     return f"{count}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"

@@ -5,20 +5,24 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.options import ModelOptions
-from oodshape.core.values import Value
+from oodshape.core.values import Sizes, Value
+from oodshape.guard.describe import guarantee_line
 from oodshape.guard.fit.samples import Samples
 from oodshape.guard.fit.sanity import Sanity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
-from oodshape.metrics.conformal import rejected_share
 from oodshape.networks.device import Precision
 from oodshape.networks.loading import Model, Source, open_model, takes_num_classes
 
 DEFAULT = ModelOptions()
-NO_GUARANTEE = "no guarantee: calibrated on training images"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,6 +45,9 @@ class About(Value):
     samples: Samples | None = None  # some images of the fitting set, where they were asked for
     input_shape: tuple[int, ...] | None = None  # of an image as the network takes it; None: images of several sizes
     sanity: Sanity | None = None  # scores of noise and constant images; None where they could not be made
+    # text features of the classes, where they are the head: another machine would give them other last bits
+    text: Annotated[NDArray[np.float32], Sizes("C T")] | None = None
+    selection: Annotated[NDArray[np.uint64], Sizes("S")] | None = None  # sketch of a calibration set that selected
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,6 +73,8 @@ class Fitted(Value):
             model,
             head=about.head or None,
             num_classes=self.detector.classes if sized else None,
+            classes=about.classes,
+            text=None if about.text is None else torch.from_numpy(about.text.copy()),
             **(vars(opening) | {"precision": opening.precision or about.precision}),
         )
         if source.classifier.precision != about.precision:
@@ -111,14 +120,8 @@ class Fitted(Value):
     @property
     def guarantee(self) -> str:
         """What the threshold guarantees, in one line."""
-        if not self.about.held_out:
-            return NO_GUARANTEE
         scores, alpha = self.detector.held_out()
-        rate, n = f"expected false rejection rate <= {100 * alpha:g} %", f"split conformal, n = {len(scores):,}"
-        if self.detector.groups is not None:
-            return f"{rate} within each class with a threshold of its own, and in all other classes together ({n})"
-        low, high = (100 * limit for limit in rejected_share(len(scores), alpha))
-        return f"{rate} ({n}; 99 % range for this calibration set {low:.1f}-{high:.1f} %)"
+        return guarantee_line(self.about.held_out, len(scores), alpha, per_class=self.detector.groups is not None)
 
     @property
     def sanity(self) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
+import numpy as np
+
 import oodshape
 from oodshape.core import files
 from oodshape.core.errors import InputError
@@ -27,10 +29,12 @@ from oodshape.core.options import (
     takes_options,
 )
 from oodshape.core.reading import reading
+from oodshape.core.text import facts_html
 from oodshape.core.values import load_values
 from oodshape.features.features import Features
 from oodshape.features.tensor_batches import run_tensors
 from oodshape.guard.check import Check, check_guard
+from oodshape.guard.describe import NO_GUARD, facts, lines
 from oodshape.guard.explain import Explanation, explain_images
 from oodshape.guard.export.onnx import ExportReport, export_guard
 from oodshape.guard.fit.collect import PartFiles, part_files, parts_for, recipe_of
@@ -38,12 +42,13 @@ from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.fit import class_names, fit_detector, own_model
 from oodshape.guard.fit.samples import Samples, check_kept
 from oodshape.guard.fit.sanity import check_sanity
-from oodshape.guard.fit.split import split_collected, split_images, split_tensors
+from oodshape.guard.fit.split import refuse_copies, split_collected, split_images, split_tensors
 from oodshape.guard.fitted import About, Fitted
 from oodshape.guard.live import Live
 from oodshape.guard.scoring.score import score_images
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.overlap import copies_in_sketch
 from oodshape.images.sources.image_set import limited
 from oodshape.images.sources.listing import Given, image_set, in_column, one_by_one
 from oodshape.images.sources.memory import check_prepared
@@ -51,6 +56,9 @@ from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.loading import Model, Source, open_model
 from oodshape.networks.loading import prepared as native_preprocessing
+from oodshape.networks.zero_shot import PROMPT
+
+SELECTED = "images by which fit selected methods"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,6 +70,17 @@ class Guard(Fitted):
     for row in Guard.load("guard.safetensors").score("inbox/", model="zoo:digits-vit"):
         print(row.path, row.label, row.accepted)
     """
+
+    def __repr__(self) -> str:
+        """The method, the network and the guarantee, in three lines."""
+        fact = facts(self)
+        chosen = f" ({', '.join(fact['components'])})" if fact["components"] else ""
+        network = f"{self.about.model or 'given in Python'}, {self.detector.classes} classes"
+        return f"Guard: {fact['method']}{chosen}\n  network: {network}\n  guarantee: {self.guarantee}"
+
+    def _repr_html_(self) -> str:
+        """What the guard contains, in a notebook."""
+        return facts_html(lines(self))
 
     @classmethod
     @takes_options(ModelOptions, HeadOptions, ImageOptions, SubsetOptions, CacheOptions, RunOptions)
@@ -77,6 +96,7 @@ class Guard(Fitted):
         per_class: bool = False,
         preprocessing: Preprocessing | None = None,
         classes: tuple[str, ...] = (),
+        prompt: str = PROMPT,
         upright: bool = False,
         exportable: bool = False,
         keep_samples: int = 0,
@@ -98,7 +118,9 @@ class Guard(Fitted):
             alpha: Bound on the expected false rejection rate.
             per_class: Calibrate one threshold for each predicted class.
             preprocessing: Preprocessing in place of the model's own.
-            classes: Names of the classes, in the network's order.
+            classes: Names of the classes, in the network's order. A model that compares images with texts (CLIP,
+                SigLIP) makes its head of them.
+            prompt: The sentence around a name for such a model; {} stands for the name.
             upright: Rotate images as their EXIF orientation says.
             exportable: Restrict `auto` to methods that can be part of an ONNX graph.
             keep_samples: Number of training thumbnails to keep in the guard, for explanations. Everybody who has the
@@ -113,7 +135,7 @@ class Guard(Fitted):
         opening, layer = make_options(ModelOptions, options), make_options(HeadOptions, options)
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
         limit, cache = make_options(SubsetOptions, options).limit, make_options(CacheOptions, options).cache
-        source = open_model(model, **vars(opening), **vars(layer))
+        source = open_model(model, classes=classes, prompt=prompt, **vars(opening), **vars(layer))
         recipe = recipe_of(method, exportable)
         if (images is None) == (parts is None):
             raise InputError("give images to fit on, or parts that were collected of them: one of the two")
@@ -155,7 +177,9 @@ class Guard(Fitted):
             version=oodshape.__version__,
             precision=source.classifier.precision,
             samples=samples,
+            text=None if source.text is None else source.text.cpu().numpy(),
             input_shape=found.shape,
+            selection=found.sketch() if len(detector.held_out()[0]) < len(found.held_out) else None,
             sanity=check_sanity(source.classifier, detector, found.sanity, found.train, found.held_out),
         )
         return cls(detector, about)
@@ -213,11 +237,17 @@ class Guard(Fitted):
     def _read(self, source: Source, images: Given, alpha: float, options: CalibrateKeywords) -> Features:
         """The features of a calibration set, of which `alpha` needs a minimum."""
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
+        used = np.empty(0, np.uint64) if self.about.selection is None else self.about.selection
         if reading.prepared:
             seen = run_tensors(source.classifier, images, shape=self.about.input_shape, progress=run.progress)
+            rows = np.flatnonzero(np.isin(seen.identities, used))
+            refuse_copies(
+                [f"image {row}" for row in rows], len(seen.identities), "images by which fit selected methods"
+            )
             return Features.from_tensors(seen, source.classifier.head)
         held = image_set(in_column(images, reading.column), upright=self.about.upright)
         check_enough(len(held), alpha)
+        refuse_copies(copies_in_sketch(held, used), len(held), SELECTED)
         cache = make_options(CacheOptions, options).cache
         extractor = Extractor(source.classifier, self.preprocessing, self.about.upright, run, cache)
         return extractor.calibration(held, self.about.input_shape)
@@ -352,9 +382,6 @@ class Guard(Fitted):
         """Read the guard that `save` wrote; `trust_code` imports the modules of custom methods that the file names."""
         detector, about = load_values(path, "detector", "value", "guard", trust_code=trust_code)
         if about is None:
-            raise InputError(
-                f"{path} holds a detector without preprocessing and network, as Detector.save writes it; "
-                "make a guard of the model: oodshape fit, or Guard.fit"
-            )
+            raise InputError(f"{path}: {NO_GUARD}")
         with reading(path, files.WAY_OUT["detector"]):
             return cls(detector, about)

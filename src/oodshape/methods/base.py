@@ -251,9 +251,6 @@ class FittedScore(ArrayValue):
         """[N] scores."""
         raise NotImplementedError
 
-    def said(self, score: float) -> str:
-        return f"{score:.6g}"
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FittedSlots(Value):

@@ -9,10 +9,14 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module, resources
+from importlib.metadata import entry_points
 from typing import Any
+
+from oodshape.core.errors import no_such
 
 Spec = Mapping[str, Any]  # slots of a Method, each {"use": "module:Class", **settings}, or changes of these
 PACKAGE = "oodshape.methods"
+GROUP = "oodshape.methods"  # entry points of other packages
 OWN = "own"  # family and block of a method that has no record in the package
 # the code that tests compare methods with
 REFERENCES = {
@@ -107,3 +111,9 @@ def registered(name: str) -> Record | None:
     """The record of the package with this id or display name."""
     shown = (each for each in RECORDS.values() if name.casefold() in (each.id, each.name.casefold()))
     return RECORDS.get(name) or next(shown, None)
+
+
+def check_method(name: str) -> None:
+    """Refuse a name that is neither registered, nor "package.module:Name", nor an entry point of another package."""
+    if registered(name) is None and ":" not in name and not entry_points(group=GROUP, name=name):
+        raise no_such("method", name, RECORDS, "`oodshape methods` lists them")

@@ -8,14 +8,12 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from oodshape.core.errors import InputError, no_such
+from oodshape.core.errors import InputError
 from oodshape.core.own_code import import_object
 from oodshape.methods.base import HeadRecipe, ScoreRecipe, Shaper
 from oodshape.methods.detector import Method
 from oodshape.methods.perturb.none import Step
-from oodshape.methods.records import PACKAGE, RECORDS, Record, Spec, merge, registered
-
-GROUP = "oodshape.methods"  # entry points of other packages
+from oodshape.methods.records import GROUP, PACKAGE, RECORDS, Record, Spec, check_method, merge, registered
 
 
 def make_method(record: Record, *changes: Spec) -> Method:
@@ -112,9 +110,9 @@ def find_record(name: str) -> Record:
         return known
     if ":" in name:
         return _own_record(name, import_object(name, "a method is package.module:Name, a Method or a recipe class"))
-    for point in entry_points(group=GROUP, name=name):
-        return _own_record(name, point.load())
-    raise no_such("method", name, RECORDS, "`oodshape methods` lists them")
+    check_method(name)
+    [point, *_] = entry_points(group=GROUP, name=name)
+    return _own_record(name, point.load())
 
 
 def find_method(name: str, table: Mapping[str, Method] = METHODS) -> Method:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, check_fraction
+from oodshape.metrics.beta import beta_quantile
 from oodshape.metrics.detection import as_scores
 
 if TYPE_CHECKING:  # a service counts without it
@@ -104,11 +105,8 @@ def rejected_share(n: int, alpha: float) -> tuple[float, float]:
 
     Given the n held-out images it follows Beta(k, n + 1 - k), where k is the rank of the threshold.
     """
-    from scipy.stats import beta
-
     k = rank(n, alpha)
-    low, high = beta.ppf([(1 - LEVEL) / 2, (1 + LEVEL) / 2], k, n + 1 - k)
-    return float(low), float(high)
+    return beta_quantile((1 - LEVEL) / 2, k, n + 1 - k), beta_quantile((1 + LEVEL) / 2, k, n + 1 - k)
 
 
 def rejected_count(n: int, alpha: float, images: int) -> tuple[int, int]:
@@ -126,10 +124,8 @@ def allowed_rate(level: float, n: int, delta: float) -> float:
     >>> round(allowed_rate(0.05, 99, 0.5), 3), round(allowed_rate(0.05, 99, 0.01), 3)
     (0.047, 0.113)
     """
-    from scipy.stats import beta
-
     k = rank(n, level)
-    return float(beta.ppf(1 - delta, k, n + 1 - k))
+    return beta_quantile(1 - delta, k, n + 1 - k)
 
 
 LEVEL = 0.99  # of the limits of the true rate

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import AtLeast, Sizes, Value
+from oodshape.metrics.beta import bisect, log_beta
 
 Array = NDArray[np.float64]
 Count = Annotated[int, AtLeast(0)]
@@ -97,13 +98,10 @@ class RateTest(Value):
 
     def interval(self) -> tuple[float, float]:
         """A confidence sequence for the rate, if it is constant: at every time at once with probability 1 - delta."""
-        from scipy.optimize import brentq
-        from scipy.special import betaln
-
         if not self.seen:
             return 0.0, 1.0
         no = self.seen - self.hits
-        mixture = betaln(self.hits + 0.5, no + 0.5) - betaln(0.5, 0.5)
+        mixture = log_beta(self.hits + 0.5, no + 0.5) - log_beta(0.5, 0.5)
 
         def outside(rate: float) -> float:
             """The log of the evidence against a rate, less what delta asks for."""
@@ -111,6 +109,6 @@ class RateTest(Value):
             return float(mixture - likelihood + math.log(self.delta))
 
         inside = min(max(self.rate, 1e-12), 1 - 1e-12)
-        low = brentq(outside, 1e-15, inside) if self.hits and outside(1e-15) > 0 else 0.0
-        high = brentq(outside, inside, 1 - 1e-15) if no and outside(1 - 1e-15) > 0 else 1.0
-        return float(low), float(high)
+        low = bisect(outside, 1e-15, inside) if self.hits and outside(1e-15) > 0 else 0.0
+        high = bisect(outside, inside, 1 - 1e-15) if no and outside(1 - 1e-15) > 0 else 1.0
+        return low, high

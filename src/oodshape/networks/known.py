@@ -1,10 +1,14 @@
-"""The zoo's networks by name, from `known.csv`: family, ID set, number of classes; importable without torch."""
+"""What can be said of the name of a network without torch: the forms of names, and the zoo, from `known.csv`."""
 
 from __future__ import annotations
 
 import csv
+import difflib
 from importlib.resources import files
+from pathlib import Path
 from typing import Literal, NamedTuple, cast
+
+from oodshape.core.errors import InputError
 
 Family = Literal["ConvNet", "transformer", "MLP"]
 
@@ -22,3 +26,40 @@ KNOWN: dict[str, Known] = {
     row["name"]: Known(cast(Family, row["family"]), row["id_set"], int(row["classes"]))
     for row in csv.DictReader(_TEXT.splitlines())
 }
+FORMS = (
+    "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function (returns a network, or "
+    "(network, Preprocessing)), or a torch.export archive FILE.pt2 that you trust"
+)
+WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")  # how files of weights end
+
+
+def check_spec(spec: str) -> None:
+    """Refuse a text that names no network."""
+    kind, _, name = spec.partition(":")
+    if kind == "zoo" and name:
+        check_known(name)
+    elif not (name or spec.lower().endswith(".pt2") or Path(spec).is_file()):
+        raise no_model(spec)
+
+
+def no_model(spec: str) -> InputError:
+    """The error for a text that names no network."""
+    if Path(spec).suffix.lower() in WEIGHTS:
+        return InputError(
+            f"{spec} is a file of weights: give it with --weights (weights=...); --model names the network that "
+            f"they belong to: {FORMS}"
+        )
+    hint = f"did you mean zoo:{spec}?" if spec in KNOWN else f"a model is {FORMS}"
+    return InputError(f"{spec!r} names no model; {hint}")
+
+
+def check_known(name: str) -> None:
+    """Refuse a name that the zoo does not have, with those like it."""
+    if name in KNOWN:
+        return
+    asked = name.lower()
+    part = [known for known in KNOWN if len(asked) > 2 and (asked in known or known in asked)]
+    close = difflib.get_close_matches(asked, KNOWN, n=4, cutoff=0.5)
+    like = ", ".join(dict.fromkeys([*part, *close]))
+    way_out = f"did you mean {like}?" if like else f"there are {', '.join(KNOWN)}"
+    raise InputError(f"no network is called {name!r}; {way_out}")

@@ -34,6 +34,8 @@ from oodshape.metrics import conformal
 
 EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
 OUTPUTS = ("logits", "score", "accepted")
+CPU = "CPU"
+PROVIDER_TOLERANCE = 1e-3  # of the largest value, between a provider and the CPU
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
@@ -118,10 +120,20 @@ class GuardedFile:
     its metadata are verified, and data in other files is refused.
     """
 
-    def __init__(self, path: str | Path, *, threads: int | None = None) -> None:
-        """Load the file; a call uses `threads` threads, or all cores. Threads that wait for work do not spin."""
-        self.path = Path(path)
-        self._session = open_session(read_sealed(self.path), threads, self.path)
+    def __init__(self, path: str | Path, *, threads: int | None = None, provider: str = CPU) -> None:
+        """Load the file.
+
+        Args:
+            path: The file that `export` wrote.
+            threads: Threads of a call; None: all cores. Threads that wait for work do not spin.
+            provider: The execution provider of onnxruntime, such as CUDA or CPU. Scores on another one than the CPU
+                are compared with those of the CPU here, because the threshold was calibrated on scores like these.
+
+        Raises:
+            InputError: The file is not one of `export`, or the provider is missing or gives other scores.
+        """
+        self.path, data = Path(path), read_sealed(Path(path))
+        self._session = open_session(data, threads, self.path, provider)
         with reading(self.path, ADVICE):
             metadata = self._session.get_modelmeta().custom_metadata_map
             if "preprocessing" not in metadata:
@@ -138,6 +150,23 @@ class GuardedFile:
             )
         fixed = len(shape) == 4 and all(isinstance(side, int) for side in shape[2:])
         self.size: tuple[int, int] | None = (shape[2], shape[3]) if fixed else None  # (height, width); None: any
+        if provider != CPU:
+            self._compare_with_cpu(data, provider)
+
+    def _compare_with_cpu(self, data: bytes, provider: str) -> None:
+        """Refuse a provider that gives other scores than the CPU on made-up images."""
+        size = self.preprocessing.size or self.size or (64, 64)
+        pixels = np.random.default_rng(0).integers(0, 256, (4, *size, self.preprocessing.channels), np.uint8)
+        found, session = self._run(pixels), self._session
+        self._session = open_session(data, None, self.path)
+        wanted, self._session = self._run(pixels), session
+        for name, ours, theirs in zip(OUTPUTS, found, wanted, strict=False):
+            apart, size_of = float(np.abs(ours - theirs).max()), float(np.abs(theirs).max())
+            if not apart <= PROVIDER_TOLERANCE * size_of:
+                raise InputError(
+                    f"{provider} differs from the CPU by {apart:.2g} in the {name}, whose largest value is "
+                    f"{size_of:.2g}; use --provider CPU, or calibrate the file on this provider"
+                )
 
     def __call__(self, images: Any) -> Any:
         """Return the verdict on one image, or a list of verdicts; an image that cannot be read is an error."""
@@ -207,16 +236,23 @@ class GuardedFile:
             raise Unreadable(name, error.reason) from None
 
 
-def open_session(model: bytes, threads: int | None = None, name: object = "the graph") -> Any:
-    """Open the bytes of an ONNX file in onnxruntime on the CPU."""
+def open_session(model: bytes, threads: int | None = None, name: object = "the graph", provider: str = CPU) -> Any:
+    """Open the bytes of an ONNX file in onnxruntime, on the CPU or another execution provider."""
     runtime = import_optional("onnxruntime", "serve", "an ONNX file")
+    known = [each.removesuffix("ExecutionProvider") for each in runtime.get_available_providers()]
+    if provider not in known:
+        raise InputError(f"onnxruntime has no provider {provider!r} here; it has {', '.join(known)}")
     options = runtime.SessionOptions()
     options.log_severity_level = 4  # its messages hold names from the file, unescaped; errors are exceptions too
     options.intra_op_num_threads = threads or 0
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # other work needs the cores
     # the runtime has another format, which it recognises by a few bytes, and which nothing here checks
     options.add_session_config_entry("session.load_model_format", "ONNX")
+    chosen = [f"{each}ExecutionProvider" for each in dict.fromkeys((provider, CPU))]  # the CPU runs what it lacks
     try:
-        return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(model, options, providers=chosen)
     except Exception as error:  # the runtime's own types have no common base
         raise InputError(f"{name} is no ONNX file, or a damaged one ({one_line(error)}); {ADVICE}") from None
+    if session.get_providers()[0] != chosen[0]:
+        raise InputError(f"the provider {provider} of onnxruntime does not start on this machine; use --provider CPU")
+    return session

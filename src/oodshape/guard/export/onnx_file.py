@@ -7,7 +7,12 @@ it. This module needs neither onnx nor torch.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import reading
@@ -16,7 +21,8 @@ ADVICE = "give the file that `oodshape export` wrote"
 LARGEST = (1 << 31) - 1  # bytes of a protobuf message
 MOST_FIELDS = 1_000_000  # of a model outside of its raw data; large networks have some ten thousand
 # An entry of ModelProto.metadata_props: its field number and size, then key and value, each with theirs
-KEY = b"oodshape_checksum"
+CHECKSUM = "oodshape_checksum"
+KEY = CHECKSUM.encode()
 HEX = 64
 START = bytes([14 << 3 | 2, 4 + len(KEY) + HEX, 1 << 3 | 2, len(KEY)]) + KEY + bytes([2 << 3 | 2, HEX])
 # The fields of each message of onnx.proto that are, or contain, tensors or the file's metadata
@@ -38,7 +44,9 @@ MESSAGES = {
     "TensorProto": {},
     "StringStringEntryProto": {},
 }
-EXTERNAL_DATA, DATA_LOCATION = 13, 14  # fields of TensorProto
+EXTERNAL_DATA, DATA_LOCATION, TENSOR_NAME, RAW_DATA = 13, 14, 8, 9  # fields of TensorProto
+FLOAT = 1  # TensorProto.DataType
+GRAPH, METADATA, INITIALIZER = 7, 14, 5  # fields of ModelProto, and of GraphProto
 
 
 def seal(model: bytes) -> bytes:
@@ -73,26 +81,90 @@ def check_fields(model: bytes) -> None:
 
     Runtimes have read files outside of the model's folder; of two values, some take the first and some the last.
     """
-    left, fields, keys = [("ModelProto", 0, len(model))], 0, set[bytes]()
+    left, count, keys = [("ModelProto", 0, len(model))], 0, set[bytes]()
     while left:
-        message, at, end = left.pop()
-        while at < end:
-            tag, first = _varint(model, at)
-            number, wire, value = tag >> 3, tag & 7, 0
-            if wire in (0, 2):
-                value, first = _varint(model, first)
-            at = first + {0: 0, 1: 8, 2: value, 5: 4}[wire]  # a KeyError: the file is damaged
-            fields += 1
-            if at > end or tag >> 32 or fields > MOST_FIELDS:
-                raise InputError(f"its graph is damaged, or has more than {MOST_FIELDS:,} fields")
-            if message == "TensorProto" and (number == EXTERNAL_DATA or (number == DATA_LOCATION and value)):
+        message, start, end = left.pop()
+        for field in _fields(model, start, end):
+            count += 1
+            if count > MOST_FIELDS:
+                raise InputError(f"its graph has more than {MOST_FIELDS:,} fields")
+            external = field.number == EXTERNAL_DATA or (field.number == DATA_LOCATION and field.value)
+            if message == "TensorProto" and external:
                 raise InputError("its graph refers to data in another file, which is not read; export it again")
-            if message == "StringStringEntryProto" and number == 1:
-                if model[first:at] in keys - {KEY}:
+            if message == "StringStringEntryProto" and field.number == 1:
+                key = model[field.inside : field.end]
+                if key in keys - {KEY}:
                     raise InputError("its metadata has two values of one key; export it again")
-                keys.add(model[first:at])
-            if wire == 2 and number in MESSAGES[message]:
-                left.append((MESSAGES[message][number], first, at))
+                keys.add(key)
+            if field.wire == 2 and field.number in MESSAGES[message]:
+                left.append((MESSAGES[message][field.number], field.inside, field.end))
+
+
+def replace_threshold(sealed: bytes, threshold: NDArray[np.float32], metadata: Mapping[str, str]) -> bytes:
+    """Return an exported file with another default of its input `threshold` and other values in its metadata."""
+    kept, graph = [], b""
+    for field in _fields(sealed, 0, len(sealed)):
+        whole = sealed[field.start : field.end]
+        if field.number == GRAPH:
+            parts = _fields(sealed, field.inside, field.end)
+            old = [part for part in parts if part.number == INITIALIZER and _is_threshold(sealed, part)]
+            graph = sealed[field.inside : old[0].start] + sealed[old[0].end : field.end]
+        elif field.number != METADATA or not any(
+            whole.startswith(_metadata_entry(key), field.inside - field.start) for key in (*metadata, CHECKSUM)
+        ):
+            kept.append(whole)
+    tensor = make_field(TENSOR_NAME, b"threshold") + make_field(RAW_DATA, threshold.astype("<f4").tobytes())
+    tensor = bytes([1 << 3]) + _as_varint(len(threshold)) + bytes([2 << 3, FLOAT]) + tensor  # dims, data_type
+    entries = [
+        make_field(METADATA, _metadata_entry(key) + make_field(2, value.encode())) for key, value in metadata.items()
+    ]
+    return seal(b"".join([*kept, make_field(GRAPH, graph + make_field(INITIALIZER, tensor)), *entries]))
+
+
+def _is_threshold(model: bytes, tensor: Field) -> bool:
+    inside = _fields(model, tensor.inside, tensor.end)
+    return any(part.number == TENSOR_NAME and model[part.inside : part.end] == b"threshold" for part in inside)
+
+
+def _metadata_entry(key: str) -> bytes:
+    return make_field(1, key.encode())
+
+
+class Field(NamedTuple):
+    """One field of a message: where it starts, where its content starts, where it ends; `value` if it is a number."""
+
+    number: int
+    wire: int
+    value: int
+    start: int
+    inside: int
+    end: int
+
+
+def _fields(data: bytes, at: int, end: int) -> Iterator[Field]:
+    while at < end:
+        start = at
+        tag, inside = _varint(data, start)
+        wire, value = tag & 7, 0
+        if wire in (0, 2):
+            value, inside = _varint(data, inside)
+        at = inside + {0: 0, 1: 8, 2: value, 5: 4}[wire]  # a KeyError: the file is damaged
+        if at > end or tag >> 32:
+            raise InputError("its graph is damaged")
+        yield Field(tag >> 3, wire, value, start, inside, at)
+
+
+def make_field(number: int, content: bytes) -> bytes:
+    """Encode a field that holds bytes, text or a message."""
+    return _as_varint(number << 3 | 2) + _as_varint(len(content)) + content
+
+
+def _as_varint(value: int) -> bytes:
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

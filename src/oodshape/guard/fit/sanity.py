@@ -15,7 +15,9 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Sizes, Value
 from oodshape.features.features import Features
+from oodshape.features.proxy import matched_noise
 from oodshape.features.sums import Summed
+from oodshape.guard.describe import acceptance_rates, sanity_line
 from oodshape.images.datasets.synthetic import NOISE_IMAGES, constant_images, noise_images
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
@@ -38,15 +40,11 @@ class Sanity(Value):
 
     def accepted(self, detector: Detector) -> dict[str, float]:
         """The acceptance rate of each kind of image."""
-        limits = detector.limits.numpy()
-        accepted = self.scores >= (limits if len(limits) == 1 else limits[self.classes])
-        kinds = {"noise": accepted[: self.noise], "constant images": accepted[self.noise :]}
-        return {name: float(each.mean()) for name, each in kinds.items() if len(each)}
+        return acceptance_rates(self.noise, self.scores, self.classes, detector.limits.numpy())
 
     def line(self, detector: Detector) -> str:
         """The rates in words."""
-        rates = self.accepted(detector).items()
-        return f"accepts {', '.join(f'{100 * rate:.0f} % of {name}' for name, rate in rates)}"
+        return sanity_line(self.accepted(detector))
 
 
 def image_batches(preprocessing: Preprocessing, size: tuple[int, int]) -> Iterator[Tensor]:
@@ -60,10 +58,7 @@ def image_batches(preprocessing: Preprocessing, size: tuple[int, int]) -> Iterat
 def tensor_batches(images: Tensor) -> Iterator[Tensor]:
     """Gaussian noise with the mean and standard deviation of prepared tensors [N, C, ...], channel by channel."""
     if images.is_floating_point() and images.ndim > 1:
-        others = [0, *range(2, images.ndim)]
-        mean, std = images.mean(dim=others, keepdim=True), images.std(dim=others, correction=0, keepdim=True)
-        noise = torch.from_numpy(np.random.RandomState(0).standard_normal((NOISE_IMAGES, *images.shape[1:])))
-        yield noise.to(images.dtype) * std + mean
+        yield matched_noise(images, 0)
 
 
 def check_sanity(

@@ -15,15 +15,15 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.proxy import SIZE, tensor_proxy
+from oodshape.features.proxy import SIZE, synthetic_features, tensor_proxy
 from oodshape.features.sums import Summed
-from oodshape.features.tensor_batches import refuse_cache, run_tensors
+from oodshape.features.tensor_batches import run_tensors
 from oodshape.guard.fit.collect import collected
 from oodshape.guard.fit.extractor import Extractor, warn_of_lost
 from oodshape.guard.fit.parts import HELD_OUT, Collected
 from oodshape.guard.fit.sanity import Batches, image_batches, tensor_batches
 from oodshape.images import identity
-from oodshape.images.overlap import SKETCH, copies, copies_in_sketch
+from oodshape.images.overlap import SKETCH, copies, copies_in_sketch, join_sketches, sketch_of
 from oodshape.images.sources.image_set import ImageSet, limited
 from oodshape.images.sources.listing import Given, classes_of, image_set
 from oodshape.images.sources.memory import check_prepared
@@ -37,7 +37,7 @@ SANITY = 64  # prepared tensors whose mean and standard deviation the sanity che
 
 @dataclass(frozen=True)
 class Split:
-    """Two parts, functions that make scrambled images and the sanity check's inputs, and class names if known."""
+    """Two parts, functions that make proxy sets and the sanity check's inputs, and class names if known."""
 
     train: Features | Summed
     held_out: Features
@@ -45,6 +45,9 @@ class Split:
     sanity: Batches
     shape: tuple[int, ...] | None  # of an image as the network takes it; None: they differ
     classes: tuple[str, ...] = ()
+    sketch: Callable[[], identity.Keys] = lambda: np.empty(
+        0, np.uint64
+    )  # of the calibration images, where others were given
 
 
 def split_images(
@@ -126,12 +129,16 @@ def _divided(
 
     def proxy() -> list[Features]:
         made = found.proxy_of(train.identities if isinstance(train, Features) else None)
-        return [] if made is None else [made]
+        if made is None or not found.sizes:
+            return [] if made is None else [made]
+        how = {"cache": extractor.cache, **vars(extractor.run)}
+        return [made, *synthetic_features(extractor.classifier, extractor.preprocessing, found.sizes[0], **how)]
 
     def sanity() -> Iterator[Tensor]:
         return image_batches(extractor.preprocessing, found.sizes[0]) if found.sizes else iter(())
 
-    return Split(train, held_out, proxy, sanity, shape, classes)
+    none = np.empty(0, np.uint64)
+    return Split(train, held_out, proxy, sanity, shape, classes, lambda: none if held is None else sketch_of(held))
 
 
 def split_tensors(
@@ -145,7 +152,6 @@ def split_tensors(
     progress: bool | None,
 ) -> Split:
     """The parts of tensors that the network takes as they are."""
-    refuse_cache(cache)
     if limit is not None:
         raise InputError("limit chooses among images; of prepared tensors give fewer batches")
     for each in (images, calibrate):
@@ -153,7 +159,7 @@ def split_tensors(
             check_prepared(each)
     # of those kept for scrambling, some may turn out to be held out; the sanity check needs a few
     keep = math.ceil(SIZE / (1 - HELD_OUT)) if proxy else SANITY
-    seen = run_tensors(classifier, images, keep=keep, progress=progress)
+    seen = run_tensors(classifier, images, keep=keep, cache=cache, progress=progress)
     if proxy:
         seen.check_one_size()
     every = Features.from_tensors(seen, classifier.head)
@@ -163,7 +169,7 @@ def split_tensors(
         train, held_out = every[np.flatnonzero(~last)], every[np.flatnonzero(last)]
     else:
         last = np.zeros(len(every), bool)
-        others = run_tensors(classifier, calibrate, shape=seen.shape, progress=progress)
+        others = run_tensors(classifier, calibrate, shape=seen.shape, cache=cache, progress=progress)
         train, held_out = every, Features.from_tensors(others, classifier.head)
         refuse_copies(
             [f"image {row}" for row in np.flatnonzero(np.isin(held_out.identities, seen.identities))], len(held_out)
@@ -171,16 +177,18 @@ def split_tensors(
     fitted = np.flatnonzero(~last[seen.kept_rows])[:SIZE]
     base, which = seen.kept[fitted], seen.identities[seen.kept_rows[fitted]]
     scramble = partial(tensor_proxy, classifier, base, which, progress=progress)
-    return Split(train, held_out, scramble, partial(tensor_batches, seen.kept), seen.shape)
+    given = [] if calibrate is None else [held_out.identities]
+    sketch = partial(join_sketches, [np.empty(0, np.uint64), *given])
+    return Split(train, held_out, scramble, partial(tensor_batches, seen.kept), seen.shape, sketch=sketch)
 
 
-def refuse_copies(names: list[str], of: int, *, at_least: bool = False) -> None:
-    """An error where calibration images, so many in all, are training images too."""
+def refuse_copies(names: list[str], of: int, others: str = "training images", *, at_least: bool = False) -> None:
+    """An error where calibration images, so many in all, are other images too, which voids the guarantee."""
     if names:
         count = f"{'at least ' if at_least else ''}{len(names)}"
         raise InputError(
-            f"{count} of the {of} calibration images are training images too, such as {min(names)}; calibrate "
-            "on images that the network was not trained on, or leave them out"
+            f"{count} of the {of} calibration images are {others} too, such as {min(names)}; calibrate "
+            "on images that were used for nothing else, or leave them out"
         )
 
 

@@ -61,7 +61,7 @@ class Scorer:
 
     def __init__(self, settings: Settings, lock: str) -> None:
         self.max_images = settings.max_images
-        self.guarded = GuardedFile(settings.file, threads=1)
+        self.guarded = GuardedFile(settings.file, threads=1, provider=settings.provider)
         self.lock = open(lock, "ab")  # noqa: SIM115 (open as long as the process)
         # a black image: what cannot work fails now, and the first request is as fast as the others
         size = self.guarded.preprocessing.size or self.guarded.size or (64, 64)

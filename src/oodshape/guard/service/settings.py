@@ -21,6 +21,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1  # scoring processes
+    provider: str = "CPU"  # of onnxruntime
     watch: bool = False
     state: str = ""  # where the watch is kept between runs
     delta: float = 0.01  # the probability of a false alarm

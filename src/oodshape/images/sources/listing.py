@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import any_names
@@ -27,7 +26,7 @@ from oodshape.images.decode.read import open_image
 from oodshape.images.sources import folders
 from oodshape.images.sources.archives import PACKED, ParquetImages, Stored, TarImages
 from oodshape.images.sources.image_set import Image, ImageSet, ImageSource, IndexedImages, Pair
-from oodshape.images.sources.memory import Pictures, as_bytes, as_image, is_image, split_sample
+from oodshape.images.sources.memory import Pictures, as_bytes, as_image, is_image, is_tensor, split_sample
 from oodshape.images.sources.storage import is_remote, readable, remote_images, root_of
 
 LISTS = (".txt", ".lst", ".list", ".csv")
@@ -121,6 +120,13 @@ class Listing:
         return folders.ImageFiles(self.name, root, paths, labels, upright=upright, by_name=self.is_list)
 
 
+def check_listed(images: str) -> None:
+    """Refuse a path that is not there; whatever else is given is read when its turn comes."""
+    archive = images.lower().endswith((".tar", *PACKED, *PARQUET))
+    if not (archive or images == "-" or is_remote(images)):
+        Listing(images).pairs()
+
+
 def one_by_one(images: Given) -> ImageSource:
     """What a user gave, for a single pass; what cannot be images is refused now."""
     found = _decided(images)
@@ -202,7 +208,7 @@ def _of_items(images: Iterable[Any], upright: bool) -> Listing | Pictures:
         if not isinstance(image, (str, os.PathLike)) and not is_image(image):
             what = f"{type(images).__name__} with {type(item).__name__} at place {place}"
             raise InputError(f"{ACCEPTED}; got {what}")
-        if isinstance(image, (np.ndarray, Tensor)):
+        if isinstance(image, np.ndarray) or is_tensor(image):
             as_image(image, upright=False)
         items.append(item)
     if all(isinstance(item, (str, os.PathLike)) for item in items):
@@ -215,11 +221,11 @@ def _stacked(images: Any) -> tuple[Any, str]:
     if isinstance(images, np.ndarray) and images.ndim == 4:
         as_image(images[0] if len(images) else images, upright=False)
         return images, format_count(len(images), "image")
-    if isinstance(images, Tensor) and images.ndim == 4:
+    if is_tensor(images) and images.ndim == 4:
         images = as_bytes(images)
         as_image(images[0] if len(images) else images, upright=False)
         return images, format_count(len(images), "image")
-    if isinstance(images, (np.ndarray, Tensor)):
+    if isinstance(images, np.ndarray) or is_tensor(images):
         as_image(images, upright=False)
     return [images], "1 image"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
@@ -11,14 +12,12 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from io import BytesIO
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 import PIL.Image
 import PIL.ImageOps
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.machine import cores
@@ -28,6 +27,9 @@ from oodshape.images.decode.preprocessing import picture
 from oodshape.images.decode.read import Unreadable, in_mode, open_image
 from oodshape.images.sources.image_set import Image, IndexedImages
 from oodshape.images.sources.storage import stamp
+
+if TYPE_CHECKING:  # imported by whoever has a tensor
+    from torch import Tensor
 
 CHANNELS = (1, 3, 4)  # gray, colour, colour with alpha, which is dropped
 KEYS = ("image", "pixel_values")  # of a sample that is a dictionary
@@ -122,9 +124,15 @@ def _class_names(items: Any) -> tuple[str, ...]:
     return tuple(names) if listed else ()
 
 
+def is_tensor(thing: Any) -> TypeGuard[Tensor]:
+    """Whether it is a tensor of torch; nothing is one before torch is imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(thing, torch.Tensor)
+
+
 def is_image(thing: Any) -> bool:
     """Whether it is of a type that can hold one image, or be a batch of them; paths are another matter."""
-    return isinstance(thing, (PIL.Image.Image, bytes, bytearray, memoryview, np.ndarray, Tensor))
+    return isinstance(thing, (PIL.Image.Image, bytes, bytearray, memoryview, np.ndarray)) or is_tensor(thing)
 
 
 def split_sample(sample: Any, keys: Sequence[str] = KEYS) -> tuple[Any, Any]:
@@ -145,7 +153,7 @@ def as_label(label: Any) -> int:
     >>> as_label(np.int64(3)), as_label(None), as_label("cat")
     (3, -1, -1)
     """
-    if isinstance(label, Tensor) and label.numel() == 1 and not label.is_floating_point():
+    if is_tensor(label) and label.numel() == 1 and not label.is_floating_point():
         label = label.item()
     whole = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
     return max(int(label), -1) if whole else -1
@@ -159,7 +167,7 @@ def as_image(thing: Any, *, upright: bool) -> Image:
         return _decoded(bytes(thing), upright)
     if isinstance(thing, PIL.Image.Image):
         return _loaded(thing, upright)
-    if isinstance(thing, Tensor):
+    if is_tensor(thing):
         return _of_tensor(thing)
     if isinstance(thing, np.ndarray):
         return _of_array(thing)
@@ -204,7 +212,7 @@ def as_bytes(values: Tensor) -> Tensor:
     """uint8 of the same shape: whole numbers as they are, fractions in 0..1 rounded to 255ths."""
     if values.is_meta:
         raise InputError("an image on the meta device has no values; give tensors that hold pixels")
-    if values.dtype == torch.uint8:
+    if str(values.dtype) == "torch.uint8":
         return values
     if not values.is_floating_point():
         raise InputError(f"an image that is a tensor is uint8, or float in 0..1, got {values.dtype}")
@@ -234,11 +242,12 @@ class Prepared(NamedTuple):
 def prepared_batches(images: Any, size: int = BATCH_SIZE) -> Iterator[Prepared]:
     """The batches one by one; a tensor of all images, and a data set of single ones, are cut into batches of `size`.
 
+    >>> import torch
     >>> [len(batch.images) for batch in prepared_batches(torch.zeros(5, 3, 8, 8), 2)]
     [2, 2, 1]
     """
     check_prepared(images)
-    if isinstance(images, Tensor):
+    if is_tensor(images):
         return (_batch(images[first : first + size], 0) for first in range(0, len(images), size))
     if not isinstance(images, (list, tuple)) and hasattr(images, "__getitem__") and hasattr(images, "__len__"):
         return _batches_of_single(images, size)
@@ -251,7 +260,7 @@ def check_prepared(images: Any) -> None:
         isinstance(images, Iterable) or hasattr(images, "__getitem__")
     ):
         raise InputError(f"{BATCHES}; got {type(images).__name__}")
-    if isinstance(images, Tensor) and images.ndim < 2:
+    if is_tensor(images) and images.ndim < 2:
         raise InputError(f"{BATCHES}; got a tensor {list(images.shape)}")
     if isinstance(images, Sized) and len(images) == 0:
         raise InputError(f"{BATCHES}; got an empty {type(images).__name__}")
@@ -265,8 +274,8 @@ def count_prepared(images: Any) -> int | None:
 
 def _batch(batch: Any, place: int) -> Prepared:
     batch, labels = split_sample(batch, PREPARED_KEYS)
-    if not isinstance(batch, Tensor) or batch.ndim < 2 or len(batch) == 0:
-        what = f"a tensor {list(batch.shape)}" if isinstance(batch, Tensor) else type(batch).__name__
+    if not is_tensor(batch) or batch.ndim < 2 or len(batch) == 0:
+        what = f"a tensor {list(batch.shape)}" if is_tensor(batch) else type(batch).__name__
         raise InputError(f"{BATCHES}; got {what} as batch {place}")
     return Prepared(batch, _batch_labels(labels, len(batch)))
 
@@ -283,9 +292,11 @@ def _batch_labels(labels: Any, n: int) -> NDArray[np.int64]:
 
 def _batches_of_single(images: Any, size: int) -> Iterator[Prepared]:
     """The batches of a data set whose every sample is one prepared image."""
+    import torch
+
     samples = (split_sample(images[row], PREPARED_KEYS) for row in range(len(images)))
     while part := list(islice(samples, size)):
         tensors = [tensor for tensor, _ in part]
-        if not all(isinstance(tensor, Tensor) and tensor.shape == tensors[0].shape for tensor in tensors):
+        if not all(is_tensor(tensor) and tensor.shape == tensors[0].shape for tensor in tensors):
             raise InputError(f"{BATCHES}; {type(images).__name__} gives no tensors of one shape")
         yield Prepared(torch.stack(tensors), np.array([as_label(label) for _, label in part]))

@@ -50,10 +50,6 @@ class LogSoftmax(Score):
         others = (logits - largest.values).exp_().scatter_(1, largest.indices, 0.0).sum(dim=1)
         return -torch.log1p(others)
 
-    def said(self, score: float) -> str:
-        """The score and the probability that it is the log of."""
-        return f"{score:.6g} (a probability of {math.exp(score):.6g})"
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MaxLogit(Score):

@@ -6,7 +6,6 @@ and classes are in `networks.known`, the addresses of their weights in `images/d
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -19,7 +18,7 @@ from torch import nn
 from oodshape.core.errors import InputError
 from oodshape.images.datasets.sources import all_sources, describe_sources
 from oodshape.images.decode.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing
-from oodshape.networks.known import KNOWN, Family
+from oodshape.networks.known import KNOWN, Family, check_known
 from oodshape.networks.weights import PICKLED, load_weights
 from oodshape.networks.zoo.cifar_nets import DenseNet, MixerNano, SmallResNet18
 from oodshape.networks.zoo.digits_nets import SmallConvNet, SmallMixer, SmallNet, SmallViT, small_net
@@ -83,14 +82,8 @@ def build(name: str, weights: str | Path | None = None, num_classes: int | None 
 
 def model_entry(name: str) -> ModelEntry:
     """The row of a name, or an error that lists the names like it."""
-    if name in MODELS:
-        return MODELS[name]
-    asked = name.lower()
-    part = [known for known in MODELS if len(asked) > 2 and (asked in known or known in asked)]
-    close = difflib.get_close_matches(asked, MODELS, n=4, cutoff=0.5)
-    like = ", ".join(dict.fromkeys([*part, *close]))
-    way_out = f"did you mean {like}?" if like else f"there are {', '.join(MODELS)}"
-    raise InputError(f"no network is called {name!r}; {way_out}")
+    check_known(name)
+    return MODELS[name]
 
 
 def find_weights(name: str, folder: Path | None) -> Path | None:

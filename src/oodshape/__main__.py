@@ -1,0 +1,5 @@
+"""`python -m oodshape` runs the command line."""
+
+from oodshape.cli import main
+
+main()

@@ -1,0 +1,122 @@
+"""`main` runs the command line: it imports only the command that was asked for, and a user's mistake is one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from oodshape.cli.bundles import GLOBAL, Command, Group, flat
+from oodshape.cli.terminal import set_quiet, show_line
+from oodshape.core.errors import InputError, missing_extra
+
+# command -> its module in this package, in the order of the help
+COMMANDS = {name: name for name in ("fit", "collect", "calibrate", "score", "merge", "decide", "inspect", "check")}
+COMMANDS |= {"merge": "collect"}
+COMMANDS |= {name: name for name in ("export", "serve", "watch", "bench", "report", "compare", "repeat", "study")}
+COMMANDS |= {name: name for name in ("methods", "models", "data")}
+STOPPED = 130  # the exit status after Ctrl-C
+
+
+def make_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
+    """Make the program with some of its commands."""
+    app = typer.Typer(
+        name="oodshape",
+        cls=Group,
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        help="Tell which images an image classifier should not trust.\n\n"
+        "A classifier answers with confidence even on images that it was never meant to see. oodshape reads the "
+        "features of a trained network and gives every image a score: high for images like those it was trained on "
+        "(in-distribution, ID), low for others (out-of-distribution, OOD).",
+    )
+    app.callback()(common)
+    for name in commands:
+        app.command(cls=Command)(flat(getattr(import_module(f"oodshape.cli.{COMMANDS[name]}"), name)))
+    return app
+
+
+def find_command(words: Iterable[str]) -> str | None:
+    """Return the command that some words begin with, after options of the program; None where it is not known.
+
+    >>> find_command(["--limits", "pixels=9", "-q", "fit", "--help"]), find_command(["--help"])
+    ('fit', None)
+    """
+    rest = iter(words)
+    for word in rest:
+        if GLOBAL.get(word.partition("=")[0]) is None:
+            return word if word in COMMANDS else None
+        if GLOBAL[word.partition("=")[0]] and "=" not in word:
+            next(rest, None)
+    return None
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on stderr and exit status 2."""
+    for name in ("stdout", "stderr"):  # None where the caller has closed it
+        setattr(sys, name, getattr(sys, name) or open(os.devnull, "w"))  # noqa: SIM115 (until the process ends)
+    warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # our own limits decide
+    try:
+        try:
+            command = find_command(sys.argv[1:])
+            make_app(COMMANDS if command is None else [command])()
+        finally:
+            sys.stdout.flush()  # what cannot be written is an error of this command, not of the interpreter
+    except ModuleNotFoundError as error:
+        show_line(f"error: {missing_extra(error)}")
+        sys.exit(2)
+    except InputError as error:
+        show_line(f"error: {error}")
+        sys.exit(2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter flushes once more
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        sys.exit(STOPPED)
+    except SystemExit as end:
+        if end.code == STOPPED:  # typer has caught the interrupt before us, and says nothing
+            sys.stderr.write("stopped\n")
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        show_line(f"error: {error}")
+        sys.exit(1)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import oodshape
+
+        typer.echo(oodshape.__version__)
+        raise typer.Exit
+
+
+def common(
+    context: typer.Context,
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but results and errors.")] = False,
+    limits: Annotated[
+        str,
+        typer.Option(
+            envvar="OODSHAPE_LIMITS",
+            help="The largest files to read: pixels=50331648,aspect=100,inflated=268435456 (any of them).",
+        ),
+    ] = "",
+) -> None:
+    """Options that stand before a command."""
+    set_quiet(quiet)
+    if limits:
+        from oodshape.images.decode.limits import Limits
+
+        before = Limits.parse(limits).use()
+        context.call_on_close(before.use)
