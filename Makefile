@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Threads that wait for work sleep: test workers and other programs need the cores.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test test-ray test-rounding test-portable test-lowest test-newest test-pythons test-scripts audit lint bench fuzz kill docs docs-serve clean
+.PHONY: demo test test-ray test-rounding test-portable test-lowest test-newest test-locked test-pythons test-scripts audit lint bench fuzz kill docs docs-serve clean
 
 # What depends most on other packages: file formats, every method, the images, the commands.
 FAST := tests/test_imports.py tests/metrics tests/methods/test_contract.py \
@@ -20,6 +20,7 @@ COMMA := ,
 ALL_EXTRAS := $(subst $() ,$(COMMA),$(EXTRAS))
 LOWEST := .venv-lowest
 NEWEST := .venv-newest
+LOCKED := .venv-locked
 TOOLS := pytest pytest-timeout pytest-xdist hypothesis httpx
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --only-binary=:all: -c constraints.txt
 
@@ -74,6 +75,16 @@ test-newest:
 	$(NEWEST)/bin/python $(PIP_INSTALL) --upgrade --upgrade-strategy eager -e '.[torch,parquet,serve,onnx,heif]' $(TOOLS)
 	$(NEWEST)/bin/python -m pytest -n 2 $(FAST)
 
+# The packages of requirements/test.lock and no others, by their hashes (Linux, Python 3.11); not a part of `make test`,
+# since an index that builds its own wheels has other hashes.
+test-locked:
+	test -x $(LOCKED)/bin/python || $(PYTHON) -m venv $(LOCKED)
+	$(LOCKED)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/test.lock
+	$(LOCKED)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch torchvision
+	$(LOCKED)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(LOCKED)/bin/pip check
+	$(LOCKED)/bin/python -m pytest -n 2 $(FAST) $(OF_EXTRAS)
+
 # Known advisories: those of the newest versions fail, those of the lowest are printed.
 audit: $(VENV)/.ready-dev
 	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
@@ -123,4 +134,4 @@ docs-serve: docs
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory out/site $(PORT)
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(NEWEST) .venv-3.* out build dist
+	rm -rf $(VENV) $(LOWEST) $(NEWEST) $(LOCKED) .venv-3.* out build dist

@@ -41,7 +41,7 @@ def main() -> None:
         port = probe.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
     code = "from oodshape.cli import main; main()"
-    told = ["serve", words.guarded, "--port", str(port), "--watch", "--max-seconds", "5"]
+    told = ["serve", words.guarded, "--port", str(port), "--watch", "--max", "seconds=5"]
     with subprocess.Popen([sys.executable, "-c", code, *told], stdout=subprocess.DEVNULL) as server:
         try:
             while not ready(address):

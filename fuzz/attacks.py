@@ -4,7 +4,7 @@
 
 Each attack runs in its own process against a service on the loopback interface, for a limited time and with limited
 connections. Meanwhile one client sends IMAGE again and again, and another one asks /health. The limits: /health within
-200 ms, the client's p99 within 2 s, memory (PSS of all processes) below 600 MB, SIGTERM within --max-seconds + 5 s. The
+200 ms, the client's p99 within 2 s, memory (PSS of all processes) below 600 MB, SIGTERM within MAX_SECONDS + 5 s. The
 first line, without an attack, shows what the machine itself takes.
 """
 
@@ -271,7 +271,7 @@ def main() -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     code = "from oodshape.cli import main; main()"
-    told = ["serve", words.guarded, "--port", str(port), "--workers", words.workers, "--max-seconds", str(MAX_SECONDS)]
+    told = ["serve", words.guarded, "--port", str(port), "--workers", words.workers, "--max", f"seconds={MAX_SECONDS}"]
     kept = True
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     with subprocess.Popen([sys.executable, "-c", code, *told, "--watch"], stdout=subprocess.DEVNULL) as server:

@@ -1,9 +1,9 @@
 """Kill runs at seeded moments, run them again, and compare: bit-equal, no process and no file left over.
 
-    python fuzz/kill.py [--kills 200] [--seed 0] [--only fit]
+    python fuzz/kill.py [--kills 200] [--seed 0] [--only fit | disasters | service]
 
 Then what else befalls a run: a full disk, a folder that may not be written, a cache that goes, an image that goes, two
-runs on one cache and on one output. The exit status is 1 if anything differs.
+runs on one cache and on one output; at last `serve --watch`. The exit status is 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def main() -> int:
         for task in TASKS:
             if given.only in ("", task.name):
                 wrong += kills(task, Path(home), given.kills * task.share // 100, random.Random(f"{given.seed} {task}"))
-        for disaster in (*DISASTERS, killed_service) if given.only in ("", "disasters") else ():
+        rest = {"": (*DISASTERS, killed_service), "disasters": DISASTERS, "service": (killed_service,)}
+        for disaster in rest.get(given.only, ()):
             found = disaster(Path(home))
             print(f"{disaster.__doc__ or disaster.__name__} {'; '.join(found) or 'as it must'}", flush=True)
             wrong += found

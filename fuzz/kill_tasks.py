@@ -100,7 +100,8 @@ def write_inputs(home: Path) -> None:
 def preload(home: Path) -> None:
     """Import everything and compile the loops here, so that a fork is at work at once."""
     for module in walk_packages(oodshape.__path__, "oodshape."):
-        import_module(module.name)
+        if module.name != "oodshape.__main__":  # it runs the command line
+            import_module(module.name)
     before = os.getcwd()
     for task in TASKS[:2]:
         (home / task.name).mkdir()

@@ -275,3 +275,10 @@ def test_results_name_them_stand_beside_the_paper_and_can_be_repeated() -> None:
     other, chosen = again(results)
     assert (other.settings, other.of_paper) == ("authors-code", "cifar10")
     assert agreement(results, run(other, replace(chosen, progress=False))).same
+
+
+@pytest.mark.timeout(60)
+def test_a_key_of_many_dots_is_refused() -> None:
+    """One of 100 kB took more than 7 GB."""
+    with pytest.raises(InputError, match="b.toml has a line of more than 1000 dots"):
+        parse("a." * 50_000 + "b = 1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from dataclasses import replace
 from importlib.util import find_spec
@@ -15,6 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from oodshape import METHODS, Classifier, Features, Guard, InputError, Preprocessing
+from oodshape.core.reading import read_names
 from oodshape.guard.describe import NO_GUARANTEE
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
@@ -299,3 +302,12 @@ def test_images_that_selected_methods_set_no_threshold(digits: Path, prepared: b
     assert len(again.calibrate(other, MODEL, progress=False, **way).detector.calibration) == 200
     single = Guard.fit(MODEL, images=train, calibrate=val, method="msp", progress=False, **way)
     assert len(single.calibrate(val, MODEL, progress=False, **way).detector.calibration) == 200
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no named pipes in folders")
+@pytest.mark.timeout(20)
+def test_class_names_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "names.txt")
+    for path in (tmp_path / "names.txt", Path("/dev/zero")):
+        with pytest.raises(InputError, match="cannot read the class names"):
+            read_names(path)

@@ -180,9 +180,51 @@ def test_every_message_with_a_tensor_is_looked_into() -> None:
     holds = {"TensorProto"}
     while more := {name for name, inside in found.items() if holds & set(inside.values())} - holds:
         holds |= more
-    assert {name: {number: kind for number, kind in found[name].items() if kind in holds} for name in holds} == MESSAGES
+    assert {name: {number: kind for number, kind in found[name].items() if kind in holds} for name in holds} == {
+        name: {number: kind for number, kind in inside.items() if kind in holds}
+        for name, inside in MESSAGES.items()
+        if name in holds
+    }
+    metadata = onnx.ModelProto.DESCRIPTOR.fields_by_name["metadata_props"]
+    assert MESSAGES["ModelProto"][metadata.number] == metadata.message_type.name
     fields = onnx.TensorProto.DESCRIPTOR.fields_by_name
     assert (fields["external_data"].number, fields["data_location"].number) == (EXTERNAL_DATA, DATA_LOCATION)
+
+
+def test_metadata_that_is_no_text_is_an_error(exported: Path, tmp_path: Path) -> None:
+    model = exported.read_bytes()[: -len(START) - HEX].replace(b"optfs-e", b"optfs\xe3(")
+    (tmp_path / "forged.onnx").write_bytes(seal(model))
+    with pytest.raises(InputError, match=r"is damaged \(UnicodeDecodeError"):
+        GuardedFile(tmp_path / "forged.onnx")
+
+
+def test_two_values_of_one_metadata_key_are_refused(exported: Path, tmp_path: Path) -> None:
+    """Programs differ in which of them they take."""
+    import onnx
+
+    model = onnx.load(exported)
+    model.metadata_props.add(key="method", value="another")
+    (tmp_path / "forged.onnx").write_bytes(seal(model.SerializeToString()))
+    with pytest.raises(InputError, match="its metadata has two values of one key"):
+        GuardedFile(tmp_path / "forged.onnx")
+
+
+def test_the_names_of_nodes_do_not_reach_the_terminal(
+    exported: Path, digits: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The runtime would print them as they are; the error has them, escaped."""
+    import onnx
+
+    model = onnx.load(exported)
+    [made] = [node for node in model.graph.node if "score" in node.output]
+    made.output[list(made.output).index("score")] = "first"
+    model.graph.initializer.append(onnx.helper.make_tensor("shape", onnx.TensorProto.INT64, [1], [7]))
+    model.graph.node.append(onnx.helper.make_node("Reshape", ["first", "shape"], ["score"], name="\x1b[2Jnode"))
+    (tmp_path / "forged.onnx").write_bytes(seal(model.SerializeToString()))
+    with pytest.raises(InputError, match=r"the graph of .* fails") as error:
+        GuardedFile(tmp_path / "forged.onnx")(min((digits / "test").iterdir()))
+    assert "\\x1b[2Jnode" in str(error.value)
+    assert "\x1b" not in str(error.value) + "".join(capfd.readouterr())
 
 
 def test_a_graph_that_gives_something_else_is_an_error(exported: Path, digits: Path, tmp_path: Path) -> None:

@@ -390,7 +390,7 @@ def test_a_body_of_many_empty_images_does_not_block_the_service(guarded_server: 
 
 
 def test_a_jpeg_of_many_scans_is_not_decoded(guarded_server: Server) -> None:
-    for count, error in ((50, "network only accepts 16 x 16"), (200, "is a JPEG of more than 100 scans")):
+    for count, error in ((50, "network only accepts 16 x 16"), (200, "a JPEG of more than 100 scans")):
         body = {"images": [base64.b64encode(jpeg_of_scans(count)).decode()]}
         answer = httpx.post(f"{guarded_server.address}/predict", json=body, headers=TOKEN)
         assert error in answer.json()["images"][0]["error"]

@@ -287,6 +287,14 @@ def test_a_folder_has_one_order_however_it_is_given(files: tuple[str, ...], tmp_
     assert len(listed) == len(set(listed)) == sum(1 for file in files if "/." not in f"/{file}" and file[-4:] in ENDS)
 
 
+def test_an_image_that_links_to_itself_is_unreadable(tmp_path: Path) -> None:
+    touch(tmp_path, ("1.png",))
+    (tmp_path / "2.png").symlink_to("2.png")
+    assert ImageFolder(tmp_path).names == ["1.png", "2.png"]
+    with pytest.raises(InputError, match="there is no file or folder"):
+        one_by_one(tmp_path / "2.png").pairs()
+
+
 def test_a_link_back_is_not_followed(tmp_path: Path) -> None:
     touch(tmp_path, ("cat/1.png", "dog/2.png", "dog/deep/3.png"))
     (tmp_path / "self").symlink_to(tmp_path)

@@ -179,3 +179,34 @@ def test_a_decoder_that_takes_more_may_have_fewer_pixels(tmp_path: Path) -> None
     assert said["a.webp"] == (
         "is 100 x 80 pixels, more than 2,500 (the limit of pixels for WEBP, whose decoder takes 16 bytes for each)"
     )
+
+
+def repeated(mark: bytes, segment: bytes, count: int) -> bytes:
+    """A JPEG with more segments before a marker, and bytes after its end that look like scans, as a video's may."""
+    head, found, rest = encoded("JPEG").partition(mark)
+    return head + segment * count + found + rest + b"\xff\xda" * 1000
+
+
+@pytest.mark.parametrize(
+    ("file", "error"),
+    [
+        (repeated(b"\xff\xda", b"", 0), ""),
+        (repeated(b"\xff\xdb", b"\xff\xe1\x00\x0aExif\0\0ab", 500), ""),
+        (repeated(b"\xff\xdb", b"\xff\xe1\x00\x0aExif\0\0ab", 601), "a JPEG of more than 100 scans or 600 other"),
+        (repeated(b"\xff\xda", b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00", 101), "a JPEG of more than 100 scans"),
+        (b"P2\n1 1\n255\n" + b"# c\n" * 99 + b"7\n", ""),
+        (b"P2\n1 1\n255\n" + b"# c\n" * 101 + b"7\n", "a PNM file of more than 100 comments"),
+    ],
+)
+def test_files_that_pillow_is_slow_on_are_not_opened(file: bytes, error: str, tmp_path: Path) -> None:
+    """A JPEG of 60 MB in 12,000 EXIF segments took 9 minutes, a PNM file of 1.6 MB of comments 26 s."""
+    (tmp_path / "image").write_bytes(file)
+    for given in (io.BytesIO(file), tmp_path / "image", str(tmp_path / "image")):
+        with pytest.raises(Unreadable, match=error) if error else nullcontext():
+            read_image(given)
+
+
+def test_a_file_of_a_slow_format_is_not_read_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Limits, "now", lambda: Limits(inflated=1000))
+    with pytest.raises(Unreadable, match="more than 1,000 bytes, the limit `inflated`"):
+        read_image(io.BytesIO(b"P2 1 1 255 7" + b" " * 1000))

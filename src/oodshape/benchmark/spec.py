@@ -20,6 +20,8 @@ SETTINGS = ("general", *ID_SETS, AUTHORS, "openood")
 PREPROCESSING = ("native", "paper")
 UNCROPPED = "uncropped"
 
+MAX_DOTS = 1000  # in a line: time and memory of tomllib grow with the square of the dots in a key
+
 
 @dataclass(frozen=True, kw_only=True)
 class OodSpec:
@@ -117,6 +119,8 @@ class Benchmark:
     @classmethod
     def parse(cls, text: str, *, where: str, base: Path) -> Benchmark:
         """The benchmark in a TOML text; a wrong key or value is an error that names it."""
+        if any(line.count(".") > MAX_DOTS for line in text.splitlines()):
+            raise InputError(f"{where} has a line of more than {MAX_DOTS} dots; split it")
         try:
             data = tomllib.loads(text)
         except (ValueError, RecursionError) as error:

@@ -53,6 +53,8 @@ def reading(path: str | Path, way_out: str = "") -> Iterator[None]:
 
 def read_names(path: Path) -> tuple[str, ...]:
     """The names of the classes in a text file, one a line, in the network's order."""
+    if not path.is_file():  # a pipe would be waited for, a device has no end
+        raise InputError(f"cannot read the class names {path}: there is no such file")
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:

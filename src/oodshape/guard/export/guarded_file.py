@@ -134,10 +134,10 @@ class GuardedFile:
         """
         self.path, data = Path(path), read_sealed(Path(path))
         self._session = open_session(data, threads, self.path, provider)
-        metadata = self._session.get_modelmeta().custom_metadata_map
-        if "preprocessing" not in metadata:
-            raise InputError(f"{path} has no preprocessing; {ADVICE} of a guard with a preprocessing")
         with reading(self.path, ADVICE):
+            metadata = self._session.get_modelmeta().custom_metadata_map
+            if "preprocessing" not in metadata:
+                raise InputError(f"{path} has no preprocessing; {ADVICE} of a guard with a preprocessing")
             outputs = {output.name: output for output in self._session.get_outputs()}
             self.classes = int(outputs["logits"].shape[1])  # how many classes the network has
             self.metadata = ExportMetadata.parse(metadata, self.classes)
@@ -243,7 +243,7 @@ def open_session(model: bytes, threads: int | None = None, name: object = "the g
     if provider not in known:
         raise InputError(f"onnxruntime has no provider {provider!r} here; it has {', '.join(known)}")
     options = runtime.SessionOptions()
-    options.log_severity_level = 3  # errors; it warns of every input that has a default
+    options.log_severity_level = 4  # its messages hold names from the file, unescaped; errors are exceptions too
     options.intra_op_num_threads = threads or 0
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # other work needs the cores
     # the runtime has another format, which it recognises by a few bytes, and which nothing here checks

@@ -25,9 +25,9 @@ CHECKSUM = "oodshape_checksum"
 KEY = CHECKSUM.encode()
 HEX = 64
 START = bytes([14 << 3 | 2, 4 + len(KEY) + HEX, 1 << 3 | 2, len(KEY)]) + KEY + bytes([2 << 3 | 2, HEX])
-# The fields of each message of onnx.proto that are, or contain, tensors
+# The fields of each message of onnx.proto that are, or contain, tensors or the file's metadata
 MESSAGES = {
-    "ModelProto": {7: "GraphProto", 20: "TrainingInfoProto", 25: "FunctionProto"},
+    "ModelProto": {7: "GraphProto", 14: "StringStringEntryProto", 20: "TrainingInfoProto", 25: "FunctionProto"},
     "TrainingInfoProto": {1: "GraphProto", 2: "GraphProto"},
     "GraphProto": {1: "NodeProto", 5: "TensorProto", 15: "SparseTensorProto"},
     "FunctionProto": {7: "NodeProto", 11: "AttributeProto"},
@@ -42,6 +42,7 @@ MESSAGES = {
     },
     "SparseTensorProto": {1: "TensorProto", 2: "TensorProto"},
     "TensorProto": {},
+    "StringStringEntryProto": {},
 }
 EXTERNAL_DATA, DATA_LOCATION, TENSOR_NAME, RAW_DATA = 13, 14, 8, 9  # fields of TensorProto
 FLOAT = 1  # TensorProto.DataType
@@ -71,13 +72,16 @@ def read_sealed(path: Path) -> bytes:
         data = file.read(size)
         if data != seal(data[:-tail]):
             raise InputError(f"{path} is damaged: its checksum is wrong; restore it from a copy, or export it again")
-        check_no_external_data(data)
+        check_fields(data)
     return data
 
 
-def check_no_external_data(model: bytes) -> None:
-    """Refuse a model with a tensor in another file: runtimes have read files outside of the model's folder for it."""
-    left, count = [("ModelProto", 0, len(model))], 0
+def check_fields(model: bytes) -> None:
+    """Refuse a model with a tensor in another file, or with two values of one metadata key.
+
+    Runtimes have read files outside of the model's folder; of two values, some take the first and some the last.
+    """
+    left, count, keys = [("ModelProto", 0, len(model))], 0, set[bytes]()
     while left:
         message, start, end = left.pop()
         for field in _fields(model, start, end):
@@ -87,6 +91,11 @@ def check_no_external_data(model: bytes) -> None:
             external = field.number == EXTERNAL_DATA or (field.number == DATA_LOCATION and field.value)
             if message == "TensorProto" and external:
                 raise InputError("its graph refers to data in another file, which is not read; export it again")
+            if message == "StringStringEntryProto" and field.number == 1:
+                key = model[field.inside : field.end]
+                if key in keys - {KEY}:
+                    raise InputError("its metadata has two values of one key; export it again")
+                keys.add(key)
             if field.wire == 2 and field.number in MESSAGES[message]:
                 left.append((MESSAGES[message][field.number], field.inside, field.end))
 

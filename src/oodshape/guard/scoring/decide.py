@@ -74,7 +74,7 @@ class Decisions:
         said += [f"{lost:,} more could not be read, and are neither"] if lost else []
         if self.calibration is None:
             border = f"with the smallest p-value here, {self.smallest:.4g}, "
-            end = "; --detector tells how small they can be, and whether the promise holds"
+            end = "; --guard tells how small they can be, and whether the guarantee holds"
         else:
             n = self.calibration.images
             border, end = f"with {n:,} calibration images no p-value is below 1 / {n + 1:,}: ", ""

@@ -6,11 +6,16 @@ some call other programs (PostScript, also inside IPTC); so each file is opened 
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import IO
 
 import PIL.Image
+
+from oodshape.core.errors import InputError
+from oodshape.images.decode.limits import Limits
 
 # Pillow's names, and how files of the format end. Several JPEGs in one file (MPO, from cameras) open as JPEG.
 FORMATS = {
@@ -25,6 +30,11 @@ FORMATS = {
     "JPEG2000": (".jp2", ".j2k"),
 }
 HEIF = {"HEIF": (".heic", ".heif")}  # with the extra `heif`
+MAX_SCANS = 100  # of a JPEG; encoders write about 10, and each costs a pass over the whole image
+MAX_SEGMENTS = 600  # of a JPEG; for each EXIF segment Pillow copies all those before it
+MAX_COMMENTS = 100  # in a PNM file of text; for each one Pillow copies what it has read
+MARKER = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])")  # of a JPEG, except those that have no data
+SCAN, END = b"\xda", b"\xd9"
 EXTENSIONS = tuple(end for ends in (FORMATS | HEIF).values() for end in ends)
 
 
@@ -33,8 +43,29 @@ def open_format(file: str | Path | IO[bytes]) -> PIL.Image.Image:
 
     Raises:
         PIL.UnidentifiedImageError: The file has another format, or is no image.
+        InputError: Pillow would need far more time for it than for others of its size.
     """
+    with open(file, "rb") if isinstance(file, (str, Path)) else nullcontext(file) as stream:
+        start = stream.read(2)
+        if start in (b"\xff\xd8", b"P1", b"P2", b"P3"):
+            _check_cost(stream.read(Limits.now().inflated + 1), is_jpeg=start == b"\xff\xd8")
+        stream.seek(0)
     return PIL.Image.open(file, formats=_formats())
+
+
+def _check_cost(data: bytes, *, is_jpeg: bool) -> None:
+    if len(data) > Limits.now().inflated:
+        raise InputError(f"a file of more than {Limits.now().inflated:,} bytes, the limit `inflated`")
+    if not is_jpeg:
+        if data.count(b"#") > MAX_COMMENTS:
+            raise InputError(f"a PNM file of more than {MAX_COMMENTS} comments")
+        return
+    at, scans, segments = 0, 0, 0
+    while (marker := MARKER.search(data, at)) and marker[1] != END:
+        scans, segments = scans + (marker[1] == SCAN), segments + (marker[1] != SCAN)
+        if scans > MAX_SCANS or segments > MAX_SEGMENTS:
+            raise InputError(f"a JPEG of more than {MAX_SCANS} scans or {MAX_SEGMENTS} other segments")
+        at = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2], "big")
 
 
 def refusal(file: object) -> str:

@@ -208,7 +208,7 @@ def _is_image(entry: os.DirEntry[str]) -> bool:
     """Whether a file has the extension of an image, or an extension that says nothing and the content of one."""
     name = entry.name.lower()
     if name.endswith(EXTENSIONS):
-        return not entry.is_dir()
+        return not os.path.isdir(entry.path)
     if name.endswith(NO_IMAGES) or not os.path.isfile(entry.path):  # a pipe would be waited for
         return False
     try:

@@ -82,7 +82,7 @@ class Listing:
             return format_count(len(self.given), "image")
         if is_remote(self.given):
             return self.given.rstrip("/").rpartition("/")[2]
-        return "standard input" if self.given == "-" else Path(self.given).resolve().name
+        return "standard input" if self.given == "-" else os.path.basename(os.path.realpath(self.given))
 
     def count(self) -> int | None:
         """The number of images; None for standard input, which cannot be read twice."""
