@@ -263,7 +263,7 @@ def test_a_file_given_twice_counts_once(table: Path, tmp_path: Path, monkeypatch
     assert watch_file(Path("link.csv"), state) == first  # the same file by another name
     other = tmp_path / "other.csv"
     shutil.copy(table, other)
-    assert watch_file(other, state).seen == 60  # another file, though with equal lines_of
+    assert watch_file(other, state).seen == 60  # another file, though with equal rows
 
 
 def test_a_file_that_grew_goes_on_at_its_end(table: Path, tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_file_changed_before_the_place_is_refused(table: Path, tmp_path: Path)
     changed = text.replace("3.png", "4.png", 1)
     for wrong in (changed, text[: len(text) // 2], text[:-1] + "1\n", "path,p_value\n" + lines_of(300, seed=5), ""):
         table.write_text(wrong)
-        with pytest.raises(InputError, match=r"scores\.csv was changed in the \d+ lines_of that were counted"):
+        with pytest.raises(InputError, match=r"scores\.csv was changed in the \d+ rows that were counted"):
             watch_file(table, state)
         assert Watch.load(state) == first
     with pytest.raises(InputError, match="was changed"):

@@ -166,7 +166,7 @@ def test_a_phone_has_no_sideways_scroll(browser: Any, made: tuple[Path, Check]) 
     for name in ("check.html", "score.html"):
         opened = Opened(browser, made[0] / name, 390, "dark")
         if name == "score.html":
-            assert "Unreadable: 3" in opened.page.inner_text("body")
+            assert "Unreadable: 14" in opened.page.inner_text("body")
             assert "rejects of inbox" in opened.page.inner_text("#said")
         opened.page.locator("[data-item]").first.click()
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
