@@ -22,7 +22,7 @@ from oodshape.images.decode.preprocessing import CIFAR, DIGITS, IMAGENET, Prepro
 from oodshape.networks.known import KNOWN, Family, check_known
 from oodshape.networks.weights import PICKLED, load_weights
 from oodshape.networks.zoo.cifar_nets import DenseNet, MixerNano, SmallResNet18
-from oodshape.networks.zoo.digits_nets import SmallConvNet, SmallMixer, SmallNet, SmallViT, small_net
+from oodshape.networks.zoo.digits_nets import SMALL_NETS, small_net
 from oodshape.networks.zoo.efficientnet_lite import EfficientNetLite0
 
 Make = Callable[[int], nn.Module]  # number of classes -> network
@@ -111,7 +111,6 @@ def library(name: str, extra: str = "timm") -> Any:
         raise InputError(f"{name} does not load: {error}; install the version that fits your torch") from None
 
 
-_DIGITS: dict[str, Callable[..., SmallNet]] = {"convnet": SmallConvNet, "vit": SmallViT, "mixer": SmallMixer}
 _OWN: dict[str, Make] = {
     "densenet": DenseNet,
     "mixer_nano": MixerNano,
@@ -136,7 +135,7 @@ def _maker(made_by: str) -> Make:
     if kind == "timm":
         return lambda classes: library("timm").create_model(name, num_classes=classes)
     if kind == "digits":
-        return lambda classes: small_net(name) if classes == 8 else _DIGITS[name](classes=classes)
+        return lambda classes: small_net(name) if classes == 8 else SMALL_NETS[name](classes=classes)
     return _OWN[name]
 
 
