@@ -54,7 +54,7 @@ def resample(network: Network, resamples: int = RESAMPLES) -> DataFrame:
     rows: list[dict[str, Any]] = []
     for size in (*(size for size in SIZES if size < len(train)), len(train)):
         for number in range(resamples):
-            subset = train[_draw(train, size, network.seed + number)]
+            subset = train[_draw(train, size, number)]
             for name, method in methods.items():
                 try:
                     detector = method.fit(subset)

@@ -19,7 +19,7 @@ from oodshape.benchmark.run import run
 from oodshape.images.datasets.catalog import open_source
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.networks import zoo
-from oodshape.report import to_markdown
+from oodshape.report.tables.markdown_latex import to_markdown
 
 NAMES = ("train", "test", "letters", "photos")
 

@@ -25,7 +25,7 @@ from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint
 from oodshape.core.own_code import locate_failure
-from oodshape.core.progress import progress_bar, track, track_named
+from oodshape.core.progress import progress_bar, track_named
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
 from oodshape.images.sources.image_set import Subset
@@ -115,7 +115,8 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     settings |= _departures(prepared)
     said = provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
     said["run"] = recipe_of(benchmark, options, prepared.in_memory)
-    equals = track(ties(kept), "ties", None, options.progress, "columns")
+    with progress_bar("ties", None, options.progress):
+        equals = list(ties(kept))
     results = Results(
         tuple(rows),
         said,

@@ -28,7 +28,7 @@ def progress_bar(text: str, total: int | None, show: bool | None = None, unit: s
     seconds. With show=False nothing is shown.
     """
     if show is False:
-        yield _report_nothing
+        yield lambda *_, **__: None
         return
     text = printable(text)
     if not sys.stderr.isatty():
@@ -54,14 +54,6 @@ def track_named(items: Iterable[tuple[str, T]], text: str, show: bool | None, un
         for done, (name, item) in enumerate(every):
             report(done, text=printable(f"{text}: {name}"))
             yield name, item
-
-
-def track(items: Iterable[T], text: str, total: int | None, show: bool | None, unit: str) -> Iterator[T]:
-    """Yield the items behind a bar that counts them."""
-    with progress_bar(text, total, show, unit) as report:
-        for done, item in enumerate(items, 1):
-            yield item
-            report(done)
 
 
 @contextmanager
@@ -118,7 +110,3 @@ def _line_reporter(text: str, total: int | None, unit: str) -> Report:
         sys.stderr.flush()
 
     return report
-
-
-def _report_nothing(*_: Any, **__: Any) -> None:
-    pass

@@ -119,7 +119,7 @@ def evaluate(
             ModelSpec(name=str(each) if isinstance(each, (str, Path)) else title, label=title),
             each,
             opening.weights,
-            _steps(preprocessing, title),
+            preprocessing.get(title) if isinstance(preprocessing, Mapping) else preprocessing,
             prepared,
             layer,
             tuple(classes),
@@ -274,10 +274,6 @@ def _class_numbers(labels: Any, images: Images) -> torch.Tensor:
     found = check_integers(labels, "labels", len(images))
     assert found is not None
     return found
-
-
-def _steps(preprocessing: Preprocessing | Mapping[str, Preprocessing] | None, title: str) -> Preprocessing | None:
-    return preprocessing.get(title) if isinstance(preprocessing, Mapping) else preprocessing
 
 
 def _in_memory(networks: Mapping[str, Any], sets: Mapping[str, Any], methods: Any) -> list[str]:

@@ -339,8 +339,5 @@ def network_fingerprint(net: nn.Module) -> str:
 
 def stamp(tensors: Iterable[Tensor]) -> Stamp:
     """Which tensors they are, where they lie, and how often torch has written to each: a look at no value."""
-    return tuple((id(tensor), tensor.data_ptr(), _written(tensor)) for tensor in tensors)
-
-
-def _written(tensor: Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version  # those made in inference mode are not counted
+    # writes to tensors made in inference mode are not counted
+    return tuple((id(each), each.data_ptr(), -1 if each.is_inference() else each._version) for each in tensors)

@@ -6,7 +6,7 @@ import csv
 import difflib
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from oodshape.core.errors import InputError
 
@@ -19,11 +19,14 @@ class Known(NamedTuple):
     family: Family
     id_set: str
     classes: int
+    made_by: str  # the library, or `own`, and its name there
+    paper: str  # the preprocessing behind the paper's tables: normalisation, resize, crop, interpolation
+    native: str  # that which the weights were made for
 
 
 _TEXT = (files("oodshape.networks") / "known.csv").read_text(encoding="utf-8")
 KNOWN: dict[str, Known] = {
-    row["name"]: Known(cast(Family, row["family"]), row["id_set"], int(row["classes"]))
+    row.pop("name"): Known(**row | {"classes": int(row["classes"])})  # type: ignore[arg-type]  # a table of ours
     for row in csv.DictReader(_TEXT.splitlines())
 }
 FORMS = (

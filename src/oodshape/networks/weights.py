@@ -80,8 +80,10 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         known = ", ".join((".safetensors", *PICKLED))
         raise InputError(f"{path} has an unknown ending; weights are read from {known}")
     content = _read_pickle(path)
-    while wrapper := next((key for key in WRAPPERS if isinstance(_item(content, key), Mapping)), None):
-        content = content[wrapper]
+    while isinstance(content, Mapping) and (
+        inner := [content[key] for key in WRAPPERS if isinstance(content.get(key), Mapping)]
+    ):
+        content = inner[0]
     tensors = {}
     if isinstance(content, Mapping):
         tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
@@ -185,10 +187,6 @@ def _entries(path: Path) -> list[zipfile.ZipInfo]:
             return archive.infolist()
     except BROKEN:
         return []
-
-
-def _item(content: Any, key: str) -> Any:
-    return content.get(key) if isinstance(content, Mapping) else None
 
 
 def _renamed(weights: dict[str, Tensor], wanted: dict[str, Tensor], path: str | Path) -> dict[str, Tensor]:

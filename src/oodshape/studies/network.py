@@ -42,7 +42,6 @@ class Network:
     held_out: Features | None = None  # further ID images
     requested_real: str = ""  # the OOD set to use as real OOD data
     compared_names: tuple[str, ...] = ()  # the methods to compare; empty: all
-    seed: int = 0
     settings: str = "general"  # the source of the hyperparameters
     id_set: str = ""  # of the paper, if it is one of them
 
@@ -61,13 +60,13 @@ class Network:
         """The methods that a study compares."""
         return {name: find_method(name, self.methods) for name in self.compared_names} or self.methods
 
-    def with_options(self, real: str = "", methods: tuple[str, ...] = (), seed: int = 0) -> Network:
-        """Set the real OOD set, the methods to compare and the seed."""
+    def with_options(self, real: str = "", methods: tuple[str, ...] = ()) -> Network:
+        """Set the real OOD set and the methods to compare."""
         if real and real not in self.ood:
             raise InputError(f"{self.name} has no OOD set {real!r}; there are {', '.join(self.ood)}")
         for name in methods:
             find_method(name, self.methods)  # refuses an unknown method
-        return replace(self, requested_real=real or self.requested_real, compared_names=methods, seed=seed)
+        return replace(self, requested_real=real or self.requested_real, compared_names=methods)
 
     def describe(self) -> str:
         """Return one line with the sizes of all sets and the settings."""

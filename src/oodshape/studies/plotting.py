@@ -150,15 +150,15 @@ def name_points(axes: Axes, points: Sequence[Point]) -> None:
     figure.draw_without_rendering()
     scale, right = figure.dpi / 72, axes.get_window_extent().x1
     at = {point: axes.transData.transform((point.x, point.y)) for point in points}
-    taken: list[tuple[float, float, float]] = []  # where a name begins and ends, and its height
+    taken = [(x, x, y) for x, y in at.values()]  # where a point or a name begins and ends, and its height
     for point in sorted(
         points, key=lambda one: (not one.ring, family(one.name) not in (CHOICE, "optfs"), -sum(at[one]))
     ):
-        left, middle = at[point]
-        end = left + (4 + 0.59 * SIZE * len(point.name)) * scale
-        clear = all(end < first or left > last or abs(middle - y) > SIZE * scale for first, last, y in taken)
+        start, middle = at[point] + (4 * scale, 0)
+        end = start + 0.59 * SIZE * len(point.name) * scale
+        clear = all(end < first or start > last or abs(middle - y) > SIZE * scale for first, last, y in taken)
         if clear and end < right:
-            taken.append((left, end, middle))
+            taken.append((start, end, middle))
             place: Any = {"textcoords": "offset points", "va": "center", "fontsize": SIZE}
             axes.annotate(point.name, (point.x, point.y), (4, 0), color=line_style(point.name)["color"], **place)
 

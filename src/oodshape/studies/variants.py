@@ -36,11 +36,11 @@ def compare_variants(network: Network) -> DataFrame:
     train, methods = network.train, network.methods
     vanilla, optfs = methods["optfs-v"].fit(train), find_optfs(methods)
     objective: Any = "authors-code" if network.follows_authors else "mean-gap"
-    how: Any = {"optfs": optfs, "seed": network.seed}
     shapes = {
-        name: fit_with_ood(train, source, objective=objective, **how) for name, source in _sources(network).items()
+        name: fit_with_ood(train, source, objective=objective, optfs=optfs)
+        for name, source in _sources(network).items()
     }
-    shapes["dynamic"] = fit_dynamic(train, **how)
+    shapes["dynamic"] = fit_dynamic(train, optfs=optfs)
     detectors = {name: replace(vanilla, shape=shape) for name, shape in shapes.items()}
     return measure_all(network, detectors | {"ours (V)": vanilla, "ours (E)": methods["optfs-e"].fit(train)}, "variant")
 
@@ -76,7 +76,7 @@ def compare_dynamic(network: Network) -> DataFrame:
     from pandas import DataFrame, concat
 
     fixed = network.methods["optfs-v"].fit(network.train).shape
-    dynamic = fit_dynamic(network.train, optfs=find_optfs(network.methods), seed=network.seed)
+    dynamic = fit_dynamic(network.train, optfs=find_optfs(network.methods))
     columns = {**interval_columns(dynamic.edges), **vars(measure_changed(network.train, fixed))}
     curves: dict[str, Any] = {"ours (V)": fixed, "dynamic": dynamic}
     frames = [DataFrame({"curve": name, **columns, "theta": shape.theta}) for name, shape in curves.items()]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.resources import files
@@ -134,17 +134,17 @@ def listed(images: Path, /, *, name: str, path: str) -> ImageList:
     return ImageList(images.parent / path, images, name=name, upright=False)
 
 
-def openood_collections() -> dict[str, Collection]:
-    """The four benchmarks by name."""
+def _collections(file: str, make: Callable[[dict[str, str]], Entry]) -> dict[str, Collection]:
+    """The benchmarks of a table by name."""
     found: dict[str, Collection] = {}
-    text = (files("oodshape.images.datasets") / "openood.csv").read_text(encoding="utf-8")
+    text = (files("oodshape.images.datasets") / file).read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
-        found.setdefault(row["benchmark"], Collection()).append((cast(Role, row["role"]), _entry(row)))
+        found.setdefault(row["benchmark"], Collection()).append((cast(Role, row["role"]), make(row)))
     return found
 
 
-def _entry(row: dict[str, str]) -> Entry:
-    """The set of a row: what its list names in its folder of images."""
+def _listed(row: dict[str, str]) -> Entry:
+    """A set of OpenOOD: what its list names in its folder of images."""
     path, (below, home) = f"benchmark_imglist/{row['list']}", row["folder"].split("/")
     layouts = [Layout(below, partial(listed, path=path), home, path)]
     if row["list"] == "imagenet/train_imagenet.txt":  # all images of all classes: their folders say the same
@@ -181,90 +181,37 @@ def _status(benchmark: str, role: Role, entry: Entry, root: str | Path) -> Statu
         return Status(benchmark, role, entry, "damaged", reason=str(error))
 
 
-def _folders(name: str, images: int | None, *folders: str) -> Entry:
-    """A set that is a folder of images."""
-    return Entry(name, images, tuple(Layout(folder, ImageFolder) for folder in folders), (name.lower(),))
-
-
-def _cifar(kind: Literal[10, 100], *, train: bool) -> Entry:
-    """CIFAR in the layouts of its archives, or as class folders."""
-    home, part = f"cifar{kind}", "train" if train else "test"
-    batch = part if kind == 100 else "data_batch_" if train else "test_batch"
-    read, marker = partial(cifar, kind=kind, train=train), f"cifar-{kind}-*/{batch}*"
-    return Entry(
-        f"CIFAR-{kind} train" if train else f"CIFAR-{kind}",
-        50_000 if train else 10_000,
-        (Layout(home, read, marker), Layout(".", read, marker), Layout(f"{home}/{part}", ImageFolder)),
-        (f"cifar-{kind}",),
-    )
-
-
-def _imagenet(name: str, images: int, part: Literal["train", "val"]) -> Entry:
-    """A part of ImageNet: the official tar, class folders, Kaggle's tree or the Parquet files of Hugging Face."""
-    kaggle, parquet = f"imagenet/ILSVRC/Data/CLS-LOC/{part}", f"{'validation' if part == 'val' else part}-*.parquet"
-    tar = Layout("imagenet", imagenet_train_tar if part == "train" else imagenet_val_tar, f"ILSVRC2012_img_{part}.tar")
-    flat = [Layout(at, imagenet_val, "ILSVRC2012_val_*") for at in ("imagenet/val", kaggle) if part == "val"]
-    folders = [Layout(at, ImageFolder) for at in (f"imagenet/{part}", kaggle)]
-    rows = [Layout(at, partial(imagenet_parquet, files=parquet), parquet) for at in ("imagenet/data", "imagenet")]
-    return Entry(name, images, (*flat, *folders, *rows, tar), (f"imagenet-{part}",))
-
-
-def _imagenet_v2(name: str, part: Literal["train", "test"]) -> Entry:
-    """One half of ImageNet-V2."""
-    return Entry(name, 5_000, (Layout("imagenetv2", partial(imagenet_v2, part=part)),), ("imagenet-v2",))
-
-
-_MNIST = Entry(
-    "MNIST",
-    10_000,
-    (
-        *(Layout(at, mnist, "t10k-images*") for at in ("mnist", "mnist/raw", "MNIST/raw")),
-        *(Layout(at, ImageFolder) for at in ("mnist/test", "mnist")),
-    ),
-    ("mnist",),
-)
-_SVHN = Entry("SVHN", 26_032, (Layout("svhn", svhn, "test_32x32.mat"), Layout("svhn/test", ImageFolder)), ("svhn",))
-_SMALL_NEAR = _folders("TinyImageNet", 10_000, "tiny-imagenet-200/val/images", "tinyimagenet/test", "tinyimagenet")
-_SMALL_FAR = (
-    _SVHN,
-    _folders("Texture", 5_640, "dtd/images", "texture32/test", "texture"),
-    # the paper gives no number; 10,000 is what is drawn to test such networks (github.com/deeplearning-wisc/SNN)
-    _folders("Places365", 10_000, "places365", "places32/test"),
-    _folders("LSUN-Crop", 10_000, "LSUN/test", "LSUN"),
-    _folders("LSUN-Resize", 10_000, "LSUN_resize/LSUN_resize", "LSUN_resize"),
-    _folders("iSUN", 8_925, "iSUN/iSUN_patches", "iSUN"),
-)
-_LARGE_NEAR = (
-    _folders("Species", None, "species"),
-    _folders("iNaturalist", 10_000, "iNaturalist/images", "iNaturalist"),
-    _folders("SUN", 10_000, "SUN/images", "SUN"),
-    _folders("Places", 10_000, "Places/images", "Places", "places"),
-    _folders("OpenImage-O", 17_632, "openimage_o"),
-    _folders("ImageNet-O", 2_000, "imagenet-o"),
-)
-_LARGE_FAR = (_folders("Texture", 5_640, "dtd/images", "texture"), _MNIST)
-
-
-_CIFAR10, _CIFAR100 = _cifar(10, train=False), _cifar(100, train=False)
-_V2 = _imagenet_v2("ImageNet-V2, fitted half", "train"), _imagenet_v2("ImageNet-V2, tested half", "test")
-_ILSVRC = _imagenet("ImageNet train", 1_281_167, "train"), _imagenet("ImageNet", 50_000, "val")
-
-
-def _collection(inside: tuple[Entry, Entry], near: Iterable[Entry], far: Iterable[Entry]) -> Collection:
-    """The training set and the test set, near and far OOD sets."""
-    train, test = inside
-    return Collection(
-        [("train", train), ("test", test), *(("near", entry) for entry in near), *(("far", entry) for entry in far)]
-    )
-
-
-CATALOG: dict[str, Collection] = {
-    "imagenet": _collection(_ILSVRC, _LARGE_NEAR, _LARGE_FAR),
-    "imagenet-v2": _collection(_V2, _LARGE_NEAR, _LARGE_FAR),
-    "cifar10": _collection((_cifar(10, train=True), _CIFAR10), (_CIFAR100, _SMALL_NEAR), _SMALL_FAR),
-    "cifar100": _collection((_cifar(100, train=True), _CIFAR100), (_CIFAR10, _SMALL_NEAR), _SMALL_FAR),
-    **openood_collections(),
+# by their names in catalog.csv
+READERS: dict[str, Reader] = {
+    "folder": ImageFolder,
+    "mnist": mnist,
+    "svhn": svhn,
+    "imagenet-val": imagenet_val,
+    "imagenet-val.tar": imagenet_val_tar,
+    "imagenet-train.tar": imagenet_train_tar,
+    "imagenet-train.parquet": partial(imagenet_parquet, files="train-*.parquet"),
+    "imagenet-validation.parquet": partial(imagenet_parquet, files="validation-*.parquet"),
+    "imagenet-v2-train": partial(imagenet_v2, part="train"),
+    "imagenet-v2-test": partial(imagenet_v2, part="test"),
+    "cifar10-train": partial(cifar, kind=10, train=True),
+    "cifar10-test": partial(cifar, kind=10, train=False),
+    "cifar100-train": partial(cifar, kind=100, train=True),
+    "cifar100-test": partial(cifar, kind=100, train=False),
 }
+
+
+def _published(row: dict[str, str]) -> Entry:
+    """The set of a row: its layouts are `reader folder marker`, the official one first.
+
+    The paper gives no number for Places365 on CIFAR; 10,000 is what is drawn to test such networks
+    (github.com/deeplearning-wisc/SNN).
+    """
+    layouts = [text.split() for text in row["layouts"].split(";")]
+    made = tuple(Layout(folder, READERS[reader], *marker) for reader, folder, *marker in layouts)
+    return Entry(row["name"], int(row["images"]) if row["images"] else None, made, (row["source"],))
+
+
+CATALOG = {**_collections("catalog.csv", _published), **_collections("openood.csv", _listed)}
 
 
 FORMS = "digits:NAME, folder:PATH, list:PATH, array:PATH.npz, catalog:BENCHMARK/SET"

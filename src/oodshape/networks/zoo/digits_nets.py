@@ -96,7 +96,7 @@ class SmallMixer(SmallNet):
         return features
 
 
-SMALL_NETS: dict[str, Callable[[], SmallNet]] = {
+SMALL_NETS: dict[str, Callable[..., SmallNet]] = {
     "convnet": SmallConvNet,
     "vit": SmallViT,
     "mixer": SmallMixer,

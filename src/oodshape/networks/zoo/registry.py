@@ -1,13 +1,14 @@
 """The table of networks: a name, the network behind it and its preprocessing.
 
-The networks for ImageNet have torchvision's or timm's names; all others carry their ID set in the name. Their families
-and classes are in `networks.known`, the addresses of their weights in `images/datasets/sources.csv`.
+The networks for ImageNet have torchvision's or timm's names; all others carry their ID set in the name. The table is
+`networks/known.csv`, the addresses of the weights are in `images/datasets/sources.csv`. The paper resizes bilinearly,
+whatever the network's own way; OpenOOD's own checkpoints, which no table of the paper has, have one preprocessing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from oodshape.images.decode.preprocessing import CIFAR, DIGITS, IMAGENET, Prepro
 from oodshape.networks.known import KNOWN, Family, check_known
 from oodshape.networks.weights import PICKLED, load_weights
 from oodshape.networks.zoo.cifar_nets import DenseNet, MixerNano, SmallResNet18
-from oodshape.networks.zoo.digits_nets import SmallConvNet, SmallMixer, SmallNet, SmallViT, small_net
+from oodshape.networks.zoo.digits_nets import SMALL_NETS, small_net
 from oodshape.networks.zoo.efficientnet_lite import EfficientNetLite0
 
 Make = Callable[[int], nn.Module]  # number of classes -> network
@@ -38,18 +39,9 @@ class ModelEntry:
     make: Make = field(repr=False)
     paper: Preprocessing
     native: Preprocessing
-
-    @property
-    def family(self) -> Family:
-        return KNOWN[self.name].family
-
-    @property
-    def id_set(self) -> str:
-        return KNOWN[self.name].id_set
-
-    @property
-    def classes(self) -> int:
-        return KNOWN[self.name].classes
+    family: Family
+    id_set: str
+    classes: int
 
     @property
     def weights(self) -> str:
@@ -119,83 +111,41 @@ def library(name: str, extra: str = "timm") -> Any:
         raise InputError(f"{name} does not load: {error}; install the version that fits your torch") from None
 
 
-def _made_by_torchvision(name: str) -> Make:
-    return lambda classes: getattr(library("torchvision.models"), name)(num_classes=classes)
+_OWN: dict[str, Make] = {
+    "densenet": DenseNet,
+    "mixer_nano": MixerNano,
+    "small_resnet18": SmallResNet18,
+    "efficientnet_lite0": EfficientNetLite0,
+}
+_NORMALISATIONS = {
+    "digits": (DIGITS.mean, DIGITS.std),
+    "imagenet": (IMAGENET.mean, IMAGENET.std),
+    "cifar": (CIFAR.mean, CIFAR.std),  # of CIFAR-100 too, as in the paper
+    "halves": ((0.5,) * 3, (0.5,) * 3),
+    "lite": ((127 / 255,) * 3, (128 / 255,) * 3),  # (255 x - 127) / 128
+    "openood-cifar10": (CIFAR.mean, (0.2470, 0.2435, 0.2616)),
+    "openood-cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+}
 
 
-def _made_by_timm(name: str) -> Make:
-    return lambda classes: library("timm").create_model(name, num_classes=classes)
+def _maker(made_by: str) -> Make:
+    kind, name = made_by.split()
+    if kind == "torchvision":
+        return lambda classes: getattr(library("torchvision.models"), name)(num_classes=classes)
+    if kind == "timm":
+        return lambda classes: library("timm").create_model(name, num_classes=classes)
+    if kind == "digits":
+        return lambda classes: small_net(name) if classes == 8 else SMALL_NETS[name](classes=classes)
+    return _OWN[name]
 
 
-# From a row of the table to an entry. The paper resizes bilinearly, whatever the network's own way.
+def _steps(text: str) -> Preprocessing:
+    normalisation, *sides, interpolation = text.split()
+    resize, crop = (None if side == "-" else int(side) for side in sides)
+    return Preprocessing(*_NORMALISATIONS[normalisation], resize, crop, interpolation)  # type: ignore[arg-type]
 
 
-def _digits(name: str, untrained: Callable[..., SmallNet]) -> ModelEntry:
-    def make(classes: int) -> nn.Module:
-        return small_net(name) if classes == 8 else untrained(classes=classes)
-
-    return ModelEntry(f"digits-{name}", make, DIGITS, DIGITS)
-
-
-def _torchvision(name: str, resize: int, native: Preprocessing) -> ModelEntry:
-    paper = replace(native, resize=resize, interpolation="bilinear")
-    return ModelEntry(name, _made_by_torchvision(name), paper, native)
-
-
-def _timm(name: str, own: str, resize: int, native: Preprocessing) -> ModelEntry:
-    return ModelEntry(name, _made_by_timm(own), replace(IMAGENET, resize=resize), native)
-
-
-def _cifar(id_set: str) -> list[ModelEntry]:
-    """CIFAR-100 is normalised with the mean and std of CIFAR-10, as in the paper."""
-    small, large = (replace(CIFAR, resize=side, crop=side) for side in (32, 224))
-    vit = _made_by_timm("vit_base_patch16_224")
-    return [
-        ModelEntry(f"{id_set}-densenet101", DenseNet, small, small),
-        ModelEntry(f"{id_set}-mixer_nano", MixerNano, small, small),
-        ModelEntry(f"{id_set}-vit_b_16", vit, large, replace(_HALVES, resize=224)),
-    ]
-
-
-def _lite(name: str) -> ModelEntry:
-    paper = replace(IMAGENET, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)  # (255 x - 127) / 128
-    return ModelEntry(name, EfficientNetLite0, paper, replace(paper, interpolation="bicubic"))
-
-
-def _openood() -> list[ModelEntry]:
-    """OpenOOD's own checkpoints, which no table of the paper has: both preprocessings are theirs."""
-    wide = replace(CIFAR, resize=32, crop=32)
-    cifar10 = replace(wide, std=(0.2470, 0.2435, 0.2616))
-    cifar100 = replace(wide, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761))
-    rows: list[tuple[str, Make, Preprocessing]] = [
-        ("cifar10", SmallResNet18, cifar10),
-        ("cifar100", SmallResNet18, cifar100),
-        ("imagenet200", _made_by_torchvision("resnet18"), IMAGENET),
-    ]
-    return [ModelEntry(f"{of}-resnet18", make, own, own) for of, make, own in rows]
-
-
-_BICUBIC = replace(IMAGENET, interpolation="bicubic")
-_HALVES = replace(_BICUBIC, mean=(0.5,) * 3, std=(0.5,) * 3)
-
-_ENTRIES = [
-    _digits("convnet", SmallConvNet),
-    _digits("vit", SmallViT),
-    _digits("mixer", SmallMixer),
-    _torchvision("resnet50", 256, IMAGENET),
-    _torchvision("mobilenet_v2", 256, IMAGENET),
-    _torchvision("vit_b_16", 256, IMAGENET),
-    _torchvision("vit_l_16", 256, replace(IMAGENET, resize=242)),
-    _torchvision("swin_t", 232, replace(_BICUBIC, resize=232)),
-    _torchvision("swin_s", 246, replace(_BICUBIC, resize=246)),
-    _torchvision("swin_b", 238, replace(_BICUBIC, resize=238)),
-    _torchvision("regnet_y_16gf", 384, replace(_BICUBIC, resize=384, crop=384)),
-    _timm("mixer_b_16", "mixer_b16_224", 238, _HALVES),
-    _timm("mixer_l_16", "mixer_l16_224", 238, _HALVES),
-    _timm("deit_tiny", "deit_tiny_patch16_224", 256, replace(_BICUBIC, resize=248)),
-    _lite("efficientnet_lite0"),
-    *_cifar("cifar10"),
-    *_cifar("cifar100"),
-    *_openood(),
-]
-MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
+MODELS: dict[str, ModelEntry] = {
+    name: ModelEntry(name, _maker(known.made_by), _steps(known.paper), _steps(known.native), *known[:3])
+    for name, known in KNOWN.items()
+}
