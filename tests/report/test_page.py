@@ -15,8 +15,9 @@ from oodshape.core.errors import InputError
 from oodshape.methods.describe import cited
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.registry import METRICS
-from oodshape.report import palette, write_page
+from oodshape.report import palette
 from oodshape.report.method_styles import FAMILIES, family, style
+from oodshape.report.pages.benchmark_page import write_page
 from synthetic import results
 
 
