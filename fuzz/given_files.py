@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import pickle
 import struct
 import zlib
 from collections.abc import Callable
@@ -39,14 +40,17 @@ def seen(images: ImageSet) -> bytes:
 
 
 def cifars() -> Kind:
-    """The binary archives of both sets."""
+    """Both archives of both sets."""
     pixels = RNG.integers(0, 256, (3, 3072), np.uint8)
     ten = np.concatenate([[[1], [2], [3]], pixels], axis=1).astype(np.uint8).tobytes()
     hundred = np.concatenate([[[1, 9], [2, 8], [3, 7]], pixels], axis=1).astype(np.uint8).tobytes()
-    seeds: tuple[Files, ...] = ({"test_batch.bin": ten}, {"test.bin": hundred})
+    batch = pickle.dumps({b"data": pixels, b"labels": [1, 2, 3], b"fine_labels": [1, 2, 3]}, protocol=2)
+    seeds: tuple[Files, ...] = ({"test_batch.bin": ten}, {"test_batch": batch}, {"test.bin": hundred}, {"test": batch})
 
     def read(folder: Path) -> bytes:
-        return seen(cifar(folder, 100 if (folder / "test.bin").exists() else 10, train=False))
+        return seen(
+            cifar(folder, 100 if list(folder.glob("test.bin")) or (folder / "test").exists() else 10, train=False)
+        )
 
     return Kind("cifar", seeds, read)
 

@@ -24,7 +24,7 @@ from oodshape.benchmark.plan import Options
 from oodshape.benchmark.spec import Benchmark
 from oodshape.guard.fit.split import split_held_out
 from oodshape.images import identity
-from oodshape.methods.auto import CANDIDATES, CROSSED, MEMORISED, Auto, Tried, split, try_on_proxies
+from oodshape.methods.auto import CANDIDATES, CROSSED, MEMORISED, Auto, Tried, _guards, split, try_on_proxies
 from oodshape.methods.fusion import Component, Fusion
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.conformal import threshold
@@ -57,6 +57,7 @@ class Case:
     before: Tried
     scores: dict[str, dict[str, dict[str, Tensor]]]  # now or before -> set -> method -> scores
     ood: list[str]
+    guards: dict[str, dict[str, Tensor]]  # name of a guard -> set -> log p-values
 
     @classmethod
     def of(cls, network: Network) -> Case:
@@ -85,21 +86,34 @@ class Case:
                 name: {method: detector.score(features) for method, detector in tried[when].detectors.items()}
                 for name, features in {"ID": inside, "calibration": deciding, **ood}.items()
             }
-        return cls(network.name, tried["now"], tried["before"], scores, list(ood))
+        case = cls(network.name, tried["now"], tried["before"], scores, list(ood), {})
+        guards = _guards(case.fusion(now(case)), tried["now"], parts["now"][1], network.proxy[1:])
+        for guard in guards:
+            detector = replace(tried["now"].detectors["mds++"], scorer=guard)
+            case.guards[guard.name] = {
+                name: guard.log_p(detector.score(features))
+                for name, features in {"ID": inside, "calibration": deciding, **ood}.items()
+            }
+        return case
 
     def single(self, method: str) -> dict[str, Tensor]:
         """The scores of one method on every set."""
         return {name: each[method] for name, each in self.scores["now"].items()}
 
-    def fused(self, names: Sequence[str], *, veto: bool, when: str = "now") -> dict[str, Tensor]:
-        """The fused scores of some methods on every set."""
+    def fusion(self, names: Sequence[str], when: str = "now") -> Fusion:
+        """Some methods, fused."""
         tried = self.now if when == "now" else self.before
         parts = tuple(Component.of_detector(name, tried.detectors[name], tried.inside[name]) for name in names)
-        fusion = Fusion.of_components(parts, [tried.inside[name] for name in names])
-        found = {}
+        return Fusion.of_components(parts, [tried.inside[name] for name in names])
+
+    def fused(self, names: Sequence[str], *, veto: bool, when: str = "now", guards: bool = False) -> dict[str, Tensor]:
+        """The fused scores of some methods on every set."""
+        fusion, found = self.fusion(names, when), {}
         for name, each in self.scores[when].items():
-            logs = torch.stack([part.log_p(each[part.name]) for part in parts])
+            logs = torch.stack([part.log_p(each[part.name]) for part in fusion.components])
             found[name] = fusion.fuse(logs) if veto else logs.sum(dim=0)
+            for guard in self.guards.values() if guards else ():
+                found[name] = torch.minimum(found[name], guard[name])
         return found
 
 
@@ -134,9 +148,10 @@ def every(case: Case) -> list[str]:
 
 Recipe = Callable[[Case], dict[str, Tensor]]
 RECIPES: dict[str, Recipe] = {
-    "auto": lambda case: case.fused(now(case), veto=True),
+    "auto": lambda case: case.fused(now(case), veto=True, guards=True),
+    "auto without guards": lambda case: case.fused(now(case), veto=True),
     "auto without veto": lambda case: case.fused(now(case), veto=False),
-    "auto + cop": lambda case: case.fused(now(case, [*CANDIDATES, "cop"]), veto=True),
+    "auto + cop": lambda case: case.fused(now(case, [*CANDIDATES, "cop"]), veto=True, guards=True),
     "before": lambda case: case.fused(before(case), veto=False, when="before"),
     "before + veto": lambda case: case.fused(before(case), veto=True, when="before"),
     "everything": lambda case: case.fused(every(case), veto=False),
@@ -226,7 +241,7 @@ def print_networks(cases: list[Case]) -> None:
             best = max(every, key=lambda name: every[name])
             cells.append(f"{best} {every[best]:.2f}")
         cells += [f"{accepted(case, fused['auto'], kind):.1f}" for kind in ("noise", "constant")]
-        print(f"| {case.name} | {' | '.join(cells)} | {', '.join(now(case))} |")
+        print(f"| {case.name} | {' | '.join(cells)} | {', '.join([*now(case), *case.guards])} |")
 
 
 def print_leave_one_out(cases: list[Case]) -> None:

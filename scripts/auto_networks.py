@@ -2,10 +2,11 @@
 
     python scripts/auto_networks.py --out runs                                # digits without 3, 5 and 8
     python scripts/auto_networks.py --out runs --data DATA                    # and CIFAR-10 without three classes
-    python scripts/auto_networks.py --out fresh --data DATA --classes b       # without three other classes
+    python scripts/auto_networks.py --out fresh --data DATA --classes c       # without three other classes
 
 On CIFAR-10 a plain CNN, a VGG with a hidden layer, a ViT, a Mixer and a ConvMixer are trained for a few minutes on the
-7 remaining classes. Each network becomes a folder of feature files in the layout of `oodshape study`, with its
+7 remaining classes; with `--classes c` these are networks of other sizes, from another seed, and a small ResNet is in
+place of the plain CNN. Each network becomes a folder of feature files in the layout of `oodshape study`, with its
 scrambled images and ID images for calibration. Networks whose folder exists are skipped.
 """
 
@@ -31,8 +32,10 @@ from oodshape.images.datasets.synthetic import constant_images, noise_images
 from oodshape.images.decode.preprocessing import CIFAR, DIGITS, Preprocessing
 from oodshape.images.sources.image_set import ArraySet, ImageSet, limited
 from oodshape.networks.zoo.digits_nets import SMALL_NETS
+from oodshape.studies.network import PROXIES
 
-LEFT_OUT = {"a": (0, 3, 9), "b": (1, 2, 5)}  # CIFAR-10 without airplane, cat, truck; automobile, bird, dog
+# CIFAR-10 without airplane, cat, truck; automobile, bird, dog; deer, frog, ship
+LEFT_OUT = {"a": (0, 3, 9), "b": (1, 2, 5), "c": (4, 6, 8)}
 DIGITS_LEFT_OUT = (3, 5, 8)
 MORE = 3000  # images of CIFAR-10's test file that are trained on too, because the training file at hand is small
 CALIBRATION = 500  # ID images for calibration
@@ -130,12 +133,22 @@ def plain(classes: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
 
 
-def vgg(classes: int) -> nn.Module:
-    """Three convolutions with batch normalisation and a hidden layer; 256 features behind a ReLU."""
+def vgg(classes: int, width: int = 256) -> nn.Module:
+    """Three convolutions with batch normalisation and a hidden layer; `width` features behind a ReLU."""
     layers: list[nn.Module] = []
     for inputs, outputs in ((3, 16), (16, 32), (32, 64)):
         layers += [nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1024, 256), nn.ReLU(), nn.Linear(256, classes))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1024, width), nn.ReLU(), nn.Linear(width, classes))
+
+
+def resnet(classes: int) -> nn.Module:
+    """Two residual blocks; 64 pooled features behind a ReLU."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in ((3, 32), (32, 64)):
+        layers += [nn.Conv2d(inputs, outputs, 3, 2, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
+        layers.append(Residual(nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs)))
+        layers.append(nn.ReLU())
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
 
 
 def convmixer(classes: int, width: int = 64, depth: int = 3) -> nn.Module:
@@ -160,11 +173,18 @@ NETS: dict[str, Callable[[int], nn.Module]] = {
     "mixer": partial(of_tokens, partial(OverTokens, 64)),
     "convmixer": convmixer,
 }
+OTHERS: dict[str, Callable[[int], nn.Module]] = {
+    "resnet": resnet,
+    "vgg": partial(vgg, width=128),
+    "vit": partial(of_tokens, partial(Attention, 64, 2), width=64, depth=2),
+    "mixer": partial(of_tokens, partial(OverTokens, 64), width=64, depth=2),
+    "convmixer": partial(convmixer, width=96, depth=2),
+}
 
 
-def trained(make: Callable[[], nn.Module], data: ArraySet, epochs: int) -> nn.Module:
+def trained(make: Callable[[], nn.Module], data: ArraySet, epochs: int, seed: int) -> nn.Module:
     """A network after AdamW with a one-cycle schedule."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     net = make().train()
     images, labels = tensors(data)
     steps = epochs * (len(images) // BATCH)
@@ -236,7 +256,7 @@ def write(
     torch.manual_seed(1)
     classifier = Classifier(make().eval())
     made = {name: Features.extract(classifier, images, preprocessing) for name, images in sets.items()}
-    made["scrambled"] = proxy_features(classifier, sets["train"], preprocessing)[0]
+    made |= zip(PROXIES, proxy_features(classifier, sets["train"], preprocessing), strict=True)
     for name, features in made.items():
         values = np.concatenate([raw.numpy() for _, raw in features.chunks()])
         np.savez(folder / f"{name}.npz", features=values, labels=features.labels)
@@ -257,8 +277,9 @@ def main() -> None:
         sets, left_out = cifar_sets(given.data, LEFT_OUT[given.classes]), LEFT_OUT[given.classes]
         train = sets["train"]
         assert isinstance(train, ArraySet)
-        for name, make in NETS.items():
-            made = partial(trained, partial(make, 10 - len(left_out)), train, EPOCHS)
+        other = given.classes == "c"
+        for name, make in (OTHERS if other else NETS).items():
+            made = partial(trained, partial(make, 10 - len(left_out)), train, EPOCHS, int(other))
             write(given.out / f"cifar7{given.classes}_{name}", made, CIFAR, sets)
     if given.classes == "a":
         sets = small_sets()

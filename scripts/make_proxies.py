@@ -1,10 +1,11 @@
-"""Make the scrambled images of networks whose features lie in folders, through the network itself.
+"""Make the proxy sets of networks whose features lie in folders, through the network itself.
 
     python scripts/make_proxies.py --features FEATURES --data DATA --weights WEIGHTS --out PANELS
 
 FEATURES holds a folder per network, named ID-SET_NETWORK as the networks of the zoo are (imagenet_deit_tiny). DATA
 holds imagenet/train and cifar10, and WEIGHTS the files that `oodshape bench --weights` looks for. Writes
-PANELS/NETWORK/scrambled.npz, which `auto_evidence.py --scrambled` reads.
+PANELS/NETWORK/scrambled.npz, synthetic_noise.npz and synthetic_constant.npz, which `auto_evidence.py --scrambled`
+reads.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet
 from oodshape.networks.zoo import build, find_weights, model_entry, weights_needed
-from oodshape.studies.network import find_folders
+from oodshape.studies.network import PROXIES, find_folders
 
 
 def name_of(folder: str) -> str:
@@ -52,11 +53,12 @@ def main() -> None:
         classifier = Classifier(build(entry.name, weights))
         # images at hand have their final size already
         preprocessing = Preprocessing(mean=entry.native.mean, std=entry.native.std)
-        (proxy,) = proxy_features(classifier, images_of(entry.id_set, given.data), preprocessing)
+        found = proxy_features(classifier, images_of(entry.id_set, given.data), preprocessing)
         target = given.out / folder.name
         target.mkdir(parents=True, exist_ok=True)
-        values = np.concatenate([raw.numpy() for _, raw in proxy.chunks()])
-        np.savez(target / "scrambled.npz", features=values.astype(np.float16))
+        for name, proxy in zip(PROXIES, found, strict=True):
+            values = np.concatenate([raw.numpy() for _, raw in proxy.chunks()])
+            np.savez(target / f"{name}.npz", features=values.astype(np.float16))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Train MLP-Mixer-Nano on CIFAR-10 or CIFAR-100 and write its weights as safetensors.
 
-    python scripts/train_mixer_nano.py --data DATA --classes 10 --out runs
+    python scripts/train_mixer_nano.py --data DATA --classes 10 --out runs --device auto
 
 DATA holds the unpacked binary archive. A run that was stopped, even killed, goes on from its last checkpoint
 when the same command is given again. The test split is scored once, at the end, and chooses nothing.
@@ -21,13 +21,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
+from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
 from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.images.decode.preprocessing import CIFAR
 from oodshape.images.sources.image_set import ArraySet
+from oodshape.networks.device import device_named
 from oodshape.networks.weights import load_weights
 from oodshape.networks.zoo.cifar_nets import MixerNano
 
+CPU = torch.device("cpu")
 CHOICES = {"classes": (10, 100), "precision": ("float32", "bfloat16")}
 
 
@@ -72,13 +75,14 @@ def normalized(images: Tensor) -> Tensor:
 def loss_of(net: MixerNano, images: Tensor, labels: Tensor, recipe: Recipe) -> Tensor:
     """The cross entropy of a batch after augmentation, of two batches mixed where mixup is on."""
     inputs, targets = normalized(augmented(images, recipe.cutout)), functional.one_hot(labels, recipe.classes).float()
+    where = next(net.parameters()).device
     if recipe.mixup:
         share = float(torch.distributions.Beta(recipe.mixup, recipe.mixup).sample())
         other = torch.randperm(len(labels))
         inputs, targets = (share * x + (1 - share) * x[other] for x in (inputs, targets))
-    with torch.autocast("cpu", torch.bfloat16, enabled=recipe.precision == "bfloat16"):
-        logits = net(inputs).float()
-    return functional.cross_entropy(logits, targets, label_smoothing=recipe.smoothing)
+    with torch.autocast(where.type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
+        logits = net(inputs.to(where)).float()
+    return functional.cross_entropy(logits, targets.to(where), label_smoothing=recipe.smoothing)
 
 
 def tensors(data: ArraySet) -> tuple[Tensor, Tensor]:
@@ -89,13 +93,13 @@ def tensors(data: ArraySet) -> tuple[Tensor, Tensor]:
 class Run:
     """A training that can be stopped at any step and continued: network, optimizer, position, random state."""
 
-    def __init__(self, recipe: Recipe, data: ArraySet) -> None:
-        """The start of a run."""
+    def __init__(self, recipe: Recipe, data: ArraySet, device: torch.device = CPU) -> None:
+        """The start of a run; images are drawn and augmented on the CPU, so that every device sees the same ones."""
         torch.manual_seed(recipe.seed)
         self.recipe, self.step, self.seconds = recipe, 0, 0.0
         self.images, self.labels = tensors(data)
         self.per_epoch = max(1, len(data) // recipe.batch)
-        self.net = MixerNano(recipe.classes).train()
+        self.net, self.device = MixerNano(recipe.classes).train().to(device), device
         self.optimizer = torch.optim.AdamW(self.net.parameters(), weight_decay=recipe.decay)
 
     @property
@@ -118,7 +122,7 @@ class Run:
 
     def load(self, path: Path) -> None:
         """Take the state of a checkpoint; exits where it was made with another recipe."""
-        state: dict[str, Any] = torch.load(path, weights_only=True)
+        state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
         changed = [name for name, value in asdict(self.recipe).items() if state["recipe"].get(name) != value]
         if changed:
             raise SystemExit(f"{path} was made with another {', '.join(changed)}; use its options, or another --out")
@@ -145,9 +149,17 @@ class Run:
         return float(loss.detach())
 
 
-def train(recipe: Recipe, data: ArraySet, checkpoint: Path, *, every: float = 20.0, stop: int | None = None) -> Run:
+def train(
+    recipe: Recipe,
+    data: ArraySet,
+    checkpoint: Path,
+    *,
+    every: float = 20.0,
+    stop: int | None = None,
+    device: torch.device = CPU,
+) -> Run:
     """A finished run (or one of `stop` steps), from its checkpoint where there is one, saved `every` seconds."""
-    run = Run(recipe, data)
+    run = Run(recipe, data, device)
     if checkpoint.exists():
         run.load(checkpoint)
     first, since, saved = run.step, run.seconds, run.seconds
@@ -180,18 +192,23 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with the unpacked binary archive")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the checkpoint and the weights")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", default="cpu", help="auto (a GPU where there is one), cpu, cuda, cuda:N, mps, xpu")
     for name, value in asdict(Recipe()).items():
         parser.add_argument(f"--{name}", type=type(value), default=value, choices=CHOICES.get(name))
     options = vars(parser.parse_args())
-    root, out, threads = (options.pop(name) for name in ("data", "out", "threads"))
+    root, out, threads, where = (options.pop(name) for name in ("data", "out", "threads", "device"))
+    try:
+        device = device_named(where)
+    except InputError as error:
+        parser.error(str(error))
     recipe = Recipe(**options)
     torch.set_num_threads(threads)
     out.mkdir(parents=True, exist_ok=True)
     name = f"cifar{recipe.classes}-mixer_nano"  # as `oodshape bench --weights` looks for it
     data, test = (cifar(root, recipe.classes, train=part) for part in (True, False))  # type: ignore[arg-type]
-    run = train(recipe, data, out / f"{name}.training.pt")
+    run = train(recipe, data, out / f"{name}.training.pt", device=device)
     with replacing(weights := out / f"{name}.safetensors") as temporary:
-        save_file(run.net.state_dict(), temporary, {"recipe": str(recipe), "steps": str(run.step)})
+        save_file(run.net.cpu().state_dict(), temporary, {"recipe": str(recipe), "steps": str(run.step)})
     load_weights(net := MixerNano(recipe.classes), weights)
     print(f"{weights}: test accuracy {accuracy(net.eval(), test):.4f} on {len(test):,} images after {run.step:,} steps")
 

@@ -26,6 +26,27 @@ def binary(images: np.ndarray, *labels: list[int]) -> bytes:
     return np.concatenate([heads, channel_major(images)], axis=1).tobytes()
 
 
+def python2(data: np.ndarray, **fields: list[int]) -> bytes:
+    """A batch as Python 2 and numpy wrote it: protocol 2, byte strings, numpy.core.multiarray."""
+
+    def text(value: bytes) -> bytes:
+        return b"U" + bytes([len(value)]) + value
+
+    def number(value: int) -> bytes:
+        return b"M" + value.to_bytes(2, "little")
+
+    raw = data.tobytes()
+    dtype = b"cnumpy\ndtype\n(" + text(b"u1") + b"K\x00K\x01tR(K\x03" + text(b"|") + b"NNN"
+    dtype += b"J\xff\xff\xff\xff" * 2 + b"K\x00tb"
+    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00t" + text(b"b") + b"tR"
+    array += b"(K\x01(" + number(len(data)) + number(3072) + b"t" + dtype + b"\x89"
+    array += b"T" + len(raw).to_bytes(4, "little") + raw + b"tb"
+    items = text(b"data") + array
+    for name, labels in fields.items():
+        items += text(name.encode()) + b"](" + b"".join(map(number, labels)) + b"e"
+    return b"\x80\x02}(" + items + text(b"batch_label") + text(b"training batch 1 of 5") + b"u."
+
+
 def write(path: Path, content: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

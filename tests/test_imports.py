@@ -18,9 +18,9 @@ SOURCE = Path(oodshape.__file__).parent
 # a package imports only from packages to its left; guard and benchmark do not import each other
 ROOMS = (
     *("core", "metrics", "images", "networks", "features", "methods"),
-    *("guard", "benchmark", "report", "studies", "engines", "cli"),
+    *("guard", "benchmark", "report", "evaluation", "studies", "engines", "cli"),
 )
-APART = {("benchmark", "guard"), *(("engines", other) for other in ("benchmark", "report", "studies"))}
+APART = {("benchmark", "guard"), *(("engines", other) for other in ("benchmark", "report", "evaluation", "studies"))}
 HEAVY = {"torch", "numba", "numpy", "pandas", "matplotlib", "PIL", "scipy", "sklearn", "rich", "typer", "safetensors"}
 MODULES = {
     ".".join(("oodshape", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path

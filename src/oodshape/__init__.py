@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from oodshape.benchmark.results import Results as Results
     from oodshape.benchmark.spec import Benchmark as Benchmark
     from oodshape.core.errors import InputError as InputError
+    from oodshape.evaluation.evaluate import evaluate as evaluate
+    from oodshape.evaluation.results import Results as Results
     from oodshape.features.feature_stats import FeatureStats as FeatureStats
     from oodshape.features.features import Features as Features
     from oodshape.features.moments import Moments as Moments
@@ -110,7 +111,8 @@ _HOMES = {
     "bootstrap": "metrics.detection",
     "false_discoveries": "metrics.conformal",
     "Benchmark": "benchmark.spec",
-    "Results": "benchmark.results",
+    "Results": "evaluation.results",
+    "evaluate": "evaluation.evaluate",
     "OODEstimator": "methods.estimator",
     "export_onnx": "guard.export.onnx",
     "Watch": "guard.watch.watch",

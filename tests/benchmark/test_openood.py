@@ -188,7 +188,7 @@ def test_the_search_takes_the_first_best(place: Path) -> None:
         conf = np.concatenate([detector.score(data[name]).numpy() for name in ("val", "ood-val")])
         values.append(roc_auc_score(np.repeat([1, 0], 6), conf))
     best = protocol.choose(
-        "net", "react", setting.method, data["val"], lambda detector, name: detector.score(data[name])
+        "net", "react", setting.method, data["val"], lambda detector, name: (detector.score(data[name]), None)
     )
     assert best == setting.grid[int(np.argmax(values))]
     assert list(protocol.chosen) == ["net"]

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import PIL.Image
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import auc
@@ -150,13 +149,14 @@ def gallery() -> Gallery:
     sets = {"test": ArraySet("test", images), "letters": ArraySet("letters", 255 - images[:3])}
     data = {"test": features(4, [0, 1, 1, 0]), "letters": features(3)}
     made = Gallery(sets, 2)
-    for method, ood in (("optfs-e", [4.0, 1.0, 5.5]), ("knn", [0.0, 1.0, 3.5]), ("msp", [9.0, 9.0, 9.0])):
-        made.add("net", method, {"test": torch.tensor([5.0, 2.0, 6.0, 3.0]), "letters": torch.tensor(ood)}, data)
+    inside = np.array([5.0, 2.0, 6.0, 3.0])
+    outside = {"optfs-e": [4.0, 1.0, 5.5], "knn": [0.0, 1.0, 3.5], "msp": [9.0, 9.0, 9.0]}
+    made.add("net", {name: (inside, {"letters": np.array(ood)}) for name, ood in outside.items()}, "knn", data)
     return made
 
 
 def test_the_worst_images_by_hand(gallery: Gallery) -> None:
-    samples = gallery.samples({"net": "knn"})
+    samples = gallery.samples()
     picks = {(pick.method, pick.ood): pick for pick in samples.picks}
     assert set(picks) == {("optfs-e", ""), ("optfs-e", "letters"), ("knn", ""), ("knn", "letters")}  # best and ours
     outside, inside = picks["optfs-e", "letters"], picks["optfs-e", ""]
@@ -173,9 +173,9 @@ def test_the_worst_images_by_hand(gallery: Gallery) -> None:
 
 
 def test_ties_do_not_count_as_wrong(gallery: Gallery) -> None:
-    same = torch.ones(3)
-    gallery.add("net", "tied", {"test": torch.ones(4), "letters": same}, {"test": features(4), "letters": features(3)})
-    picks = gallery.samples({"net": "tied"}).picks
+    tied = {"tied": (np.ones(4), {"letters": np.ones(3)})}
+    gallery.add("net", tied, "tied", {"test": features(4), "letters": features(3)})
+    picks = gallery.samples().picks
     assert {pick.shares for pick in picks if pick.method == "tied"} == {(0.0, 0.0)}
 
 

@@ -157,6 +157,9 @@ def test_a_file_is_read(tmp_path) -> None:
     assert benchmark.base == tmp_path
     assert [ood.name for ood in benchmark.ood] == ["strange"]
     assert benchmark.chosen([]) == benchmark.models
+    assert benchmark.chosen(["Digits-ConvNet"]) == benchmark.models
+    with pytest.raises(InputError, match="has no model 'VGG'; there are"):
+        benchmark.chosen(["VGG"])
     assert benchmark.hash != parse(GOOD + "\n# other").hash
 
 
@@ -192,8 +195,10 @@ def test_the_settings_of_the_authors_code_are_of_an_id_set() -> None:
     assert shipped.of_paper == "cifar100"
     assert methods_of(shipped)["optfs-e"].shape == OptFS(k=100, norm=1000.0)
     own = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "authors-code"'))
-    with pytest.raises(InputError, match='mine does not say which; put id_set = "imagenet"'):
+    with pytest.raises(InputError, match='mine does not say which it has; put id_set = "imagenet"'):
         methods_of(own)
+    with pytest.raises(InputError, match="digits has another one; choose the benchmark imagenet, cifar10 or cifar100"):
+        methods_of(Benchmark.load("digits").with_settings("authors-code"))
     said = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "authors-code"\nid_set = "cifar10"'))
     assert methods_of(said)["vra-p"].shape == VraP(low=0.6, high=0.95, absolute=True)
     paper = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "cifar10"'))

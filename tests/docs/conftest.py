@@ -19,6 +19,7 @@ def folders(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(rng.integers(256, size=(40, 50, 3), dtype=np.uint8)).save(path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OODSHAPE_CACHE", str(tmp_path / "cache"))
     return tmp_path
 
 

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urldefrag
 import pytest
 import torch
 import typer
+from torch.utils.data import DataLoader, TensorDataset
 
 import oodshape.images.datasets.digits
 from commands import call
@@ -179,9 +180,11 @@ _sets = functools.cache(oodshape.images.datasets.digits.digits_sets)
 _plain_extract, _features = Features.extract.__func__, {}
 
 
-def _extract(cls, classifier, images, preprocessing, **settings):
+def _extract(cls, classifier, images, preprocessing=None, **settings):
+    if settings:
+        return _plain_extract(cls, classifier, images, preprocessing, **settings)
     key = (classifier.fingerprint, images.fingerprint, repr(preprocessing))
-    if settings or key not in _features:
+    if key not in _features:
         _features[key] = _plain_extract(cls, classifier, images, preprocessing, **settings)
     return _features[key]
 
@@ -216,6 +219,9 @@ def test_a_method_of_ones_own_is_a_file_and_runs(tmp_path: Path, monkeypatch: py
 @pytest.mark.filterwarnings("ignore:no method separates", "ignore:the network gives")  # it is not trained
 def test_python_runs(page: str, net: torch.nn.Module, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {"net": net}
+    for name in ("train", "test", "svhn", "lsun"):
+        data = TensorDataset(torch.rand(60, 3, 24, 24), torch.randint(2, (60,)))
+        names[f"{name}_loader"] = DataLoader(data, batch_size=20)
     for block in pages.blocks(text(page), "python"):
         try:
             exec(compile(block, page, "exec"), names)

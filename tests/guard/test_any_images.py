@@ -136,7 +136,6 @@ def test_a_guard_of_tensors_says_what_it_does_not_know(digits: Path, tmp_path: P
         ([torch.zeros(3)], {}, r"got a tensor \[3\] as batch 0"),
         (["a.png"], {}, "got str as batch 0"),
         (torch.zeros(4, 1, 16, 16), {"limit": 3}, "limit chooses among images"),
-        (torch.zeros(4, 1, 16, 16), {"cache": "cache"}, "not kept on disk"),
         (torch.zeros(4, 1, 16, 16), {}, "alpha = 0.05 needs 19 there, so 95 in all, got 4"),
     ],
 )

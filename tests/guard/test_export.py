@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from commands import GUARD, MODEL, call
-from data import features, proxy
+from data import arrays, features, proxy
 from folders_of_digits import write_digits
 from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Method
 from oodshape.guard.export import onnx as export
@@ -99,6 +100,14 @@ class Fused(nn.Module):
         return self.fusion.fuse(each.T)
 
 
+def run_as(form: str, module: nn.Module, given: Tensor) -> Tensor:
+    """What a module gives in one of the forms that a guard runs in."""
+    made: Tensor = module(given)  # a guarded network has run once before it is compiled
+    if form == "onnx":
+        return torch.from_numpy(in_runtime(module, given))
+    return made if form == "torch" else torch.compile(module, fullgraph=True, dynamic=True, backend="eager")(given)
+
+
 @pytest.mark.parametrize("form", ["torch", "compiled", "onnx"])
 def test_one_certain_component_has_a_veto(form: str) -> None:
     """The law: fused log p <= q_min(min L) + log 5, in every form that a guard runs in."""
@@ -106,19 +115,36 @@ def test_one_certain_component_has_a_veto(form: str) -> None:
     drawn = torch.Generator().manual_seed(0)
     each = torch.rand(300, len(fusion.components), generator=drawn).log()
     each[100:, 2] -= torch.linspace(0, 50, 200)  # one component grows certain
-    module = Fused(fusion)
-    module(each)  # a guarded network has run once before it is compiled
-    if form == "onnx":
-        fused = torch.from_numpy(in_runtime(module, each))
-    elif form == "compiled":
-        fused = torch.compile(module, fullgraph=True, dynamic=True, backend="eager")(each)
-    else:
-        fused = module(each)
+    fused = run_as(form, Fused(fusion), each)
     lowest, minima = each.amin(dim=1).double(), torch.from_numpy(fusion.minima.copy()).double()
     veto = log_p(lowest, minima) + math.log(5)
     assert (fused.double() <= veto + 1e-3).all()
     assert (fused.double() - veto).abs()[-50:].max() < 1e-2 * veto.abs().max()  # there the veto decides
     np.testing.assert_allclose(fused.numpy(), fusion.fuse(each.T).numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["torch", "compiled", "onnx"])
+def test_a_guard_against_noise_decides_alone(form: str) -> None:
+    """The law: where the components accept noise, the score is at most the guard's log p; other noise has no guard."""
+    train, (weight, bias) = features(400), arrays(1)[1]
+    one, drawn = next(train.chunks())[1][:1].float(), torch.Generator().manual_seed(0)
+    accepted = one * (1 + 0.02 * torch.randn(60, train.width, generator=drawn))
+    rejected = 30 * torch.randn(60, train.width, generator=drawn)
+    synthetic = [Features.from_arrays(each[:40], train.head) for each in (accepted, rejected)]
+    detector = METHODS["auto"].fit(train, proxy=[proxy(), *synthetic]).calibrate(features(200, seed=2))
+    (guard,) = detector.scorer.guards
+    assert guard.name == "noise"
+    net = nn.Sequential(nn.Identity(), nn.Linear(train.width, len(weight))).requires_grad_(False)
+    net[1].load_state_dict({"weight": torch.as_tensor(weight), "bias": torch.as_tensor(bias)})
+    z = torch.cat([accepted[40:], torch.from_numpy(arrays(100, seed=3)[0])])
+    plain = replace(detector, scorer=replace(detector.scorer, guards=()))
+    own = replace(detector, scorer=guard)
+    modules = [Several(net, {"auto": each}) for each in (detector, plain, own)]
+    fused, without = (run_as(form, module, z)[0] for module in modules[:2])
+    law = torch.minimum(without, guard.log_p(modules[2](z)[0]))
+    np.testing.assert_allclose(fused.numpy(), law.numpy(), rtol=1e-3, atol=1e-3)
+    assert without[:20].min() > math.log(0.05)
+    assert fused[:20].max() < math.log(0.01)
 
 
 def test_every_method_scores_the_same_in_the_runtime(detectors: dict[str, Detector], net: nn.Module) -> None:

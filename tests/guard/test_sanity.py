@@ -12,10 +12,11 @@ import torch
 from commands import call
 from data import arrays, features
 from oodshape import Auto, Classifier, Features, Guard, Method
+from oodshape.features.proxy import proxy_features
 from oodshape.guard.describe import facts, lines
 from oodshape.guard.fit.sanity import image_batches, tensor_batches
 from oodshape.guard.fit.split import split_held_out
-from oodshape.images.datasets.synthetic import constant_images, noise_images
+from oodshape.images.datasets.synthetic import constant_images, lattice_images, noise_images
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.metrics.conformal import images_needed
 from oodshape.networks.zoo import build
@@ -37,6 +38,21 @@ def test_the_images_are_those_it_says() -> None:
     assert (constant[0].max(), constant[1].min()) == (0, 255)
     assert len(np.unique(constant[:, 0, 0], axis=0)) == 64
     assert np.array_equal(noise, noise_images(8, 6, 3))
+
+
+def test_guards_are_fitted_on_other_images() -> None:
+    """Neither noise nor colours are those of the check, but for black and white."""
+    other = {image.tobytes() for image in (*noise_images(8, 6, 3, 1), *lattice_images(8, 6, 3))}
+    assert sum(image.tobytes() in other for image in (*noise_images(8, 6, 3), *constant_images(8, 6, 3))) == 2
+    assert (lattice_images(8, 6, 3).shape, lattice_images(8, 6, 5).shape) == ((216, 8, 6, 3), (216, 8, 6, 5))
+
+
+def test_noise_and_constant_images_follow_the_scrambled_ones(digits: Path) -> None:
+    classifier = Classifier(build("digits-convnet"))
+    found = proxy_features(classifier, digits / "val", DIGITS, progress=False)
+    tensors = proxy_features(classifier, torch.rand(20, 1, 16, 16), prepared=True, progress=False)
+    assert [len(each) for each in found] == [150, 128, 256]
+    assert [len(each) for each in tensors] == [20, 192, 256]
 
 
 def test_the_rates_are_those_of_the_images_through_the_network(energy: Guard) -> None:

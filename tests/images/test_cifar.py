@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import pickle
 import struct
 import tracemalloc
 import zlib
@@ -12,24 +14,61 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
-from dataset_files import RNG, binary, idx, pixels, svhn_file, write
+from dataset_files import RNG, binary, channel_major, idx, pixels, python2, svhn_file, write
 from oodshape import InputError
 from oodshape.images.datasets.cifar_mnist_svhn import cifar, mnist, svhn
 from oodshape.images.datasets.matlab import Damaged, arrays, table
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["above", "folder"])
-def test_cifar10(tmp_path: Path, inside: bool) -> None:
+@pytest.mark.parametrize("layout", ["bin", "py"])
+def test_cifar10(tmp_path: Path, layout: str, inside: bool) -> None:
     images, labels = pixels(5), [3, 1, 4, 1, 9]
-    folder = tmp_path / "cifar-10-batches-bin"
+    folder = tmp_path / f"cifar-10-batches-{layout}"
     for name, part in {"data_batch_1": slice(0, 2), "data_batch_3": slice(2, 5), "test_batch": slice(1, 4)}.items():
-        write(folder / f"{name}.bin", binary(images[part], labels[part]))
+        if layout == "bin":
+            write(folder / f"{name}.bin", binary(images[part], labels[part]))
+        else:
+            write(folder / name, python2(channel_major(images[part]), labels=labels[part]))
     root = folder if inside else tmp_path
     train, test = cifar(root, 10, train=True), cifar(root, 10, train=False)
     assert np.array_equal(train.images, images)
     assert train.labels.tolist() == labels
     assert np.array_equal(test[0], images[1])
     assert test.labels.tolist() == labels[1:4]
+
+
+class Runs:
+    """What an attacker would put into a pickle."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.folder),)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_malicious_pickle_runs_nothing(tmp_path: Path, protocol: int) -> None:
+    batch = {b"labels": [0], b"data": channel_major(pixels(1)), b"extra": Runs(tmp_path / "ran")}
+    content = pickle.dumps(batch, protocol)
+    write(tmp_path / "test_batch", content)
+    with pytest.raises(InputError, match=r"refused: this pickle asks for .*Nothing of it was run"):
+        cifar(tmp_path, 10, train=False)
+    assert not (tmp_path / "ran").exists()
+    pickle.loads(content)  # the attack is a real one
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_forged_memo_index_takes_no_memory(tmp_path: Path) -> None:
+    content = python2(channel_major(pixels(2)), labels=[3, 8])
+    write(tmp_path / "test_batch", content.replace(b"](", b"]r\xff\xff\xff\x7f("))
+    tracemalloc.start()
+    try:
+        assert cifar(tmp_path, 10, train=False).labels.tolist() == [3, 8]
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
 
 
 def test_cifar100_gives_the_fine_labels(tmp_path: Path) -> None:
@@ -54,8 +93,11 @@ def test_cifar_errors_name_the_file_and_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"label 10 lies outside 0..9"):
         cifar(tmp_path, 10, train=False)
     path.unlink()
-    write(tmp_path / "cifar-10-batches-py" / "test_batch", b"a pickle")
-    with pytest.raises(InputError, match="pickles are not read"):
+    write(tmp_path / "test_batch", python2(channel_major(pixels(2)), labels=[1]))
+    with pytest.raises(InputError, match=r"1 labels need data \[1, 3072\], got \[2, 3072\]"):
+        cifar(tmp_path, 10, train=False)
+    write(tmp_path / "test_batch", python2(channel_major(pixels(2)), fine_labels=[1, 2]))
+    with pytest.raises(InputError, match="no dict with `data` and `labels`"):
         cifar(tmp_path, 10, train=False)
 
 

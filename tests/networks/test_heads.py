@@ -218,6 +218,14 @@ def test_two_outputs_are_an_error_that_asks_which() -> None:
     torch.testing.assert_close(classifier.logits(batch).detach(), outputs.logits)
 
 
+@pytest.mark.parametrize("finish", [lambda y: (y.softmax(dim=1), y), lambda y: (y, y.softmax(dim=1))])
+def test_logits_beside_their_softmax_are_found(finish: Callable[[Tensor], Any]) -> None:
+    """YOLO's classifiers return both."""
+    classifier = Classifier(Net(finish=finish))
+    explains(classifier(images()))
+    assert classifier.head_name == "fc"
+
+
 def test_torchscript_is_named_for_what_it_is() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit itself

@@ -40,7 +40,7 @@ RUNS = {
     "scripts/make_proxies.py": "--features zoo --data data --weights weights --out made",
     "scripts/make_paper_csv.py": "--help",
     "scripts/train_digits.py": "--out trained --epochs 1",
-    "scripts/train_mixer_nano.py": "--data data/cifar10 --out trained --epochs 1 --batch 10",
+    "scripts/train_mixer_nano.py": "--data data/cifar10 --out trained --epochs 1 --batch 10 --device cpu",
     "benches/decide.py": "features --quick",
     "benches/decode.py": "",
     "benches/guard.py": "",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from oodshape.features.features import Features
 from oodshape.images.decode.thumbnail import thumbnail
 from oodshape.images.sources.image_set import ImageSet
 from oodshape.methods.records import FEATURED, RECORDS
+from oodshape.metrics.comparison import Scores
 
 SHOWN = (FEATURED, *(record.id for record in RECORDS.values() if record.block == "choice"))  # beside the best method
 INSIDE = ""  # the name of the ID images among the OOD sets
@@ -58,60 +58,44 @@ class Samples:
                 raise InputError(f"a pick of {pick.method} names an image beyond the {len(self.images)} kept")
 
 
-@dataclass(frozen=True)
-class _Wrong:
-    """A pick before its images are drawn."""
-
-    model: str
-    method: str
-    ood: str
-    rows: tuple[int, ...]
-    numbers: dict[str, tuple[Any, ...]]
-
-
 class Gallery:
-    """Collects the `count` most wrong images of every method, and draws those of a few methods at the end."""
+    """Finds the `count` most wrong images of a few methods, and draws each of them once."""
 
     def __init__(self, sets: Mapping[str, ImageSet], count: int) -> None:
-        """A gallery over the sets of a run; `test` holds the ID images."""
+        """A gallery over the sets of a run that hold images; `test` has the ID images."""
         self._sets, self._count = sets, count
-        self._wrong: list[_Wrong] = []
+        self._images: dict[tuple[str, int], int] = {}  # (set, row) -> place among the thumbnails
+        self._picks: list[Pick] = []
 
-    def add(self, model: str, method: str, scores: Mapping[str, Any], features: Mapping[str, Features]) -> None:
-        """Note the worst images of a method from its scores by set: `test` and the OOD sets."""
-        arrays = {name: np.asarray(values, np.float64) for name, values in scores.items()}
-        inside = np.sort(arrays["test"])
-        every = np.sort(np.concatenate([values for name, values in arrays.items() if name != "test"]))
-        for name, values in arrays.items():
-            ours = name == "test"
-            rows = np.argsort(values if ours else -values, kind="stable")[: self._count]
-            worst = values[rows]
-            if ours:
-                shares = 1 - np.searchsorted(every, worst, side="right") / len(every)
-            else:
-                shares = np.searchsorted(inside, worst, side="left") / len(inside)
-            labels = features[name].labels
-            numbers: dict[str, tuple[Any, ...]] = {
-                "scores": tuple(float(f"{value:.6g}") for value in np.nan_to_num(worst)),
-                "shares": tuple(shares.round(4).tolist()),
-                "predicted": tuple(features[name].predictions[rows.tolist()].tolist()),
-                "labels": (-1,) * len(rows) if labels is None else tuple(labels[rows.tolist()].tolist()),
-            }
-            self._wrong.append(_Wrong(model, method, INSIDE if ours else name, tuple(rows.tolist()), numbers))
-
-    def samples(self, best: Mapping[str, str]) -> Samples:
-        """The picks of the best method of each model and of the featured ones, with thumbnails."""
-        places: dict[tuple[str, int], int] = {}
-        images: list[str] = []
-        picks = []
-        for wrong in self._wrong:
-            if wrong.method not in (best[wrong.model], *SHOWN) or not wrong.rows:
+    def add(self, model: str, methods: Mapping[str, Scores], best: str, features: Mapping[str, Features]) -> None:
+        """Keep the worst images of the best method of a network and of the featured ones, from scores of its sets."""
+        for method, (id_scores, ood_scores) in methods.items():
+            if method not in (best, *SHOWN):
                 continue
-            name = wrong.ood or "test"
-            for row_number in wrong.rows:
-                if (name, row_number) not in places:
-                    places[name, row_number] = len(images)
-                    images.append(thumbnail(self._sets[name][row_number]))
-            at = tuple(places[name, row_number] for row_number in wrong.rows)
-            picks.append(Pick(model=wrong.model, method=wrong.method, ood=wrong.ood, images=at, **wrong.numbers))
-        return Samples(tuple(images), tuple(picks))
+            inside, every = np.sort(id_scores), np.sort(np.concatenate(list(ood_scores.values())))
+            for name, scores in {"test": id_scores[: len(features["test"])], **ood_scores}.items():
+                ours = name == "test"
+                rows = np.argsort(scores if ours else -scores, kind="stable")[: self._count].tolist()
+                if name not in self._sets or not rows:
+                    continue
+                worst = scores[rows]
+                if ours:
+                    shares = 1 - np.searchsorted(every, worst, side="right") / len(every)
+                else:
+                    shares = np.searchsorted(inside, worst, side="left") / len(inside)
+                labels = features[name].labels
+                pick = Pick(
+                    model=model,
+                    method=method,
+                    ood=INSIDE if ours else name,
+                    images=tuple(self._images.setdefault((name, row), len(self._images)) for row in rows),
+                    scores=tuple(float(f"{value:.6g}") for value in np.nan_to_num(worst)),
+                    shares=tuple(shares.round(4).tolist()),
+                    predicted=tuple(features[name].predictions[rows].tolist()),
+                    labels=(-1,) * len(rows) if labels is None else tuple(labels[rows].tolist()),
+                )
+                self._picks.append(pick)
+
+    def samples(self) -> Samples:
+        """The picks, with thumbnails."""
+        return Samples(tuple(thumbnail(self._sets[name][row]) for name, row in self._images), tuple(self._picks))

@@ -70,12 +70,17 @@ class Protocol:
         yield from ((look.name, look.images) for look in benchmark.pooled)
 
     def choose(
-        self, title: str, name: str, method: Method, train: Features, scores: Callable[[Detector, str], Tensor]
+        self,
+        title: str,
+        name: str,
+        method: Method,
+        train: Features,
+        scores: Callable[[Detector, str], tuple[Tensor, float | None]],
     ) -> Method:
         """The method itself, or the one that OpenOOD's search finds for a network; it is noted."""
         if not self.tuned or name not in self.settings or not self.settings[name].grid:
             return method
-        best = best_of(self.settings[name].grid, train, scores)
+        best = best_of(self.settings[name].grid, train, lambda *given: scores(*given)[0])
         self.chosen.setdefault(title, {})[name] = short_recipe(best)
         return best
 

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from oodshape.benchmark import openood_protocol as openood
-from oodshape.benchmark.spec import AUTHORS, UNCROPPED, Benchmark, ModelSpec
+from oodshape.benchmark.perturbed_scores import BATCH, SEEN, learned, perturbed_scores, tensor_scores
+from oodshape.benchmark.spec import AUTHORS, ID_SETS, UNCROPPED, Benchmark, ModelSpec
 from oodshape.core.errors import InputError, check_trust
-from oodshape.core.options import CacheOptions, ModelOptions, RunOptions, SubsetOptions, make_options
+from oodshape.core.options import CacheOptions, HeadOptions, ModelOptions, RunOptions, SubsetOptions, make_options
+from oodshape.core.reading import read_names
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
+from oodshape.features.proxy import SIZE, proxy_features, tensor_proxy
+from oodshape.features.tensor_batches import run_tensors
 from oodshape.images.datasets.catalog import Missing, open_source
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, limited
-from oodshape.methods.detector import Method
+from oodshape.images.sources.memory import prepared_batches
+from oodshape.methods.detector import Detector, Method
 from oodshape.methods.registry import METHODS, authors_methods, find_record, make_method, paper_methods
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
-from oodshape.networks.loading import built
-from oodshape.networks.weights import load_weights
+from oodshape.networks.head import Head
+from oodshape.networks.known import KNOWN, Family
+from oodshape.networks.loading import Model as AnyModel
+from oodshape.networks.loading import names_code, open_model
+from oodshape.networks.loading import prepared as native_preprocessing
+from oodshape.networks.zero_shot import PROMPT
+
+ZOO = "zoo:"
+FEATURES_ONLY = "this method changes images: it needs a network and images, and got features"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,22 +62,131 @@ class Options(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
         return make_options(RunOptions, vars(self))
 
 
+@dataclass(frozen=True, eq=False)
+class Tensors:
+    """Batches of tensors that networks take as they are: a DataLoader, or any iterable of batches."""
+
+    name: str
+    batches: Any
+    fingerprint = ""  # known once they were read
+
+
+Images = ImageSet | Tensors | Features  # what a run reads features from
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """What opens a network of a run, and its preprocessing where it is not the model's own."""
+
+    spec: ModelSpec
+    model: AnyModel | Head  # a head alone: the sets are features
+    weights: Path | None = None
+    preprocessing: Preprocessing | None = None
+    prepared: bool = False  # whether its images are tensors or features, which need no preprocessing
+    layer: HeadOptions = HeadOptions()
+    classes: tuple[str, ...] = ()
+    prompt: str = PROMPT
+
+
 @dataclass
 class Model:
     """A network of the benchmark, and the features of every set once they are extracted."""
 
     spec: ModelSpec
     family: str
-    classifier: Classifier
-    preprocessing: Preprocessing
-    sets: dict[str, ImageSet]
+    network: Classifier | None  # None: only features were given
+    steps: Preprocessing | None  # None: images come prepared
+    sets: dict[str, Images]
+    options: Options
     features: dict[str, Features] = field(default_factory=dict)
     proxy: list[Features] = field(default_factory=list)  # only where a method wants one
     uncropped: frozenset[str] = frozenset()  # the sets whose images have their final size
 
+    @property
+    def classifier(self) -> Classifier:
+        """The network, or an error where only features were given."""
+        if self.network is None:
+            raise InputError(FEATURES_ONLY)
+        return self.network
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How images are prepared."""
+        assert self.steps is not None
+        return self.steps
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the network, or the head of features."""
+        return self.features["train"].head.fingerprint if self.network is None else self.network.fingerprint
+
     def prepares(self, name: str) -> Preprocessing:
         """How the images of a set are prepared."""
         return replace(self.preprocessing, resize=None, crop=None) if name in self.uncropped else self.preprocessing
+
+    def image_set(self, name: str) -> ImageSet:
+        """The images of a set, or an error where it has none that can be prepared again."""
+        given = self.sets[name]
+        if isinstance(given, (Tensors, Features)):
+            raise InputError(FEATURES_ONLY)
+        return given
+
+    def extract(self, name: str, *, proxy: bool) -> None:
+        """Extract the features of a set; with `proxy`, those of scrambled images of it too."""
+        given, options = self.sets[name], self.options
+        if isinstance(given, Features):
+            self.features[name] = given
+        elif isinstance(given, Tensors):
+            self._extract_tensors(given, name, proxy)
+        else:
+            how = {"cache": options.cache, **vars(options.run)}
+            self.features[name] = Features.extract(self.classifier, given, self.prepares(name), **how)
+            if proxy:
+                self.proxy = proxy_features(self.classifier, given, self.preprocessing, seed=options.seed, **how)
+
+    def _extract_tensors(self, given: Tensors, name: str, proxy: bool) -> None:
+        net, progress, cache = self.classifier, self.options.progress, self.options.cache
+        seen = run_tensors(
+            net, given.batches, keep=SIZE if proxy else 0, cache=cache, name=given.name, progress=progress
+        )
+        head = net.head if net.head.weight.device.type == "cpu" else net.head.to("cpu")
+        self.features[name] = Features.from_tensors(seen, head)
+        if proxy and seen.shape is not None and seen.kept.ndim == 4 and seen.kept.is_floating_point():
+            identities = seen.identities[seen.kept_rows]
+            self.proxy = tensor_proxy(net, seen.kept, identities, self.options.seed, progress=progress)
+
+    def learn(self, method: Method) -> Method:
+        """The method, once its step in the image has seen training images, where it wants to."""
+        if not method.perturb.learns:
+            return method
+        given, seed = self.sets["train"], self.options.seed
+        if isinstance(given, Tensors):
+            batches = (batch for batch, _ in islice(prepared_batches(given.batches, BATCH), -(-SEEN // BATCH)))
+            return replace(method, perturb=method.perturb.learned(self.classifier, batches))
+        images, steps = self.image_set("train"), self.prepares("train")
+        return learned(method, self.classifier, images, steps, seed=seed, workers=self.options.workers)
+
+    def score(self, detector: Detector, name: str) -> tuple[Tensor, float | None]:
+        """The scores of a set, and the seconds they took: None where they may come from the cache.
+
+        A perturbation goes back to the images.
+        """
+        start, given, options = time.perf_counter(), self.sets[name], self.options
+        if not detector.method.perturbs:
+            return detector.score(self.features[name]), time.perf_counter() - start
+        if isinstance(given, Tensors):
+            return tensor_scores(detector, self.classifier, given.batches, self.features[name].identities), None
+        scores = perturbed_scores(
+            detector,
+            self.classifier,
+            self.image_set(name),
+            self.prepares(name),
+            self.features[name],
+            cache=options.cache,
+            progress=options.progress,
+            workers=options.workers,
+        )
+        return scores, None if options.cache else time.perf_counter() - start
 
 
 def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, Method]:
@@ -70,21 +194,25 @@ def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, M
     if benchmark.settings == openood.NAME:
         table = openood.Protocol.of(benchmark, tuned=False).methods
     else:
-        table = with_settings(benchmark.settings, benchmark.of_paper, benchmark.name)
+        table = with_settings(benchmark.settings, benchmark.of_paper, benchmark.name, shipped=benchmark.shipped)
     if not names:
         return table
     chosen = {record.id: table.get(record.id) or make_method(record) for record in map(find_record, names)}
     return {name: chosen.pop(name) for name in table if name in chosen} | chosen
 
 
-def with_settings(settings: str, id_set: str, where: str) -> dict[str, Method]:
+def with_settings(settings: str, id_set: str, where: str, *, shipped: bool = False) -> dict[str, Method]:
     """The methods with general settings, with the paper's for an ID set, or as its published code has them."""
     if settings != AUTHORS:
         return dict(METHODS) if settings == "general" else paper_methods(settings)
     if not id_set:
+        others = (
+            f"choose the benchmark {', '.join(ID_SETS[:-1])} or {ID_SETS[-1]}, or other --settings, such as general"
+        )
+        own = 'put id_set = "imagenet", "cifar10" or "cifar100" into its file'
         raise InputError(
-            f"the settings of the authors' code are of an ID set, and {where} does not say which; "
-            'put id_set = "imagenet", "cifar10" or "cifar100" into its file'
+            f"the settings of the authors' code are of an ID set of the paper, and {where} "
+            f"{f'has another one; {others}' if shipped else f'does not say which it has; {own}'}"
         )
     return authors_methods(id_set)
 
@@ -96,11 +224,13 @@ class Prepared:
     benchmark: Benchmark
     options: Options
     methods: dict[str, Method]
-    networks: dict[str, tuple[ModelSpec, Path | None]]  # by title, each with its file of weights
-    sets: dict[str, ImageSet]
+    networks: dict[str, Network]  # by title
+    sets: dict[str, Images]
     skipped: list[tuple[str, str]]  # (network or OOD set, why)
     protocol: openood.Protocol
     runs: dict[str, str] = field(default_factory=dict)  # the networks of which a title is one training run of several
+    in_memory: tuple[str, ...] = ()  # what no file names, so that the run cannot be repeated from its results
+    labels: Tensor | None = None  # of the test images, where they come without
 
     @classmethod
     def of(cls, benchmark: Benchmark, options: Options) -> Prepared:
@@ -108,61 +238,81 @@ class Prepared:
         methods = {name: reseeded(each, options.seed) for name, each in methods_of(benchmark, options.methods).items()}
         protocol = openood.Protocol.of(benchmark, tuned=options.tuned)
         for spec in benchmark.chosen(list(options.models)):
-            if ":" in spec.name:
+            if names_code(spec.name):
                 check_trust(f"the benchmark {benchmark.name!r} names code to run: {spec.name!r}", options.trust_code)
         specs = {spec: _training_runs(spec, options.weights) for spec in benchmark.chosen(list(options.models))}
         runs = {run.title: spec.title for spec, found in specs.items() for run in found if run is not spec}
         networks, gone = _networks(benchmark, options, [run for found in specs.values() for run in found])
         sets, skipped = _sets(benchmark, options, protocol, methods)
-        titled = {spec.title: (spec, file) for spec, file in networks}
-        return cls(benchmark, options, methods, titled, sets, [*gone, *skipped], protocol, runs)
+        return cls(benchmark, options, methods, networks, sets, [*gone, *skipped], protocol, runs)
 
     def model(self, title: str) -> Model:
-        """Open the network of this title."""
-        spec, weights = self.networks[title]
-        if ":" in spec.name:
-            net, own = built(spec.name)
-            if own is None:
-                raise InputError(f"{spec.name}() must return (network, Preprocessing), got {type(net).__name__}")
-            if weights is not None:
-                load_weights(net, weights)
-            return self._model(spec, spec.family or "ConvNet", net, own)
-        entry = zoo.model_entry(spec.name)
-        way = spec.preprocessing or self.benchmark.preprocessing
-        preprocessing = entry.paper if way == "paper" else entry.native
-        return self._model(spec, spec.family or entry.family, zoo.build(spec.name, weights), preprocessing)
-
-    def _model(self, spec: ModelSpec, family: str, net: nn.Module, preprocessing: Preprocessing) -> Model:
-        whole = frozenset(look.name for look in self.benchmark.pooled if look.preprocessing == UNCROPPED)
-        return Model(spec, family, self._classifier(net, spec), preprocessing, dict(self.sets), uncropped=whole)
-
-    def _classifier(self, net: nn.Module, spec: ModelSpec) -> Classifier:
-        head = self.options.head or spec.head or None
+        """The network of this title, opened."""
+        network, options = self.networks[title], self.options
+        spec = network.spec
+        if isinstance(network.model, Head):
+            return Model(spec, spec.family or "features", None, None, dict(self.sets), options)
+        opening = replace(make_options(ModelOptions, vars(options)), weights=network.weights)
+        layer = replace(network.layer, head=options.head or spec.head or network.layer.head)
         try:
-            classifier = Classifier(net, head, precision=self.options.precision or "float32")
+            source = open_model(
+                network.model, classes=network.classes, prompt=network.prompt, **vars(opening), **vars(layer)
+            )
+            given = network.preprocessing
+            steps = given if given or network.prepared else native_preprocessing(source.native)
         except InputError as error:
             raise InputError(f"{spec.title}: {error}") from None
-        return classifier if self.options.device is None else classifier.to(self.options.device)
+        name = str(network.model)
+        known = KNOWN.get(name.removeprefix(ZOO)) if name.startswith(ZOO) else None
+        family = spec.family or (known.family if known else family_of(source.classifier.net))
+        whole = frozenset(look.name for look in self.benchmark.pooled if look.preprocessing == UNCROPPED)
+        return Model(spec, family, source.classifier, steps, dict(self.sets), options, uncropped=whole)
+
+
+def family_of(net: nn.Module) -> Family:
+    """The family of a network whose makers do not say it: it attends, it convolves more than patches, or neither."""
+    modules = list(net.modules())
+    if any("attention" in type(module).__name__.lower() for module in modules):
+        return "transformer"
+    wide = [module for module in modules if isinstance(module, nn.Conv2d) and module.kernel_size != module.stride]
+    return "ConvNet" if any(max(module.kernel_size) > 1 for module in wide) else "MLP"
 
 
 def _networks(
     benchmark: Benchmark, options: Options, specs: list[ModelSpec]
-) -> tuple[list[tuple[ModelSpec, Path | None]], list[tuple[str, str]]]:
-    """The models that can run, each with its file of weights, and those without one, with the reason."""
-    found: list[tuple[ModelSpec, Path | None]] = []
+) -> tuple[dict[str, Network], list[tuple[str, str]]]:
+    """The networks that can run, by title, and those without weights, with the reason."""
+    found: dict[str, Network] = {}
     skipped: list[tuple[str, str]] = []
     for spec in specs:
         file = benchmark.base / Path(spec.weights).expanduser() if spec.weights else None
-        if file is None and ":" not in spec.name:
-            file = zoo.find_weights(spec.name, options.weights)
-            if file is None and zoo.model_entry(spec.name).id_set != "digits":
-                more = f", or name a folder that holds {spec.checkpoints}" if spec.checkpoints else ""
-                skipped.append((spec.title, zoo.weights_needed(spec.name, options.weights) + more))
-                continue
-        found.append((spec, file))
+        kind, _, rest = spec.name.partition(":")
+        if kind == "hf" or spec.name.lower().endswith(".pt2"):  # a folder or a file next to the benchmark's
+            here = benchmark.base / Path(rest or kind).expanduser()
+            name = f"{'hf:' if rest else ''}{here}" if here.exists() else spec.name
+            found[spec.title] = _named(benchmark, spec, name, file)
+            continue
+        if rest and kind != "zoo":
+            found[spec.title] = _named(benchmark, spec, spec.name, file)
+            continue
+        name = rest or kind
+        file = file or zoo.find_weights(name, options.weights)
+        if file is None and zoo.model_entry(name).id_set != "digits":
+            more = f", or name a folder that holds {spec.checkpoints}" if spec.checkpoints else ""
+            skipped.append((spec.title, zoo.weights_needed(name, options.weights) + more))
+            continue
+        paper = (spec.preprocessing or benchmark.preprocessing) == "paper"
+        steps = zoo.model_entry(name).paper if paper else None
+        found[spec.title] = replace(_named(benchmark, spec, ZOO + name, file), preprocessing=steps)
     if not found:
         raise InputError(f"no network of {benchmark.name} has weights here; {skipped[0][0]} {skipped[0][1]}")
     return found, skipped
+
+
+def _named(benchmark: Benchmark, spec: ModelSpec, name: str, weights: Path | None) -> Network:
+    """The network of a spec, with the class names of its file."""
+    classes = read_names(benchmark.base / Path(spec.classes).expanduser()) if spec.classes else ()
+    return Network(spec, name, weights, classes=classes, prompt=spec.prompt or PROMPT)
 
 
 def _training_runs(spec: ModelSpec, folder: Path | None) -> list[ModelSpec]:
@@ -181,10 +331,10 @@ def _training_runs(spec: ModelSpec, folder: Path | None) -> list[ModelSpec]:
 
 def _sets(
     benchmark: Benchmark, options: Options, protocol: openood.Protocol, methods: Iterable[str]
-) -> tuple[dict[str, ImageSet], list[tuple[str, str]]]:
+) -> tuple[dict[str, Images], list[tuple[str, str]]]:
     """Every set that is on this machine, by its role or name, and the OOD sets that are not, with the reason."""
     inside = (("train", benchmark.train), ("test", benchmark.test), *protocol.sets(benchmark, methods))
-    sets = {name: _opened(source, benchmark, options) for name, source in inside}
+    sets: dict[str, Images] = {name: _opened(source, benchmark, options) for name, source in inside}
     skipped: list[tuple[str, str]] = []
     for ood in benchmark.ood:
         try:

@@ -19,17 +19,23 @@ from oodshape.metrics.registry import METRICS
 CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "precision", "tuned", "any_list")
 
 
-def recipe_of(benchmark: Benchmark, options: Options) -> dict[str, Any]:
-    """What a run can be made again from: the text of the benchmark and the options that decide its figures."""
+def recipe_of(benchmark: Benchmark, options: Options, in_memory: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What a run can be made again from: the text of the benchmark and the options that decide its figures.
+
+    `in_memory` are networks, images and methods that were Python objects, which no file can bring back.
+    """
     chosen = {name: getattr(options, name) for name in CHOSEN}
     text = "" if benchmark.spectrum else benchmark.text  # further ID images are no part of the text
     where = {"text": text, "base": "" if benchmark.shipped else str(benchmark.base), "settings": benchmark.settings}
-    return where | chosen
+    return where | chosen | ({"in_memory": in_memory} if in_memory else {})
 
 
 def again(results: Results, **where: Any) -> tuple[Benchmark, Options]:
     """The benchmark and the options that made these results; `where` are folders, the device and options to change."""
     said = results.provenance.get("run")
+    if isinstance(said, Mapping) and said.get("in_memory"):
+        named = "; ".join(map(str, said["in_memory"]))
+        raise InputError(f"these results come from objects in memory, which cannot be rebuilt: {named}; call evaluate")
     if not isinstance(said, Mapping) or not said.get("text"):
         raise InputError(
             "these results do not say how they were made: they are of a full spectrum, or their "

@@ -28,8 +28,8 @@ from oodshape.metrics.registry import METRICS, check_metrics, flatten, gather
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-FORMAT = 4
-LISTS = ("rows", "curves", "shapes", "averages_of", "ties")
+FORMAT = 5
+LISTS = ("rows", "curves", "shapes", "averages_of", "ties", "failed")
 SPREAD = "_spread"  # ends the columns of the standard deviations
 CONVENTION = "higher score = ID"
 Axis = Literal["model", "ood"]
@@ -85,6 +85,19 @@ class Row:
         return cls(metrics=metrics, spreads=spreads, **rest)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Failed:
+    """A method that could not be fitted on a network, or that could not score one of the sets."""
+
+    model: str
+    method: str
+    why: str
+
+    def __post_init__(self) -> None:
+        """Refuse what is no text."""
+        check_fields(self)
+
+
 @dataclass(frozen=True)
 class Results:
     """All rows of a benchmark run, where they come from, what was skipped and why, and curves to draw."""
@@ -97,6 +110,7 @@ class Results:
     samples: Samples = Samples()
     averages_of: tuple[Average, ...] = ()  # means over OOD sets, with intervals
     ties: tuple[Ties, ...] = ()  # who cannot be told from the best
+    failed: tuple[Failed, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a second row for the same model, method and OOD set, and provenance that JSON cannot hold."""
@@ -187,6 +201,7 @@ class Results:
                 samples=_samples(data["samples"]),
                 averages_of=tuple(map(Average.of_flat, data["averages_of"])),
                 ties=tuple(Ties(**_tuples(each)) for each in data["ties"]),
+                failed=tuple(Failed(**each) for each in data["failed"]),
             )
 
 

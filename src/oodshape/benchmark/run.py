@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from statistics import mean, stdev
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,16 +17,17 @@ from oodshape.benchmark.comparisons import Average, ties
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.hardest_images import Gallery
 from oodshape.benchmark.openood_protocol import OOD_VAL, pooled_accuracy
-from oodshape.benchmark.perturbed_scores import learned, perturbed_scores
-from oodshape.benchmark.plan import Model, Options, Prepared
+from oodshape.benchmark.plan import Images, Model, Options, Prepared, Tensors
 from oodshape.benchmark.repeat import recipe_of
-from oodshape.benchmark.results import Results, Row, provenance
+from oodshape.benchmark.results import Failed, Results, Row, provenance
 from oodshape.benchmark.scores import KeptScores
 from oodshape.benchmark.spec import AUTHORS, Benchmark
+from oodshape.core.errors import InputError
+from oodshape.core.files import compute_fingerprint
+from oodshape.core.own_code import locate_failure
 from oodshape.core.progress import progress_bar, track, track_named
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
-from oodshape.features.proxy import proxy_features
 from oodshape.images.sources.image_set import Subset
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import collect_statistics
@@ -54,67 +56,87 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     curves: list[Curve] = []
     shapes: list[Theta] = []
     means: list[Average] = []
+    failed: list[Failed] = []
+    skipped = list(prepared.skipped)
     weights: dict[str, str] = {}
+    data: dict[str, str] = {}
     protocol = prepared.protocol
-    gallery, kept = Gallery(sets, options.samples), KeptScores()
+    shown = {name: images for name, images in sets.items() if not isinstance(images, (Tensors, Features))}
+    gallery, kept = Gallery(shown, options.samples), KeptScores()
     for title in _one_by_one(prepared):
-        model = _extracted(prepared, title, proxy=wants_proxy(methods))
-        weights[title] = model.classifier.fingerprint
+        try:
+            model = prepared.model(title)
+        except InputError as error:  # a library that is missing, a file that cannot be downloaded
+            skipped.append((title, str(error).removeprefix(f"{title}: ")))
+            continue
+        _extract(model, proxy=wants_proxy(methods))
+        if prepared.labels is not None:
+            model.features["test"] = model.features["test"].with_labels(prepared.labels)
+        weights[title] = model.fingerprint
+        data |= {name: _fingerprint(images, model.features[name]) for name, images in sets.items()}
         train = model.features["train"]
         with progress_bar(f"{title}: statistics", None, options.progress):
             low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
             for fitted, here in protocol.by_set(methods).items():
-                collect_statistics(here, model.features[fitted])
+                with suppress(Exception):  # of a method that then fails by itself, below
+                    collect_statistics(here, model.features[fitted])
         for name, method in track_named(methods.items(), title, options.progress, "methods"):
-            start = time.perf_counter()
-            images = model.features[protocol.fitted_on(name)]
-            scores = partial(_scores, model=model, options=options)
-            chosen = protocol.choose(title, name, method, images, scores)
-            way = model.sets["train"], model.prepares("train")
-            chosen = learned(chosen, model.classifier, *way, seed=options.seed, workers=options.workers)
-            detector = chosen.fit(images, proxy=model.proxy)
-            fitting = time.perf_counter() - start
-            rows_of_method, curves_of_method, average = _compared(
-                benchmark, model, name, detector, fitting, options, gallery, kept
-            )
-            rows += rows_of_method
-            curves += curves_of_method
-            means.append(average)
+            try:
+                start = time.perf_counter()
+                images = model.features[protocol.fitted_on(name)]
+                chosen = protocol.choose(title, name, method, images, model.score)
+                detector = model.learn(chosen).fit(images, proxy=model.proxy)
+                fitting = time.perf_counter() - start
+                made = _compared(benchmark, model, name, detector, fitting, kept)
+            except Exception as error:  # one method does not end a run: a bug in a user's own, or too few images
+                why = str(error) if isinstance(error, InputError) else locate_failure(error)
+                failed.append(Failed(model=title, method=name, why=why))
+                continue
+            rows += made[0]
+            curves += made[1]
+            means.append(made[2])
             theta = Theta.of(title, name, detector.shape, low, high)
             shapes += [theta] if theta is not None else []
+        if title in kept.by_model:
+            ours = {each.method: MAIN.sign * each.metrics[MAIN.name].value for each in means if each.model == title}
+            gallery.add(title, kept.of(title), max(ours, key=ours.__getitem__), model.features)
+    if not rows and failed:
+        raise InputError(f"no method could be run; {failed[0].method} on {failed[0].model}: {failed[0].why}")
+    if not rows:
+        raise InputError(f"no network could be opened; {skipped[-1][0]}: {skipped[-1][1]}")
     settings: dict[str, Any] = {
         "settings": benchmark.settings,
         "limit": options.limit,
         "seed": options.seed,
         "seeds": options.seeds,
         "resamples": options.resamples,
-        "data": {name: images.fingerprint for name, images in sets.items()},
+        "data": data,
     }
     settings |= _departures(prepared)
     said = provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
-    said["run"] = recipe_of(benchmark, options)
+    said["run"] = recipe_of(benchmark, options, prepared.in_memory)
     equals = track(ties(kept), "ties", None, options.progress, "columns")
     results = Results(
         tuple(rows),
         said,
-        tuple(prepared.skipped),
+        tuple(skipped),
         tuple(curves),
         tuple(shapes),
-        gallery.samples(_best_methods(means)),
+        gallery.samples(),
         tuple(means),
         tuple(equals),
+        tuple(failed),
     )
     return results, kept
 
 
-def _best_methods(means: Sequence[Average]) -> dict[str, str]:
-    """The best method of each network by the mean of the main metric; of equals the first."""
-    best: dict[str, Average] = {}
-    for each in means:
-        known = best.setdefault(each.model, each)
-        if MAIN.sign * (each.metrics[MAIN.name].value - known.metrics[MAIN.name].value) > 0:
-            best[each.model] = each
-    return {model: each.method for model, each in best.items()}
+def _fingerprint(images: Images, features: Features) -> str:
+    """What identifies the images of a set: of tensors their content in any order, of features the numbers."""
+    if isinstance(images, Tensors):
+        return compute_fingerprint(np.sort(features.identities))
+    if isinstance(images, Features):
+        return compute_fingerprint(*(part.float().cpu().numpy() for _, part in images.chunks()))
+    return images.fingerprint
 
 
 def _departures(prepared: Prepared) -> dict[str, Any]:
@@ -129,6 +151,7 @@ def _departures(prepared: Prepared) -> dict[str, Any]:
         said |= {"spectrum": benchmark.spectrum, "shifted": [look.name for look in benchmark.pooled]}
     if options.tuned:
         images = sets[OOD_VAL]
+        assert not isinstance(images, (Tensors, Features))
         said |= {"tuned": prepared.protocol.chosen, "tuned_on": f"{images.name}, {len(images):,} images"}
     if options.any_list:
         said["lists"] = "as they are, not held to the published ones"
@@ -144,7 +167,9 @@ def extracted(benchmark: Benchmark, options: Options = Options()) -> Iterator[Mo
     """The networks of the benchmark one by one, each with the features of every set here and the proxy's."""
     prepared = Prepared.of(benchmark, options)
     for title in _one_by_one(prepared):
-        yield _extracted(prepared, title, proxy=True)
+        model = prepared.model(title)
+        _extract(model, proxy=True)
+        yield model
 
 
 def _one_by_one(prepared: Prepared) -> Iterator[str]:
@@ -154,22 +179,10 @@ def _one_by_one(prepared: Prepared) -> Iterator[str]:
         yield title
 
 
-def _extracted(prepared: Prepared, title: str, *, proxy: bool) -> Model:
-    """A network with the features of every set, and those of the proxy where it is wanted."""
-    model, options = prepared.model(title), prepared.options
-    for name, images in track_named(model.sets.items(), title, options.progress, "sets"):
-        how = {"cache": options.cache, **vars(options.run)}
-        model.features[name] = Features.extract(model.classifier, images, model.prepares(name), **how)
-    if proxy:
-        model.proxy = proxy_features(
-            model.classifier,
-            model.sets["train"],
-            model.preprocessing,
-            seed=options.seed,
-            cache=options.cache,
-            **vars(options.run),
-        )
-    return model
+def _extract(model: Model, *, proxy: bool) -> None:
+    """Extract the features of every set, and those of the proxy where it is wanted."""
+    for name, _ in track_named(model.sets.items(), model.spec.title, model.options.progress, "sets"):
+        model.extract(name, proxy=proxy and name == "train")
 
 
 def _compared(
@@ -178,14 +191,13 @@ def _compared(
     name: str,
     detector: Detector,
     fitting: float,
-    options: Options,
-    gallery: Gallery,
     kept: KeptScores,
 ) -> tuple[list[Row], list[Curve], Average]:
     """The rows, the curves and the average of one fitted method on one network."""
     counted = ["test", *(look.name for look in benchmark.pooled)]
     sets = {ood.name: ood for ood in benchmark.ood if ood.name in model.features}
-    parts = {each: _scored(detector, model, each, options) for each in (*counted, *sets)}
+    options = model.options
+    parts = {each: model.score(detector, each) for each in (*counted, *sets)}
     inside = torch.cat([parts[each][0] for each in counted])
     outside = {ood: parts[ood][0] for ood in sets}
     measured, means = measure(
@@ -216,7 +228,6 @@ def _compared(
         for ood, metrics in measured.items()
     ]
     curves = [Curve.of(title, name, ood, inside, part) for ood, part in outside.items()]
-    gallery.add(title, name, {"test": parts["test"][0], **outside}, model.features)
     kept.add(title, name, inside.cpu(), {ood: part.cpu() for ood, part in outside.items()})
     return rows, curves, Average(model=title, method=name, metrics=means)
 
@@ -235,30 +246,6 @@ def _mean_seconds(parts: Sequence[tuple[Tensor, float | None]]) -> float | None:
     """The mean time to score an image; None where one of the times is not known."""
     times = [seconds for _, seconds in parts if seconds is not None]
     return sum(times) / sum(len(scores) for scores, _ in parts) if len(times) == len(parts) else None
-
-
-def _scores(detector: Detector, name: str, *, model: Model, options: Options) -> Tensor:
-    return _scored(detector, model, name, options)[0]
-
-
-def _scored(detector: Detector, model: Model, name: str, options: Options) -> tuple[Tensor, float | None]:
-    """The scores of a set, and the seconds they took: None where they may come from the cache.
-
-    A perturbation goes back to the images.
-    """
-    start = time.perf_counter()
-    if not detector.method.perturbs:
-        return detector.score(model.features[name]), time.perf_counter() - start
-    scores = perturbed_scores(
-        detector,
-        model.classifier,
-        model.sets[name],
-        model.prepares(name),
-        cache=options.cache,
-        progress=options.progress,
-        workers=options.workers,
-    )
-    return scores, None if options.cache else time.perf_counter() - start
 
 
 def _with_further_seeds(prepared: Prepared) -> Iterator[Prepared]:

@@ -23,11 +23,11 @@ UNCROPPED = "uncropped"
 
 @dataclass(frozen=True, kw_only=True)
 class OodSpec:
-    """An OOD set: its name in tables, near or far, and where its images come from."""
+    """An OOD set: its name in tables, where its images come from, and whether they are near or far."""
 
     name: str
-    group: str
     images: str
+    group: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +46,10 @@ class ShiftedSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """A network: a zoo name or `package.module:function`, and its name in tables, weights, family, head.
+    """A network: a zoo name or what `--model` accepts, and its name in tables, weights, family, head.
 
-    `checkpoints` is a pattern of files below the folder of weights, each a training run of the same network.
+    `checkpoints` is a pattern of files below the folder of weights, each a training run of the same network. `classes`
+    is a file of class names and `prompt` the sentence around them, for a model that compares images with texts.
     """
 
     name: str
@@ -58,6 +59,8 @@ class ModelSpec:
     family: str = ""
     preprocessing: str = ""
     head: str = ""  # the layer that gives the logits, where it is not found
+    classes: str = ""
+    prompt: str = ""
 
     @property
     def title(self) -> str:
@@ -137,7 +140,7 @@ class Benchmark:
         for look in made.shifted:
             _one_of(look.preprocessing or UNCROPPED, (UNCROPPED,), f"{where}: preprocessing of {look.name}")
         for ood in made.ood:
-            _one_of(ood.group, ("near", "far"), f"{where}: group of {ood.name}")
+            _one_of(ood.group or "near", ("near", "far"), f"{where}: group of {ood.name}")
         for kind, names in (
             ("OOD set", [o.name for o in made.ood] + [look.name for look in made.shifted]),
             ("model", [m.title for m in made.models]),
@@ -176,14 +179,15 @@ class Benchmark:
         return tuple(look for look in self.shifted if kind and look.only_with in ("", word))
 
     def chosen(self, models: list[str]) -> tuple[ModelSpec, ...]:
-        """The models with these names or labels, all of them for an empty list."""
-        known = {name: spec for spec in self.models for name in (spec.name, spec.title)}
+        """The models with these ids or names in tables, in any case; all of them for an empty list."""
+        known = {name.casefold(): spec for spec in self.models for name in (spec.name, spec.title)}
+        known |= {spec.name.partition(":")[2].casefold(): spec for spec in self.models if ":" in spec.name}
         for name in models:
-            if name not in known:
-                raise InputError(
-                    f"{self.name} has no model {name!r}; there are {', '.join(m.title for m in self.models)}"
-                )
-        return tuple(spec for spec in self.models if not models or {spec.name, spec.title} & set(models))
+            if name.casefold() not in known:
+                titles = ", ".join(spec.title for spec in self.models)
+                raise InputError(f"{self.name} has no model {name!r}; there are {titles}")
+        asked = {known[name.casefold()] for name in models}
+        return tuple(spec for spec in self.models if not models or spec in asked)
 
 
 def hash_of(text: str) -> str:

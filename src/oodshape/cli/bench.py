@@ -11,7 +11,7 @@ from oodshape.cli.comparing import CHANCE, Compared, Drawing
 from oodshape.cli.completion import benchmark_names, method_names
 from oodshape.cli.openood import OpenOod
 from oodshape.cli.options import words
-from oodshape.cli.terminal import console, is_quiet, say
+from oodshape.cli.terminal import console, is_quiet, say, show_line
 
 
 def bench(
@@ -53,7 +53,8 @@ def bench(
 
     Without arguments it runs `digits`: handwritten digits and three small networks that come with the package,
     nothing to download; `oodshape data get` downloads what other benchmarks need. It prints a table and writes
-    results.csv, results.json, table.md, table.tex and report.html. `oodshape report` makes other tables.
+    results.csv, results.json, table.md, table.tex and report.html. `oodshape report` makes other tables. A method that
+    fails does not end the run: its row and a line say so, the rest is written, and the exit status is 1.
     """
     from oodshape.benchmark.plan import Options
     from oodshape.benchmark.spec import Benchmark
@@ -70,7 +71,13 @@ def bench(
         any_list=openood.other_lists,
     )
     folder = out or Path("oodshape-results") / chosen.name
+    if options.limit is not None and options.seeds > 1:
+        say(f"--limit draws other images with each seed: features are extracted {options.seeds} times", err=True)
     results = run_benchmark(chosen, options, folder)
     if not is_quiet():
         show_report(results, console())
     say(f"page: {folder / 'report.html'}")
+    for each in results.failed:
+        show_line(f"failed: {each.method} on {each.model}: {each.why}")
+    if results.failed:
+        raise typer.Exit(1)

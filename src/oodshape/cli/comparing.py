@@ -36,7 +36,8 @@ class Drawing:
         int,
         typer.Option(
             min=1,
-            help="Run with so many seeds where anything is random; means, and their spread.",
+            help="Run with so many seeds where anything is random; means, and their spread. With --limit, each seed "
+            "draws other images and extracts their features.",
             rich_help_panel=CHANCE,
         ),
     ] = 1
@@ -50,7 +51,7 @@ class Compared(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
     """The networks and images of a benchmark, and how they run."""
 
     device: Annotated[str | None, Help("auto (a GPU where there is one), cpu, cuda, cuda:N, mps or xpu.")] = "auto"
-    models: Annotated[str, Help("Only these networks, separated by commas.")] = ""
+    models: Annotated[str, Help("Only these networks, by name or id, separated by commas.")] = ""
     data: DataOption = None
     weights: Annotated[
         Path | None,

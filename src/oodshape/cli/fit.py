@@ -61,8 +61,15 @@ def fit(
     ] = False,
     exportable: ExportableOption = False,
     classes: Annotated[
-        Path | None, typer.Option(help="Class names, one per line \\[default: the class folders' names, if they fit].")
+        Path | None,
+        typer.Option(
+            help="Class names, one per line \\[default: the class folders' names, if they fit]. CLIP and SigLIP make "
+            "their head of them."
+        ),
     ] = None,
+    prompt: Annotated[
+        str, typer.Option(help="For CLIP and SigLIP: the sentence around a class name, which stands for {}.")
+    ] = "a photo of a {}.",
     preprocessing: PreprocessingOption = "",
     reading: ImageOptions,
     subset: SubsetOptions,
@@ -85,8 +92,8 @@ def fit(
     """
     check_out(out)
     check_inputs(images, calibrate, model=model, opening=opening, method=method)
+    from oodshape.core.reading import read_names
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
-    from oodshape.guard.fit.fit import read_names
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.listing import in_column, skipped_lines
     from oodshape.networks.device import AUTO
@@ -96,7 +103,8 @@ def fit(
     timings: list[Any] = []  # what an engine reports
     with warnings_as_lines():
         where = resolve_device(opening)
-        source = open_model(model, **vars(where), **vars(layer))
+        names = () if classes is None else read_names(classes)
+        source = open_model(model, classes=names, prompt=prompt, **vars(where), **vars(layer))
         settings, upright = parse_preprocessing(preprocessing)
         options: dict[str, Any] = {
             "images": images,
@@ -105,7 +113,7 @@ def fit(
             "alpha": alpha,
             "per_class": per_class,
             "preprocessing": None if parts and not settings else prepared(source.native, **settings),
-            "classes": () if classes is None else read_names(classes),
+            "classes": names,
             "upright": upright,
             "exportable": exportable,
             **(vars(running) | {"progress": show_progress(json)}),

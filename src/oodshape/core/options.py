@@ -200,6 +200,10 @@ class CalibrateKeywords(CallKeywords, CacheKeywords, total=False):
     """Keywords of verbs that may keep features between runs."""
 
 
+class EvaluateKeywords(CheckKeywords, HeadKeywords, total=False):
+    """Keywords of `evaluate`, which has a cache of its own by default."""
+
+
 class FitKeywords(CalibrateKeywords, SubsetKeywords, HeadKeywords, total=False):
     """Keywords of verbs that open a model for the first time."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from html import escape
 
 # Control characters, marks that change the direction of text, line separators, halves of characters
 UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -26,6 +28,16 @@ def format_count(n: int, noun: str) -> str:
     ('1 image', '0 images', '1,234 images')
     """
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def facts_html(facts: Iterable[tuple[str, str]]) -> str:
+    """Names and values as a small HTML table, for notebooks.
+
+    >>> facts_html([("label", "cat & dog")])
+    '<table><tr><th>label</th><td>cat &amp; dog</td></tr></table>'
+    """
+    rows = (f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in facts)
+    return f"<table>{''.join(rows)}</table>"
 
 
 def join_names(names: list[str]) -> str:

@@ -21,7 +21,7 @@ from oodshape.features.feature_stats import FeatureStats, RunningStatistics, bet
 from oodshape.features.kernels import bracket, interval_sums
 from oodshape.features.moments import Moments, RunningMoments
 from oodshape.features.sum_kernels import add_columns
-from oodshape.features.tensor_batches import SeenTensors, refuse_cache, run_tensors
+from oodshape.features.tensor_batches import SeenTensors, run_tensors
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
@@ -136,7 +136,8 @@ class Features:
 
         With a `cache` folder they are written there in chunks and memory-mapped afterwards. A later call with the
         same weights, preprocessing and images runs two images only, to check that the network still gives these
-        features; after a crash it resumes at the last whole chunk. Without a cache they stay in memory.
+        features; after a crash it resumes at the last whole chunk. Without a cache they stay in memory. Features of
+        prepared tensors are kept by the content of each image.
 
         Args:
             classifier: The network with its head.
@@ -153,8 +154,8 @@ class Features:
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
         cache = make_options(CacheOptions, options).cache
         if reading.prepared:
-            refuse_cache(cache)
-            return cls.from_tensors(run_tensors(classifier, images, dtype, progress=run.progress), classifier.head)
+            seen = run_tensors(classifier, images, dtype, cache=cache, progress=run.progress)
+            return cls.from_tensors(seen, classifier.head)
         if preprocessing is None:
             raise InputError("give the preprocessing of the images (preprocessing=...), or prepared=True for tensors")
         images = image_set(in_column(images, reading.column))
@@ -200,6 +201,10 @@ class Features:
     def identities(self) -> Keys:
         """[N] uint64: which image each row is of; row numbers where none were given."""
         return identity.numbered(len(self)) if self._identities is None else self._identities
+
+    def with_labels(self, labels: Tensor) -> Features:
+        """The same features with these labels."""
+        return Features(self._values, self.head, labels, self._predictions, self._identities)
 
     def with_head(self, head: Head) -> Features:
         """The same features behind another head of their width, which predicts anew; labels stay behind."""

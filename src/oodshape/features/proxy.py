@@ -1,23 +1,33 @@
-"""Proxy OOD sets that are made from ID images: scrambled images, and crossed features."""
+"""Proxy OOD sets: scrambled ID images and crossed features, noise and constant images."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.tensor_batches import refuse_cache, run_tensors
+from oodshape.features.tensor_batches import run_tensors
 from oodshape.images import identity
-from oodshape.images.datasets.synthetic import Scrambled, noise_of, scrambled
+from oodshape.images.datasets.synthetic import (
+    NOISE_IMAGES,
+    Scrambled,
+    lattice_images,
+    noise_images,
+    noise_of,
+    scrambled,
+)
+from oodshape.images.decode.prefetch import prepared_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
-from oodshape.images.sources.image_set import limited
+from oodshape.images.sources.image_set import ArraySet, limited
 from oodshape.images.sources.listing import Given, image_set
 from oodshape.networks.classifier import Classifier
 
@@ -37,25 +47,56 @@ def proxy_features(
     batch_size: int = 64,
     workers: int | None = None,
 ) -> list[Features]:
-    """Extract the features of at most `size` phase-scrambled images, for `fit(train, proxy=...)`.
+    """Extract the features of scrambled images, noise and constant images, for `fit(train, proxy=...)`.
 
-    They are made from a seeded subset of the ID training `images`; with a `cache` folder they are stored like any
-    other features. With `prepared`, the images are batches of tensors that the network accepts as they are.
+    The first are at most `size` phase-scrambled images of a seeded subset of the ID training `images`. Noise and
+    constant images have the size of the first prepared image. With a `cache` folder all are stored like any other
+    features. With `prepared`, the images are batches of tensors that the network accepts as they are.
     """
     if prepared:
-        refuse_cache(cache)
-        seen = run_tensors(classifier, images, keep=size, progress=progress)
+        seen = run_tensors(
+            classifier, images, keep=size, cache=None if cache is None else Path(cache), progress=progress
+        )
         seen.check_one_size()
         return tensor_proxy(classifier, seen.kept, seen.identities[seen.kept_rows], seed, progress=progress)
-    made = Scrambled(limited(image_set(images), size, seed), seed)
-    how: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "progress": progress}
-    return [Features.extract(classifier, made, preprocessing, cache=cache, **how)]
+    given = image_set(images)
+    made = Scrambled(limited(given, size, seed), seed)
+    how: dict[str, Any] = {"cache": cache, "batch_size": batch_size, "workers": workers, "progress": progress}
+    found = [Features.extract(classifier, made, preprocessing, **how)]
+    if preprocessing is None:
+        return found
+    return found + synthetic_features(classifier, preprocessing, prepared_sizes(given, preprocessing)[0], **how)
+
+
+def synthetic_features(
+    classifier: Classifier, preprocessing: Preprocessing, size: tuple[int, int], **how: Any
+) -> list[Features]:
+    """Extract the features of noise images, then of constant images; none if the network refuses them.
+
+    Neither the noise nor most of the colours are those of the sanity check, which shows what fitting on these reached.
+    """
+    as_they_are = replace(preprocessing, resize=None, crop=None)
+    found = []
+    for name, pixels in _synthetic_images(*size, preprocessing.channels).items():
+        images = ArraySet(name, pixels[..., 0] if preprocessing.channels == 1 else pixels)
+        try:
+            found.append(Features.extract(classifier, images, as_they_are, **how))
+        except InputError:
+            return []
+    return found
+
+
+def _synthetic_images(height: int, width: int, channels: int) -> dict[str, NDArray[np.uint8]]:
+    return {"noise": noise_images(height, width, channels, 1), "constant": lattice_images(height, width, channels)}
 
 
 def tensor_proxy(
     classifier: Classifier, images: Tensor, which: Keys, seed: int = 0, *, progress: bool | None = None
 ) -> list[Features]:
-    """Scramble prepared tensors [N, C, H, W], clamp each channel to its range, and extract their features."""
+    """Scramble prepared tensors [N, C, H, W], clamp each channel to its range, and extract their features.
+
+    Noise and constant images follow, in the range of each channel, and noise with its mean and standard deviation.
+    """
     if images.ndim != 4 or not images.is_floating_point():
         raise InputError(
             f"a method that uses scrambled images needs float tensors [N, C, H, W], got {list(images.shape)}; "
@@ -66,7 +107,20 @@ def tensor_proxy(
     for row, image in enumerate(images):
         values = scrambled(image.permute(1, 2, 0).double().numpy(), noise_of(int(which[row]), seed))
         made[row] = torch.from_numpy(values).permute(2, 0, 1).to(made.dtype).clamp(low, high)
-    return [Features.extract(classifier, made, prepared=True, progress=progress)]
+    noise, constant = (
+        (torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255 * (high - low) + low).to(images.dtype)
+        for pixels in _synthetic_images(images.shape[2], images.shape[3], images.shape[1]).values()
+    )
+    noise = torch.cat([noise, matched_noise(images, 1)])
+    return [Features.extract(classifier, each, prepared=True, progress=progress) for each in (made, noise, constant)]
+
+
+def matched_noise(images: Tensor, seed: int) -> Tensor:
+    """[64, C, ...]: Gaussian noise with the mean and standard deviation of tensors [N, C, ...], channel by channel."""
+    others = [0, *range(2, images.ndim)]
+    mean, std = images.mean(dim=others, keepdim=True), images.std(dim=others, correction=0, keepdim=True)
+    noise = torch.from_numpy(np.random.RandomState(seed).standard_normal((NOISE_IMAGES, *images.shape[1:])))
+    return noise.to(images.dtype) * std + mean
 
 
 def crossed_features(inside: Features, size: int = SIZE, seed: int = 0) -> Features:

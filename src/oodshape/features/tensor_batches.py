@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import re
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.core.files import compute_fingerprint, replacing
 from oodshape.core.progress import progress_bar
+from oodshape.core.reading import DAMAGE
 from oodshape.features.chunks import check_finite
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import check_shape
 from oodshape.images.identity import Keys
 from oodshape.images.sources.memory import count_prepared, prepared_batches
 from oodshape.networks.classifier import Classifier
+
+WRITTEN = 4096  # rows that the cache gets together: what a killed run loses at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,29 +54,34 @@ def run_tensors(
     *,
     keep: int = 0,
     shape: tuple[int, ...] | None = None,
+    cache: Path | None = None,
+    name: str = "prepared images",
     progress: bool | None = None,
 ) -> SeenTensors:
-    """Run batches of tensors, each image of this `shape`, through the network; keep some, selected by identity."""
+    """Run batches of tensors, each image of this `shape`, through the network; keep some, selected by identity.
+
+    With a `cache` folder, features are kept there by the content of each image, and a later pass runs only images that
+    it does not have: a loader has no name, and may shuffle.
+    """
     parts: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], Keys]] = []
     subset, first, shapes = _Subset(keep), 0, set[tuple[int, ...]]()
-    with progress_bar("prepared images", count_prepared(images), progress) as report:
+    through = _Network(classifier, dtype, cache)
+    with progress_bar(name, count_prepared(images), progress) as report:
         for place, (batch, labels) in enumerate(prepared_batches(images)):
             shapes.add(tuple(batch.shape[1:]))
             try:
                 check_shape(batch.shape[1:], shape)
-                outputs = classifier(batch)
-                if place == 0 and len(batch) > 1:
-                    classifier.check_repeatable(batch[:2])
+                which = tensor_identities(batch)
+                if place == 0:
+                    through.start(batch[:2], which[:2])
+                values, classes = through(batch, which, first)
             except InputError as error:
                 raise InputError(f"batch {place}: {error}") from None
-            values = outputs.features.cpu()
-            check_finite(values, first)
-            which = tensor_identities(batch)
             subset.add(batch, which, first)
-            classes = outputs.logits.argmax(dim=1).cpu().numpy()
-            parts.append((values.to(getattr(torch, dtype)).numpy(), classes, labels, which))
+            parts.append((values, classes, labels, which))
             first += len(batch)
             report(first)
+    through.write()
     if not parts:
         raise InputError("there is no batch: the iterable is empty, or was used up before")
     features, predictions, labels, identities = (np.concatenate(each) for each in zip(*parts, strict=True))
@@ -77,15 +89,107 @@ def run_tensors(
     return SeenTensors(features, predictions, labels, identities, *subset.result(), only)
 
 
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """Rows of the cache: <hash>.npy holds features, <hash>.index.npy their identities and predictions."""
+
+    folder: Path
+    name: str
+    keys: Keys
+    classes: NDArray[np.int64]
+
+    @classmethod
+    def read(cls, index: Path) -> _Kept:
+        """The rows that an index names; their features are not read yet."""
+        keys, classes = np.load(index)
+        return cls(index.parent, index.name.removesuffix(".index.npy"), keys, classes.astype(np.int64))
+
+    @cached_property
+    def rows(self) -> NDArray[Any] | None:
+        """[n, M] features, read from the file where they are needed; None where the files are damaged."""
+        with suppress(*DAMAGE):
+            rows = np.load(self.folder / f"{self.name}.npy", mmap_mode="r")
+            if self.name == compute_fingerprint(self.keys, self.classes, rows):
+                return rows  # type: ignore[no-any-return]
+        return None
+
+
+class _Network:
+    """A network that gives features and predictions of tensors, from the cache where it has them."""
+
+    def __init__(self, classifier: Classifier, dtype: str, cache: Path | None) -> None:
+        self.classifier, self.dtype, self.cache = classifier, dtype, cache
+        self.folder: Path | None = None
+        self.kept: dict[int, tuple[_Kept, int]] = {}  # identity -> where its row is
+        self.new: list[tuple[NDArray[Any], NDArray[np.int64], Keys]] = []
+
+    def start(self, pair: Tensor, which: Keys) -> None:
+        """Check the network on the first images, and read the index of the cache."""
+        if len(pair) > 1:
+            self.classifier.check_repeatable(pair)
+        if self.cache is None:
+            return
+        found = self._run(pair, 0)[0].astype(np.float32)  # the head is known from here on
+        modules = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.classifier.net))
+        words = (self.classifier.fingerprint, modules, str(self.classifier.head_name), self.classifier.precision)
+        self.folder = self.cache / f"tensors-{compute_fingerprint(*words, self.dtype)}"
+        for index in sorted(self.folder.glob("*.index.npy")):
+            with suppress(*DAMAGE):  # as if it were not there
+                part = _Kept.read(index)
+                self.kept |= {key: (part, row) for row, key in enumerate(part.keys.tolist())}
+        for features, key in zip(found, which.tolist(), strict=True):
+            known = self._look_up(key)
+            if known is not None:
+                apart = np.abs(features - known[0].astype(np.float32)).max()
+                if not apart <= self.classifier.rounding * np.abs(features).max():
+                    self.kept = {}  # the code of a forward pass has no fingerprint: it was changed
+                    break
+
+    def _look_up(self, key: int) -> tuple[NDArray[Any], int] | None:
+        """(features, prediction) of an image in the cache."""
+        part, row = self.kept.get(key, (None, 0))
+        return None if part is None or part.rows is None else (part.rows[row], int(part.classes[row]))
+
+    def __call__(self, batch: Tensor, which: Keys, first: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """([n, M] features, [n] predictions) of a batch."""
+        places = [self._look_up(key) for key in which.tolist()] if self.kept else [None] * len(which)
+        missing = np.array([place is None for place in places])
+        if missing.all():
+            features, classes = self._run(batch, first)
+        else:
+            known = [place for place in places if place is not None]
+            features, classes = np.empty((len(batch), len(known[0][0])), self.dtype), np.empty(len(batch), np.int64)
+            features[~missing], classes[~missing] = [row for row, _ in known], [label for _, label in known]
+            if missing.any():
+                features[missing], classes[missing] = self._run(batch[torch.from_numpy(missing)], first)
+        if self.folder is not None and missing.any():
+            self.new.append((features[missing], classes[missing], which[missing]))
+            if sum(len(keys) for *_, keys in self.new) >= WRITTEN:
+                self.write()
+        return features, classes
+
+    def _run(self, batch: Tensor, first: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        outputs = self.classifier(batch)
+        values = outputs.features.cpu()
+        check_finite(values, first)
+        return values.to(getattr(torch, self.dtype)).numpy(), outputs.logits.argmax(dim=1).cpu().numpy()
+
+    def write(self) -> None:
+        """Write the features that the cache lacks; the index, which makes them count, comes last."""
+        if self.folder is None or not self.new:
+            return
+        features, classes, keys = (np.concatenate(each) for each in zip(*self.new, strict=True))
+        self.new = []
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = compute_fingerprint(keys, classes, features)
+        for end, array in ((".npy", features), (".index.npy", np.stack([keys, classes.astype(np.uint64)]))):
+            with replacing(self.folder / f"{name}{end}") as temporary, temporary.open("wb") as stream:
+                np.save(stream, array)
+
+
 def tensor_identities(batch: Tensor) -> Keys:
     """Return [N]: a hash of the values of each image."""
     return identity.hashed(image.numpy() for image in batch.detach().cpu().contiguous().float())
-
-
-def refuse_cache(cache: str | Path | None) -> None:
-    """Refuse a cache for tensors: their fingerprint is known only after the last one."""
-    if cache is not None:
-        raise InputError("features of prepared tensors are not kept on disk: leave the cache out, or give images")
 
 
 class _Subset:

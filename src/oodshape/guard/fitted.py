@@ -5,10 +5,15 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.options import ModelOptions
-from oodshape.core.values import Value
+from oodshape.core.values import Sizes, Value
 from oodshape.guard.describe import guarantee_line
 from oodshape.guard.fit.samples import Samples
 from oodshape.guard.fit.sanity import Sanity
@@ -40,6 +45,8 @@ class About(Value):
     samples: Samples | None = None  # some images of the fitting set, where they were asked for
     input_shape: tuple[int, ...] | None = None  # of an image as the network takes it; None: images of several sizes
     sanity: Sanity | None = None  # scores of noise and constant images; None where they could not be made
+    # text features of the classes, where they are the head: another machine would give them other last bits
+    text: Annotated[NDArray[np.float32], Sizes("C T")] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,6 +72,8 @@ class Fitted(Value):
             model,
             head=about.head or None,
             num_classes=self.detector.classes if sized else None,
+            classes=about.classes,
+            text=None if about.text is None else torch.from_numpy(about.text.copy()),
             **(vars(opening) | {"precision": opening.precision or about.precision}),
         )
         if source.classifier.precision != about.precision:

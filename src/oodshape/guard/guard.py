@@ -27,11 +27,12 @@ from oodshape.core.options import (
     takes_options,
 )
 from oodshape.core.reading import reading
+from oodshape.core.text import facts_html
 from oodshape.core.values import load_values
 from oodshape.features.features import Features
 from oodshape.features.tensor_batches import run_tensors
 from oodshape.guard.check import Check, check_guard
-from oodshape.guard.describe import NO_GUARD
+from oodshape.guard.describe import NO_GUARD, facts, lines
 from oodshape.guard.explain import Explanation, explain_images
 from oodshape.guard.export.onnx import ExportReport, export_guard
 from oodshape.guard.fit.collect import PartFiles, part_files, parts_for, recipe_of
@@ -52,6 +53,7 @@ from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.loading import Model, Source, open_model
 from oodshape.networks.loading import prepared as native_preprocessing
+from oodshape.networks.zero_shot import PROMPT
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,6 +65,17 @@ class Guard(Fitted):
     for row in Guard.load("guard.safetensors").score("inbox/", model="zoo:digits-vit"):
         print(row.path, row.label, row.accepted)
     """
+
+    def __repr__(self) -> str:
+        """The method, the network and the guarantee, in three lines."""
+        fact = facts(self)
+        chosen = f" ({', '.join(fact['components'])})" if fact["components"] else ""
+        network = f"{self.about.model or 'given in Python'}, {self.detector.classes} classes"
+        return f"Guard: {fact['method']}{chosen}\n  network: {network}\n  guarantee: {self.guarantee}"
+
+    def _repr_html_(self) -> str:
+        """What the guard contains, in a notebook."""
+        return facts_html(lines(self))
 
     @classmethod
     @takes_options(ModelOptions, HeadOptions, ImageOptions, SubsetOptions, CacheOptions, RunOptions)
@@ -78,6 +91,7 @@ class Guard(Fitted):
         per_class: bool = False,
         preprocessing: Preprocessing | None = None,
         classes: tuple[str, ...] = (),
+        prompt: str = PROMPT,
         upright: bool = False,
         exportable: bool = False,
         keep_samples: int = 0,
@@ -99,7 +113,9 @@ class Guard(Fitted):
             alpha: Bound on the expected false rejection rate.
             per_class: Calibrate one threshold for each predicted class.
             preprocessing: Preprocessing in place of the model's own.
-            classes: Names of the classes, in the network's order.
+            classes: Names of the classes, in the network's order. A model that compares images with texts (CLIP,
+                SigLIP) makes its head of them.
+            prompt: The sentence around a name for such a model; {} stands for the name.
             upright: Rotate images as their EXIF orientation says.
             exportable: Restrict `auto` to methods that can be part of an ONNX graph.
             keep_samples: Number of training thumbnails to keep in the guard, for explanations. Everybody who has the
@@ -114,7 +130,7 @@ class Guard(Fitted):
         opening, layer = make_options(ModelOptions, options), make_options(HeadOptions, options)
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
         limit, cache = make_options(SubsetOptions, options).limit, make_options(CacheOptions, options).cache
-        source = open_model(model, **vars(opening), **vars(layer))
+        source = open_model(model, classes=classes, prompt=prompt, **vars(opening), **vars(layer))
         recipe = recipe_of(method, exportable)
         if (images is None) == (parts is None):
             raise InputError("give images to fit on, or parts that were collected of them: one of the two")
@@ -156,6 +172,7 @@ class Guard(Fitted):
             version=oodshape.__version__,
             precision=source.classifier.precision,
             samples=samples,
+            text=None if source.text is None else source.text.cpu().numpy(),
             input_shape=found.shape,
             sanity=check_sanity(source.classifier, detector, found.sanity, found.train, found.held_out),
         )

@@ -1,10 +1,12 @@
 """Auto: selects methods from ID data alone, by proxy OOD sets, and fuses the best.
 
 There are three proxy sets: scrambled ID images, images of classes that are held out of the head, and crossed features.
+Noise and constant images select nothing: where the fusion accepts them, a guard against them is added.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +31,7 @@ from oodshape.methods.fusion import SCRAMBLED, Component, Fusion
 from oodshape.methods.held_out_classes import HeldOutClasses
 from oodshape.methods.records import RECORDS
 from oodshape.methods.registry import find_method
+from oodshape.methods.scores.mahalanobis import Clusters, Unlike
 from oodshape.methods.training import Training
 from oodshape.metrics.detection import auroc
 
@@ -40,6 +43,8 @@ FEWEST = 10  # selection images: the lowest tenth must hold one
 MEMORISED = 0.99  # the accuracy on training images from which they are not representative of others
 SATURATED, SPREAD = 0.99, 0.01  # a proxy set with a larger median AUROC, or a smaller interquartile range, is saturated
 CROSSED = "crossed features"
+SYNTHETIC, DISTANCES = ("noise", "constant images"), "mds++"  # what guards are against, and whose distances they use
+UNLIKELY, FEW = 0.02, 0.05  # a guard is added if more than FEW of the images have a p-value of at least UNLIKELY
 NO_IMAGES = (
     "no scrambled images: extract them with proxy_features(classifier, images, preprocessing) and pass fit(train, "
     "proxy=...)"
@@ -59,6 +64,9 @@ class Auto(ScoreRecipe):
 
     Candidates in `always` are fused whatever their AUROC: GEN keeps the fusion near the network's own probabilities,
     MDS++ rejects inputs that are far from all training features. `fuse` = 1 uses the best candidate as it is.
+
+    If `proxy` holds noise and constant images after the scrambled ones, and the fusion accepts more than a few of
+    either, a guard against them is added (`Unlike`). It needs MDS++ among the candidates.
     """
 
     wants_proxy = True
@@ -103,7 +111,7 @@ class Auto(ScoreRecipe):
             return _fallback(train, f"has no proxy set to select by: {'; '.join(notes)}")
         always = self.always if self.fuse > 1 else ()
         fused = [best for place, (best, _) in enumerate(tried.ranking) if place < self.fuse or best in always]
-        return Fusion.of_components(
+        fusion = Fusion.of_components(
             tuple(Component.of_detector(best, tried.detectors[best], tried.inside[best]) for best in fused),
             [tried.inside[best] for best in fused],
             tried.ranking,
@@ -111,6 +119,7 @@ class Auto(ScoreRecipe):
             tuple(tried.aurocs[name] for name, _ in tried.ranking),
             notes,
         )
+        return replace(fusion, guards=_guards(fusion, tried, selection, train.proxy[1:]))
 
 
 @dataclass(frozen=True)
@@ -139,38 +148,52 @@ class Tried:
 
 
 def try_on_proxies(
-    methods: Mapping[str, Method], fitting: Features | Sums, selection: Features, scrambled: Sequence[Features]
+    methods: Mapping[str, Method], fitting: Features | Sums, selection: Features, proxy: Sequence[Features]
 ) -> Tried:
-    """Fit every method and compare the selection images with the proxy sets; methods that refuse are left out."""
+    """Fit every method and compare the selection images with the proxy sets; methods that refuse are left out.
+
+    The first of `proxy` are scrambled images.
+    """
     proxies: dict[str, dict[str, float]] = {}
-    given, notes = {SCRAMBLED: scrambled} if scrambled else {}, [] if scrambled else [NO_IMAGES]
+    given, notes = {SCRAMBLED: proxy[0]} if proxy else {}, [] if proxy else [NO_IMAGES]
     try:
         near = HeldOutClasses.of(fitting, selection)
         proxies[str(near)] = near.aurocs(methods)
     except InputError as error:
         notes.append(f"no classes were held out: {error}")
     try:
-        given[CROSSED] = [crossed_features(selection)]
+        given[CROSSED] = crossed_features(selection)
     except InputError as error:
         notes.append(f"no crossed features: {error}")
     detectors, refused = _separate(dict(fit_each(methods, fitting)))
     inside, more = _separate(score_each(detectors, selection))
     refused |= more
-    for proxy, sets in given.items():
-        found: dict[str, list[float]] = {name: [] for name in inside}
-        for images in sets:
-            outside, more = _separate(score_each({name: detectors[name] for name in inside}, images))
-            refused |= more
-            for name, scores in outside.items():
-                found[name].append(auroc(inside[name], scores))
-        proxies[proxy] = {name: float(np.mean(values)) for name, values in found.items() if name not in refused}
+    for what, images in given.items():
+        outside, more = _separate(score_each({name: detectors[name] for name in inside}, images))
+        refused |= more
+        proxies[what] = {name: auroc(inside[name], scores) for name, scores in outside.items()}
     names = [name for name in methods if name not in refused]
     if not names:
         raise list(refused.values())[-1] if refused else InputError("auto has no candidates")
     aurocs = {name: tuple(each[name] for each in proxies.values()) for name in names}
     tried = Tried(detectors, inside, tuple(proxies), aurocs, tuple(notes))
-    saturated = [proxy for proxy, is_so in zip(proxies, tried.saturated, strict=True) if is_so] if proxies else []
-    return replace(tried, notes=(*notes, *(f"{proxy}: saturated, weight 0" for proxy in saturated)))
+    saturated = [what for what, is_so in zip(proxies, tried.saturated, strict=True) if is_so] if proxies else []
+    return replace(tried, notes=(*notes, *(f"{what}: saturated, weight 0" for what in saturated)))
+
+
+def _guards(fusion: Fusion, tried: Tried, selection: Features, synthetic: Sequence[Features]) -> tuple[Component, ...]:
+    """A guard for each kind of synthetic image of which the fusion accepts more than a few."""
+    base = tried.detectors.get(DISTANCES)
+    if base is None or len(fusion.components) == 1:
+        return ()
+    made = []
+    for name, images in zip(SYNTHETIC, synthetic, strict=False):
+        accepted = replace(base, scorer=fusion).score(images) >= math.log(UNLIKELY)
+        if float(accepted.double().mean()) > FEW:
+            assert isinstance(base.scorer, Clusters)
+            guard = replace(base, scorer=Unlike.of_images(base.scorer, images))
+            made.append(Component.of_detector(name, guard, guard.score(selection)))
+    return tuple(made)
 
 
 def _parts(train: Training, share: float) -> tuple[Features | Sums, Features]:

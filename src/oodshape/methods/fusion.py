@@ -92,7 +92,8 @@ class Fusion(FittedScore):
 
     With L the log p-values of the components, the score is min(q_F(sum L), q_min(min L) + log 5), where q_F and q_min
     are log p-values of the sum (Fisher) and of the minimum among the selection images. The second term is a veto: one
-    component that is certain decides, although the sum dilutes it.
+    component that is certain decides, although the sum dilutes it. Each of the `guards` decides alone: the score is at
+    most its log p-value.
     """
 
     components: tuple[Component, ...]
@@ -102,6 +103,7 @@ class Fusion(FittedScore):
     notes: tuple[str, ...] = ()  # what could not be done, and why
     sums: Reference | None = None  # sum L and ...
     minima: Reference | None = None  # ... min L of the selection images; None where there is only one component
+    guards: tuple[Component, ...] = ()  # against noise or constant images, where the components accept them
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,7 +135,10 @@ class Fusion(FittedScore):
         """[n] fused scores."""
         if len(self.components) == 1:
             return self.components[0].of(seen)
-        return self.fuse(torch.stack([part.log_p(part.of(seen)) for part in self.components]))
+        fused = self.fuse(torch.stack([part.log_p(part.of(seen)) for part in self.components]))
+        for guard in self.guards:
+            fused = torch.minimum(fused, guard.log_p(guard.of(seen)))
+        return fused
 
     def fuse(self, each: Tensor) -> Tensor:
         """[K, n] log p-values of the components -> [n] fused log p-values."""
@@ -151,6 +156,8 @@ class Fusion(FittedScore):
     def __str__(self) -> str:
         """The components, the AUROC of every candidate on the proxy sets, and notes."""
         lines = [f"components: {', '.join(part.name for part in self.components)}"]
+        if self.guards:
+            lines.append(f"guards against: {', '.join(guard.name for guard in self.guards)}")
         if self.ranking:
             lines.append("AUROC (%) of ID images against:")
             lines += [f"  {place + 1}: {proxy}" for place, proxy in enumerate(self.proxies)]

@@ -8,31 +8,53 @@ from typing import Any
 
 import numpy as np
 import PIL.Image
-from torch import nn
+from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
 from oodshape.images.decode.preprocessing import FILTERS, Preprocessing
 from oodshape.networks.weights import load_weights
+from oodshape.networks.zero_shot import PROMPT, ZeroShot, check_classes, is_zero_shot, text_features
 from oodshape.networks.zoo import library
 
 FAR = 0.05  # how far prepared pixels may be from the processor's on average: its resizing may round otherwise
 
 
 def from_hugging_face(
-    name: str, weights: Path | None, num_classes: int | None
+    name: str,
+    weights: Path | None,
+    num_classes: int | None,
+    classes: tuple[str, ...] = (),
+    prompt: str = PROMPT,
+    text: Tensor | None = None,
 ) -> tuple[nn.Module, Preprocessing | None, tuple[str, ...]]:
     """The network of a name or a folder, its processor's preprocessing, and the names of its classes.
 
-    Code that comes with a model is not run, and transformers does not ask whether to run it.
+    CLIP and SigLIP compare images with texts: the `classes` in a `prompt` are their head, or the `text` features
+    [C, M] that these gave before. Code that comes with a model is not run, and transformers does not ask whether to
+    run it.
     """
     if num_classes is not None:
         raise InputError(f"hf:{name} decides the number of classes itself: leave num_classes out")
     if find_spec("torchvision") is not None:
         library("torchvision")  # transformers would fail with it, and say less
     transformers = library("transformers", "hf")
+    here: dict[str, Any] = {"pretrained_model_name_or_path": name, "trust_remote_code": False}
     try:
-        net: nn.Module = transformers.AutoModelForImageClassification.from_pretrained(name, trust_remote_code=False)
-        processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
+        config = transformers.AutoConfig.from_pretrained(**here)
+        processor = transformers.AutoImageProcessor.from_pretrained(**here)
+        if is_zero_shot(config):
+            if text is None:
+                check_classes(name, classes, prompt)
+            model = transformers.AutoModel.from_pretrained(**here).eval()
+            if weights is not None:
+                load_weights(model, weights)
+            if text is None:
+                text = text_features(model, transformers.AutoTokenizer.from_pretrained(**here), classes, prompt)
+            model.text_model = None  # done with it: the head holds what it said
+            return ZeroShot(model, text).eval(), preprocessing_of(processor), classes
+        net: nn.Module = transformers.AutoModelForImageClassification.from_pretrained(**here)
+    except InputError:
+        raise
     except (OSError, ValueError, ImportError) as error:
         first = " ".join(str(error).split())
         raise InputError(f"transformers cannot open hf:{name}: {first}") from None

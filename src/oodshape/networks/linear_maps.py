@@ -316,8 +316,13 @@ def candidates(output: Any, n: int) -> list[tuple[int, Tensor]]:
 
 
 def only_logits(output: Any, n: int) -> Tensor:
-    """The logits, where the network gives one tensor; several are an error that asks which."""
+    """The logits, where the network gives one tensor, or they and their softmax; others are an error that asks which.
+
+    YOLO's classifiers return (probabilities, logits).
+    """
     found = outputs_of(output)
+    if len(found) == 2 and not found[0].is_meta and found[0].shape == found[1].shape:
+        found = [each for each, other in (found, found[::-1]) if not _is_softmax(each, other)] or found
     if len(found) > 1:
         shapes = " and ".join(str(list(each.shape)) for each in found)
         raise InputError(
@@ -330,6 +335,10 @@ def only_logits(output: Any, n: int) -> Tensor:
             "logits must be one row per image, [N, C]; wrap the network so that it returns those of the whole image"
         )
     return finite_rows(found[0], n)
+
+
+def _is_softmax(values: Tensor, logits: Tensor) -> bool:
+    return logits.ndim == 2 and torch.allclose(values.float(), logits.float().softmax(dim=1), atol=1e-5)
 
 
 def logits_of(output: Any) -> Tensor:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from torch import nn
+from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
 from oodshape.core.options import HeadOptions, ModelOptions, OpenKeywords, make_options, takes_options
@@ -23,6 +23,7 @@ from oodshape.networks.hugging_face import from_hugging_face
 from oodshape.networks.known import FORMS, no_model
 from oodshape.networks.torch_export import load_archive
 from oodshape.networks.weights import classes_in, is_torchscript, load_weights
+from oodshape.networks.zero_shot import HEAD, PROMPT, ZeroShot
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +42,25 @@ class Source:
         """The file of weights, as it was given."""
         return str(self.opening.weights or "")
 
+    @property
+    def text(self) -> Tensor | None:
+        """The text features [C, M] of the classes, where these are the head."""
+        net = self.classifier.net
+        return net.head.weight.detach() if isinstance(net, ZeroShot) else None
+
 
 Model = str | Path | nn.Module | Classifier | Source
 
 
 @takes_options(ModelOptions, HeadOptions)
-def open_model(model: Model, **options: Unpack[OpenKeywords]) -> Source:
+def open_model(
+    model: Model,
+    *,
+    classes: tuple[str, ...] = (),
+    prompt: str = PROMPT,
+    text: Tensor | None = None,
+    **options: Unpack[OpenKeywords],
+) -> Source:
     """Open a model: build the network that a spec names, or wrap a torch network.
 
     The number of classes is taken from the weights where a library can build the network for any. A torch network
@@ -57,6 +71,9 @@ def open_model(model: Model, **options: Unpack[OpenKeywords]) -> Source:
 
     Args:
         model: A spec (see `FORMS`), a torch network, a Classifier, or a Source that was opened before.
+        classes: Class names for a model that compares images with texts (`hf:`, CLIP or SigLIP).
+        prompt: The sentence around such a name, which stands for {}.
+        text: In place of both: the text features [C, M] that they gave before.
 
     Returns:
         The classifier with its own preprocessing and class names, where it has any.
@@ -67,7 +84,10 @@ def open_model(model: Model, **options: Unpack[OpenKeywords]) -> Source:
     opening, layer = make_options(ModelOptions, options), make_options(HeadOptions, options)
     if opening.device is not None:
         device_named(opening.device)  # refused before anything is loaded
-    source = _source(model, opening, layer)
+    if isinstance(model, (str, Path)):
+        source = _from_spec(str(model), opening, layer, classes, prompt, text)
+    else:
+        source = _given(model, opening, layer)
     found, head = source.classifier, layer.head
     wanted = opening.precision or found.precision
     if (head is not None and head != found.head_name) or wanted != found.precision:
@@ -77,9 +97,7 @@ def open_model(model: Model, **options: Unpack[OpenKeywords]) -> Source:
     return source
 
 
-def _source(model: Model, opening: ModelOptions, layer: HeadOptions) -> Source:
-    if isinstance(model, (str, Path)):
-        return _from_spec(str(model), opening, layer)
+def _given(model: Any, opening: ModelOptions, layer: HeadOptions) -> Source:
     if opening.weights is not None or layer.num_classes is not None:
         raise InputError("weights and num_classes are for a model that is named by a spec; load them into the network")
     if isinstance(model, Source):
@@ -136,7 +154,19 @@ def built(spec: str) -> tuple[nn.Module, Preprocessing | None]:
     return net, preprocessing
 
 
-def _from_spec(spec: str, opening: ModelOptions, layer: HeadOptions) -> Source:
+def names_code(spec: str) -> bool:
+    """Whether opening a model runs code that its spec names: a function of the user's, or an archive.
+
+    >>> [names_code(spec) for spec in ("my_nets:build", "net.pt2", "timm:resnet18", "resnet50")]
+    [True, True, False, False]
+    """
+    kind, colon, _ = spec.partition(":")
+    return spec.lower().endswith(".pt2") or (bool(colon) and kind not in _LIBRARIES)
+
+
+def _from_spec(
+    spec: str, opening: ModelOptions, layer: HeadOptions, classes: tuple[str, ...], prompt: str, text: Tensor | None
+) -> Source:
     weights, num_classes = opening.weights, layer.num_classes
     kind, _, name = spec.partition(":")
     names: tuple[str, ...] = ()
@@ -145,6 +175,8 @@ def _from_spec(spec: str, opening: ModelOptions, layer: HeadOptions) -> Source:
         if weights is not None or num_classes is not None:
             raise InputError(f"{spec} holds its weights: leave weights and num_classes out")
         net = load_archive(spec, trust_code=opening.trust_code)
+    elif kind == "hf" and name:
+        net, native, names = from_hugging_face(name, weights, num_classes, classes, prompt, text)
     elif kind in _LIBRARIES and name:
         net, native, names = _LIBRARIES[kind](name, weights, num_classes)
     elif name:
@@ -160,7 +192,8 @@ def _from_spec(spec: str, opening: ModelOptions, layer: HeadOptions) -> Source:
                 "the network that it was made from (package.module:function), or a torch.export archive of it (.pt2)"
             )
         raise no_model(spec)
-    return Source(Classifier(net, layer.head), native, names, spec, opening, layer)
+    head = HEAD if isinstance(net, ZeroShot) else layer.head
+    return Source(Classifier(net, head), native, names, spec, opening, layer)
 
 
 Opened = tuple[nn.Module, Preprocessing | None, tuple[str, ...]]

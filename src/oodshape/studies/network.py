@@ -20,6 +20,7 @@ from oodshape.networks.zoo import MODELS
 
 SURROGATES = ("gaussian", "uniform")
 PROXY = "scrambled"
+PROXIES = (PROXY, "synthetic_noise", "synthetic_constant")  # in the order of `proxy_features`
 NOISE = 50_000  # noise images of each kind, without --limit
 HELD_OUT = "calibration"  # ID images that are used neither for fitting nor for testing
 AUTHORS_REAL = {"cifar100": "Places365"}  # the real OOD set in the configuration of the authors' code
@@ -108,11 +109,13 @@ def find_folders(paths: Sequence[Path]) -> list[Path]:
 def load_folder(folder: Path, panels: Path | None = None, settings: str = "") -> Network:
     """Load a network from a folder of feature files; its family and settings follow from the folder's name.
 
-    The proxy is scrambled.npz in the folder, or in the folder of the same name below `panels`. Without `settings`, the
+    The proxy is scrambled.npz in the folder, or in the folder of the same name below `panels`, and the noise and
+    constant images of synthetic_noise.npz and synthetic_constant.npz beside it. Without `settings`, the
     methods use those of the paper for the network's ID set, or general ones if that set is unknown.
     """
-    more = [] if panels is None else (panels / folder.name).glob(f"{PROXY}.npz")
-    arrays = {path.stem: npz_within(path) for path in [*sorted(folder.glob("*.npz")), *more]}
+    more = [] if panels is None else [panels / folder.name / f"{name}.npz" for name in PROXIES]
+    found = [*sorted(folder.glob("*.npz")), *(path for path in more if path.is_file())]
+    arrays = {path.stem: npz_within(path) for path in found}
     try:
         head = arrays.pop("head")
         pair = (head["weight"], head["bias"])
@@ -124,7 +127,7 @@ def load_folder(folder: Path, panels: Path | None = None, settings: str = "") ->
     except KeyError as error:
         raise InputError(f"{folder} lacks {error}; a network's folder has {LAYOUT}") from None
     surrogates = {name: sets.pop(name) for name in SURROGATES if name in sets}
-    proxy, held_out = (sets.pop(PROXY),) if PROXY in sets else (), sets.pop(HELD_OUT, None)
+    proxy, held_out = tuple(sets.pop(name) for name in PROXIES if name in sets), sets.pop(HELD_OUT, None)
     if not sets:
         raise InputError(f"{folder} holds no OOD set; a network's folder has {LAYOUT}")
     plain = folder.name.replace("_", "-")
@@ -184,7 +187,7 @@ def load_benchmark(benchmark: Benchmark, options: Options) -> Iterator[Network]:
 def _noise_side(model: Model) -> int:
     """Return the side of the noise images: the paper's, or that of the test images if they are not resized."""
     steps = model.preprocessing
-    return 32 if steps.resize or steps.crop else len(steps.pixels(model.sets["test"][0]))
+    return 32 if steps.resize or steps.crop else len(steps.pixels(model.image_set("test")[0]))
 
 
 def load_networks(

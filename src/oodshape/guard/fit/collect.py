@@ -17,9 +17,9 @@ from oodshape.core.files import compute_fingerprint
 from oodshape.core.options import RunOptions
 from oodshape.features.extraction import Extraction, NoneReadable
 from oodshape.features.features import Features
-from oodshape.features.proxy import proxy_features
 from oodshape.guard.fit.extractor import DEFAULT, Extractor, Seen, warn_of_lost
 from oodshape.guard.fit.parts import Collected, Made, made_of, together
+from oodshape.images.datasets.synthetic import Scrambled
 from oodshape.images.decode.prefetch import prepared_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
@@ -80,9 +80,8 @@ def _of_seen(extractor: Extractor, seen: Seen, make: Callable[[], Made]) -> Coll
         whole = seen.images
         among = np.flatnonzero(np.isin(identities_of(whole), fitting))
         base = limited(whole if len(among) == len(whole) else Subset(whole, among.tolist()), size)
-        [made] = proxy_features(
-            extractor.classifier, base, extractor.preprocessing, cache=extractor.cache, size=size, **vars(extractor.run)
-        )
+        how = {"cache": extractor.cache, **vars(extractor.run)}
+        made = Features.extract(extractor.classifier, Scrambled(base), extractor.preprocessing, **how)
         values = np.concatenate([raw.numpy() for _, raw in made.chunks()])
         return Features.from_arrays(values, made.head, None, made.predictions.numpy(), identities_of(base))
 

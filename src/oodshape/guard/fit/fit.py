@@ -105,15 +105,6 @@ def _moved_class(train: Features) -> tuple[int, int] | None:
     return next(((label, best) for label, best in most.items() if best != label and most.get(best, best) != best), None)
 
 
-def read_names(path: Path) -> tuple[str, ...]:
-    """The names of the classes in a text file, one a line, in the network's order."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the class names {path}: {error}") from None
-    return tuple(line.strip() for line in lines if line.strip())
-
-
 # What can be opened because a file says so: a name that a file chooses may import code, or fetch it.
 OWN = "zoo:"
 

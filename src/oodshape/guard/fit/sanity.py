@@ -15,6 +15,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Sizes, Value
 from oodshape.features.features import Features
+from oodshape.features.proxy import matched_noise
 from oodshape.features.sums import Summed
 from oodshape.guard.describe import acceptance_rates, sanity_line
 from oodshape.images.datasets.synthetic import NOISE_IMAGES, constant_images, noise_images
@@ -57,10 +58,7 @@ def image_batches(preprocessing: Preprocessing, size: tuple[int, int]) -> Iterat
 def tensor_batches(images: Tensor) -> Iterator[Tensor]:
     """Gaussian noise with the mean and standard deviation of prepared tensors [N, C, ...], channel by channel."""
     if images.is_floating_point() and images.ndim > 1:
-        others = [0, *range(2, images.ndim)]
-        mean, std = images.mean(dim=others, keepdim=True), images.std(dim=others, correction=0, keepdim=True)
-        noise = torch.from_numpy(np.random.RandomState(0).standard_normal((NOISE_IMAGES, *images.shape[1:])))
-        yield noise.to(images.dtype) * std + mean
+        yield matched_noise(images, 0)
 
 
 def check_sanity(

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.proxy import SIZE, tensor_proxy
+from oodshape.features.proxy import SIZE, synthetic_features, tensor_proxy
 from oodshape.features.sums import Summed
-from oodshape.features.tensor_batches import refuse_cache, run_tensors
+from oodshape.features.tensor_batches import run_tensors
 from oodshape.guard.fit.collect import collected
 from oodshape.guard.fit.extractor import Extractor, warn_of_lost
 from oodshape.guard.fit.parts import HELD_OUT, Collected
@@ -37,7 +37,7 @@ SANITY = 64  # prepared tensors whose mean and standard deviation the sanity che
 
 @dataclass(frozen=True)
 class Split:
-    """Two parts, functions that make scrambled images and the sanity check's inputs, and class names if known."""
+    """Two parts, functions that make proxy sets and the sanity check's inputs, and class names if known."""
 
     train: Features | Summed
     held_out: Features
@@ -126,7 +126,10 @@ def _divided(
 
     def proxy() -> list[Features]:
         made = found.proxy_of(train.identities if isinstance(train, Features) else None)
-        return [] if made is None else [made]
+        if made is None or not found.sizes:
+            return [] if made is None else [made]
+        how = {"cache": extractor.cache, **vars(extractor.run)}
+        return [made, *synthetic_features(extractor.classifier, extractor.preprocessing, found.sizes[0], **how)]
 
     def sanity() -> Iterator[Tensor]:
         return image_batches(extractor.preprocessing, found.sizes[0]) if found.sizes else iter(())
@@ -145,7 +148,6 @@ def split_tensors(
     progress: bool | None,
 ) -> Split:
     """The parts of tensors that the network takes as they are."""
-    refuse_cache(cache)
     if limit is not None:
         raise InputError("limit chooses among images; of prepared tensors give fewer batches")
     for each in (images, calibrate):
@@ -153,7 +155,7 @@ def split_tensors(
             check_prepared(each)
     # of those kept for scrambling, some may turn out to be held out; the sanity check needs a few
     keep = math.ceil(SIZE / (1 - HELD_OUT)) if proxy else SANITY
-    seen = run_tensors(classifier, images, keep=keep, progress=progress)
+    seen = run_tensors(classifier, images, keep=keep, cache=cache, progress=progress)
     if proxy:
         seen.check_one_size()
     every = Features.from_tensors(seen, classifier.head)
@@ -163,7 +165,7 @@ def split_tensors(
         train, held_out = every[np.flatnonzero(~last)], every[np.flatnonzero(last)]
     else:
         last = np.zeros(len(every), bool)
-        others = run_tensors(classifier, calibrate, shape=seen.shape, progress=progress)
+        others = run_tensors(classifier, calibrate, shape=seen.shape, cache=cache, progress=progress)
         train, held_out = every, Features.from_tensors(others, classifier.head)
         refuse_copies(
             [f"image {row}" for row in np.flatnonzero(np.isin(held_out.identities, seen.identities))], len(held_out)

@@ -187,10 +187,10 @@ def _folders(name: str, images: int | None, *folders: str) -> Entry:
 
 
 def _cifar(kind: Literal[10, 100], *, train: bool) -> Entry:
-    """CIFAR in the layout of its binary archive, or as class folders."""
+    """CIFAR in the layouts of its archives, or as class folders."""
     home, part = f"cifar{kind}", "train" if train else "test"
     batch = part if kind == 100 else "data_batch_" if train else "test_batch"
-    read, marker = partial(cifar, kind=kind, train=train), f"cifar-{kind}-*bin*/{batch}*"
+    read, marker = partial(cifar, kind=kind, train=train), f"cifar-{kind}-*/{batch}*"
     return Entry(
         f"CIFAR-{kind} train" if train else f"CIFAR-{kind}",
         50_000 if train else 10_000,

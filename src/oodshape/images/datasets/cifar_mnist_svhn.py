@@ -1,6 +1,6 @@
 """CIFAR-10 and CIFAR-100, MNIST and SVHN from the files that they are published as.
 
-Damaged and forged files end in one clear error. CIFAR's python archive, which holds pickles, is not read.
+Damaged and forged files end in one clear error; the pickles of CIFAR's python archive run nothing.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import gzip
 import io
 import math
+import pickle
+from io import BytesIO
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,41 +26,48 @@ Records = tuple[NDArray[np.uint8], NDArray[np.int64]]  # [N, 3072] pixels, chann
 
 AGAIN = "delete it and download it again: oodshape data get {}"
 PIXELS = 3 * 32 * 32
-FOLDERS = {10: "cifar-10-batches-bin", 100: "cifar-100-binary"}
+LAYOUTS: dict[int, tuple[str, str]] = {
+    10: ("cifar-10-batches-bin", "cifar-10-batches-py"),
+    100: ("cifar-100-binary", "cifar-100-python"),
+}
 
 
 def cifar(root: str | Path, kind: Literal[10, 100] = 10, *, train: bool, name: str | None = None) -> ArraySet:
     """CIFAR-10 or CIFAR-100: [N, 32, 32, 3] images with their (fine) labels.
 
-    `root` holds the folder of the unpacked binary archive, or is that folder. Every batch that is there is read, in
+    `root` holds an unpacked archive's folder, or is that folder. Every batch that is there is read, in
     order, with as many records as it has.
     """
-    if kind not in FOLDERS:
+    if kind not in LAYOUTS:
         raise InputError(f"kind must be 10 or 100, got {kind}")
-    root, batches = Path(root), _batches(kind, train)
-    for folder in (root / FOLDERS[kind], root):
-        files = [file for batch in batches if (file := folder / batch).is_file()]
-        if files:
-            pixels, labels = map(np.concatenate, zip(*(_read_batch(file, kind) for file in files), strict=True))
-            images = np.ascontiguousarray(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-            return ArraySet(name or f"cifar{kind}", images, labels)
+    root, (binary, python) = Path(root), LAYOUTS[kind]
+    batches = _batches(kind, train)
+    for folder in (root / binary, root / python, root):
+        for suffix in (".bin", ""):
+            files = [file for batch in batches if (file := folder / (batch + suffix)).is_file()]
+            if files:
+                pixels, labels = map(np.concatenate, zip(*(_read_batch(file, kind) for file in files), strict=True))
+                images = np.ascontiguousarray(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+                return ArraySet(name or f"cifar{kind}", images, labels)
     raise InputError(
-        f"no CIFAR-{kind} below {root}: looked for {FOLDERS[kind]}/{batches[0]} (the binary version; pickles are not "
-        f"read); download it: oodshape data get cifar-{kind}"
+        f"no CIFAR-{kind} below {root}: looked for {binary}/{batches[0]}.bin and {python}/{batches[0]}; "
+        f"download it: oodshape data get cifar-{kind}"
     )
 
 
 def _batches(kind: int, train: bool) -> list[str]:
-    """The files of one part."""
+    """The batches of one part, without the suffix of the binary layout."""
     if kind == 100:
-        return ["train.bin" if train else "test.bin"]
-    return [f"data_batch_{number}.bin" for number in range(1, 6)] if train else ["test_batch.bin"]
+        return ["train" if train else "test"]
+    return [f"data_batch_{number}" for number in range(1, 6)] if train else ["test_batch"]
 
 
 def _read_batch(path: Path, kind: int) -> Records:
     """The records of one file, all labels in range."""
     with reading(path, AGAIN.format(f"cifar-{kind}")):
-        pixels, labels = _from_binary(path.read_bytes(), kind)
+        pixels, labels = (_from_binary if path.suffix else _from_pickle)(path.read_bytes(), kind)
+        if pixels.shape != (len(labels), PIXELS) or len(labels) == 0:
+            raise InputError(f"{len(labels)} labels need data [{len(labels)}, {PIXELS}], got {list(pixels.shape)}")
         if labels.min() < 0 or labels.max() >= kind:
             wrong = int(labels[(labels < 0) | (labels >= kind)][0])
             raise InputError(f"it is damaged or no CIFAR-{kind} file: label {wrong} lies outside 0..{kind - 1}")
@@ -74,6 +83,78 @@ def _from_binary(content: bytes, kind: int) -> Records:
         raise InputError(f"it is truncated: {len(content)} bytes, no whole number of records of {size} bytes; {again}")
     records = np.frombuffer(content, np.uint8).reshape(-1, size)
     return records[:, heads:], records[:, heads - 1].astype(np.int64)
+
+
+def _from_pickle(content: bytes, kind: int) -> Records:
+    """The records of a pickled batch: a dict with `data` and `labels` (CIFAR-100: `fine_labels`)."""
+    wanted = "labels" if kind == 10 else "fine_labels"
+    try:
+        batch = _ArraysOnly(BytesIO(content), encoding="bytes").load()
+        fields = {key.decode() if isinstance(key, bytes) else key: value for key, value in batch.items()}
+        return fields["data"].values, np.array(fields[wanted], np.int64)
+    except InputError:
+        raise
+    except Exception as error:  # a damaged pickle fails in whatever way its bytes lead to
+        raise InputError(
+            f"its {len(content)} bytes are damaged or no CIFAR-{kind} batch: no dict with `data` and "
+            f"`{wanted}` can be read ({type(error).__name__}); {AGAIN.format(f'cifar-{kind}')}"
+        ) from None
+
+
+class _Array:
+    """Stands for numpy.ndarray in a pickle: takes its state and keeps plain bytes as uint8."""
+
+    values: NDArray[np.uint8]
+
+    def __setstate__(self, state: tuple[int, tuple[int, ...], Any, bool, bytes]) -> None:
+        _, shape, dtype, fortran, raw = state
+        if not isinstance(dtype, _Dtype) or dtype.code not in (b"u1", "u1"):
+            raise InputError("the array in it does not hold uint8")
+        self.values = np.frombuffer(raw, np.uint8).reshape(shape, order="F" if fortran else "C")
+
+
+class _Dtype:
+    """Stands for numpy.dtype in a pickle: keeps the type's code."""
+
+    def __init__(self, code: bytes | str, *_: object) -> None:
+        self.code = code
+
+    def __setstate__(self, state: object) -> None:
+        """Byte order and alignment: without meaning for uint8."""
+
+
+def _reconstruct(*_: object) -> _Array:
+    """Stands for numpy's function that makes an empty array."""
+    return _Array()
+
+
+def _encode(text: str, codec: str) -> bytes:
+    """Stands for _codecs.encode, by which Python 3 writes bytes into old pickles."""
+    if codec not in ("latin1", b"latin1"):
+        raise InputError(f"it asks for the codec {codec!r}")
+    return text.encode("latin1")
+
+
+class _ArraysOnly(pickle._Unpickler):  # the one in Python: in C, a forged memo index can ask for all memory
+    """An unpickler that knows dicts, lists, numbers, strings and uint8 arrays, and imports nothing."""
+
+    KNOWN: dict[tuple[str, str], Any] = {  # noqa: RUF012
+        ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+        ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+        ("numpy", "ndarray"): _Array,
+        ("numpy", "dtype"): _Dtype,
+        ("_codecs", "encode"): _encode,
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The stand-in for a name that arrays need; every other name is refused."""
+        try:
+            return self.KNOWN[module, name]
+        except KeyError:
+            raise InputError(
+                f"refused: this pickle asks for {module}.{name}, which no CIFAR batch needs: it is damaged or "
+                "forged. Nothing of it was run; get the original: oodshape data get cifar-10 cifar-100"
+            ) from None
 
 
 def mnist(root: str | Path, *, name: str = "mnist") -> ArraySet:

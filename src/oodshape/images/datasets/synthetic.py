@@ -162,11 +162,11 @@ def _pixels(image: Any) -> Floats:
 NOISE_IMAGES, COLOURS = 64, 62  # of each kind of noise; constant images besides black and white
 
 
-def noise_images(height: int, width: int, channels: int) -> NDArray[np.uint8]:
+def noise_images(height: int, width: int, channels: int, seed: int = 0) -> NDArray[np.uint8]:
     """[128, H, W, C]: Gaussian and uniform noise, 64 images each, the same on every machine."""
     shape = NOISE_IMAGES, height, width, channels
     # RandomState, because numpy guarantees that its numbers never change
-    return np.concatenate([drawn(kind, np.random.RandomState(0), shape) for kind in KINDS])
+    return np.concatenate([drawn(kind, np.random.RandomState(seed), shape) for kind in KINDS])
 
 
 def constant_images(height: int, width: int, channels: int) -> NDArray[np.uint8]:
@@ -174,3 +174,19 @@ def constant_images(height: int, width: int, channels: int) -> NDArray[np.uint8]
     colours = np.random.RandomState(0).randint(0, 256, (COLOURS, channels))
     values = np.concatenate([np.zeros((1, channels)), np.full((1, channels), 255), colours]).astype(np.uint8)
     return np.tile(values[:, None, None], (1, height, width, 1))
+
+
+def lattice_images(height: int, width: int, channels: int) -> NDArray[np.uint8]:
+    """[K, H, W, C]: constant images of all colours on a lattice with 6 values per channel (256 for one channel).
+
+    With more channels than 3, they are 216 random ones of these colours.
+
+    >>> len(lattice_images(1, 1, 3)), lattice_images(1, 1, 1)[-1].item()
+    (216, 255)
+    """
+    values = np.linspace(0, 255, 256 if channels == 1 else 6).astype(np.uint8)
+    if channels > 3:
+        colours = values[np.random.RandomState(1).randint(0, len(values), (len(values) ** 3, channels))]
+    else:
+        colours = np.stack(np.meshgrid(*[values] * channels), axis=-1).reshape(-1, channels)
+    return np.tile(colours[:, None, None], (1, height, width, 1))

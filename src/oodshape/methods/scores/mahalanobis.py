@@ -14,6 +14,8 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, freeze, frozen_array
+from oodshape.features.features import Features
+from oodshape.features.kernels import unit
 from oodshape.features.statistic import Statistic
 from oodshape.features.sum_kernels import limit_blas_threads
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
@@ -22,6 +24,7 @@ from oodshape.methods.training import CHECKED, Classes, Training, by_label
 Array = NDArray[Any]
 D = TypeVar("D", bound="Mds")
 Shrinkage = Literal["oas", "likelihood"]
+OWN_SHARE = 0.03  # by which the covariance of images that are not ID is shrunk
 AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of them
 
 
@@ -56,6 +59,33 @@ class RelativeClusters(Clusters):
         """Minus the squared distance to the nearest class, relative to the background's."""
         z = self.centred(seen) @ self.tensor("background", seen.features)
         return super().of(seen) + z.square().sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Unlike(FittedScore):
+    """log of the squared distance to the nearest of some images that are not ID, less that to the nearest class.
+
+    It is low for what resembles those images more than any class. Their distances are those by a covariance of their
+    own, shrunk towards that within classes: noise and constant images fill few directions.
+    """
+
+    images: Clusters
+    classes: Clusters
+
+    @classmethod
+    def of_images(cls, classes: Clusters, images: Features) -> Unlike:
+        """Compare with these images, by the covariance and the means of fitted classes."""
+        raw = torch.cat([chunk.float() for _, chunk in images.chunks()]).cpu()
+        z = ((unit(raw) if classes.unit else raw).numpy() - classes.center).astype(np.float64) @ classes.whitening
+        around = z - z.mean(axis=0)
+        own = whitening(around.T @ around, len(z), OWN_SHARE)
+        joint, means = (freeze((each @ own).astype(np.float32)) for each in (classes.whitening, z))
+        return cls(replace(classes, whitening=joint, means=means), classes)
+
+    def of(self, seen: Evidence) -> Tensor:
+        # distances of a thousandth of the covariance are no difference: what lies that close is the same image
+        least = 1e-3 * len(self.classes.center)
+        return (least - self.images.of(seen)).log() - (least - self.classes.of(seen)).log()
 
 
 class _Sums(NamedTuple):

@@ -231,10 +231,11 @@ def _caveat(results: Results) -> str:
 
 def _skipped(results: Results) -> str:
     """What was not measured, by name, and the reasons for who opens the list."""
-    if not results.skipped:
+    left_out = [*results.skipped, *((f"{each.method} on {each.model}", each.why) for each in results.failed)]
+    if not left_out:
         return ""
-    names = escape(", ".join(what for what, _ in results.skipped))
-    reasons = "".join(f"<li>{escape(what)}: {escape(why)}</li>" for what, why in results.skipped)
+    names = escape(", ".join(what for what, _ in left_out))
+    reasons = "".join(f"<li>{escape(what)}: {escape(why)}</li>" for what, why in left_out)
     return f'<details class="notes"><summary>Not measured: {names}</summary><ul>{reasons}</ul></details>'
 
 

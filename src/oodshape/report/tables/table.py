@@ -82,11 +82,16 @@ class Entry:
     over: int = 0
     full: int = 0
     tied: bool = False  # with the best main metric of the column group
+    failed: bool = False  # could not be run; a note says why
 
     @property
     def mark(self) -> str:
-        """What follows the values: a sign where they are tied with the best, or a mean over fewer results."""
-        return (TIED if self.tied else "") + (f" ({self.over}/{self.full})" if 0 < self.over < self.full else "")
+        """What follows the values: a sign where they are tied with the best, fewer results than others, or none."""
+        return (
+            " failed"
+            if self.failed
+            else (TIED if self.tied else "") + (f" ({self.over}/{self.full})" if 0 < self.over < self.full else "")
+        )
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,9 @@ def table(
     axis: Axis = "ood" if by == "ood" else "model"
     if by == "ood":
         columns = tuple(dict.fromkeys(replace(column, kind="") for column in columns))  # the kinds are groups here
-    methods, names = chosen.names("method"), chosen.names(axis)
+    failed = [each.method for each in results.failed if model in (None, each.model)]
+    methods = list(dict.fromkeys([*chosen.names("method"), *failed]))
+    names = chosen.names(axis)
     groups = _groups(chosen, by, names)
     places = [[names.index(name) for name in members] for _, members in groups]
 
@@ -144,11 +151,11 @@ def table(
     over = np.array([counts[place].sum(axis=0) for place in places])
     full = np.array([counts[place].max(axis=1).sum() for place in places])
     values = {column: wide(column.metric.name, column.kind) for column in columns}
-    incomplete = bool((over != full[:, None]).any())
+    incomplete = bool(((over != full[:, None]) & (over.max(axis=0) > 0)).any())
     equal = [frozenset[str]() if incomplete else same for same in _ties(results, by, model, groups)]
     entries = [
         [
-            replace(entry, tied=method in equal[j])
+            replace(entry, tied=method in equal[j], failed=not entry.over and method in failed)
             for method, entry in zip(
                 methods,
                 _entries({column: _mean(values[column][place]) for column in columns}, over[j].tolist(), int(full[j])),
@@ -269,7 +276,8 @@ def _meaning(chosen: Results, by: By, full: list[int], columns: tuple[Column, ..
     models, oods = chosen.names("model"), chosen.names("ood")
     groups = {row.ood: row.group for row in chosen.rows}
     kinds = [
-        f"{kind}: {', '.join(ood for ood in oods if groups[ood] == kind)}" for kind in dict.fromkeys(groups.values())
+        f"{kind}{': ' if kind else ''}{', '.join(ood for ood in oods if groups[ood] == kind)}"
+        for kind in dict.fromkeys(groups.values())
     ]
     sets = f"{format_count(len(oods), 'OOD set')} ({'; '.join(kinds)})"
     if by == "ood":
@@ -321,5 +329,6 @@ def caveats(results: Results, incomplete: bool) -> Iterator[str]:
 
 
 def skipped_notes(results: Results) -> list[str]:
-    """A note for each model and OOD set that was left out."""
-    return [f"Skipped {what}: {why}" for what, why in results.skipped]
+    """A note for each model and OOD set that was left out, and for each method that failed."""
+    failures = [f"Failed: {each.method} on {each.model}: {each.why}" for each in results.failed]
+    return [*(f"Skipped {what}: {why}" for what, why in results.skipped), *failures]

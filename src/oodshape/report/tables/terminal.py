@@ -30,9 +30,9 @@ def to_rich(table: Table, width: int | None = None) -> Group:
     return _group(table, width, styles=("", "bold", "underline"), signs=("", "", ""), note=STYLED)
 
 
-def to_text(table: Table) -> str:
-    """The table as aligned plain text, with a sign after the best values."""
-    group = _group(table, None, styles=("", "", ""), signs=(" ", "*", "+"), note=SIGNED)
+def to_text(table: Table, width: int | None = None) -> str:
+    """The table as aligned plain text, with a sign after the best values; in parts where it is wider than `width`."""
+    group = _group(table, width, styles=("", "", ""), signs=(" ", "*", "+"), note=SIGNED)
     console = Console(file=io.StringIO(), width=100_000, color_system=None)
     with console.capture() as capture:
         console.print(group, soft_wrap=True)

@@ -68,7 +68,7 @@ function buildFilters() {
     menu("Networks", [["Network", "model", DATA.models.map((model) => model.name)],
       ["Family", "family", unique(DATA.models.map((model) => model.family))]]),
     menu("OOD sets", [["OOD set", "ood", DATA.oods.map((ood) => ood.name), groups],
-      ["Kind", "group", unique(DATA.oods.map((ood) => ood.group))]]),
+      ["Kind", "group", unique(DATA.oods.map((ood) => ood.group)).filter(Boolean)]]),
     menu("Methods", [["Methods", "kind", unique(DATA.methods.map((method) => method.kind))]]),
     make("input", {
       type: "search", size: 8, placeholder: "method", "aria-label": "Search a method", value: view.search,

@@ -141,7 +141,7 @@ function figuresOf(model, rows) {
     const { name, group } = DATA.oods[ood], pairs = found((method) => curves[`${method},${ood}`]);
     const own = curves[`${chosen.method},${ood}`];
     const parts = own ? [histogram(own, styles.get(chosen.method), name), roc(pairs, name)] : [];
-    const caption = make("figcaption", {}, make("b", {}, name), ` (${group})`, figuresBeside(part, styles));
+    const caption = make("figcaption", {}, make("b", {}, name), group ? ` (${group})` : "", figuresBeside(part, styles));
     figures.push(make("figure", {}, caption, ...parts));
   }
   return figures;
@@ -202,7 +202,7 @@ function drawGallery() {
     .sort((a, b) => (a.ood < 0) - (b.ood < 0) || b.shares[0] - a.shares[0]);
   const title = (pick) => {
     const wrong = pick.images.filter((_, i) => doesPass(pick, i) !== (pick.ood < 0)).length;
-    const kind = pick.ood < 0 ? "" : `${DATA.oods[pick.ood].group} OOD; `;
+    const kind = pick.ood < 0 ? "" : `${DATA.oods[pick.ood].group} OOD; `.trimStart();
     const said = `${kind}${wrong} of these ${pick.images.length} wrong`;
     return make("h3", {}, pick.ood < 0 ? "ID" : DATA.oods[pick.ood].name, " ", make("small", {}, said));
   };

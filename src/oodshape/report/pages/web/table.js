@@ -134,7 +134,7 @@ function tell(rows, methods) {
     : `${count(methods.length, "method")}; means over ${count(networks.length, "network")} and ` +
       `${count(oods.length, "OOD set")}.`;
   const kinds = [...grouped(oods, (ood) => DATA.oods[ood].group)]
-    .map(([kind, some]) => `${kind}: ${some.map((ood) => DATA.oods[ood].name).join(", ")}`);
+    .map(([kind, some]) => `${kind ? `${kind}: ` : ""}${some.map((ood) => DATA.oods[ood].name).join(", ")}`);
   document.getElementById("over").textContent = `Shown are means over ${count(networks.length, "network")} ` +
     `(${networks.map((model) => DATA.models[model].name).join(", ")}) and ${count(oods.length, "OOD set")} ` +
     `(${kinds.join("; ")}). Each network counts the same in an average.`;

@@ -1,0 +1,316 @@
+"""evaluate: methods on networks and images of any kind, in memory or on disk, by the engine of the benchmarks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+import torch
+from torch.utils.data import DataLoader
+
+from oodshape.benchmark import openood_protocol as openood
+from oodshape.benchmark.plan import Images, Network, Options, Prepared, Tensors, with_settings
+from oodshape.benchmark.run import run_prepared
+from oodshape.benchmark.spec import SETTINGS, Benchmark, ModelSpec, OodSpec, hash_of
+from oodshape.core.errors import InputError
+from oodshape.core.machine import default_cache
+from oodshape.core.options import (
+    EvaluateKeywords,
+    HeadOptions,
+    ImageOptions,
+    ModelOptions,
+    RunOptions,
+    SubsetOptions,
+    make_options,
+    takes_options,
+)
+from oodshape.core.values import reseeded
+from oodshape.evaluation.results import Results
+from oodshape.features.features import Features, check_integers
+from oodshape.images import identity
+from oodshape.images.datasets.catalog import open_source
+from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.sources.image_set import limited
+from oodshape.images.sources.listing import LISTS, Given, image_set, in_column
+from oodshape.images.sources.memory import check_prepared
+from oodshape.methods.detector import Method
+from oodshape.methods.records import registered
+from oodshape.methods.registry import as_method, find_record, make_method
+from oodshape.networks.head import Head
+from oodshape.networks.loading import Model
+from oodshape.networks.zero_shot import PROMPT
+
+DEFAULT = "default"  # in place of a folder: the user's cache
+KINDS = ("near", "far")
+SETTINGS_HERE = tuple(name for name in SETTINGS if name not in ("authors-code", openood.NAME))
+
+
+@takes_options(ModelOptions, HeadOptions, ImageOptions, SubsetOptions, RunOptions)
+def evaluate(
+    model: Model | Head | tuple[Any, Any] | Mapping[str, Model],
+    *,
+    train: Given,
+    id: Given,
+    ood: Mapping[str, Given] | Mapping[str, Mapping[str, Given]],
+    methods: Sequence[Any] | str = (),
+    labels: Any = None,
+    preprocessing: Preprocessing | Mapping[str, Preprocessing] | None = None,
+    classes: tuple[str, ...] = (),
+    prompt: str = PROMPT,
+    settings: str = "general",
+    name: str = "evaluation",
+    seed: int = 0,
+    resamples: int = 200,
+    samples: int = 6,
+    cache: str | Path | None = DEFAULT,
+    **options: Unpack[EvaluateKeywords],
+) -> Results:
+    """Compare OOD detection methods on a network and images of your own.
+
+    Sets of images are what `Guard.fit` takes: DataLoaders and, with `prepared`, any batches of tensors go through the
+    network as they are; folders, lists, data sets, pictures and arrays are prepared as the model or `preprocessing`
+    says. With a head in place of the network, each set is an array of features [N, M], a pair (features, labels), or
+    `Features`. A method that fails does not end the run: `results.failed` and the notes of the table say why.
+
+    Args:
+        model: A torch network, a spec such as `timm:NAME`, a Classifier, or several of them by name; or the head
+            (weight [C, M], bias [C] or None) of features.
+        train: In-distribution images to fit on: the training set.
+        id: In-distribution images to test on.
+        ood: OOD images by name, or names by kind: `{"near": {...}, "far": {...}}`.
+        methods: Names (`oodshape methods` lists them), `package.module:Name`, and methods or recipes of your own;
+            default: all methods.
+        labels: True classes of the `id` images for the accuracy, where the images do not come with them.
+        preprocessing: Preprocessing of the images in place of the model's own; for several networks, by name.
+        classes: Class names for a model that compares images with texts (CLIP, SigLIP).
+        prompt: The sentence around such a name, which stands for {}.
+        settings: Hyperparameters: `general`, or the paper's for `imagenet`, `cifar10` or `cifar100`.
+        name: Name of the results in tables.
+        seed: Seed of whatever is drawn at random.
+        resamples: Bootstrap resamples behind each interval.
+        samples: Number of hardest images of each set that the page shows.
+        cache: Folder that keeps features between runs; `default` is the user's cache folder, None keeps none. Tensors
+            are known by their content.
+
+    Returns:
+        The results: `print` shows the table; `save`, `page`, `to_latex` and `to_pandas` give other forms.
+
+    Raises:
+        InputError: If a network, images or an option cannot be used, or if no method could be run.
+    """
+    reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
+    limit, opening = make_options(SubsetOptions, options).limit, make_options(ModelOptions, options)
+    layer = make_options(HeadOptions, options)
+    head = _head(model)
+    groups = _groups(ood)
+    networks: dict[str, Any] = {"features": head} if head is not None else _by_name(model)
+    found = Reader(head, reading, limit, seed)
+    sets = {"train": found.read(train, "train"), "test": found.read(id, "id")}
+    sets |= {each: found.read(given, each) for each, (_, given) in groups.items()}
+    numbers = None if labels is None else _class_numbers(labels, sets["test"])
+    prepared = all(isinstance(images, (Tensors, Features)) for images in sets.values())
+    chosen = choose_methods(methods, settings)
+    made = {
+        title: Network(
+            ModelSpec(name=str(each) if isinstance(each, (str, Path)) else title, label=title),
+            each,
+            opening.weights,
+            _steps(preprocessing, title),
+            prepared,
+            layer,
+            tuple(classes),
+            prompt,
+        )
+        for title, each in networks.items()
+    }
+    specs = tuple(OodSpec(name=each, group=kind, images="in memory") for each, (kind, _) in groups.items())
+    benchmark = Benchmark(
+        name=name,
+        settings=settings,
+        train="in memory",
+        test="in memory",
+        ood=specs,
+        models=tuple(network.spec for network in made.values()),
+    )
+    given = {"train": train, "id": id} | {each: images for each, (_, images) in groups.items()}
+    unsaid = {"labels": labels is not None, "preprocessing": preprocessing is not None, "classes": bool(classes)}
+    unsaid |= {each: options.get(each) is not None for each in ("column", "num_classes")}
+    in_memory = _in_memory(networks, given, methods) + [f"{what}=..." for what, is_given in unsaid.items() if is_given]
+    if not in_memory:
+        text = _as_file(benchmark, made, given)
+        benchmark = replace(benchmark, text=text, hash=hash_of(text))
+    where = None if cache is None else default_cache() if cache == DEFAULT else Path(cache)
+    asked = Options(
+        **vars(opening) | {"weights": None},
+        **vars(run),
+        limit=limit,
+        cache=where,
+        methods=tuple(chosen),
+        seed=seed,
+        resamples=resamples,
+        samples=samples,
+    )
+    plan = Prepared(
+        benchmark,
+        asked,
+        {each: reseeded(method, seed) for each, method in chosen.items()},
+        made,
+        sets,
+        [],
+        openood.Protocol({}),
+        in_memory=tuple(in_memory),
+        labels=numbers,
+    )
+    return Results.of(*run_prepared(plan))
+
+
+def choose_methods(methods: Sequence[Any] | str, settings: str = "general") -> dict[str, Method]:
+    """The methods by name: ids of the package, and names of methods of a user's own, which differ from these.
+
+    >>> from oodshape.methods.shapes.clipping import ReAct
+    >>> list(choose_methods(["MSP", ReAct(q=0.9), ReAct(q=0.5)]))
+    ['msp', 'react', 'ReAct(q=0.5)']
+    """
+    if settings not in SETTINGS_HERE:
+        raise InputError(f"settings must be one of {', '.join(SETTINGS_HERE)}, got {settings!r}")
+    table = with_settings(settings, "", "evaluate")
+    chosen: dict[str, Method] = {}
+    for each in [methods] if isinstance(methods, str) else methods:
+        if isinstance(each, str):
+            record = find_record(each)
+            chosen[record.id] = table.get(record.id) or make_method(record)
+            continue
+        made = as_method(each)
+        kind = each if isinstance(each, type) else type(each)
+        known = next((name for name, method in table.items() if method == made), "")
+        name = known or kind.__name__
+        if name in chosen or (not known and (kind is Method or registered(name))):
+            name = repr(each)
+        chosen[name] = made
+    return chosen or table
+
+
+def _head(model: Any) -> Head | None:
+    """The head that is given in place of a network; None where it is a network."""
+    return Head.of(model) if isinstance(model, (Head, tuple)) else None
+
+
+def _by_name(model: Any) -> dict[str, Any]:
+    """The networks by the names that tables show."""
+    if isinstance(model, Mapping):
+        if not model:
+            raise InputError("give at least one network")
+        if any(_head(each) is not None for each in model.values()):
+            raise InputError("several heads have features of their own: evaluate them one by one")
+        return {str(title): each for title, each in model.items()}
+    if isinstance(model, (str, Path)):
+        return {str(model): model}
+    return {type(getattr(model, "net", model)).__name__: model}
+
+
+def _groups(ood: Any) -> dict[str, tuple[str, Given]]:
+    """OOD set -> (near, far or "", images)."""
+    if not isinstance(ood, Mapping) or not ood:
+        raise InputError(
+            'ood is a mapping from names to images, such as {"svhn": svhn_loader}, or {"near": {...}, "far": {...}}; '
+            f"got {'an empty one' if isinstance(ood, Mapping) else type(ood).__name__}"
+        )
+    kinds = all(kind in KINDS and isinstance(sets, Mapping) for kind, sets in ood.items())
+    flat = [(kind, str(name), given) for kind, sets in ood.items() for name, given in sets.items()] if kinds else None
+    pairs = flat if flat is not None else [("", str(name), given) for name, given in ood.items()]
+    found = {name: (kind, given) for kind, name, given in pairs}
+    wrong = next((name for name in ("train", "test", "id") if name in found), None)
+    if wrong is not None or len(found) < len(pairs):
+        raise InputError(f"an OOD set cannot be called {wrong}" if wrong else "two OOD sets have the same name")
+    return found
+
+
+class Reader:
+    """Turns what a user gave into sets of a run."""
+
+    def __init__(self, head: Head | None, reading: ImageOptions, limit: int | None, seed: int) -> None:
+        self.head, self.reading, self.limit, self.seed = head, reading, limit, seed
+
+    def read(self, given: Given, name: str) -> Images:
+        """Features with a head, tensors where they are prepared, or a set of images."""
+        try:
+            if self.head is not None:
+                return self._features(given)
+            if isinstance(given, (Features, tuple)):
+                raise InputError("features need their head in place of the network: evaluate((weight, bias), ...)")
+            if self.reading.prepared or isinstance(given, DataLoader):
+                check_prepared(given)
+                if self.limit is not None:
+                    raise InputError("limit chooses among images; of prepared tensors give fewer batches")
+                return Tensors(name, given)
+            named = _source(given)  # opened as a benchmark file's, so that a run can be repeated
+            images = open_source(named, Path()) if named else image_set(in_column(given, self.reading.column))
+            return limited(images, self.limit, self.seed)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+
+    def _features(self, given: Any) -> Features:
+        assert self.head is not None
+        if isinstance(given, Features):
+            made = given
+            if given.head.fingerprint != self.head.fingerprint:
+                raise InputError("these features have another head than the one given")
+        else:
+            pair = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+            made = Features.from_arrays(pair[0], self.head, pair[1])
+        if self.limit is None or len(made) <= self.limit:
+            return made
+        return made[identity.smallest(made.identities, self.limit, self.seed, "subset")]
+
+
+def _class_numbers(labels: Any, images: Images) -> torch.Tensor:
+    """The true classes that a user gave, one per image."""
+    if isinstance(images, Tensors):
+        raise InputError("labels: a loader gives its labels with the images, as pairs (images, labels)")
+    found = check_integers(labels, "labels", len(images))
+    assert found is not None
+    return found
+
+
+def _steps(preprocessing: Preprocessing | Mapping[str, Preprocessing] | None, title: str) -> Preprocessing | None:
+    return preprocessing.get(title) if isinstance(preprocessing, Mapping) else preprocessing
+
+
+def _in_memory(networks: Mapping[str, Any], sets: Mapping[str, Any], methods: Any) -> list[str]:
+    """What no file can bring back."""
+    found = [f"network {t} ({type(m).__name__})" for t, m in networks.items() if not isinstance(m, (str, Path))]
+    found += [f"images {name} ({type(given).__name__})" for name, given in sets.items() if not _source(given)]
+    named = all(isinstance(each, str) for each in methods)
+    return found if named else [*found, "methods given as objects"]
+
+
+def _source(given: Any) -> str:
+    """The images of a folder or a list as a benchmark file names them; empty for anything else."""
+    if not isinstance(given, (str, Path)):
+        return ""
+    path = os.path.abspath(given)
+    if os.path.isdir(path):
+        return f"folder:{path}"
+    return f"list:{path}" if path.lower().endswith(LISTS) and os.path.isfile(path) else ""
+
+
+def _as_file(benchmark: Benchmark, networks: Mapping[str, Network], sets: Mapping[str, Given]) -> str:
+    """The benchmark file that does the same."""
+
+    def table(title: str, values: dict[str, str]) -> list[str]:
+        said = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value]
+        return [title, *said, ""]
+
+    lines = table("", {"name": benchmark.name, "settings": benchmark.settings})
+    lines += table("[id]", {"train": _source(sets["train"]), "test": _source(sets["id"])})
+    for spec in benchmark.ood:
+        lines += table("[[ood]]", {"name": spec.name, "group": spec.group, "images": _source(sets[spec.name])})
+    for title, network in networks.items():
+        weights = str(network.weights.resolve()) if network.weights else ""
+        head = network.layer.head or ""
+        lines += table("[[models]]", {"name": str(network.model), "label": title, "weights": weights, "head": head})
+    return "\n".join(lines).lstrip()

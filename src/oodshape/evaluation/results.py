@@ -1,0 +1,124 @@
+"""Results that show themselves: as a table on a terminal and in a notebook, as a page, LaTeX or a data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from html import escape
+from pathlib import Path
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
+
+from oodshape.benchmark import results as benchmark
+from oodshape.benchmark.scores import KeptScores
+from oodshape.core.text import format_count
+from oodshape.report.benchmark_files import write_report
+from oodshape.report.pages.benchmark_page import write_page
+from oodshape.report.tables.kinds import Kind, tables_of
+from oodshape.report.tables.markdown_latex import to_latex, to_markdown
+from oodshape.report.tables.table import Table, parse_columns
+from oodshape.report.tables.terminal import to_text
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True, repr=False)
+class Results(benchmark.Results):
+    """What was measured: a row per network, method and OOD set, with intervals and provenance.
+
+    `print(results)` shows the table; `Results.load("out")` brings saved results back, those of `oodshape bench` too.
+    """
+
+    scores: KeptScores | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, found: benchmark.Results, scores: KeptScores) -> Results:
+        """The same results with the scores that they come from."""
+        return cls(**{each.name: getattr(found, each.name) for each in fields(found)}, scores=scores)
+
+    def __str__(self) -> str:
+        """The table as text, as wide as the terminal."""
+        width = get_terminal_size((0, 0)).columns or None
+        return "\n".join(to_text(each, width) for each in self._tables()).rstrip("\n")
+
+    def __repr__(self) -> str:
+        """How much there is, in one line."""
+        counts = (("model", "network"), ("method", "method"), ("ood", "OOD set"))
+        said = [format_count(len(self.names(column)), noun) for column, noun in counts]  # type: ignore[arg-type]
+        return f"Results({', '.join(said)}{f', {len(self.failed)} failed' if self.failed else ''})"
+
+    def _repr_html_(self) -> str:
+        """The table in a notebook."""
+        return "\n".join(_html(each) for each in self._tables())
+
+    def save(self, folder: str | Path) -> None:
+        """Write what `oodshape bench` writes: results.json and .csv, table.md and .tex, report.html, and the scores.
+
+        `oodshape report`, `compare` and `repeat` read the folder.
+
+        Args:
+            folder: Folder to write to, which is made if it is missing.
+        """
+        folder = Path(folder)
+        super().save(folder)
+        write_report(self, folder)
+        if self.scores is not None and self.scores.wanted(None):
+            self.scores.save(folder)
+
+    def page(self, path: str | Path, columns: str = "") -> None:
+        """Write the interactive HTML report, one file that needs no network.
+
+        Args:
+            path: File to write.
+            columns: Metrics that its table shows at first, separated by commas, such as "auroc,near-auroc,aupr-out".
+        """
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        write_page(self, path, parse_columns(columns))
+
+    def to_latex(self, kind: Kind | None = None, columns: str = "") -> str:
+        """The table in LaTeX, which needs the package booktabs.
+
+        Args:
+            kind: model: a column per network, means over OOD sets; ood: a table per network, a column per OOD set;
+                groups: a column per family of networks. None: `ood` for one network, `model` for several.
+            columns: Metrics, separated by commas.
+
+        Returns:
+            One `table` environment, or one per network.
+        """
+        return "\n".join(map(to_latex, self._tables(kind, columns)))
+
+    def to_markdown(self, kind: Kind | None = None, columns: str = "") -> str:
+        """The table in Markdown; the arguments are those of `to_latex`."""
+        return "\n".join(map(to_markdown, self._tables(kind, columns)))
+
+    def to_pandas(self) -> DataFrame:
+        """A DataFrame with one line per network, method and OOD set; NAME_low and NAME_high limit the 95 % interval."""
+        return self.frame
+
+    def _tables(self, kind: Kind | None = None, columns: str = "") -> list[Table]:
+        shown = parse_columns(columns)
+        kind = kind or ("ood" if len(self.names("model")) == 1 else "model")
+        return tables_of(self, kind, columns=shown, sort=shown[0].name)
+
+
+def _html(table: Table) -> str:
+    """A table for a notebook: the best value of a column bold, the second and third underlined."""
+    marks = ("{}", "<b>{}</b>", "<u>{}</u>")
+    span = len(table.columns)
+
+    def rows() -> Iterator[str]:
+        yield "<th></th>" + "".join(f'<th colspan="{span}">{escape(group)}</th>' for group in table.groups)
+        heads = [column.head + column.metric.arrow for _ in table.groups for column in table.columns]
+        yield "<th>method</th>" + "".join(f"<th>{escape(head)}</th>" for head in heads)
+        for line in table.lines:
+            cells = [marks[c.place].format(escape(c.text)) + entry.mark for entry in line.entries for c in entry.cells]
+            yield f"<th>{escape(line.method)}</th>" + "".join(f"<td>{cell}</td>" for cell in cells)
+
+    body = "".join(f"<tr>{row}</tr>\n" for row in rows())
+    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    return (
+        f"<table>\n<caption>{escape(table.title)}</caption>\n{body}</table>\n"
+        f"<details><summary>Notes</summary><ul>{notes}</ul></details>"
+    )

@@ -1,0 +1,81 @@
+"""Features of prepared tensors are kept by the content of each image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from oodshape import Classifier, Features
+
+
+class Net(nn.Module):
+    """A small network that counts the images it sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.head, self.seen, self.factor = nn.Linear(12, 6), nn.Linear(6, 3), 0, 1.0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.seen += len(images)
+        return self.head(self.factor * self.body(images.flatten(1)).relu())
+
+
+PROBES = 14  # images of the checks before the first batch
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    return torch.randn(80, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+
+
+def extract(net: Net, batches: object, cache: Path | None) -> tuple[Features, int]:
+    """The features, and how many images went through the network."""
+    net.seen = 0
+    return Features.extract(Classifier(net), batches, prepared=True, cache=cache, progress=False), net.seen
+
+
+def values(features: Features) -> np.ndarray:
+    return np.concatenate([part.numpy() for _, part in features.chunks()])
+
+
+def test_a_shuffled_loader_is_known_again(images: torch.Tensor, tmp_path: Path) -> None:
+    net, labels = Net(), torch.arange(80)
+    plain = values(extract(net, images, None)[0])
+    first, many = extract(net, zip(images.split(20), labels.split(20), strict=True), tmp_path)
+    assert 80 <= many <= 80 + PROBES
+    order = torch.randperm(80, generator=torch.Generator().manual_seed(1))
+    again, few = extract(net, zip(images[order].split(7), labels[order].split(7), strict=True), tmp_path)
+    assert few <= PROBES
+    np.testing.assert_allclose(values(first), plain, atol=1e-6)
+    np.testing.assert_allclose(values(again), plain[order], atol=1e-6)
+    assert again.labels.tolist() == order.tolist()
+    assert again.predictions.tolist() == first.predictions[order].tolist()
+
+
+def test_only_new_images_run_and_a_changed_network_runs_all(images: torch.Tensor, tmp_path: Path) -> None:
+    net = Net()
+    extract(net, images[:50], tmp_path)
+    both, some = extract(net, images, tmp_path)
+    assert 30 <= some <= 30 + PROBES
+    np.testing.assert_allclose(values(both), values(extract(net, images, None)[0]), atol=1e-6)
+    net.factor = 2.0  # another forward pass of the same weights
+    changed, many = extract(net, images, tmp_path)
+    assert many >= 80
+    np.testing.assert_allclose(values(changed), 2 * values(both), rtol=1e-5)
+
+
+def test_damaged_files_are_as_if_they_were_not_there(images: torch.Tensor, tmp_path: Path) -> None:
+    net = Net()
+    plain = values(extract(net, images, tmp_path)[0])
+    (file,) = (path for path in tmp_path.rglob("*.npy") if ".index" not in path.name)
+    data = bytearray(file.read_bytes())
+    data[-100] ^= 64
+    file.write_bytes(data)
+    again, many = extract(net, images, tmp_path)
+    assert many >= 80
+    np.testing.assert_allclose(values(again), plain, atol=1e-6)
