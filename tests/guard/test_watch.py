@@ -312,7 +312,7 @@ def test_a_file_changed_before_the_place_is_refused(table: Path, tmp_path: Path)
     changed = text.replace("3.png", "4.png", 1)
     for wrong in (changed, text[: len(text) // 2], text[:-1] + "1\n", "path,p_value\n" + lines_of(300, seed=5), ""):
         table.write_text(wrong)
-        with pytest.raises(InputError, match=r"scores\.csv was changed in the \d+ lines_of that were counted"):
+        with pytest.raises(InputError, match=r"scores\.csv was changed in the \d+ rows that were counted"):
             watch_file(table, state)
         assert Watch.load(state) == first
     with pytest.raises(InputError, match="was changed"):
