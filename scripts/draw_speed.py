@@ -33,18 +33,18 @@ EVEN = 0.95  # a ratio from which ours counts as no slower
 SAME_MB = 10  # as much more is no difference
 # Why ours may take longer. Seen in the CPU time of one thread, ours and theirs in turns: fits of nci, vim, knn and
 # nnguide, scores of mls, energy, she, nci and fdbd. The others are read off the code: none was measured by itself.
-MEAN = "ours sums in float64 and hashes the head, so that it is fitted for no other; theirs takes a mean in float32"
-HISTOGRAM = "ours makes a histogram of all values, theirs looks at one number for each feature"
-DOUBLE = "ours sums and decomposes in float64, so that ranks can be told, theirs in float32"
-BANK = "ours draws a bank of 5,000 images by their keys, and copies it; a cost that does not grow with the images"
-ONE_PRODUCT = "both are one product with the head, which takes nine tenths of the time"
-LOG = "one product for both; ours also keeps apart what the other classes have, so that sure images differ"
+MEAN = "ours sums in float64 and fingerprints the head; theirs takes a mean in float32"
+HISTOGRAM = "ours makes a histogram of all values, theirs one number per feature"
+DOUBLE = "ours sums and decomposes in float64, theirs in float32"
+BANK = "ours samples and copies a bank of 5,000 images, a constant cost"
+ONE_PRODUCT = "both are dominated by one product with the head"
+LOG = "one product for both; ours also computes the logarithm, so that confident images differ"
 SORTED = "both are one product with the head and the largest features of each image"
 WHY = {  # (method, step) -> why ours takes longer; a cell that is behind and not named here has no reason to be
     **dict.fromkeys([(name, "fit") for name in ("nci", "fdbd", "dice")], MEAN),
     ("react", "fit"): HISTOGRAM,
     **dict.fromkeys([(name, "fit") for name in ("mds", "rmds")], DOUBLE),
-    ("vim", "fit"): f"{DOUBLE}; within a tenth of theirs on one thread, more where others work on the same cores",
+    ("vim", "fit"): DOUBLE,
     **dict.fromkeys([(name, "fit") for name in ("knn", "nnguide")], BANK),
     **dict.fromkeys([(name, "score") for name in ("mls", "energy", "react", "she", "fdbd", "nci")], ONE_PRODUCT),
     ("vim", "score"): "both are the same two products, with the head and with the residual space",
@@ -52,7 +52,8 @@ WHY = {  # (method, step) -> why ours takes longer; a cell that is behind and no
     ("msp", "score"): LOG,
     **dict.fromkeys([(name, "score") for name in ("scale", "lts", "ash-p", "ash-b", "ash-s")], SORTED),
 }
-LARGER = "what it holds has a size of its own, which does not grow with the images"
+LARGER = "a fixed size that does not grow with the images"
+STEPS = ("fit", "score")
 MARK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 
 
@@ -71,7 +72,7 @@ def main() -> None:
 
 def filled(text: str, found: dict[str, Any]) -> str:
     """The page with the parts between its marks made anew."""
-    made = {"run": run(found), "fit": table(found, "fit"), "score": table(found, "score"), "behind": behind(found)}
+    made = {"run": run(found), "ratios": table(found), "behind": behind(found)}
     return MARK.sub(lambda part: f"{part[1]}{made[part[2]]}\n{part[3]}", text)
 
 
@@ -80,7 +81,7 @@ def run(found: dict[str, Any]) -> str:
     turns = ", ".join(f"{int(size):,} ({number})" for size, number in found["turns"].items())
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     quiet = found["load"] < 2 * found["threads"]
-    machine = "" if quiet else " **Other programs ran beside it: only the ratios say something, and they are rough.**"
+    machine = "" if quiet else " **Other programs ran at the same time: the ratios are rough.**"
     return (
         f"One run of {found['minutes']:g} minutes on a {found['processor']}, {found['threads']} threads (mean load "
         f"{found['load']:g}); {found['width']:,} features in float32, {found['classes']:,} classes; images (turns): "
@@ -88,54 +89,53 @@ def run(found: dict[str, Any]) -> str:
     )
 
 
-def table(found: dict[str, Any], step: str) -> str:
-    """A row per method, a column per size: the ratio, then seconds and MB of ours and of theirs."""
+def table(found: dict[str, Any]) -> str:
+    """A row per method: how many times as fast ours is, per step and size, and the memory of the largest fit."""
     sizes, methods = _sizes(found["cells"]), list(dict.fromkeys(cell["method"] for cell in found["cells"]))
     by_place = {(cell["method"], cell["images"]): cell for cell in found["cells"]}
-    lines = [
-        "| method | " + " | ".join(f"{size:,} images" for size in sizes) + " |",
-        "|---|" + "---|" * len(sizes),
-    ]
+    heads = [f"{step} {size // 1000}k" for step in STEPS for size in sizes]
+    lines = [f"| method | {' | '.join(heads)} | fit MB |", "|---|" + "---:|" * (len(heads) + 1)]
     for name in methods:
-        cells = [by_place.get((name, size)) for size in sizes]
-        if any(cell is not None and step in {**cell["theirs"], **cell["ratio"]} for cell in cells) or any(
-            cell is not None and "failed" in cell["theirs"] for cell in cells
-        ):
-            shown = ["" if cell is None else _shown(cell, step) for cell in cells]
-            lines.append(f"| {name} | " + " | ".join(shown) + " |")
+        cells = [_ratio(by_place.get((name, size)), step) for step in STEPS for size in sizes]
+        last = by_place.get((name, sizes[-1]))
+        known = last is not None and "fit" in last["theirs"]
+        memory = f"{last['ours']['fit_mb']:,} / {last['theirs']['fit_mb']:,}" if last and known else "-"
+        lines.append(f"| {name} | {' | '.join(cells)} | {memory} |")
     return "\n".join(lines)
 
 
-def _shown(cell: dict[str, Any], step: str) -> str:
-    ours, theirs = cell["ours"], cell["theirs"]
-    mine = f"{_number(ours[step])} s, {ours[f'{step}_mb']:,} MB"
-    if step not in theirs:
-        return f"{mine}; theirs {theirs.get('failed', 'has nothing to fit')}"
-    star = "*" if step == "score" and theirs["scored"] < cell["images"] else ""
-    its = f"{_number(theirs[step])}{star} s, {theirs[f'{step}_mb']:,} MB"
-    return f"**{_number(cell['ratio'][step])}x** ({mine}; {its})"
+def _ratio(cell: dict[str, Any] | None, step: str) -> str:
+    if cell is None or step not in cell["ratio"]:
+        return "-"
+    star = "*" if step == "score" and cell["theirs"]["scored"] < cell["images"] else ""
+    return f"{_number(cell['ratio'][step])}{star}"
 
 
 def behind(found: dict[str, Any]) -> str:
-    """A line for every cell in which theirs is faster or needs less memory, with the reason."""
-    lines = []
+    """A line for every method and step in which theirs is faster or needs less memory, with the reason."""
+    slow: dict[tuple[str, str], float] = {}
+    large: dict[tuple[str, str], tuple[int, int]] = {}
     for cell, step in _places(found["cells"]):
-        ratio, ours, theirs = cell["ratio"][step], cell["ours"], cell["theirs"]
-        slower, more = ratio < EVEN, ours[f"{step}_mb"] > theirs[f"{step}_mb"] + SAME_MB
-        what = []
-        if slower:
-            why = WHY.get((cell["method"], step))
-            if why is None:
+        place, ratio = (cell["method"], step), cell["ratio"][step]
+        if ratio < EVEN:
+            if place not in WHY:
                 raise SystemExit(
                     f"{cell['method']}, {step}, {cell['images']:,} images: ours takes {_number(1 / ratio)}x the time, "
                     "and nobody knows why: find out, make it faster, or name the reason in WHY"
                 )
-            what.append(f"{_number(1 / ratio)}x the time ({why})")
-        if more:
-            what.append(f"{ours[f'{step}_mb']:,} MB beside {theirs[f'{step}_mb']:,} ({LARGER})")
-        if what:
-            lines.append(f"- {cell['method']}, {step}, {cell['images']:,} images: {' and '.join(what)}")
-    return "\n".join(lines) or "In no cell."
+            slow[place] = max(1 / ratio, slow.get(place, 0.0))
+        pair = (cell["ours"][f"{step}_mb"], cell["theirs"][f"{step}_mb"])
+        if pair[0] > pair[1] + SAME_MB and pair[0] - pair[1] > -_gap(large.get(place)):
+            large[place] = pair
+    lines = [
+        f"- {name}, {step}: up to {_number(by)}x the time ({WHY[name, step]})" for (name, step), by in slow.items()
+    ]
+    more = ", ".join(f"{name} {step} ({pair[0]:,} MB, theirs {pair[1]:,})" for (name, step), pair in large.items())
+    return "\n".join([*lines, *([f"- More memory, by {LARGER}: {more}"] if more else [])]) or "In no cell."
+
+
+def _gap(pair: tuple[int, int] | None) -> int:
+    return 0 if pair is None else pair[1] - pair[0]
 
 
 def _places(cells: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:

@@ -1,57 +1,34 @@
-"""Update the tables of docs/studies with what `oodshape study` prints, or check that they still agree.
+"""Store the tables that `oodshape study` prints in docs/measured/studies.json, or check that they still agree.
 
-    python scripts/fill_studies.py --features FEATURES           # compute and write
+    python scripts/fill_studies.py --features FEATURES           # compute and store
     python scripts/fill_studies.py --features FEATURES --check   # compute and compare; fails where they differ
 
-The table of a study is the first one on its page that holds no pictures. Numbers may differ a little: processors do not
+`python scripts/docs/fill.py` copies the stored tables into the pages. Numbers may differ a little: processors do not
 agree on last bits, and one image that changes sides moves FPR95 by its share.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from oodshape.core.files import replacing
-from oodshape.studies.catalog import STUDIES
 from oodshape.studies.network import Network, find_folders, load_folder
 from oodshape.studies.write import print_study
 
-PAGES = Path(__file__).parents[1] / "docs" / "studies"
+STORED = Path(__file__).parents[1] / "docs" / "measured" / "studies.json"
 ABSOLUTE = (1.0, 0.5, 0.5, 0.02)  # by the decimals printed: counts, percent, percent, cosines and weights
 RELATIVE = 0.01
 
 
-def pages() -> dict[str, Path]:
-    """By study: its page."""
-    return {name: PAGES / f"{name}.md" for name in STUDIES if (PAGES / f"{name}.md").is_file()}
-
-
-def table_of(text: str) -> slice:
-    """The lines of the first table that holds no pictures."""
-    lines, start = text.splitlines(), None
-    for number, line in enumerate([*lines, ""]):
-        if line.startswith("|") and start is None:
-            start = number
-        elif not line.startswith("|") and start is not None:
-            if "![" not in lines[start + 2]:
-                return slice(start, number)
-            start = None
-    raise ValueError("a study's page has no table")
-
-
-def read_table(text: str) -> list[str]:
-    """The lines of the study's table on a page."""
-    return text.splitlines()[table_of(text)]
-
-
-def replace_table(text: str, table: Sequence[str]) -> str:
-    """The page with this table in place of its own."""
-    lines = text.splitlines()
-    lines[table_of(text)] = table
-    return "\n".join(lines) + "\n"
+def read_stored() -> dict[str, Any]:
+    """The stored tables, with the command that made them."""
+    found: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
+    return found
 
 
 def differences(old: Sequence[str], now: Sequence[str]) -> Iterator[str]:
@@ -90,25 +67,25 @@ def compute_table(name: str, networks: Sequence[Network]) -> list[str]:
 
 
 def main() -> None:
-    """Fill the pages, or compare them."""
+    """Store the tables, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=Path, nargs="+", required=True)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--only", nargs="*", help="these studies alone")
     options = parser.parse_args()
     networks = [load_folder(folder) for folder in find_folders(options.features)]
-    wrong, looked_at = [], {name: path for name, path in pages().items() if not options.only or name in options.only}
-    for name, path in looked_at.items():
-        text, now = path.read_text(encoding="utf-8"), compute_table(name, networks)
-        if options.check:
-            wrong += [f"{name}: {gap}" for gap in differences(read_table(text), now)]
-            continue
-        with replacing(path) as temporary:
-            temporary.write_text(replace_table(text, now), encoding="utf-8")
-    if wrong:
-        raise SystemExit("\n".join(wrong))
+    found = read_stored()
+    names = options.only or list(found["tables"])
+    now = {name: compute_table(name, networks) for name in names}
     if options.check:
-        print(f"{len(looked_at)} pages hold what the command prints")
+        wrong = [f"{name}: {gap}" for name in names for gap in differences(found["tables"][name], now[name])]
+        if wrong:
+            raise SystemExit("\n".join(wrong))
+        print(f"{len(names)} stored tables are what the command prints")
+        return
+    found["tables"].update(now)
+    with replacing(STORED) as temporary:
+        temporary.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

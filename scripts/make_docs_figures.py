@@ -1,8 +1,8 @@
 """Draws the figures of the docs and measures every method.
 
-Writes docs/img/idea-*.svg, docs/img/methods/*.svg and docs/methods/measured.json. Figures come from the embedded
-digits, so that everyone gets the same ones. With `--features FOLDER` (see `oodshape study --help`) the networks in it
-are measured too; without, their figures in measured.json are kept.
+Writes docs/img/idea-*.svg, docs/img/concept-*.svg, docs/img/methods/*.svg and docs/methods/measured.json. Figures come
+from the embedded digits, so that everyone gets the same ones. With `--features FOLDER` (`oodshape study --help`) the
+networks in it are measured too; without, their figures in measured.json are kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from oodshape.studies.network import Network, find_folders, load_benchmark, load
 sys.path.insert(0, str(Path(__file__).parent / "docs"))
 
 import pictures
-from faces import familiar_and_strange
+from concepts import figures as concept_figures
+from faces import id_and_ood
 from pages import page_name
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -81,7 +82,7 @@ def main() -> None:
     arguments = parser.parse_args()
     digits = list(load_benchmark(Benchmark.load("digits"), Options(cache=None, progress=False)))
     (drawn,) = (network for network in digits if network.name == NETWORK)
-    for name, picture in {"idea-images": familiar_and_strange(drawn), **pictures.idea(drawn)}.items():
+    for name, picture in {"idea-images": id_and_ood(drawn), **pictures.idea(drawn), **concept_figures()}.items():
         write(arguments.docs / "img" / f"{name}.svg", picture)
     draw_methods(drawn, arguments.docs / "img" / "methods")
     path = arguments.docs / "methods" / "measured.json"

@@ -9,8 +9,9 @@ Sums of whole numbers are exact on every machine and stay as they are. Tracing (
 sees none of this; a graph that torch.compile or torch.export made is covered when it runs.
 
 Not covered: numpy, scipy and scikit-learn; the numba kernels; onnxruntime; code that torch's inductor compiles, except
-for its calls of matrix products; subprocesses; decompositions (eigenvalues, Cholesky), except through the products that
-they are given; what a test module computes when it is imported.
+for its calls of matrix products; subprocesses (tests that compare bits with one are marked `other_process`);
+decompositions (eigenvalues, Cholesky), except through the products that they are given; what a test module computes
+when it is imported.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def test_public_names_are_there() -> None:
 
 
 def test_the_page_lists_every_public_name_once() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "stability.md").read_text()
+    page = (Path(__file__).parents[1] / "docs" / "guarantees.md").read_text()
     rows = [line for line in page.partition("## Names")[2].partition("## ")[0].splitlines() if line.startswith("| ")]
     assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(oodshape.__all__)
 

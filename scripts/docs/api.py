@@ -1,23 +1,26 @@
-"""The pages of the API: the public names by the package that they live in."""
+"""The reference pages that follow from the code: the public names by package, and the commands with their options."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import oodshape
 
 DOCS = Path(__file__).parents[2] / "docs"
+TITLES = {"guard": "Guards", "core": "Errors"}  # the other packages have readable names
+ALIGN = {"l": "---", "r": "---:"}
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """A table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def table(head: list[str], rows: list[list[str]], align: str = "") -> str:
+    """A table in Markdown; `align` has a letter per column, l or r."""
+    marks = [ALIGN[letter] for letter in align or "l" * len(head)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, marks, *rows])
 
 
-def room_jobs(docs: Path = DOCS) -> dict[str, str]:
-    """By package: its one job, as docs/architecture.md has it."""
+def package_jobs(docs: Path = DOCS) -> dict[str, str]:
+    """By package: its job, as docs/architecture.md has it."""
     text = (docs / "architecture.md").read_text(encoding="utf-8")
     return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text, flags=re.MULTILINE))
 
@@ -31,27 +34,59 @@ def api_packages() -> dict[str, list[str]]:
     return packages
 
 
-def api_table(docs: Path = DOCS) -> str:
-    """The packages, and the names in each."""
-    homes, jobs = oodshape._HOMES, room_jobs(docs)
+def api_page(docs: Path = DOCS) -> str:
+    """Every public name by package, each from its home module."""
+    homes, jobs = oodshape._HOMES, package_jobs(docs)
+    intro = (
+        "Everything that `from oodshape import ...` provides. `METHODS` is a dictionary from id to `Method`: see the "
+        "[table of methods](methods/index.md)."
+    )
     rows = [
         [
-            f"[{package}]({package}.md)",
+            f"[{TITLES.get(package, package.capitalize())}](#{TITLES.get(package, package).lower()})",
             jobs[package],
-            ", ".join(f"[`{name}`]({package}.md#oodshape.{homes[name]}.{name})" for name in names),
+            ", ".join(f"[`{name}`](#oodshape.{homes[name]}.{name})" for name in names),
         ]
         for package, names in api_packages().items()
     ]
-    return table(["package", "its one job", "names"], rows)
+    parts = ["# Python API", intro, table(["package", "job", "names"], rows)]
+    for package, names in api_packages().items():
+        parts.append(f"## {TITLES.get(package, package.capitalize())}")
+        parts += [f"::: oodshape.{homes[name]}.{name}" for name in names]
+    return "\n\n".join(parts) + "\n"
 
 
-def room_of(page: str) -> str | None:
-    """The package that a page `api/ROOM.md` is about, if any."""
-    found = [package for package in api_packages() if page == f"api/{package}.md"]
-    return found[0] if found else None
+def cli_page() -> str:
+    """Every command with its arguments and options, as `--help` prints them."""
+    import typer
+
+    from oodshape.cli.app import app
+
+    group: Any = typer.main.get_command(app)
+    parts = [
+        "# Command line",
+        "`--help` after a command prints the same. Options of all commands come before the command.",
+    ]
+    parts.append(_options([each for each in group.params if not each.hidden]))
+    for name, command in group.commands.items():
+        usage = " ".join(
+            ["oodshape", name, *(each.name.upper() for each in command.params if each.param_type_name == "argument")]
+        )
+        parts += [f"## {name}", _plain(command.help or ""), f"```\n{usage} [OPTIONS]\n```", _options(command.params)]
+    return "\n\n".join(parts) + "\n"
 
 
-def api_page(package: str, docs: Path = DOCS) -> str:
-    """The public names of a package, each from its home module."""
-    names = [f"::: oodshape.{oodshape._HOMES[name]}.{name}" for name in api_packages()[package]]
-    return "\n\n".join([f"# {package}", f"{room_jobs(docs)[package]}.".capitalize(), *names]) + "\n"
+def _plain(text: str) -> str:
+    return re.sub(r"[ \t]+", " ", text.replace("\b", "")).strip()
+
+
+def _options(params: list[Any]) -> str:
+    rows = []
+    for each in params:
+        names = each.opts + each.secondary_opts if each.param_type_name == "option" else [each.name.upper()]
+        shown = getattr(each, "show_default", True)
+        default = each.default if shown and not callable(each.default) else None
+        value = "required" if each.required else "" if default in (None, (), [], False, "") else f"`{default}`"
+        text = _plain(getattr(each, "help", None) or "").replace("|", "\\|").replace("\n", " ")
+        rows.append([", ".join(f"`{name}`" for name in names if name != "--help"), value, text])
+    return table(["option", "default", "meaning"], [row for row in rows if row[0]])

@@ -1,4 +1,4 @@
-"""The first picture of the idea: familiar and strange images of the package, and what the network says of each."""
+"""The first figure of docs/idea.md: ID and OOD images of the package, each with the predicted class and confidence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oodshape.studies.network import Network
 
 DIGITS = (0, 3, 5, 7)  # the first test image of each
-STRANGE = {"digits89": "an 8 or 9", "letters": "a letter", "photos": "a photo", "textures": "a texture"}
+OUTSIDE = {"digits89": "an 8 or 9", "letters": "a letter", "photos": "a photo", "textures": "a texture"}
 SURE = 0.9
 SIDE, STEP, LEFT = 84, 108, 12  # of an image, from one to the next, of the first
 
@@ -30,27 +30,27 @@ def answers(features: Features) -> tuple[Any, Any]:
     return best.indices, best.values
 
 
-def familiar_and_strange(network: Network) -> str:
-    """An SVG: a row of familiar images, a row of strange ones, and how often the network is sure of each kind."""
+def id_and_ood(network: Network) -> str:
+    """An SVG: a row of ID images, a row of OOD images, and how often the network is confident on each kind."""
     sets = digits_sets()
     classes, sure = answers(network.id_test)
     rows = [sets["test"].labels.tolist().index(digit) for digit in DIGITS]
-    known = [(sets["test"][row], f"a {sets['test'].labels[row]}", classes[row], sure[row]) for row in rows]
-    strange, doubts = [], []
-    for name, what in STRANGE.items():
+    inside = [(sets["test"][row], f"a {sets['test'].labels[row]}", classes[row], sure[row]) for row in rows]
+    outside, doubts = [], []
+    for name, what in OUTSIDE.items():
         labels, shares = answers(network.ood[name])
-        strange.append((sets[name][0], what, labels[0], shares[0]))
+        outside.append((sets[name][0], what, labels[0], shares[0]))
         doubts.append(shares)
     heads = (
-        f"Familiar: the network is {100 * SURE:.0f} % sure or more of {_share(sure)}",
-        f"Strange: it is so of {_share(torch.cat(doubts))}",
+        f"In-distribution: {_share(sure)} of images get confidence >= {100 * SURE:.0f} %",
+        f"OOD: still {_share(torch.cat(doubts))}",
     )
     parts = []
-    for place, (head, images, color) in enumerate(zip(heads, (known, strange), (ID_COLOR, OOD_COLOR), strict=True)):
+    for place, (head, images, color) in enumerate(zip(heads, (inside, outside), (ID_COLOR, OOD_COLOR), strict=True)):
         top = 20 + 178 * place
         parts.append(_words(LEFT, top, head, 'font-size="13" font-weight="600"'))
         parts += [_face(LEFT + STEP * column, top + 12, color, *each) for column, each in enumerate(images)]
-    label = "Four familiar and four strange images, each with the class that the network gives it and how sure it is"
+    label = "Four ID and four OOD images, each with the predicted class and its confidence"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 440 352" width="528" height="422" role="img" '
         f'aria-label="{label}" style="font-family: system-ui, sans-serif">{"".join(parts)}</svg>\n'
@@ -69,8 +69,8 @@ def _face(x: int, y: int, color: str, image: Any, what: str, label: Any, sure: A
         f'<image x="{x}" y="{y}" width="{SIDE}" height="{SIDE}" href="{address}" preserveAspectRatio="none"/>'
         f'<rect x="{x}" y="{y}" width="{SIDE}" height="{SIDE}" fill="none" style="stroke: {color}; stroke-width: 3"/>'
         + _words(x, y + SIDE + 15, what, 'font-size="10.5"')
-        + _words(x, y + SIDE + 29, f"answer: {int(label)}", 'font-size="10.5"')
-        + _words(x, y + SIDE + 43, f"{_sure(float(sure))} % sure", 'font-size="10.5"')
+        + _words(x, y + SIDE + 29, f"predicted: {int(label)}", 'font-size="10.5"')
+        + _words(x, y + SIDE + 43, f"confidence {_sure(float(sure))} %", 'font-size="10.5"')
     )
 
 

@@ -1,4 +1,4 @@
-"""What mkdocs calls while it builds: generated parts, inline figures, formulas as MathML, the nav's folders."""
+"""What mkdocs calls while it builds: generated pages, inline figures, formulas as MathML, the methods by family."""
 
 from __future__ import annotations
 
@@ -16,59 +16,43 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 import pages
-from api import api_packages
+from fill import FAMILIES
 from inline_figures import inline, site_css
 from oodshape.methods.records import RECORDS
-from oodshape.studies.catalog import STUDIES
 
 FIGURE = re.compile(r'(<p>)?<img alt="([^"]*)" src="([^"]+\.svg)" ?/?>(?(1)</p>)?')
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', flags=re.DOTALL)
 
 
 def on_config(config: Any) -> Any:
-    """Draw the figures of new methods, and replace every folder of the nav written as `folder/*` by its pages."""
-    docs = Path(config.docs_dir)
-    make_docs_figures.draw_missing(docs)
-    config.nav = [_unfolded(entry, docs, config.extra) for entry in config.nav]
+    """Draw the figures of new methods, and list the methods by family and all guides in the navigation."""
+    make_docs_figures.draw_missing(Path(config.docs_dir))
+    for entry in config.nav:
+        if "How-to guides" in entry:
+            listed = entry["How-to guides"]
+            guides = (f"guides/{path.name}" for path in sorted(Path(config.docs_dir, "guides").glob("*.md")))
+            listed += [guide for guide in guides if guide not in listed]
+        if "Methods" in entry:
+            entry["Methods"] = ["methods/index.md", *_families()]
     return config
 
 
-def _unfolded(entry: Any, docs: Path, extra: Any) -> Any:
-    if not isinstance(entry, dict):
-        return entry
-    ((title, inside),) = entry.items()
-    if not isinstance(inside, list):
-        return entry
-    items: list[Any] = []
-    for item in inside:
-        if item == "methods/*":
-            items += [{record.name: f"methods/{pages.page_name(name)}.md"} for name, record in RECORDS.items()]
-        elif item == "api/*":
-            items += [{package: f"api/{package}.md"} for package in api_packages()]
-        elif isinstance(item, str) and item.endswith("/*"):
-            folder, order = item.removesuffix("/*"), [*extra.get("order", []), *STUDIES]
-            found = [path.stem for path in (docs / folder).glob("*.md") if path.stem != "index"]
-            found.sort(key=lambda stem: (order.index(stem) if stem in order else len(order), stem))
-            items += [f"{folder}/{stem}.md" for stem in found]
-        else:
-            items.append(_unfolded(item, docs, extra))
-    return {title: items}
+def _families() -> list[Any]:
+    found = []
+    for family, title in FAMILIES.items():
+        names = [name for name, record in RECORDS.items() if record.family == family]
+        found.append({title: [{RECORDS[name].name: f"methods/{pages.page_name(name)}.md"} for name in names]})
+    return found
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """The pages, with one for every package of the API and every method that nobody has written words for."""
+    """The pages, with the generated ones and one for every method that nobody has written words for."""
     methods = [f"methods/{pages.page_name(name)}.md" for name in RECORDS]
-    for uri in [*methods, *(f"api/{package}.md" for package in api_packages())]:
+    for uri in [*methods, *pages.GENERATED]:
         if files.get_file_from_path(uri) is None:
             files.append(File.generated(config, uri, content=""))
     files.append(File.generated(config, "css/palette.css", content=site_css()))
     return files
-
-
-def on_nav(nav: Any, config: Any, files: Any) -> Any:
-    """The nav without sections that have no pages yet."""
-    nav.items = [item for item in nav.items if not item.is_section or item.children]
-    return nav
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from oodshape.report.palette import PAPER, PRINT, TEXT
+from oodshape.report.palette import TEXT
 from oodshape.studies.plotting import use_style
 
 if TYPE_CHECKING:
@@ -44,13 +44,6 @@ def svg(size: tuple[float, float], label: str, *paints: Callable[[Axes], None], 
                 artist.set_clip_on(False)
         figure.savefig(text, format="svg", transparent=True)
     return lean(text.getvalue(), label)
-
-
-def on_paper(drawn: str) -> str:
-    """The figure with dark words on a white ground, for places that give it no colour."""
-    start = drawn.index(">") + 1
-    ground = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
-    return (drawn[:start] + ground + drawn[start:]).replace("currentColor", PRINT)
 
 
 def lean(drawn: str, label: str) -> str:

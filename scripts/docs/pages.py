@@ -8,18 +8,15 @@ from collections.abc import Iterator
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from api import api_page, api_table, room_of, table
+from api import api_page, cli_page, table
 from oodshape.core.values import Value
 from oodshape.features.statistic import Statistic
-from oodshape.images.datasets.sources import all_sources
 from oodshape.methods.base import FittedHead, FittedScore, Shape
-from oodshape.methods.describe import describe_deviations
+from oodshape.methods.describe import cited, describe_deviations
 from oodshape.methods.detector import Method
 from oodshape.methods.records import RECORDS, Deviation, Record
 from oodshape.methods.registry import make_method
-from oodshape.studies.catalog import STUDIES
 
 DOCS = Path(__file__).parents[2] / "docs"
 SLOTS = ("perturb", "shape", "head", "score")
@@ -64,9 +61,9 @@ def method_of(page: str) -> str | None:
 
 
 def written(page: str, docs: Path = DOCS) -> str:
-    """What is written by hand of a page; the pages of methods and packages need nothing."""
+    """What is written by hand of a page; generated pages and the pages of methods need nothing."""
     path = docs / page
-    generated = method_of(page) is not None or room_of(page) is not None
+    generated = method_of(page) is not None or page in GENERATED
     return path.read_text(encoding="utf-8") if path.is_file() or not generated else ""
 
 
@@ -223,12 +220,12 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
         f'`find_method("{name}")` fills {filled}. Fitting needs: {needs(method)}.',
         words.strip() or f"{docstrings(method)}\n\n## When it fails\n\n{record.fails[0].upper()}{record.fails[1:]}.",
         *([] if record.images_only else [picture]),
-        "## Measured\n\nPercent, means over OOD sets; the digits are the embedded benchmark, the others are described "
-        f"in [studies](../studies/index.md).\n\n{measured_table(name, docs)}",
+        "## Measured\n\nPercent, means over OOD sets. The digits are the bundled benchmark; the other "
+        f"networks are described on [Results](../results.md).\n\n{measured_table(name, docs)}",
         f"## Settings\n\n{settings_table(name)}",
         f"## Try it\n\n```python\n{snippet(name)}\n```",
         f"## Deviations from the reference code\n\n{deviations(record)}",
-        f"## Reference\n\n{record.citation}" + (f" Code: <{record.code}>." if record.code else ""),
+        f"## Reference\n\n{reference(record)}",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -237,15 +234,7 @@ def deviations(record: Record) -> str:
     """How a method deviates from its reference code, and what tests compare it with."""
     found = [each for each in record.deviations if each.difference != Deviation.difference]
     worth = [f"Difference, AUROC/FPR95: {each.difference}." for each in found]
-    rest = "All deviations are listed in [one table](../paper.md)."
-    return "\n\n".join([describe_deviations(record), *worth, rest])
-
-
-def deviations_table(docs: Path = DOCS) -> str:
-    """Every deviation of a method from its reference code, once."""
-    found = dict.fromkeys(each for record in RECORDS.values() for each in record.deviations)
-    rows = [[each.what, each.theirs, each.here, each.difference] for each in found]
-    return table(["what", "the reference code", "here", "difference on our features"], rows)
+    return "\n\n".join([describe_deviations(record), *worth])
 
 
 def kept_results(docs: Path = DOCS) -> list[dict[str, Any]]:
@@ -263,56 +252,28 @@ def performance(name: str, rows: list[dict[str, Any]]) -> str:
     return f"{area:.1f}&nbsp;/&nbsp;{fpr:.1f}"
 
 
-def methods_table(docs: Path = DOCS) -> str:
-    """Every method with what it reaches, its slots, needs and sentence."""
-    rows, kept = [], kept_results(docs)
-    groups = [[row for row in kept if row["real"]], [row for row in kept if not row["real"]]]
-    for name, record in RECORDS.items():
-        method = make_method(record)
-        filled = ", ".join(f"{slot}: {piece}" for slot, piece in slots(method).items())
-        reached = [performance(name, group) for group in groups]
-        link = f"[{record.name}]({page_name(name)}.md)"
-        rows.append([link, f"`{name}`", record.summary, *reached, needs(method), filled])
-    heads = [f"{len(groups[0])} real networks", f"{len(groups[1])} of the digits"]
-    return table(["method", "id", "summary", *heads, "fitting needs", "slots"], rows)
+def reference(record: Record) -> str:
+    """The citation, with links to the papers and to the code."""
+    text = record.citation
+    for title, address in cited(record.citation):
+        text = text.replace(f"*{title}*", f"[*{title}*]({address})")
+    return text + (f" Code: <{record.code}>." if record.code else "")
 
 
-def studies_list(docs: Path = DOCS) -> str:
-    """The studies, each with what its page says first."""
-    lines = []
-    for name in STUDIES:
-        path = docs / "studies" / f"{name}.md"
-        if path.is_file():
-            title, _, finding, *_ = path.read_text(encoding="utf-8").splitlines()
-            lines.append(f"- [{title.removeprefix('# ')}]({name}.md): {finding.strip('*')}")
-    return "\n".join(lines)
+def changelog_page(docs: Path = DOCS) -> str:
+    """The changelog of the repository."""
+    return (docs.parent / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def sources_table(docs: Path = DOCS) -> str:
-    """Every published file: its addresses, size, checksum and licence."""
-    rows = []
-    for source in (source for sources in all_sources().values() for source in sources):
-        links = " ".join(f"[{urlsplit(address).netloc}]({address})" for address in source.addresses)
-        checksum = "sha256" if source.sha256 else "md5" if source.md5 else "-"
-        cells = [source.size, checksum, source.licence, source.by_hand]
-        rows.append([f"`{source.name}`", source.file or "-", links, *cells])
-    return table(["name", "file", "from", "size", "checksum", "licence", "by hand, because"], rows)
+GENERATED = {"api.md": api_page, "cli.md": cli_page, "changelog.md": changelog_page}
 
 
 def complete(page: str, written: str, docs: Path = DOCS) -> str:
-    """A page's Markdown with its generated parts."""
+    """A page's Markdown: generated, or a method's page around its words, or as it is written."""
+    if page in GENERATED:
+        return GENERATED[page]()
     name = method_of(page)
-    if name is not None:
-        return method_page(name, written, docs)
-    package = room_of(page)
-    if package is not None:
-        return api_page(package, docs)
-    parts = {"methods": methods_table, "api": api_table, "deviations": deviations_table, "studies": studies_list}
-    parts |= {"sources": sources_table}
-    for mark, part in ((f"<!-- {name} -->", part) for name, part in parts.items()):
-        if mark in written:
-            written = written.replace(mark, part(docs))
-    return written
+    return written if name is None else method_page(name, written, docs)
 
 
 def blocks(text: str, language: str) -> list[str]:

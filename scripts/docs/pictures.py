@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from lean import on_paper, svg
+from lean import svg
 from oodshape.benchmark.curves import Curve, Theta
 from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
@@ -82,7 +82,7 @@ def _histogram(axes: Axes, name: str, pair: tuple[Any, Any], threshold: float | 
         axes.stairs(heights, edges, color=color, linewidth=1.2)
     if threshold is not None:
         axes.axvline(threshold, color=TEXT, linewidth=1.2, linestyle="--", label="threshold")
-    axes.set(xlabel="score", ylabel="share of images", yticks=[])
+    axes.set(xlabel="score", ylabel="fraction of images", yticks=[])
     axes.set_ylim(bottom=0)
     axes.locator_params(axis="x", nbins=5)
     axes.legend(handlelength=1.2, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.0)
@@ -118,7 +118,7 @@ def impacts(network: Network, edges: Any) -> Mapping[str, Any]:
 
 
 def idea(network: Network) -> dict[str, str]:
-    """The three pictures by name, the last in two parts; and all of them on one sheet of paper, `readme`."""
+    """The three figures by name, the last in two parts."""
     network = only(network, "textures")
     edges = OptFS(k=40).fit(Training.of(network.train)).edges
     fitted = {name: METHODS[name].fit(network.train) for name in ("energy", "react", "bfact", "vra-p", "optfs-e")}
@@ -139,11 +139,9 @@ def idea(network: Network) -> dict[str, str]:
         axes.set_title(f"{name}: AUROC {100 * auroc(*pair):.1f} %")
 
     before, after = partial(paint_scores, name="energy"), partial(paint_scores, name="optfs-e")
-    sheet = (paint_impacts, lambda axes: _shaping(axes, curves), before, after)
     return {
         "idea-impact": svg((5.2, 2.8), "Mean impact on the max logit by feature value, ID and OOD", paint_impacts),
         "idea-shapes": shaping(curves),
         "idea-before": svg((4.2, 2.4), "Scores without shaping, with the threshold", before),
         "idea-after": svg((4.2, 2.4), "Scores of shaped features, with the threshold", after),
-        "readme": on_paper(svg((8.4, 5.0), "Impact by feature value, shaping functions, scores", *sheet, columns=2)),
     }

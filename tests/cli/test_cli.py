@@ -164,6 +164,6 @@ def test_the_head_is_named_where_it_is_not_found(command: tuple[str, ...], tmp_p
     (tmp_path / "own.toml").write_text(SPEC + 'head = "net.nothing"\n')
     done = call(*command, *FEW, cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: two: head='net.nothing' is not in ")
+    assert "two: head='net.nothing' is not in " in done.stderr
     (tmp_path / "own.toml").write_text(SPEC + 'head = "net.head"\n')
     assert call(*command, *FEW, cwd=tmp_path).returncode == 0

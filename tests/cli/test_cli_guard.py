@@ -111,13 +111,14 @@ def test_files_that_cannot_be_read_have_rows_and_an_exit_status(place: Path) -> 
     expected = write_odd_files(place / "odd")
     done = call("score", *GUARD, "--images", "odd", "--out", "odd.csv", cwd=place)
     assert done.returncode == 3
-    assert "3 could not be read; odd" in done.stdout
+    assert f"{len(expected)} could not be read; odd" in done.stdout
     with (place / "odd.csv").open() as file:
         rows = {Path(row["path"]).name: row for row in csv.DictReader(file)}
-    assert {name: bool(row["error"]) for name, row in rows.items()} == {k: bool(v) for k, v in expected.items()}
+    for name, error in expected.items():  # whole files are of another size than those of the fit
+        assert (error or "the network's input is [1, ") in rows[name]["error"]
     said = call("score", *GUARD, "--images", "odd", "--out", "odd.jsonl", "--json", cwd=place)
     assert said.returncode == 3
-    assert json.loads(said.stdout)["unreadable"] == 3
+    assert json.loads(said.stdout)["unreadable"] == len(expected)
 
 
 def test_check_prints_and_draws(place: Path) -> None:

@@ -16,7 +16,7 @@ from oodshape.core.options import ModelOptions, RunOptions, make_options, takes_
 COMMANDS = typer.main.get_command(app).commands
 VERBS = ("fit", "calibrate", "score", "check", "export")
 PYTHON_ONLY = {"self", "path", "prepared", "progress", "upright"}  # in memory; --quiet; --preprocessing upright
-COMMAND_ONLY = {"guard", "out", "page", "shard", "engine", "json", "help"}  # files, and how the command runs
+COMMAND_ONLY = {"guard", "out", "page", "shard", "engine", "json", "help", "provider"}  # files, how the command runs
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -55,6 +55,7 @@ def start(*arguments: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.other_process
 def test_a_killed_run_resumes_at_the_last_whole_chunk(tmp_path: Path) -> None:
     images = write(tmp_path / "images", digits(150))
     expected = extract(Counted(), images, workers=0)
@@ -90,6 +91,7 @@ def test_a_killed_run_resumes_at_the_last_whole_chunk(tmp_path: Path) -> None:
     assert not list(cache.rglob("*.part"))
 
 
+@pytest.mark.other_process
 def test_two_processes_share_a_cache(tmp_path: Path) -> None:
     images = write(tmp_path / "images", digits(60))
     runs = [start(images.root, tmp_path / "cache", 0.02, 0) for _ in range(2)]

@@ -32,7 +32,7 @@ RUNS = {
     "scripts/check_table.py": "--help",
     "scripts/count_lines.py": "--by-package",
     "scripts/draw_auto.py": "--out drawn",
-    "scripts/draw_readme.py": "--out drawn",
+    "scripts/draw_photographs.py": "--stored --out drawn",
     "scripts/draw_speed.py": "",
     "scripts/fill_studies.py": "--features features --only shaping",
     "scripts/lowest.py": "serve onnx",
@@ -55,7 +55,12 @@ RUNS = {
     "benches/wrap.py": "",
 }
 REFUSED = {"scripts/train_digits.py": "its weights are not written"}  # of a network that has learnt too little
-NEEDS = {"benches/scale.py": "ray", "benches/rivals.py": "pytorch_ood", "benches/live.py": "timm"}
+NEEDS = {
+    "scripts/draw_photographs.py": "skimage",
+    "benches/scale.py": "ray",
+    "benches/rivals.py": "pytorch_ood",
+    "benches/live.py": "timm",
+}
 
 
 def write_features(folder: Path) -> None:

@@ -43,7 +43,7 @@ def serve(
     """Serve an exported guard over HTTP: POST /predict, GET /health, /ready, /metrics, /openapi.json.
 
     It needs onnxruntime and FastAPI (the extra serve), and no torch. Logs are JSON lines on standard output. SIGTERM
-    and Ctrl-C stop it after the requests in hand are answered, within the `seconds` of --max and 5 more.
+    and Ctrl-C stop it after running requests are answered, within the `seconds` of --max and 5 more.
     """
     from oodshape.core.errors import InputError
     from oodshape.core.machine import cores

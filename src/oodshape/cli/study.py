@@ -46,7 +46,7 @@ def study(
         bool,
         typer.Option(
             "--compare-paper",
-            help="Show the paper's figures and the difference beside ours (validation, variants, dynamic, limits).",
+            help="Show the paper's figures and the difference next to ours (validation, variants, dynamic, limits).",
         ),
     ] = False,
     real: Annotated[
