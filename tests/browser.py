@@ -24,7 +24,8 @@ class Opened:
 
     def column(self, place: int) -> list[str]:
         """The cells of a column from top to bottom; 0 is the method, -1 the place."""
-        cells = f"rows => rows.map(row => row.children[{place + 1}].firstChild.textContent)"
+        cell = f"row.children[{place + 1}].firstChild.textContent" if place else "row.dataset.method"
+        cells = f"rows => rows.map(row => {cell})"
         found: list[str] = self.page.eval_on_selector_all("#board tbody tr", cells)
         return found
 

@@ -46,6 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def opened(browser: Any, folder: Path) -> Iterator[Opened]:
     shown = Opened(browser, folder / "report.html")
+    shown.page.locator("#filters select").first.select_option("model")
     yield shown
     assert shown.said == []
     assert all(url.startswith(("file:", "data:")) for url in shown.requests), shown.requests
