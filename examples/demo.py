@@ -48,7 +48,9 @@ def main() -> None:
     """Run the demo."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("out/demo"))
-    parser.add_argument("--methods", default="paper", help="paper (the paper's methods, four others and auto), or all")
+    parser.add_argument(
+        "--methods", default="paper", help="paper (the paper's methods, four others and auto), all, or names"
+    )
     given = parser.parse_args()
     out, images = given.out, given.out / "images"
     write_images(images)
@@ -70,7 +72,8 @@ def main() -> None:
     )
     found = json.loads(run(*check))
     paper = [record.id for record in RECORDS.values() if record.block in ("plain", "shaping", "optfs")]
-    chosen = () if given.methods == "all" else ("--methods", ",".join([*paper, *OTHERS, "auto"]))
+    names = ",".join([*paper, *OTHERS, "auto"]) if given.methods == "paper" else given.methods
+    chosen = () if names == "all" else ("--methods", names)
     run("bench", "digits", *chosen, "--out", out, capture=False)
 
     rows = {(row["set"], row["detector"]): row for row in found["sets"]}

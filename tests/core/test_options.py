@@ -6,6 +6,8 @@ import inspect
 from dataclasses import fields
 
 import pytest
+
+pytest.importorskip("torch", reason="needs torch")
 import typer
 
 from oodshape import Guard, InputError

@@ -7,6 +7,8 @@ from types import ModuleType
 
 import pytest
 
+pytest.importorskip("torch", reason="needs torch")
+
 from data import features
 from oodshape import METHODS, Detector, InputError, Method
 from oodshape.core.values import Value, decode

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from oodshape import METHODS, Classifier, Features, Guard, InputError, Preprocessing
 from oodshape.guard.describe import NO_GUARANTEE
+from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.listing import image_set
 from oodshape.metrics.conformal import rejected_count
@@ -278,3 +279,23 @@ def test_a_network_that_was_never_trained_is_a_warning(digits: Path) -> None:
     folders = {"images": digits / "train", "calibrate": digits / "val"}
     with pytest.warns(UserWarning, match="as chance would .*: was it ever trained, and were its weights loaded"):
         Guard.fit(net, **folders, method="msp", preprocessing=DIGITS, progress=False)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_images_that_selected_methods_set_no_threshold(digits: Path, prepared: bool) -> None:
+    """`auto` selects by half of the calibration images: the same images again would void the guarantee."""
+    images = digits_sets()
+    way: dict[str, Any] = {"prepared": True} if prepared else {}
+    train, val, other = (
+        torch.from_numpy(each[:, None] / np.float32(16)) if prepared else each[..., None]
+        for each in (images["train"].images[:400], images["test"].images[:200], images["train"].images[500:700])
+    )
+    guard = Guard.fit(MODEL, images=train, calibrate=val, progress=False, **way)
+    assert len(guard.detector.calibration) == 100
+    with pytest.raises(InputError, match="200 of the 200 calibration images are images by which fit selected methods"):
+        guard.calibrate(val, MODEL, progress=False, **way)
+    guard.save(digits / "selected.safetensors")
+    again = Guard.load(digits / "selected.safetensors")
+    assert len(again.calibrate(other, MODEL, progress=False, **way).detector.calibration) == 200
+    single = Guard.fit(MODEL, images=train, calibrate=val, method="msp", progress=False, **way)
+    assert len(single.calibrate(val, MODEL, progress=False, **way).detector.calibration) == 200

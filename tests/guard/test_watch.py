@@ -263,7 +263,7 @@ def test_a_file_given_twice_counts_once(table: Path, tmp_path: Path, monkeypatch
     assert watch_file(Path("link.csv"), state) == first  # the same file by another name
     other = tmp_path / "other.csv"
     shutil.copy(table, other)
-    assert watch_file(other, state).seen == 60  # another file, though with equal lines_of
+    assert watch_file(other, state).seen == 60  # another file, though with equal rows
 
 
 def test_a_file_that_grew_goes_on_at_its_end(table: Path, tmp_path: Path) -> None:

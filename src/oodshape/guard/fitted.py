@@ -47,6 +47,7 @@ class About(Value):
     sanity: Sanity | None = None  # scores of noise and constant images; None where they could not be made
     # text features of the classes, where they are the head: another machine would give them other last bits
     text: Annotated[NDArray[np.float32], Sizes("C T")] | None = None
+    selection: Annotated[NDArray[np.uint64], Sizes("S")] | None = None  # sketch of a calibration set that selected
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
+import numpy as np
+
 import oodshape
 from oodshape.core import files
 from oodshape.core.errors import InputError
@@ -40,12 +42,13 @@ from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.fit import class_names, fit_detector, own_model
 from oodshape.guard.fit.samples import Samples, check_kept
 from oodshape.guard.fit.sanity import check_sanity
-from oodshape.guard.fit.split import split_collected, split_images, split_tensors
+from oodshape.guard.fit.split import refuse_copies, split_collected, split_images, split_tensors
 from oodshape.guard.fitted import About, Fitted
 from oodshape.guard.live import Live
 from oodshape.guard.scoring.score import score_images
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.overlap import copies_in_sketch
 from oodshape.images.sources.image_set import limited
 from oodshape.images.sources.listing import Given, image_set, in_column, one_by_one
 from oodshape.images.sources.memory import check_prepared
@@ -54,6 +57,8 @@ from oodshape.metrics.conformal import check_enough
 from oodshape.networks.loading import Model, Source, open_model
 from oodshape.networks.loading import prepared as native_preprocessing
 from oodshape.networks.zero_shot import PROMPT
+
+SELECTED = "images by which fit selected methods"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -174,6 +179,7 @@ class Guard(Fitted):
             samples=samples,
             text=None if source.text is None else source.text.cpu().numpy(),
             input_shape=found.shape,
+            selection=found.sketch() if len(detector.held_out()[0]) < len(found.held_out) else None,
             sanity=check_sanity(source.classifier, detector, found.sanity, found.train, found.held_out),
         )
         return cls(detector, about)
@@ -231,11 +237,17 @@ class Guard(Fitted):
     def _read(self, source: Source, images: Given, alpha: float, options: CalibrateKeywords) -> Features:
         """The features of a calibration set, of which `alpha` needs a minimum."""
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
+        used = np.empty(0, np.uint64) if self.about.selection is None else self.about.selection
         if reading.prepared:
             seen = run_tensors(source.classifier, images, shape=self.about.input_shape, progress=run.progress)
+            rows = np.flatnonzero(np.isin(seen.identities, used))
+            refuse_copies(
+                [f"image {row}" for row in rows], len(seen.identities), "images by which fit selected methods"
+            )
             return Features.from_tensors(seen, source.classifier.head)
         held = image_set(in_column(images, reading.column), upright=self.about.upright)
         check_enough(len(held), alpha)
+        refuse_copies(copies_in_sketch(held, used), len(held), SELECTED)
         cache = make_options(CacheOptions, options).cache
         extractor = Extractor(source.classifier, self.preprocessing, self.about.upright, run, cache)
         return extractor.calibration(held, self.about.input_shape)

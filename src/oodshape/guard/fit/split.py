@@ -23,7 +23,7 @@ from oodshape.guard.fit.extractor import Extractor, warn_of_lost
 from oodshape.guard.fit.parts import HELD_OUT, Collected
 from oodshape.guard.fit.sanity import Batches, image_batches, tensor_batches
 from oodshape.images import identity
-from oodshape.images.overlap import SKETCH, copies, copies_in_sketch
+from oodshape.images.overlap import SKETCH, copies, copies_in_sketch, join_sketches, sketch_of
 from oodshape.images.sources.image_set import ImageSet, limited
 from oodshape.images.sources.listing import Given, classes_of, image_set
 from oodshape.images.sources.memory import check_prepared
@@ -45,6 +45,9 @@ class Split:
     sanity: Batches
     shape: tuple[int, ...] | None  # of an image as the network takes it; None: they differ
     classes: tuple[str, ...] = ()
+    sketch: Callable[[], identity.Keys] = lambda: np.empty(
+        0, np.uint64
+    )  # of the calibration images, where others were given
 
 
 def split_images(
@@ -134,7 +137,8 @@ def _divided(
     def sanity() -> Iterator[Tensor]:
         return image_batches(extractor.preprocessing, found.sizes[0]) if found.sizes else iter(())
 
-    return Split(train, held_out, proxy, sanity, shape, classes)
+    none = np.empty(0, np.uint64)
+    return Split(train, held_out, proxy, sanity, shape, classes, lambda: none if held is None else sketch_of(held))
 
 
 def split_tensors(
@@ -173,16 +177,18 @@ def split_tensors(
     fitted = np.flatnonzero(~last[seen.kept_rows])[:SIZE]
     base, which = seen.kept[fitted], seen.identities[seen.kept_rows[fitted]]
     scramble = partial(tensor_proxy, classifier, base, which, progress=progress)
-    return Split(train, held_out, scramble, partial(tensor_batches, seen.kept), seen.shape)
+    given = [] if calibrate is None else [held_out.identities]
+    sketch = partial(join_sketches, [np.empty(0, np.uint64), *given])
+    return Split(train, held_out, scramble, partial(tensor_batches, seen.kept), seen.shape, sketch=sketch)
 
 
-def refuse_copies(names: list[str], of: int, *, at_least: bool = False) -> None:
-    """An error where calibration images, so many in all, are training images too."""
+def refuse_copies(names: list[str], of: int, others: str = "training images", *, at_least: bool = False) -> None:
+    """An error where calibration images, so many in all, are other images too, which voids the guarantee."""
     if names:
         count = f"{'at least ' if at_least else ''}{len(names)}"
         raise InputError(
-            f"{count} of the {of} calibration images are training images too, such as {min(names)}; calibrate "
-            "on images that the network was not trained on, or leave them out"
+            f"{count} of the {of} calibration images are {others} too, such as {min(names)}; calibrate "
+            "on images that were used for nothing else, or leave them out"
         )
 
 

@@ -169,4 +169,6 @@ def _classes(history: History) -> str:
     found.sort(key=lambda each: (each[1] < FEW, -each[2] / max(each[1], 1), each[0]))
     rows = [[name, f"{n:,}", f"{out:,}", _percent(out / n) if n >= FEW else "–"] for name, n, out in found[:CLASSES]]
     more = f"<p>{len(found) - CLASSES:,} more classes are not shown.</p>" if len(found) > CLASSES else ""
-    return section("classes", "Classes", html_table(["class", "images", "rejected", "rate"], rows, "Images by class") + more)
+    return section(
+        "classes", "Classes", html_table(["class", "images", "rejected", "rate"], rows, "Images by class") + more
+    )
