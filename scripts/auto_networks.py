@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from make_digits import scanned_digits
 from torch import Tensor, nn
 from torch.nn import functional
 from train_digits import train as train_small
@@ -27,7 +28,7 @@ from train_mixer_nano import augmented, normalized, tensors
 from oodshape import Classifier, Features, ImageFolder
 from oodshape.features.proxy import proxy_features
 from oodshape.images.datasets.cifar_mnist_svhn import cifar
-from oodshape.images.datasets.digits import _scanned_digits, digits_sets
+from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.datasets.synthetic import constant_images, noise_images
 from oodshape.images.decode.preprocessing import CIFAR, DIGITS, Preprocessing
 from oodshape.images.sources.image_set import ArraySet, ImageSet, limited
@@ -221,7 +222,7 @@ def synthetic_sets(side: int, channels: int) -> dict[str, ImageSet]:
 
 def small_sets() -> dict[str, ImageSet]:
     """Digits without some classes."""
-    inside, leftout = without(*_scanned_digits(), DIGITS_LEFT_OUT)
+    inside, leftout = without(*scanned_digits(), DIGITS_LEFT_OUT)
     parts = {"train": slice(0, 600), "calibration": slice(600, 900), "test": slice(900, None)}
     sets: dict[str, ImageSet] = {name: rows_of(inside, name, rows) for name, rows in parts.items()}
     sets |= {"leftout": leftout, **synthetic_sets(inside.images.shape[1], 1)}

@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from study_auto import compare_selection
 
 from oodshape import Scrambled
 from oodshape.benchmark.plan import Options
@@ -18,7 +19,6 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.report.palette import TEXT
-from oodshape.studies.auto import compare_selection
 from oodshape.studies.network import load_benchmark
 from oodshape.studies.plotting import (
     TOWARDS,
@@ -75,6 +75,7 @@ def main() -> None:
         )
         add_family_legend(figure, [point.name for point in points])
         name_points(axes, points)
+        folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / "auto.svg") as temporary:
             figure.savefig(temporary, format="svg", metadata={"Date": None})
 

@@ -147,7 +147,7 @@ def test_a_run_is_made_again_from_its_results(results: Results) -> None:
 
 
 def test_the_commands(folder: Path, tmp_path: Path) -> None:
-    done = call("compare", str(folder), "--methods", "optfs-e,energy", "--resamples", "50", cwd=tmp_path)
+    done = call("compare", str(folder), "--methods", "optfs-e,energy", cwd=tmp_path)
     lines = done.stdout.splitlines()
     assert "seeds" not in done.stderr
     assert (

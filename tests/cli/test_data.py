@@ -16,6 +16,7 @@ from PIL import Image
 
 from commands import call
 from dataset_files import archive, svhn_file
+from oodshape.benchmark.spec import Benchmark
 from oodshape.images.datasets import sources
 from oodshape.images.datasets.catalog import CATALOG, open_source, status
 from oodshape.images.datasets.sources import all_sources
@@ -181,4 +182,25 @@ def test_a_dead_address_does_not_stop_the_others(published: Server, tmp_path: Pa
     done = call("data", "get", "isun", "svhn", "--data", "data", "--yes", cwd=tmp_path)
     assert done.returncode == 2
     assert re.search(r"^error: iSUN\.tar\.gz cannot be downloaded \(.*HTTP 404", done.stderr, flags=re.MULTILINE)
+    assert (tmp_path / "data" / "svhn" / "test_32x32.mat").is_file()
+
+
+def test_bench_downloads_what_it_needs(published: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Benchmark] = []
+
+    class Ran(Exception):
+        pass
+
+    def run(made: Benchmark, *_) -> None:
+        ran.append(made)
+        raise Ran
+
+    monkeypatch.setattr("oodshape.report.benchmark_files.run_benchmark", run)
+    places = ("--data", "data", "--weights", "weights", "--models", "DenseNet101")
+    asked = call("bench", "cifar10", *places, "--download", cwd=tmp_path)  # no terminal that could answer
+    assert (asked.returncode, published.asked, ran) == (2, [], [])
+    assert "add --yes" in asked.stderr
+    with pytest.raises(Ran):
+        call("bench", "cifar10", *places, "--download", "--yes", cwd=tmp_path)
+    assert [made.name for made in ran] == ["cifar10"]
     assert (tmp_path / "data" / "svhn" / "test_32x32.mat").is_file()

@@ -78,6 +78,7 @@ def begun(home: Path, sign: Path, *words: str) -> subprocess.Popen[str]:
     return run
 
 
+@pytest.mark.other_process
 def test_a_stopped_run_says_so_and_goes_on(home: Path) -> None:
     words = ("score", *GUARD, "--images", "test", "--batch-size", "4", "--quiet", "--out")
     assert call(*words, "whole.csv", cwd=home).returncode == 0

@@ -49,7 +49,7 @@ def test_a_fit_on_the_command_line_gives_the_guard_of_one_process(cluster: str, 
         call("fit", *words, "--out", "local.safetensors", "--cache", "none", cwd=tmp_path),
     ]
     assert [run.returncode for run in runs] == [0, 0], runs
-    assert "images per second, 0 failed; workers spent read" in runs[0].stdout.splitlines()[0]
+    assert "images per second, 0 failed" in runs[0].stdout.splitlines()[0]
     guards = [Guard.load(tmp_path / f"{name}.safetensors") for name in ("ray", "local")]
     mine, theirs = (guard.detector for guard in guards)
     assert mine.n_train == theirs.n_train == 60
@@ -127,7 +127,7 @@ def test_a_killed_driver_resumes_and_a_vanished_file_is_a_row(cluster: str, digi
     rows = out.read_text().splitlines()
     assert rows[-1].startswith(f"{gone},,,,,")
     assert "cannot be read" in rows[-1]
-    assert "failed; workers spent read" in took.line()
+    assert "failed" in took.line()
     assert not folder.exists()
 
 

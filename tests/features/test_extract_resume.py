@@ -144,7 +144,7 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("name", ["features.npy", "predictions.npy", "features.sums"])
+@pytest.mark.parametrize("name", ["features.npy", "predictions.npy", "rows.sums"])
 def test_a_changed_byte_makes_a_cache_unusable(tmp_path: Path, name: str) -> None:
     entry = filled(tmp_path)
     assert entry.load() is not None
@@ -155,7 +155,7 @@ def test_a_changed_byte_makes_a_cache_unusable(tmp_path: Path, name: str) -> Non
 def test_a_run_goes_on_before_the_first_chunk_that_changed(tmp_path: Path) -> None:
     entry = filled(tmp_path, 30)
     assert entry.start({}, 10) == 30
-    flip(tmp_path / "features.part", len(entry.features.header) + 15 * 24)
+    flip(tmp_path / "features.part", 128 + 15 * 24)
     assert entry.start({}, 10) == 10
     for first in (10, 20, 30):
         entry.put(first, VALUES[first : first + 10], CLASSES[first : first + 10])

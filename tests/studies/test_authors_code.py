@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,10 +25,12 @@ from oodshape.methods.records import RECORDS
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
-from oodshape.studies.auto import compare_selection, compute_regret, tabulate_selection
 from oodshape.studies.network import load_folder, load_networks
 from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood
 from small_study import network
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+study_auto = importlib.import_module("study_auto")
 
 
 def test_the_objective_is_the_plain_logistic_regression(small) -> None:
@@ -105,7 +109,7 @@ def frame(sets: dict[str, Features]) -> pd.DataFrame:
     methods = {name: METHODS[name] for name in (*NAMES, "auto")}
     ood = {name: sets[name] for name in ("near", "far")}
     made = {"train": sets["train"], "inside": sets["inside"], "ood": ood}
-    return compare_selection(network(made, methods=methods, proxy=(proxy(),)), SETTINGS)
+    return study_auto.compare_selection(network(made, methods=methods, proxy=(proxy(),)), SETTINGS)
 
 
 def test_rows_are_those_of_the_pieces(frame: pd.DataFrame, sets: dict[str, Features]) -> None:
@@ -134,7 +138,7 @@ def test_rows_are_those_of_the_pieces(frame: pd.DataFrame, sets: dict[str, Featu
 
 
 def test_regret_is_what_was_missed(frame: pd.DataFrame) -> None:
-    table = compute_regret(frame.assign(network="net")).set_index("ood")
+    table = study_auto.compute_regret(frame.assign(network="net")).set_index("ood")
     assert list(table.index) == ["near", "far", "mean"]
     singles = frame[frame["method"].isin(NAMES)]
     for place in ("near", "far", "mean"):
@@ -149,7 +153,7 @@ def test_regret_is_what_was_missed(frame: pd.DataFrame) -> None:
         assert table.loc[place, "regret_auto_paper"] == pytest.approx(real[paper].max() - got)
         assert table.loc[place, "regret_auto_all"] == pytest.approx(real.max() - got)
         assert table.loc[place, "best_all"] == real.idxmax()
-    shown = tabulate_selection(frame.assign(network="net"), digits=2)
+    shown = study_auto.tabulate_selection(frame.assign(network="net"), digits=2)
     assert shown.loc[2, "OOD set"] == "mean"
     assert float(shown.loc[2, "regret"]) == pytest.approx(100 * table.loc["mean", "regret_auto_paper"], abs=0.006)
     name, value = shown.loc[0, "best of all"].partition(",")[0].split()  # others may be tied
@@ -169,7 +173,7 @@ def test_auto_on_a_real_network(shared: Path) -> None:
     names = [name for name, method in METHODS.items() if name not in NEWER and not method.wants_proxy]
     methods = {name: METHODS[name] for name in names}
     made = replace(real, proxy=tuple(scrambled), methods=methods)
-    table = compute_regret(compare_selection(made).assign(network="net"))
+    table = study_auto.compute_regret(study_auto.compare_selection(made).assign(network="net"))
     mean = table.set_index("ood").loc["mean"]
     assert mean["auroc_best_paper"] > 0.94
     assert mean["regret_auto_paper"] < 0.005

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +16,10 @@ from oodshape.report.tables.paper import STUDIES as PRINTED
 from oodshape.report.tables.paper import check_studies, study_beside_paper
 from oodshape.studies.catalog import STUDIES, select_studies
 from oodshape.studies.network import Network
-from oodshape.studies.sample_size import SIZES, resample, tabulate_samples
 from small_study import network as make_network
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+study = importlib.import_module("study_samples")
 
 
 def told_network(small: dict, **told) -> Network:
@@ -46,21 +50,20 @@ def test_methods_are_for_studies_that_compare_them(small: dict) -> None:
     assert list(told_network(small, methods=("react", "msp")).compared) == ["react", "msp"]
     with pytest.raises(InputError, match="no method is called 'raect'"):
         told_network(small, methods=("raect",))
-    assert select_studies("samples", ("react",)) == ["samples"]
-    assert select_studies("all", ("react",)) == ["generalisation", "samples", "auto"]
+    assert select_studies("all", ("react",)) == ["generalisation"]
 
 
 def test_more_images_give_steadier_fits(small: dict) -> None:
-    frame = resample(told_network(small, methods=("optfs-e", "mds++")), 6)
-    assert list(frame["images"].unique()) == [*(size for size in SIZES if size < 200), 200]
+    frame = study.resample(told_network(small, methods=("optfs-e", "mds++")), 6)
+    assert list(frame["images"].unique()) == [*(size for size in study.SIZES if size < 200), 200]
     assert set(frame.groupby(["images", "method"]).size()) == {6}
     theta = frame[frame["method"] == "optfs-e"].groupby("images")["theta"].mean()
     assert theta.is_monotonic_decreasing or theta.loc[200] < 0.6 * theta.loc[20]
     assert frame[frame["method"] == "mds++"]["theta"].isna().all()
-    same = resample(told_network(small, methods=("optfs-e",)), 6)
+    same = study.resample(told_network(small, methods=("optfs-e",)), 6)
     wanted = frame[frame["method"] == "optfs-e"]["auroc"].to_numpy()
     np.testing.assert_allclose(same["auroc"], wanted)  # drawn by the seed alone
-    table = tabulate_samples(frame.assign(network="net"))
+    table = study.tabulate_samples(frame.assign(network="net"))
     assert list(table.columns) == ["network", "images", "optfs-e AUROC", "mds++ AUROC", "change of theta"]
 
 

@@ -9,6 +9,7 @@ import typer
 
 from oodshape.cli.comparing import CHANCE, Compared, Drawing
 from oodshape.cli.completion import benchmark_names, method_names
+from oodshape.cli.data import PANEL, YesOption
 from oodshape.cli.openood import OpenOod
 from oodshape.cli.options import words
 from oodshape.cli.terminal import console, is_quiet, say, show_line
@@ -45,6 +46,11 @@ def bench(
         Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
     openood: OpenOod,
+    download: Annotated[
+        bool,
+        typer.Option("--download", help="First download the data and weights that are missing.", rich_help_panel=PANEL),
+    ] = False,
+    yes: YesOption = False,
     samples: Annotated[
         int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
     ] = 6,
@@ -52,7 +58,7 @@ def bench(
     """Compare OOD detection methods on networks and data sets.
 
     Without arguments it runs `digits`: handwritten digits and three small networks that come with the package,
-    nothing to download; `oodshape data get` downloads what other benchmarks need. It prints a table and writes
+    nothing to download; --download gets what other benchmarks need. It prints a table and writes
     results.csv, results.json, table.md, table.tex and report.html. `oodshape report` makes other tables. A method that
     fails does not end the run: its row and a line say so, the rest is written, and the exit status is 1.
     """
@@ -73,6 +79,10 @@ def bench(
     folder = out or Path("oodshape-results") / chosen.name
     if options.limit is not None and options.seeds > 1:
         say(f"--limit draws other images with each seed: features are extracted {options.seeds} times", err=True)
+    if download:
+        from oodshape.cli.data_sets import files_of, get
+
+        get(files_of(chosen, compared.data, compared.weights, words(compared.models)), yes=yes, unverified=False)
     results = run_benchmark(chosen, options, folder)
     if not is_quiet():
         show_report(results, console())

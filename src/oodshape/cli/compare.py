@@ -30,7 +30,6 @@ def compare(
         ),
     ] = "",
     columns: ColumnsOption = "",
-    resamples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
 ) -> None:
     """Tell whether one method is really better than another on the images of a run.
 
@@ -72,7 +71,7 @@ def compare(
             f"{_points(each.difference.low)} to {_points(each.difference.high)}",
             _p(each.difference.p_value),
         )
-        for each in compared(scores, *chosen, metrics=list(metrics), resamples=resamples)
+        for each in compared(scores, *chosen, metrics=list(metrics))
     ]
     show_columns(HEAD, rows, console())
     say(f"first: {chosen[0]}, second: {chosen[1]}; percent. {CONVENTION}")

@@ -14,7 +14,6 @@ from oodshape.cli.terminal import show_progress
 from oodshape.core.options import CacheOptions, Help, ModelOptions, RunOptions, SubsetOptions
 
 CHANCE = "How much is chance"
-SeedOption = Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.", rich_help_panel=CHANCE)]
 
 ColumnsOption = Annotated[
     str,
@@ -31,7 +30,7 @@ ColumnsOption = Annotated[
 class Drawing:
     """What is drawn at random, and how often."""
 
-    seed: SeedOption = 0
+    seed: Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.", rich_help_panel=CHANCE)] = 0
     seeds: Annotated[
         int,
         typer.Option(

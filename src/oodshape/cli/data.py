@@ -13,6 +13,7 @@ from oodshape.cli.options import DataOption
 from oodshape.core.errors import InputError
 
 PANEL = "Downloads"
+YesOption = Annotated[bool, typer.Option("--yes", help="Download without asking.", rich_help_panel=PANEL)]
 
 
 def data(
@@ -35,7 +36,7 @@ def data(
             rich_help_panel=PANEL,
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Download without asking.", rich_help_panel=PANEL)] = False,
+    yes: YesOption = False,
     unverified: Annotated[
         bool,
         typer.Option(

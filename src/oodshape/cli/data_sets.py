@@ -104,7 +104,7 @@ def wanted_files(names: Iterable[str], data: Path | None, weights: Path | None) 
     return wanted
 
 
-def files_of(benchmark: Benchmark, data: Path | None, weights: Path | None) -> Wanted:
+def files_of(benchmark: Benchmark, data: Path | None, weights: Path | None, models: tuple[str, ...] = ()) -> Wanted:
     """The files that a benchmark needs and that are not there: of data, of weights, or both, as folders are named."""
     if data is None and weights is None:
         raise InputError(
@@ -116,7 +116,7 @@ def files_of(benchmark: Benchmark, data: Path | None, weights: Path | None) -> W
         home, _, name = text.removeprefix("catalog:").partition("/")
         if data is not None and text.startswith("catalog:"):
             wanted |= dict.fromkeys(CATALOG[home].named()[name].needed(data), data)
-    for spec in benchmark.models:
+    for spec in benchmark.chosen(list(models)):
         if weights is not None and not spec.weights and not any(weights.glob(f"{spec.name}.*")):
             sources = all_sources().get(spec.name, ())
             wanted |= {source: weights for source in sources if not (weights / source.to).exists()}

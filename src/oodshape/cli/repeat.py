@@ -31,12 +31,11 @@ def repeat(
     out: Annotated[Path | None, typer.Option(help="Keep the new results in this folder.")] = None,
     data: DataOption = None,
     opening: Reopened = AS_BEFORE,
-    cache: Annotated[Path | None, typer.Option(help="Use the features that are kept here \\[default: none].")] = None,
     running: RunOptions,
 ) -> None:
     """Run a benchmark again from what its results say, and tell whether the figures agree.
 
-    Features that lie in the cache are not used unless --cache says where. Metrics may differ by 0.5 points and two OOD
+    Features are extracted again, whatever lies in the cache. Metrics may differ by 0.5 points and two OOD
     images (AUROC by 0.1 points), since processors do not agree on last bits; costs are not compared. Exit status 1
     where more differs.
     """
@@ -46,7 +45,7 @@ def repeat(
     from oodshape.metrics.registry import METRICS
 
     before = Results.load(results)
-    given = {"data": data, "cache": cache, **vars(running), **vars(resolve_device(opening))}
+    given = {"data": data, **vars(running), **vars(resolve_device(opening))}
     given = {name: value for name, value in given.items() if value is not None}  # the results say the precision
     benchmark, options = again(before, **given, samples=0)
     now = run(benchmark, options)

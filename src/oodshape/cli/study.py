@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.comparing import Compared, SeedOption
+from oodshape.cli.comparing import Compared
 from oodshape.cli.completion import benchmark_names, method_names, study_names
 from oodshape.cli.openood import StudySettings
 from oodshape.cli.options import words
@@ -39,7 +39,7 @@ def study(
         str,
         typer.Option(
             autocompletion=method_names,
-            help="The methods to compare, or package.module:Name (generalisation, samples, auto).",
+            help="The methods to compare, or package.module:Name (generalisation).",
         ),
     ] = "",
     compare_paper: Annotated[
@@ -61,7 +61,6 @@ def study(
             "\\[default: as the benchmark says, or the paper's for the network that a folder is named after].",
         ),
     ] = None,
-    seed: SeedOption = 0,
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("oodshape-results/studies"),
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
@@ -72,23 +71,19 @@ def study(
     """
     from oodshape.methods.registry import find_record
     from oodshape.report.tables.paper import check_studies
-    from oodshape.studies.catalog import STUDIES, select_studies
+    from oodshape.studies.catalog import select_studies
     from oodshape.studies.network import load_networks
     from oodshape.studies.write import write
 
     compared_names = tuple(find_record(each).id for each in words(methods))
     names = select_studies(name, compared_names)
-    how: dict[str, Any] = {"settings": settings or "", "seed": seed, **compared.as_kwargs()}
+    how: dict[str, Any] = {"settings": settings or "", **compared.as_kwargs()}
     loaded = load_networks(benchmark, features or [], **how)
-    networks = [network.with_options(real, compared_names, seed) for network in loaded]
+    networks = [network.with_options(real, compared_names) for network in loaded]
     for network in networks:
         say(network.describe())
     if compare_paper:
         check_studies(names, {network.name: network.id_set for network in networks})
-    if name == "all" and not all(network.proxy for network in networks):
-        for each in [each for each in names if STUDIES[each].needs_proxy]:
-            names.remove(each)
-            say(f"skipped {each}: a network has no proxy (scrambled.npz)")
     for each in names:
         for path in write(each, networks, out, paper=compare_paper):
             say(f"wrote {path}")

@@ -12,7 +12,6 @@ import json
 import shutil
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,23 +57,17 @@ class RayKeywords(ModelKeywords, HeadKeywords, RunKeywords, total=False):
     """Keywords of a fit on Ray."""
 
 
-STEPS = ("read", "decode", "network", "score")
-
-
 @dataclass(frozen=True)
 class RunTimings:
-    """The duration of a run, and the seconds its workers spent on each step."""
+    """How many images a run went over, and how long it took."""
 
     images: int
     failed: int
     seconds: float
-    spent: dict[str, float]
 
     def line(self) -> str:
-        """Images per second, failures, and the seconds of each step."""
-        parts = ", ".join(f"{name} {self.spent.get(name, 0.0):.1f} s" for name in STEPS)
-        speed = self.images / max(self.seconds, 1e-9)
-        return f"{speed:,.0f} images per second, {self.failed:,} failed; workers spent {parts}"
+        """Images per second, and failures."""
+        return f"{self.images / max(self.seconds, 1e-9):,.0f} images per second, {self.failed:,} failed"
 
 
 def collect(
@@ -107,18 +100,17 @@ def collect(
     }
     merge = ray.remote(max_retries=AGAIN)(merged_parts)
     waiting: list[Any] = []
-    lost, spent = 0, Counter[str]()
+    lost = 0
     with one_line_each():
         for row in mapped(Collector, told, range(1, count + 1), pool, given.name, run.progress):
             waiting.append(ray.put(row["part"]))
             lost += row["lost"]
-            spent.update(json.loads(row["spent"]))
             if len(waiting) == 4:  # in tasks, and never many parts in memory at once
                 waiting = [merge.remote(*waiting)]
         data = ray.get(merge.remote(*waiting))
     with replacing(out) as temporary:
         temporary.write_bytes(data)
-    return RunTimings(len(given), lost, time.monotonic() - begun, dict(spent))
+    return RunTimings(len(given), lost, time.monotonic() - begun)
 
 
 @takes_options(ModelOptions, HeadOptions, RunOptions)
@@ -219,10 +211,9 @@ def score(
     with replacing(folder / "run.json") as temporary:
         temporary.write_text(json.dumps([count, note]))
     told = {"job": job, "guard": guard, "listing": listing, "folder": folder.resolve()}
-    spent, scored = Counter[str](), 0
+    scored = 0
     with one_line_each():
         for row in mapped(ShardScorer, told, left, pool, listing.name, run.progress):
-            spent.update(json.loads(row["spent"]))
             tally = json.loads(row["tally"])
             scored += tally["images"] - tally["resumed"]
     rows, named = merge_shards(paths)
@@ -232,7 +223,7 @@ def score(
     shutil.rmtree(folder)  # with what a killed worker may have left there
     found = counter.tally
     kept = Tally(found.images, found.accepted, found.rejected, found.unreadable, total - scored, found.first_error)
-    return kept, RunTimings(scored, found.unreadable, time.monotonic() - begun, dict(spent))
+    return kept, RunTimings(scored, found.unreadable, time.monotonic() - begun)
 
 
 def shards_for(images: int, batch_size: int) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.options import HeadOptions, ModelOptions, RunOptions
-from oodshape.core.timings import take_timings
 from oodshape.guard.fit.collect import collected
 from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.parts import Collected, together
@@ -69,7 +68,7 @@ class Collector:
         self.extractor = Extractor(classifier, preprocessing, upright, job.run)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
-        """One row for each shard: its number, the part, how many images were lost, and where the time went."""
+        """One row for each shard: its number, the part, and how many images were lost."""
         rows = [self._one(int(number)) for number in batch["shard"]]
         return {name: [row[name] for row in rows] for name in rows[0]}
 
@@ -77,7 +76,7 @@ class Collector:
         shard = Shard(number, self.job.shards)
         part = collected(self.extractor, self.images, self.recipe, shard=shard, hold_out=self.hold_out)
         data = packed(part, part.head or self.extractor.classifier.head)
-        return {"shard": number, "part": data, "lost": part.lost, "spent": json.dumps(take_timings())}
+        return {"shard": number, "part": data, "lost": part.lost}
 
 
 class ShardScorer:
@@ -89,15 +88,20 @@ class ShardScorer:
         self.source = job.open_network()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
-        """One row for each shard: its number, its counts, where the time went, and when and where it was done."""
+        """One row for each shard: its number, its counts, and when and where it was done."""
         rows = [self._one(int(number)) for number in batch["shard"]]
         return {name: [row[name] for row in rows] for name in rows[0]}
 
     def _one(self, number: int) -> dict[str, Any]:
         begun = time.time()
         tally = self._scored(number, begun + PATIENCE)
-        said = {"tally": json.dumps(vars(tally)), "spent": json.dumps(take_timings())}
-        return {"shard": number, **said, "begun": begun, "ended": time.time(), "pid": os.getpid()}
+        return {
+            "shard": number,
+            "tally": json.dumps(vars(tally)),
+            "begun": begun,
+            "ended": time.time(),
+            "pid": os.getpid(),
+        }
 
     def _scored(self, number: int, until: float) -> Tally:
         """The shard in its file; a worker of a run that was killed a moment ago may still be at it."""

@@ -4,7 +4,7 @@
 <cache>/<key>/features.part     the rows so far (a .npy file that is not full yet), and predictions.part
 <cache>/<key>/features.npy      all rows: its name is the sign that the folder is complete
 <cache>/<key>/predictions.npy
-<cache>/<key>/features.sums     a checksum for each chunk, and predictions.sums
+<cache>/<key>/rows.sums         checksums of each chunk
 <cache>/<stamps>.images         the hash of the contents of files with these stamps, which is part of keys
 <cache>/<key>/lock              held while a process fills the folder; the system frees it when that process ends
 """
@@ -21,9 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import accumulate, takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,77 +37,147 @@ BLOCK = 1 << 20  # bytes that are read at once
 
 
 class Chunk(NamedTuple):
-    """Some rows and their checksum."""
+    """Some rows, and the checksums of their features and predictions."""
 
     first: int
     rows: int
-    crc: int
+    features: int
+    predictions: int
 
 
-@dataclass(frozen=True)
-class ChunkSums:
-    """The checksums of an array whose rows have `row_bytes` each and begin at byte `start` of its file."""
+class Entry:
+    """The folder of one network, preprocessing and data set."""
 
-    path: Path
-    start: int
-    row_bytes: int
+    def __init__(self, folder: Path, shape: tuple[int, int], classes: int, dtype: str, *, gaps: bool = False) -> None:
+        """The folder <cache>/<key> for [N, M] features of a network with so many classes.
 
-    def read(self) -> list[Chunk]:
-        """The chunks in their order; ValueError or FileNotFoundError where their file is damaged or missing."""
-        lines = self.path.read_bytes().splitlines()
-        chunks = [Chunk(*json.loads(line)) for line in lines]
-        whole = all(type(number) is int and number >= 0 for chunk in chunks for number in chunk)
-        following = all(b.first == a.first + a.rows for a, b in pairwise(chunks))
-        if not (chunks and whole and following):
-            raise ValueError(f"{self.path} is damaged")
-        return chunks
-
-    def note(self, first: int, rows: int, data: bytes) -> None:
-        """Add a chunk that begins at row `first`; those from there on are forgotten."""
-        try:
-            before = [chunk for chunk in self.read() if chunk.first + chunk.rows <= first]
-        except (FileNotFoundError, *DAMAGE):
-            before = []
-        if before and before[-1].first + before[-1].rows != first:
-            before = []
-        with replacing(self.path) as temporary, temporary.open("wb") as file:
-            for chunk in [*before, Chunk(first, rows, zlib.crc32(data))]:
-                file.write(json.dumps(chunk).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def sound_rows(self, file: Path, rows: int) -> int:
-        """How many of the first `rows` of a file may be used: those before the first chunk that is not as written.
-
-        None of them where nothing is known. Rows after the last chunk were being written when a process ended.
+        With `gaps`, the prediction -1 marks an image that could not be read.
         """
-        try:
-            chunks = self.read()
-        except (FileNotFoundError, *DAMAGE):
-            return 0
-        known = [chunk for chunk in chunks if chunk.first + chunk.rows <= rows]
-        with ThreadPoolExecutor(cores()) as pool:
-            found = list(pool.map(partial(self._crc, file), known))
-        for chunk, crc in zip(known, found, strict=True):
-            if chunk.crc != crc:
-                return chunk.first
-        return known[-1].first + known[-1].rows if known else min(rows, chunks[0].first)
+        self.folder, self.shape, self.classes, self.lowest = folder, shape, classes, -1 if gaps else 0
+        self.sums = folder / "rows.sums"
+        little = np.dtype(dtype).newbyteorder("<")
+        self.forms = {"features": Form(shape, little), "predictions": Form(shape[:1], np.dtype("<i8"))}
 
-    def _crc(self, file: Path, chunk: Chunk) -> int:
-        """The checksum of a chunk as it is now; read, not mapped, so that it takes no memory."""
-        left, crc = chunk.rows * self.row_bytes, 0
-        with file.open("rb") as data:
-            data.seek(self.start + chunk.first * self.row_bytes)
-            while left > 0 and (block := data.read(min(left, BLOCK))):
-                crc, left = zlib.crc32(block, crc), left - len(block)
-        return crc
+    def load(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        """The features, memory-mapped, and the predictions; None unless all is there and sound."""
+        try:
+            if self.sound_rows(".npy") < self.shape[0]:
+                return None
+            features, predictions = self._mapped(".npy", self.shape[0])
+        except (OSError, *DAMAGE):
+            return None
+        if predictions.min() < self.lowest or predictions.max() >= self.classes:
+            return None
+        return features, np.array(predictions)
+
+    def start(self, meta: dict[str, Any], chunk: int) -> int:
+        """Say what the folder is; the first row that is still to be written comes out: a chunk's start, or N."""
+        whole, receipt = self.folder / "features.npy", self.folder / "predictions.npy"
+        with naming_cache(self.folder):
+            with replacing(self.folder / "meta.json") as temporary:
+                temporary.write_text(json.dumps(meta, indent=2) + "\n")
+            if whole.exists():  # one of the two is not sound; others may still read them: make new files
+                for path in (whole, receipt, self.sums):
+                    path.unlink(missing_ok=True)
+            elif receipt.exists():  # killed between the two renames of `finish`
+                receipt.replace(receipt.with_suffix(".part"))
+            rows = self.sound_rows(".part")
+            rows = rows if rows == self.shape[0] else rows // chunk * chunk
+            needed = (self.shape[0] - rows) * sum(form.row_bytes for form in self.forms.values())
+            free = shutil.disk_usage(self.folder).free
+        if needed > free:
+            raise InputError(
+                f"the features need {needed / 1e9:.1f} GB more in {self.folder}, {free / 1e9:.1f} GB are free; "
+                'make room, give another cache folder, or use dtype="float16"'
+            )
+        return rows
+
+    def begun(self, rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The first rows of a folder that is not complete."""
+        with naming_cache(self.folder):
+            return self._mapped(".part", rows)
+
+    def put(self, first: int, features: NDArray[Any], predictions: NDArray[np.int64]) -> None:
+        """Write rows from `first` on, on the disk before this returns; what came after them is cut off."""
+        arrays = zip(self.forms.values(), (features, predictions), strict=True)
+        data = [np.ascontiguousarray(values, form.dtype).tobytes() for form, values in arrays]
+        with naming_cache(self.folder):
+            before = [chunk for chunk in self._chunks() if chunk.first + chunk.rows <= first]
+            # first: a checksum without its rows harms nobody
+            with replacing(self.sums) as temporary, temporary.open("wb") as file:
+                for chunk in [*before, Chunk(first, len(features), *map(zlib.crc32, data))]:
+                    file.write(json.dumps(chunk).encode() + b"\n")
+                _to_disk(file)
+            for (name, form), part in zip(self.forms.items(), data, strict=True):
+                with (self.folder / f"{name}.part").open("r+b" if first else "wb") as file:
+                    if first == 0:
+                        file.write(form.header)
+                    file.seek(len(form.header) + first * form.row_bytes)
+                    file.truncate()
+                    file.write(part)
+                    _to_disk(file)
+
+    def finish(self) -> None:
+        """Give the full files their names, the features' last."""
+        with naming_cache(self.folder):
+            for name in reversed(self.forms):
+                (self.folder / f"{name}.part").replace(self.folder / f"{name}.npy")
+
+    def discard(self) -> None:
+        with naming_cache(self.folder):
+            for path in (*(self.folder / f"{name}.part" for name in self.forms), self.sums):
+                path.unlink(missing_ok=True)
+
+    def _mapped(self, end: str, rows: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The first rows of both arrays, memory-mapped."""
+        features, predictions = (
+            np.memmap(self.folder / f"{name}{end}", form.dtype, "r", len(form.header), (rows, *form.shape[1:]))
+            for name, form in self.forms.items()
+        )
+        return features, predictions
+
+    def _chunks(self) -> list[Chunk]:
+        """The chunks that were written, one after the other; none where their file is missing or damaged."""
+        try:
+            chunks = [Chunk(*json.loads(line)) for line in self.sums.read_bytes().splitlines()]
+        except (FileNotFoundError, *DAMAGE):
+            return []
+        whole = all(type(number) is int and number >= 0 for chunk in chunks for number in chunk)
+        starts = [0, *accumulate(chunk.rows for chunk in chunks)] if whole else []
+        return chunks if [chunk.first for chunk in chunks] == starts[:-1] else []
+
+    def sound_rows(self, end: str) -> int:
+        """How many rows may be used: those before the first chunk that is not as it was written."""
+        chunks = self._chunks()
+        with ThreadPoolExecutor(cores()) as pool:
+            found = list(pool.map(partial(self._checksums, end), chunks))
+        sound = takewhile(lambda each: each[0][2:] == each[1], zip(chunks, found, strict=True))
+        return min(sum(chunk.rows for chunk, _ in sound), self.shape[0])
+
+    def _checksums(self, end: str, chunk: Chunk) -> tuple[int, ...]:
+        """The checksums of a chunk as it is now; read, not mapped, so that it takes no memory."""
+        found = []
+        for name, form in self.forms.items():
+            left, crc = chunk.rows * form.row_bytes, 0
+            try:
+                with (self.folder / f"{name}{end}").open("rb") as data:
+                    if data.read(len(form.header)) != form.header:
+                        return ()
+                    data.seek(len(form.header) + chunk.first * form.row_bytes)
+                    while left > 0 and (block := data.read(min(left, BLOCK))):
+                        crc, left = zlib.crc32(block, crc), left - len(block)
+            except FileNotFoundError:
+                return ()
+            if left > 0:
+                return ()
+            found.append(crc)
+        return tuple(found)
 
 
 @dataclass(frozen=True)
-class Table:
-    """One array of the folder, [N, ...]: a .part file that grows, then a .npy file."""
+class Form:
+    """The shape and type of an array of the folder, [N, ...]."""
 
-    path: Path
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
@@ -123,126 +193,10 @@ class Table:
     def row_bytes(self) -> int:
         return self.dtype.itemsize * int(np.prod(self.shape[1:]))
 
-    @property
-    def part(self) -> Path:
-        """The file that is not full yet."""
-        return self.path.with_suffix(".part")
 
-    @property
-    def sums(self) -> ChunkSums:
-        """The checksums of its chunks."""
-        return ChunkSums(self.path.with_suffix(".sums"), len(self.header), self.row_bytes)
-
-    def load(self) -> NDArray[Any] | None:
-        """The whole array, memory-mapped; None where the file is missing, damaged or of another array."""
-        try:
-            array = np.load(self.path, mmap_mode="r", allow_pickle=False)
-            size = self.path.stat().st_size
-            sound = isinstance(array, np.memmap) and (array.shape, array.dtype) == (self.shape, self.dtype)
-            sound = sound and size == array.offset + array.nbytes and array.offset == len(self.header)
-            return array if sound and self.sums.sound_rows(self.path, self.shape[0]) == self.shape[0] else None
-        except (OSError, *DAMAGE):
-            return None
-
-    def rows(self) -> int:
-        """How many whole rows the .part file holds that are as they were written."""
-        try:
-            with self.part.open("rb") as file:
-                if file.read(len(self.header)) != self.header:
-                    return 0
-                rows = min((file.seek(0, os.SEEK_END) - len(self.header)) // self.row_bytes, self.shape[0])
-        except FileNotFoundError:
-            return 0
-        return self.sums.sound_rows(self.part, rows)
-
-    def begun(self, rows: int) -> NDArray[Any]:
-        """The first rows of the .part file, which holds as many, memory-mapped."""
-        return np.memmap(self.part, self.dtype, "r", len(self.header), (rows, *self.shape[1:]))
-
-    def put(self, first: int, values: NDArray[Any]) -> None:
-        """Write rows from `first` on, on the disk before this returns; what came after them is cut off."""
-        data = np.ascontiguousarray(values, self.dtype).tobytes()
-        self.sums.note(first, len(values), data)  # first: a checksum without its rows harms nobody
-        with self.part.open("r+b" if first else "wb") as file:
-            if first == 0:
-                file.write(self.header)
-            file.seek(len(self.header) + first * self.row_bytes)
-            file.truncate()
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-
-
-class Entry:
-    """The folder of one network, preprocessing and data set."""
-
-    def __init__(self, folder: Path, shape: tuple[int, int], classes: int, dtype: str, *, gaps: bool = False) -> None:
-        """The folder <cache>/<key> for [N, M] features of a network with so many classes.
-
-        With `gaps`, the prediction -1 marks an image that could not be read.
-        """
-        self.folder = folder
-        self.classes = classes
-        self.lowest = -1 if gaps else 0
-        little = np.dtype(dtype).newbyteorder("<")
-        self.features = Table(folder / "features.npy", shape, little)
-        self.predictions = Table(folder / "predictions.npy", shape[:1], np.dtype("<i8"))
-
-    def load(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
-        """The features, memory-mapped, and the predictions; None unless all is there and sound."""
-        features, predictions = self.features.load(), self.predictions.load()
-        if features is None or predictions is None:
-            return None
-        if predictions.min() < self.lowest or predictions.max() >= self.classes:
-            return None
-        return features, np.array(predictions)
-
-    def start(self, meta: dict[str, Any], chunk: int) -> int:
-        """Say what the folder is; the first row that is still to be written comes out: a chunk's start, or N."""
-        with naming_cache(self.folder):
-            with replacing(self.folder / "meta.json") as temporary:
-                temporary.write_text(json.dumps(meta, indent=2) + "\n")
-            if self.features.path.exists():  # one of the two is not sound; others may still read them: make new files
-                self.features.path.unlink()
-                self.predictions.path.unlink(missing_ok=True)
-                for table in (self.features, self.predictions):
-                    table.sums.path.unlink(missing_ok=True)
-            elif self.predictions.path.exists():  # killed between the two renames of `finish`
-                self.predictions.path.replace(self.predictions.part)
-            total = self.features.shape[0]
-            rows = min(self.features.rows(), self.predictions.rows())
-            rows = rows if rows == total else rows // chunk * chunk
-            needed = (total - rows) * (self.features.row_bytes + 8)
-            free = shutil.disk_usage(self.folder).free
-        if needed > free:
-            raise InputError(
-                f"the features need {needed / 1e9:.1f} GB more in {self.folder}, {free / 1e9:.1f} GB are free; "
-                'make room, give another cache folder, or use dtype="float16"'
-            )
-        return rows
-
-    def begun(self, rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The first rows of a folder that is not complete."""
-        with naming_cache(self.folder):
-            return self.features.begun(rows), self.predictions.begun(rows)
-
-    def put(self, first: int, features: NDArray[Any], predictions: NDArray[np.int64]) -> None:
-        """Write a chunk: the features before the predictions, which count as the receipt."""
-        with naming_cache(self.folder):
-            self.features.put(first, features)
-            self.predictions.put(first, predictions)
-
-    def finish(self) -> None:
-        """Give the full files their names, the features' last."""
-        with naming_cache(self.folder):
-            self.predictions.part.replace(self.predictions.path)
-            self.features.part.replace(self.features.path)
-
-    def discard(self) -> None:
-        with naming_cache(self.folder):
-            for table in (self.features, self.predictions):
-                table.part.unlink(missing_ok=True)
-                table.sums.path.unlink(missing_ok=True)
+def _to_disk(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint, replacing
 from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
-from oodshape.core.timings import timing
 from oodshape.features.chunks import check_finite
 from oodshape.features.disk_cache import Entry, lock_folder, naming_cache
 from oodshape.images.decode.prefetch import decoded_rows, prepared
@@ -206,8 +205,7 @@ class Extraction:
     def _through(self, pixels: NDArray[np.uint8], first: int, where: str) -> Batch:
         """Features and predictions of one batch."""
         try:
-            with timing("network"):
-                outputs = self.classifier(self.preprocessing.normalize(pixels))
+            outputs = self.classifier(self.preprocessing.normalize(pixels))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         features = outputs.features.cpu()

@@ -22,13 +22,6 @@ LARGEST = {16: np.float64(np.finfo(np.float16).max), 32: np.float64(np.finfo(np.
 FEW_VALUES = 1 << 26
 
 
-def tally_for(rows: int, width: int, *, half: bool) -> Tally16 | Tally32:
-    """The tally that suits a data set: exact for float16 values, finer bins where float32 values are few."""
-    if half:
-        return Tally16(width)
-    return Tally32(width, shift_for(rows, width))
-
-
 def shift_for(rows: int, width: int) -> int:
     """How many low bits of a float32 value share a bin: fewer where there are few values."""
     return FINE if rows * width <= FEW_VALUES else COARSE
@@ -48,13 +41,13 @@ def decode(keys: Array, width: int, shift: int) -> Array:
     return np.asarray(np.clip(np.where(order < 0, -values, values), -LARGEST[width], LARGEST[width]))
 
 
-class Tally32:
-    """The running tables over float32 values, one per thread."""
+class Tally:
+    """The running tables over float32 values, one per thread; float16 values have bins of their own there."""
 
-    def __init__(self, width: int, shift: int) -> None:
+    def __init__(self, width: int, shift: int, *, half: bool) -> None:
         """Empty tables for rows of the given width."""
         threads = torch.get_num_threads()
-        self.shift, self.bins = shift, 1 << (32 - shift)
+        self.shift, self.bins, self.half = shift, 1 << (32 - shift), half
         self.tables = [np.zeros((self.bins + kernels.ZEROS, 2)) for _ in range(threads)]
         self.sums = np.zeros((threads, width))
         self.limits = np.tile(np.array([[2**31 - 1, -(2**31)]], np.int32), (threads, 1))
@@ -64,7 +57,7 @@ class Tally32:
         z = raw.float().numpy()
         arrays = kernels.view_bits(z), z, classes.numpy(), weight.numpy(), self.shift == COARSE
         kernels.run_over_rows(
-            lambda p, a, b: kernels._tally32_rows(*arrays, self.tables[p], self.sums[p], self.limits[p], a, b),
+            lambda p, a, b: kernels._tally_rows(*arrays, self.tables[p], self.sums[p], self.limits[p], a, b),
             *z.shape,
         )
 
@@ -79,55 +72,19 @@ class Tally32:
         columns = table[used]
         low, high = self.limits[:, 0].min(), self.limits[:, 1].max()
         ends = np.abs(np.array([low, high], np.int32)).view(np.float32) * np.sign([low, high])
+        keys, bits = used.astype(np.int64) - zero, 32
+        if self.half:  # a float16 has fewer bits than a bin leaves
+            values = decode(keys, 32, self.shift).astype(np.float16)
+            keys, bits = ordered(kernels.view_bits(values).astype(np.int64), 16), 16
         return {
-            "bits": 32,
-            "shift": self.shift,
+            "bits": bits,
+            "shift": 0 if self.half else self.shift,
             "sums": self.sums.sum(axis=0),
             "minimum": float(ends[0]),
             "maximum": float(ends[1]),
-            "keys": used.astype(np.int64) - zero,
-            "counts": columns[:, 0].astype(np.int64),
-            "impacts": columns[:, 1].copy(),
-        }
-
-
-class Tally16:
-    """The running tables over float16 values: a bin for each of the 65,536."""
-
-    def __init__(self, width: int) -> None:
-        """Empty tables for rows of the given width."""
-        threads = torch.get_num_threads()
-        self.tables = [np.zeros((1 << 16, 2)) for _ in range(threads)]
-        self.sums = np.zeros((threads, width))
-        self.values = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
-
-    def add(self, raw: Tensor, classes: Tensor, weight: Tensor) -> None:
-        """Count some rows in; `classes` picks the row of `weight` that is w_max."""
-        bits = raw.numpy().view(np.uint16)
-        arrays = bits, self.values, classes.numpy(), weight.numpy()
-        kernels.run_over_rows(
-            lambda p, a, b: kernels._tally16_rows(*arrays, self.tables[p], self.sums[p], a, b), *bits.shape
-        )
-
-    def result(self) -> dict[str, Any]:
-        """The fields of FeatureStats that the tables give; bins in use only."""
-        table = np.sum(self.tables, axis=0)
-        used = np.flatnonzero(table[:, 0])
-        keys, place = np.unique(
-            ordered(used.astype(np.uint16).view(np.int16).astype(np.int64), 16), return_inverse=True
-        )
-        columns = np.zeros((len(keys), table.shape[1]))
-        np.add.at(columns, place, table[used])  # -0.0 joins 0.0
-        values = decode(keys, 16, 0)
-        return {
-            "bits": 16,
-            "shift": 0,
-            "sums": self.sums.sum(axis=0),
-            "minimum": float(values[0]),
-            "maximum": float(values[-1]),
             "keys": keys,
             "counts": columns[:, 0].astype(np.int64),
-            "impacts": columns[:, 1] * values,
+            "impacts": columns[:, 1].copy(),
         }
 
 
@@ -169,7 +126,7 @@ class FeatureStats:
     def of(cls, features: Chunked) -> FeatureStats:
         """The statistics of a data set in one pass."""
         running = RunningStatistics(features.head, len(features), half=features.half)
-        for _, raw, classes in features.classified_chunks(whole=True):
+        for _, raw, classes in features.classified_chunks(whole=not features.half):
             running.add(raw, classes)
         if not running.finite:
             for first, raw, _ in features.classified_chunks():
@@ -301,7 +258,7 @@ class RunningStatistics:
         """Empty tables; `images` says how many rows will come at most."""
         self.head, self.n = head, 0
         self.weight = head.weight.cpu()
-        self.tally = tally_for(images, head.width, half=half)
+        self.tally = Tally(head.width, shift_for(images, head.width), half=half)
 
     def add(self, raw: Tensor, classes: Tensor) -> None:
         """Count in some rows, as stored, of the predicted classes."""

@@ -183,7 +183,7 @@ def _order(bits):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
-def _tally32_rows(bits, z, classes, weight, coarse, table, sums, limits, first, last_row):  # type: ignore[no-untyped-def]
+def _tally_rows(bits, z, classes, weight, coarse, table, sums, limits, first, last_row):  # type: ignore[no-untyped-def]
     width = z.shape[1]
     bins = np.int32(table.shape[0] - ZEROS)
     middle = np.int32(bins // 2)
@@ -208,17 +208,6 @@ def _tally32_rows(bits, z, classes, weight, coarse, table, sums, limits, first, 
         for j in range(width):
             _add_pair(flat, places[j], 1.0, impacts[j])
     limits[0], limits[1] = low, high
-
-
-@njit(nogil=True, cache=True, fastmath=SUMS)
-def _tally16_rows(bits, values, classes, weight, table, sums, first, last_row):  # type: ignore[no-untyped-def]
-    for i in range(first, last_row):
-        w = weight[classes[i]]
-        for j in range(bits.shape[1]):
-            key = np.uint32(bits[i, j])
-            table[key, 0] += 1.0
-            table[key, 1] += np.float64(w[j])  # the value is the bin's: sum of w z = z * sum of w, exactly
-            sums[j] += values[key]
 
 
 @njit(nogil=True, cache=True)

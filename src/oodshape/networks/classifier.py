@@ -323,31 +323,18 @@ def _locks_of(net: nn.Module) -> tuple[threading.RLock, ...]:
         return _LOCKS[net]
 
 
-SAMPLED = 16  # values of each tensor that are looked at each time, since edits through .data leave no other trace
 Stamp = tuple[tuple[int, int, int], ...]
-
-_FINGERPRINTS: WeakKeyDictionary[nn.Module, tuple[Stamp, bytes, str]] = WeakKeyDictionary()
-_FINGERPRINTING = threading.Lock()  # of the table only: nobody waits for another one's hashing
 
 
 def network_fingerprint(net: nn.Module) -> str:
-    """16 hex digits of the SHA-256 of all parameters and buffers: names, shapes, dtypes and bytes.
-
-    Kept as long as the tensors are the same ones, no operation has written to them, and a sample of their values is
-    as it was. What escapes that: an edit through `.data`, or from outside torch, that misses every sampled value.
-    """
-    tensors = [tensor for _, tensor in _tensors(net)]
-    if any(tensor.is_meta for tensor in tensors):
-        raise InputError(META)
-    now, sample = stamp(tensors), _sample(tensors)
-    with _FINGERPRINTING:
-        kept = _FINGERPRINTS.get(net)
-    if kept is not None and kept[:2] == (now, sample):
-        return kept[2]
-    found = _hashed(net)
-    with _FINGERPRINTING:
-        _FINGERPRINTS[net] = now, sample, found
-    return found
+    """16 hex digits of the SHA-256 of all parameters and buffers: names, shapes, dtypes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in (*net.named_parameters(), *net.named_buffers()):
+        if tensor.is_meta:
+            raise InputError(META)
+        digest.update(f"{name} {list(tensor.shape)} {tensor.dtype};".encode())
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 def stamp(tensors: Iterable[Tensor]) -> Stamp:
@@ -357,27 +344,3 @@ def stamp(tensors: Iterable[Tensor]) -> Stamp:
 
 def _written(tensor: Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version  # those made in inference mode are not counted
-
-
-def _tensors(net: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from net.named_parameters()
-    yield from net.named_buffers()
-
-
-def _sample(tensors: list[Tensor]) -> bytes:
-    """The bytes of a few values of every tensor, evenly spaced."""
-    return hashlib.sha256(b"".join(map(_values, tensors))).digest()
-
-
-def _values(tensor: Tensor) -> bytes:
-    plain, step = tensor.detach(), max(1, tensor.numel() // SAMPLED)
-    flat = plain.reshape(-1)[::step][: SAMPLED + 1]
-    return flat.contiguous().cpu().view(torch.uint8).numpy().tobytes()
-
-
-def _hashed(net: nn.Module) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in _tensors(net):
-        digest.update(f"{name} {list(tensor.shape)} {tensor.dtype};".encode())
-        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]

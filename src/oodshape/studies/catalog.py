@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 from oodshape.core.errors import InputError, no_such
 from oodshape.studies import figures, tables, variants
-from oodshape.studies.auto import compare_selection, draw_regret, draw_selection, tabulate_selection
 from oodshape.studies.methods import average_by_family, compare_methods, compare_with_optfs
 from oodshape.studies.network import Network
-from oodshape.studies.sample_size import draw_samples, resample, tabulate_samples
 from oodshape.studies.shaping_functions import profile_shapes, profile_weights
 from oodshape.studies.tables import tabulate_means, tabulate_rows
 
@@ -33,8 +31,6 @@ class Study:
     tabulate: Callable[[DataFrame, int], DataFrame]
     draw: Callable[[DataFrame], Figure]
     draw_all: Callable[[DataFrame], Figure] | None = None
-    needs_proxy: bool = False
-    compares: bool = False  # whether --methods selects what it compares
 
 
 STUDIES: dict[str, Study] = {
@@ -100,34 +96,17 @@ STUDIES: dict[str, Study] = {
         tables.tabulate_generalisation,
         figures.draw_bars,
         lambda frame: figures.draw_generalisation(average_by_family(frame)),
-        compares=True,
-    ),
-    "samples": Study(
-        "How many images a fit needs: AUROC over resamples of the fitting set, and the change of theta",
-        resample,
-        tabulate_samples,
-        draw_samples,
-        compares=True,
-    ),
-    "auto": Study(
-        "The selection of auto: AUROC against proxy OOD sets (scrambled ID images, held-out classes) and real OOD data",
-        compare_selection,
-        tabulate_selection,
-        draw_selection,
-        draw_regret,
-        needs_proxy=True,
-        compares=True,
     ),
 }
 
 
+COMPARING = "generalisation"  # the one study whose methods are not fixed
+
+
 def select_studies(name: str, methods: Sequence[str] = ()) -> list[str]:
-    """Return the studies of a name, one or `all`; `methods` are only for studies that compare methods."""
+    """Return the studies of a name, one or `all`; `methods` are only for the study that compares methods."""
     if name not in (*STUDIES, "all"):
         raise no_such("study", name, (*STUDIES, "all"))
-    names = list(STUDIES) if name == "all" else [name]
-    found = [each for each in names if STUDIES[each].compares or not methods]
-    if not found:
-        comparing = ", ".join(each for each, study in STUDIES.items() if study.compares)
-        raise InputError(f"the study {name} has fixed methods; leave --methods out (it is for {comparing})")
-    return found
+    if methods and name not in (COMPARING, "all"):
+        raise InputError(f"the study {name} has fixed methods; leave --methods out (it is for {COMPARING})")
+    return [COMPARING] if methods else list(STUDIES) if name == "all" else [name]

@@ -69,14 +69,6 @@ class Network:
             find_method(name, self.methods)  # refuses an unknown method
         return replace(self, requested_real=real or self.requested_real, compared_names=methods, seed=seed)
 
-    def require_proxy(self) -> tuple[Features, ...]:
-        """Return the proxy."""
-        if not self.proxy:
-            raise InputError(
-                f"{self.name} has no proxy: put {PROXY}.npz, the features of scrambled ID images, into its folder"
-            )
-        return self.proxy
-
     def describe(self) -> str:
         """Return one line with the sizes of all sets and the settings."""
         sets = {"train": self.train, "ID test": self.id_test, **self.ood}

@@ -24,39 +24,6 @@ MARKERS = dict(zip(FAMILIES, ("o", "s", "D", "^", "*", "P"), strict=True))
 FLOOR = 0.01  # percent: the smallest drawn distance from an AUROC of 100
 TOWARDS = "logarithmic towards 100"
 SIZE = 5.8  # of the names, in points
-# offsets of a name from its point, in points; the nearest first
-PLACES = ((4, 0), (-4, 0), (5, 0), (-5, 0), (0, 6), (0, -6), (4, 5), (4, -5), (-4, 5), (-4, -5), (0, 8), (0, -8))
-FAR = tuple((dx, dy) for dy in (10, -10, 15, -15, 21, -21) for dx in (6, -6, 16, -16))  # joined to the point by a line
-Box = tuple[float, float, float, float]
-_STYLE: Any = {
-    "font.size": 7.5,
-    "axes.titlesize": 7.5,
-    "axes.labelsize": 7.5,
-    "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0,
-    "legend.fontsize": 6.8,
-    "legend.frameon": False,
-    "legend.handlelength": 2.8,
-    "legend.borderaxespad": 0.2,
-    "text.parse_math": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "oodshape",  # makes the file reproducible
-    "pdf.fonttype": 42,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.alpha": 0.2,
-    "grid.linewidth": 0.5,
-    "xtick.major.size": 2.0,
-    "ytick.major.size": 2.0,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 3.5,
-    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), TEXT),
-}
 # names that are not methods: variants of OptFS (V) have its colour, those fitted with OOD images the OOD colour
 _OPTFS = INKS["optfs"].light
 _VARIANTS: dict[str, tuple[str, Any]] = {
@@ -71,9 +38,10 @@ _VARIANTS: dict[str, tuple[str, Any]] = {
 @contextmanager
 def use_style() -> Iterator[None]:
     """Apply the matplotlib settings of all figures."""
-    from matplotlib import rc_context
+    from matplotlib import style as matplotlib_style
 
-    with rc_context(_STYLE), warnings.catch_warnings():
+    colors = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), TEXT)
+    with matplotlib_style.context(["oodshape.studies.figures", colors]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         yield
 
@@ -176,35 +144,23 @@ def draw_scatter(axes: Axes, points: Sequence[Point]) -> None:
 
 
 def name_points(axes: Axes, points: Sequence[Point]) -> None:
-    """Write names next to points where they fit: selected methods and OptFS first, then the best."""
+    """Write names to the right of points where there is room: selected methods and OptFS first, then the best."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
-    scale, room = figure.dpi / 72, axes.get_window_extent()
+    scale, right = figure.dpi / 72, axes.get_window_extent().x1
     at = {point: axes.transData.transform((point.x, point.y)) for point in points}
-    half = {point: (4.5 if point.ring else 2.5) * scale for point in points}
-    taken: list[Box] = [(x - half[p], y - half[p], x + half[p], y + half[p]) for p, (x, y) in at.items()]
-    first = (CHOICE, "optfs")
-    for point in sorted(points, key=lambda one: (not one.ring, family(one.name) not in first, -sum(at[one]))):
-        left, down = at[point]
-        wide, high = 0.59 * SIZE * scale * len(point.name), 1.1 * SIZE * scale
-        for dx, dy in (*PLACES, *FAR):
-            start = left + dx * scale - (wide if dx < 0 else wide / 2 if dx == 0 else 0)
-            middle = down + dy * scale
-            box = (start, middle - high / 2, start + wide, middle + high / 2)
-            inside = box[0] > room.x0 and box[2] < room.x1 and box[1] > room.y0 and box[3] < room.y1
-            if inside and all(box[2] < a or box[0] > c or box[3] < b or box[1] > d for a, b, c, d in taken):
-                _write(axes, point, dx, dy)
-                taken.append(box)
-                break
-
-
-def _write(axes: Axes, point: Point, dx: float, dy: float) -> None:
-    side = "left" if dx > 0 else "right" if dx < 0 else "center"
-    style: Any = {"textcoords": "offset points", "ha": side, "va": "center", "fontsize": SIZE}
-    if (dx, dy) in FAR:
-        style["arrowprops"] = {"arrowstyle": "-", "color": PALE, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2}
-    axes.annotate(point.name, (point.x, point.y), (dx, dy), color=line_style(point.name)["color"], **style)
+    taken: list[tuple[float, float, float]] = []  # where a name begins and ends, and its height
+    for point in sorted(
+        points, key=lambda one: (not one.ring, family(one.name) not in (CHOICE, "optfs"), -sum(at[one]))
+    ):
+        left, middle = at[point]
+        end = left + (4 + 0.59 * SIZE * len(point.name)) * scale
+        clear = all(end < first or left > last or abs(middle - y) > SIZE * scale for first, last, y in taken)
+        if clear and end < right:
+            taken.append((left, end, middle))
+            place: Any = {"textcoords": "offset points", "va": "center", "fontsize": SIZE}
+            axes.annotate(point.name, (point.x, point.y), (4, 0), color=line_style(point.name)["color"], **place)
 
 
 def add_family_legend(figure: Figure, names: Sequence[str]) -> None:

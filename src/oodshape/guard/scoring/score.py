@@ -14,7 +14,6 @@ from torch import Tensor
 from oodshape.core.errors import HeadError, InputError, NotTaken
 from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
-from oodshape.core.timings import timing
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.prefetch import Pixels, decoded
@@ -141,11 +140,9 @@ class _Work:
         try:
             images = self.images(rows)
             check_shape(images.shape[1:], self.guard.about.input_shape)
-            with timing("network"):
-                outputs = self.source.classifier(images)
+            outputs = self.source.classifier(images)
             perturbs = detector.method.perturbs
-            with timing("score"):
-                decision = detector.decide(self.source.classifier, images) if perturbs else detector.decide(outputs)
+            decision = detector.decide(self.source.classifier, images) if perturbs else detector.decide(outputs)
             return [Part(rows, decision, outputs)]
         except HeadError:
             raise  # no fault of the image: none can be scored

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.machine import cores
-from oodshape.core.timings import timing
 from oodshape.images.decode.limits import TURNS
 from oodshape.images.decode.preprocessing import Preprocessing, stacked
 from oodshape.images.sources.image_set import Image, ImageSet, reader
@@ -107,5 +106,4 @@ def prepared_sizes(images: ImageSet, preprocessing: Preprocessing) -> tuple[tupl
 
 
 def _decoded(read: Callable[[Item], Image], preprocessing: Preprocessing, batch: Sequence[Item]) -> Batch[Item]:
-    with timing("decode"):
-        return batch, [prepared(read, preprocessing, item) for item in batch]
+    return batch, [prepared(read, preprocessing, item) for item in batch]

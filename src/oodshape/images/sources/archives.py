@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.reading import DAMAGE, one_line, reading
-from oodshape.core.timings import timing
 from oodshape.images import identity
 from oodshape.images.decode.formats import EXTENSIONS
 from oodshape.images.decode.limits import Limits
@@ -60,8 +59,7 @@ class Stored(IndexedImages):
     def _file(self, index: int) -> BytesIO:
         """The encoded image as a file; whatever its store makes of a file that has gone or is damaged, as one error."""
         try:
-            with timing("read"):
-                return BytesIO(self._data(index))
+            return BytesIO(self._data(index))
         except InputError:
             raise
         except (OSError, *DAMAGE) as error:

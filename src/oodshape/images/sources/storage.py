@@ -12,7 +12,6 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import one_line
-from oodshape.core.timings import timing
 from oodshape.images.decode.formats import EXTENSIONS
 from oodshape.images.decode.limits import Limits
 
@@ -103,8 +102,7 @@ def readable(path: str) -> str | BytesIO:
     if not is_remote(path):
         check_regular(path)
         return path
-    with timing("read"):
-        return BytesIO(read_bytes(path))
+    return BytesIO(read_bytes(path))
 
 
 def check_regular(path: str) -> None:

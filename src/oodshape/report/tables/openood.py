@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oodshape.benchmark.results import Results, Row
+from oodshape.benchmark.results import Results
 from oodshape.core.columns import show_columns
 from oodshape.core.files import replacing
 from oodshape.core.reading import reading
@@ -43,89 +43,46 @@ FOLDER = "openood"
 HEADS = ("AUROC", "published", "difference", "FPR95 (OpenOOD)", PAPERS_FPR)
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A figure in percent: the mean over training runs, and their standard deviation where there are several."""
+class Figures:
+    """The figures of results: means over sets, then over the training runs of a network."""
 
-    mean: float
-    spread: float | None = None
+    def __init__(self, results: Results) -> None:
+        """Look the rows and the networks up."""
+        self._rows = {(row.model, row.method, row.ood): row for row in results.rows}
+        kinds = {row.ood: row.group for row in results.rows}
+        self.groups = {group: [ood for ood, kind in kinds.items() if kind == group] for group in GROUPS}
+        runs: dict[str, str] = said_of(results).get("runs", {})
+        self.runs: dict[str, list[str]] = {}  # the titles of the training runs of each network
+        for title in results.names("model"):
+            self.runs.setdefault(runs.get(title, title), []).append(title)
 
-    @classmethod
-    def over(cls, values: list[float]) -> Figure:
-        """The mean and the standard deviation (ddof 0, as numpy has it) of one fraction per run.
+    def of(self, network: str, method: str, sets: list[str], head: str) -> list[float]:
+        """One fraction per run; none where a run lacks a set, or no set is there."""
+        metric = FIGURES[head]
+        found = [[self._rows.get((run, method, ood)) for ood in sets] for run in self.runs[network]]
+        rows = [[row.value(metric) if metric else row.id_accuracy for row in each if row] for each in found]
+        known = [[value for value in each if value is not None] for each in rows]
+        return [fmean(each) for each in known] if sets and all(len(each) == len(sets) for each in known) else []
 
-        >>> str(Figure.over([0.90, 0.92])), str(Figure.over([0.9]))
-        ('91.00 ± 1.00', '90.00')
-        """
-        percent = 100 * np.array(values, np.float64)
-        return cls(float(percent.mean()), float(percent.std()) if len(values) > 1 else None)
-
-    def __str__(self) -> str:
-        """As OpenOOD prints it."""
-        return f"{self.mean:.2f}" if self.spread is None else f"{self.mean:.2f} ± {self.spread:.2f}"
+    def show(self, network: str, method: str, sets: list[str], head: str) -> str:
+        """The figure as OpenOOD prints it."""
+        return show_figure(self.of(network, method, sets, head))
 
 
-@dataclass(frozen=True)
-class Network:
-    """A network of a benchmark: its training runs by their titles in the rows."""
+def show_figure(fractions: list[float]) -> str:
+    """The mean in percent, and the standard deviation (ddof 0, as numpy has it) of several runs.
 
-    name: str
-    runs: tuple[str, ...]
+    >>> show_figure([0.90, 0.92]), show_figure([0.9]), show_figure([])
+    ('91.00 ± 1.00', '90.00', '-')
+    """
+    percent = 100 * np.array(fractions, np.float64)
+    spread = f" ± {percent.std():.2f}" if len(percent) > 1 else ""
+    return f"{percent.mean():.2f}{spread}" if len(percent) else "-"
 
 
 def is_openood(results: Results) -> bool:
     """Whether the results are of one of OpenOOD's benchmarks."""
     return any(name.startswith("openood-") for name in results.names("benchmark"))
-
-
-def networks(results: Results) -> list[Network]:
-    """The networks with their training runs."""
-    runs: dict[str, str] = results.provenance.get("settings", {}).get("runs", {})
-    found: dict[str, list[str]] = {}
-    for title in results.names("model"):
-        found.setdefault(runs.get(title, title), []).append(title)
-    return [Network(name, tuple(titles)) for name, titles in found.items()]
-
-
-class Scores:
-    """The figures of one method on one network, by set and by group of sets."""
-
-    def __init__(self, results: Results, network: Network, method: str) -> None:
-        """Look the rows up."""
-        wanted = set(network.runs)
-        self._rows = {(row.model, row.ood): row for row in results.rows if row.method == method and row.model in wanted}
-        self._runs = network.runs
-        self.groups = {group: [o for o, kind in _groups(results).items() if kind == group] for group in GROUPS}
-
-    def of(self, sets: list[str], figure: str) -> Figure | None:
-        """A figure's mean over sets, then over runs; None where a run lacks a set, or no set is there."""
-        means = []
-        for run in self._runs:
-            rows = [self._rows.get((run, ood)) for ood in sets]
-            values = [None if row is None else _value(row, FIGURES[figure]) for row in rows]
-            known = [value for value in values if value is not None]
-            if not known or len(known) < len(values):
-                return None
-            means.append(sum(known) / len(known))
-        return Figure.over(means)
-
-    def group(self, group: str, figure: str) -> Figure | None:
-        """A figure's mean over the near or the far sets."""
-        return self.of(self.groups[group], figure)
-
-    def lines(self) -> Iterator[tuple[str, dict[str, Figure | None]]]:
-        """(name, figures) of every set and mean in the order of OpenOOD's files: near sets, nearood, far, farood."""
-        for group, sets in self.groups.items():
-            for names, name in (*(([each], each) for each in sets), (sets, f"{group}ood")):
-                yield name, {head: self.of(names, head) for head in METRICS}
-
-
-def _value(row: Row, metric: str) -> float | None:
-    return row.value(metric) if metric else row.id_accuracy
-
-
-def _groups(results: Results) -> dict[str, str]:
-    return {row.ood: row.group for row in results.rows}
 
 
 @cache
@@ -151,11 +108,6 @@ def openood_fact(method: str, key: str) -> str:
     return str(RECORDS[method].openood.get(key, "")) if method in RECORDS else ""
 
 
-def their_name(method: str) -> str:
-    """What OpenOOD calls a method in its files, or our own name; custom names become file names."""
-    return openood_fact(method, "name") or method.replace(":", "-")
-
-
 def said_of(results: Results) -> dict[str, Any]:
     """What the run says of itself."""
     said: dict[str, Any] = results.provenance.get("settings", {})
@@ -166,15 +118,16 @@ def openood_tables(results: Results) -> Iterator[tuple[DataFrame, str, list[str]
     """(table, title, notes) of each network: near and far means, the published AUROC and the difference."""
     from pandas import DataFrame
 
-    for network in networks(results):
+    figures = Figures(results)
+    for network, titles in figures.runs.items():
         lines = [
-            [method, *(cell for group in GROUPS for cell in _cells(results, network, method, group))]
+            [method, *(cell for group in GROUPS for cell in _cells(results, figures, network, method, group))]
             for method in results.names("method")
         ]
         heads = ["method", *(f"{group} {head}" for group in GROUPS for head in HEADS)]
-        runs = f", mean ± standard deviation of {len(network.runs)} training runs" if len(network.runs) > 1 else ""
-        title = f"{results.names('benchmark')[0]} (OpenOOD v1.5): {network.name}{runs}{departures(results)}"
-        yield DataFrame(lines, columns=heads), title, list(_notes(results, network))
+        runs = f", mean ± standard deviation of {len(titles)} training runs" if len(titles) > 1 else ""
+        title = f"{results.names('benchmark')[0]} (OpenOOD v1.5): {network}{runs}{departures(results)}"
+        yield DataFrame(lines, columns=heads), title, list(_notes(results, figures, network))
 
 
 def show_openood(results: Results, console: Console) -> None:
@@ -185,29 +138,26 @@ def show_openood(results: Results, console: Console) -> None:
         console.print("\n".join(notes) + "\n", markup=False, soft_wrap=not console.is_terminal)
 
 
-def _cells(results: Results, network: Network, method: str, group: str) -> Iterator[str]:
-    scores = Scores(results, network, method)
-    ours, theirs = scores.group(group, "AUROC"), published_of(results, network.name, method).get(group)
-    yield _said(ours)
+def _cells(results: Results, figures: Figures, network: str, method: str, group: str) -> Iterator[str]:
+    sets = figures.groups[group]
+    ours, theirs = figures.of(network, method, sets, "AUROC"), published_of(results, network, method).get(group)
+    yield show_figure(ours)
     yield "-" if theirs is None else f"{theirs:.2f}"
-    yield "-" if theirs is None or ours is None else f"{round(ours.mean, 2) - theirs:+.2f}"
-    yield _said(scores.group(group, "FPR@95"))
-    yield _said(scores.group(group, PAPERS_FPR))
+    yield "-" if theirs is None or not ours else f"{round(100 * fmean(ours), 2) - theirs:+.2f}"
+    yield figures.show(network, method, sets, "FPR@95")
+    yield figures.show(network, method, sets, PAPERS_FPR)
 
 
-def _said(figure: Figure | None) -> str:
-    return "-" if figure is None else str(figure)
-
-
-def _notes(results: Results, network: Network) -> Iterator[str]:
+def _notes(results: Results, figures: Figures, network: str) -> Iterator[str]:
     """What the figures are, what they were made with, and what keeps them from being compared."""
     said, methods = said_of(results), results.names("method")
-    scores = Scores(results, network, results.names("method")[0])
     yield (
-        "In percent. " + "; ".join(f"{group}: {', '.join(sets)}" for group, sets in scores.groups.items() if sets) + "."
+        "In percent. "
+        + "; ".join(f"{group}: {', '.join(sets)}" for group, sets in figures.groups.items() if sets)
+        + "."
     )
-    accuracy = scores.of([ood for sets in scores.groups.values() for ood in sets], "ACC")
-    if accuracy is not None:
+    accuracy = figures.show(network, methods[0], [ood for sets in figures.groups.values() for ood in sets], "ACC")
+    if accuracy != "-":
         yield f"ID accuracy: {accuracy}."
     if said.get("spectrum"):
         yield f"Full spectrum ({said['spectrum']}): ID are the test images and those of {', '.join(said['shifted'])}."
@@ -252,15 +202,16 @@ def why_not_comparable(results: Results) -> str:
 
 def write_openood(results: Results, folder: Path) -> None:
     """Write openood/<method>.csv (in a folder per network where there are several)."""
-    found = networks(results)
-    for network in found:
-        place = folder / FOLDER / network.name.replace("/", "-") if len(found) > 1 else folder / FOLDER
+    figures = Figures(results)
+    groups = figures.groups.items()
+    lines = [
+        (name, names) for group, sets in groups for name, names in (*((o, [o]) for o in sets), (f"{group}ood", sets))
+    ]
+    for network in figures.runs:
+        place = folder / FOLDER / (network.replace("/", "-") if len(figures.runs) > 1 else "")
         place.mkdir(parents=True, exist_ok=True)
         for method in results.names("method"):
-            lines = [[name, *map(_said, row.values())] for name, row in Scores(results, network, method).lines()]
-            _write(place / f"{their_name(method)}.csv", [["", *METRICS], *lines])
-
-
-def _write(path: Path, rows: list[list[str]]) -> None:
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
+            rows = [[name, *(figures.show(network, method, sets, head) for head in METRICS)] for name, sets in lines]
+            path = place / f"{openood_fact(method, 'name') or method.replace(':', '-')}.csv"
+            with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows([["", *METRICS], *rows])

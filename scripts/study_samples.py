@@ -1,7 +1,15 @@
-"""Measure how many images a fit needs: methods fitted on random subsets of the fitting set."""
+"""Measure how many images a fit needs: methods fitted on random subsets of the fitting set.
+
+    python scripts/study_samples.py --features FOLDER ... [--methods optfs-e,react] [--resamples 5]
+
+Writes samples.csv, .md, .tex and figures.
+"""
 
 from __future__ import annotations
 
+import argparse
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +21,13 @@ from oodshape.features.features import Features
 from oodshape.images.identity import smallest
 from oodshape.methods.detector import Detector
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
+from oodshape.studies.catalog import STUDIES, Study
 from oodshape.studies.figures import AUROC
 from oodshape.studies.methods import measure, works_on_features
-from oodshape.studies.network import Network
+from oodshape.studies.network import Network, load_networks
 from oodshape.studies.plotting import add_legend, line_style, panels
 from oodshape.studies.tables import format_percent
+from oodshape.studies.write import write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,3 +110,23 @@ def draw_samples(frame: DataFrame) -> Figure:
     axes.set(xscale="log", xlabel="images to fit on (logarithmic)", ylabel=f"mean {AUROC}")
     add_legend(figure, 4)
     return figure
+
+
+def main() -> None:
+    """Write the table and the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", type=Path, nargs="*", default=[])
+    parser.add_argument("--methods", default=",".join(DEFAULT_METHODS))
+    parser.add_argument("--resamples", type=int, default=RESAMPLES)
+    parser.add_argument("--out", type=Path, default=Path("oodshape-results/studies"))
+    told = parser.parse_args()
+    title = "How many images a fit needs: AUROC over resamples of the fitting set, and the change of theta"
+    STUDIES["samples"] = Study(title, partial(resample, resamples=told.resamples), tabulate_samples, draw_samples)
+    methods = tuple(told.methods.split(","))
+    networks = [each.with_options(methods=methods) for each in load_networks("digits", told.features)]
+    for path in write("samples", networks, told.out):
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

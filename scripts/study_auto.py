@@ -1,12 +1,21 @@
-"""Study `auto`: the AUROC of each method against proxy OOD sets and against real OOD data."""
+"""The AUROC of each method against proxy OOD sets and against real OOD data, and the selection of `auto`.
+
+    python scripts/study_auto.py                        # the embedded digits
+    python scripts/study_auto.py --features FOLDER ...  # folders of feature files, each with scrambled.npz
+
+Writes auto.csv, .md, .tex and figures.
+"""
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oodshape.core.errors import InputError
 from oodshape.methods.auto import Auto, split, try_on_proxies
 from oodshape.methods.detector import Method
 from oodshape.methods.fit_all import fit_all
@@ -14,9 +23,11 @@ from oodshape.methods.fusion import SCRAMBLED, Fusion
 from oodshape.methods.records import RECORDS
 from oodshape.report.palette import PALE, TEXT
 from oodshape.studies import plotting
+from oodshape.studies.catalog import STUDIES, Study
 from oodshape.studies.methods import measure, works_on_features
-from oodshape.studies.network import Network
+from oodshape.studies.network import Network, load_networks
 from oodshape.studies.tables import format_percent
+from oodshape.studies.write import write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +52,9 @@ def compare_selection(network: Network, auto: Auto = DEFAULT) -> DataFrame:
     """
     from pandas import DataFrame
 
-    train, proxy = network.train, network.require_proxy()
+    train, proxy = network.train, network.proxy
+    if not proxy:
+        raise InputError(f"{network.name} has no scrambled.npz, the features of scrambled ID images, in its folder")
     methods = {name: method for name, method in network.compared.items() if works_on_features(method)}
     candidates = {name: method.unlabelled() for name, method in methods.items()}
     tried = try_on_proxies(candidates, *split(train, auto.share), proxy)
@@ -162,3 +175,21 @@ def draw_regret(frame: DataFrame) -> Figure:
     axes.set(xlabel="mean AUROC (%) minus that of\nthe best paper method", ylabel="network")
     plotting.add_legend(figure, 3)
     return figure
+
+
+def main() -> None:
+    """Write the table and the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", type=Path, nargs="*", default=[])
+    parser.add_argument("--out", type=Path, default=Path("oodshape-results/studies"))
+    told = parser.parse_args()
+    title = (
+        "The selection of auto: AUROC against proxy OOD sets (scrambled ID images, held-out classes) and real OOD data"
+    )
+    STUDIES["auto"] = Study(title, compare_selection, tabulate_selection, draw_selection, draw_regret)
+    for path in write("auto", load_networks("digits", told.features), told.out):
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
