@@ -33,8 +33,10 @@ $(VENV)/.ready-dev: $(VENV)/.ready
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,timm]'
 	touch $@
 
+# a guard, its check page, then the paper's methods and auto; METHODS=all compares all methods
+METHODS ?= paper
 demo: $(VENV)/.ready
-	$(BIN)/oodshape bench digits --out out/demo
+	$(BIN)/python examples/demo.py --out out/demo --methods $(METHODS)
 
 test: lint test-rounding
 	$(BIN)/pytest -n 2

@@ -28,7 +28,7 @@ def _script() -> str | None:
     return None
 
 
-def violations(browser: Any, path: Path, width: int = 1280, scheme: str = "light", click: str = "") -> list[str]:
+def violations(browser: Any, path: Path | str, width: int = 1280, scheme: str = "light", click: str = "") -> list[str]:
     """What axe-core finds wrong on a page, and again after a click where one is named."""
     script = _script()
     if script is None:
@@ -36,7 +36,7 @@ def violations(browser: Any, path: Path, width: int = 1280, scheme: str = "light
     # the page's own policy refuses foreign scripts, as it must
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
-    page.goto(path.as_uri())
+    page.goto(path if isinstance(path, str) else path.as_uri())
     page.evaluate(script)
     found = page.evaluate("axe.run()")["violations"]
     if click:

@@ -12,7 +12,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 class Opened:
     """A page that notes every request, error and line of its console."""
 
-    def __init__(self, browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> None:
+    def __init__(self, browser: Any, path: Path | str, width: int = 1280, scheme: str = "light") -> None:
         self.context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
         self.page = self.context.new_page()
         self.requests: list[str] = []
@@ -20,11 +20,12 @@ class Opened:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("console", lambda line: self.said.append(line.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.goto(path.as_uri())
+        self.page.goto(path if isinstance(path, str) else path.as_uri())
 
     def column(self, place: int) -> list[str]:
         """The cells of a column from top to bottom; 0 is the method, -1 the place."""
-        cells = f"rows => rows.map(row => row.children[{place + 1}].firstChild.textContent)"
+        cell = f"row.children[{place + 1}].firstChild.textContent" if place else "row.dataset.method"
+        cells = f"rows => rows.map(row => {cell})"
         found: list[str] = self.page.eval_on_selector_all("#board tbody tr", cells)
         return found
 

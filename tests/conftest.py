@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from browser import CHROMIUM
+
 try:
     import torch
 
@@ -137,3 +139,15 @@ def real_features(shared: Path) -> list[dict[str, Any]]:
             }
         )
     return networks
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium without a window; playwright drives the system's own, it downloads none."""
+    api = pytest.importorskip("playwright.sync_api", reason="need playwright (pip install playwright)")
+    if CHROMIUM is None:
+        pytest.skip("need Chromium (apt-get install chromium)")
+    with api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()

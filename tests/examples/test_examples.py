@@ -46,7 +46,7 @@ FAKE = types.SimpleNamespace(
 
 
 def test_every_example_is_shown() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SHOWN}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SHOWN, "demo"}
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -56,6 +56,25 @@ def test_an_example(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: 
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     printed = capsys.readouterr().out
     assert re.fullmatch(SHOWN[name], printed), printed
+
+
+def test_the_demo_ends_with_what_was_found(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / "demo.py"), "--methods", "msp,optfs", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    end = done.stdout[done.stdout.index("\nfitted: auto (") :].strip().splitlines()
+    assert len(end) <= 15
+    assert re.fullmatch(r"false rejection rate: \d+\.\d % of 288 test images \(target 5 %\)", end[1])
+    assert [line.split()[0] for line in end[3:9]] == [
+        "digits89",
+        "letters",
+        "photos",
+        "textures",
+        "gaussian",
+        "uniform",
+    ]
+    for name, line in (("check", end[-2]), ("report", end[-1])):
+        assert line.endswith((tmp_path / f"{name}.html").as_uri())
+        assert (tmp_path / f"{name}.html").is_file()
 
 
 SCALE = Path(__file__).parents[2] / "examples" / "scale"

@@ -18,13 +18,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import PIL.Image
 import pytest
 
 import oodshape
+from axe import violations
 from bombs import png
+from browser import Opened
 from commands import call
 from oodshape import Guard, Watch
 from oodshape.guard.service.body import parse_images
@@ -234,6 +236,31 @@ def test_no_body_makes_it_fail(server: Server, digits: Path) -> None:
             cut = bytes(data[: chance.randrange(len(data))] if number % 3 == 0 else data)
             answer = client.post(f"{server.address}/predict", content=cut, headers={"content-type": kind})
             assert answer.status_code in (200, 400), (number, answer.text)
+
+
+def test_a_browser_gets_a_page_to_try_it(server: Server, digits: Path, browser: Any) -> None:
+    shown = Opened(browser, server.address)
+    policy = shown.page.evaluate(
+        "fetch('/', { headers: { Accept: 'text/html' } }).then((a) => a.headers.get('content-security-policy'))"
+    )
+    assert policy.startswith("default-src 'none'; connect-src 'self'")
+    assert "calibration images" in shown.page.inner_text("#about")
+    files = [str(sorted((digits / name).iterdir())[0]) for name in ("test", "letters")]
+    (digits / "broken.png").write_text("no image")
+    shown.page.set_input_files("#files", [*files, str(digits / "broken.png")])
+    shown.page.locator("#found .failed", has_text="broken.png").wait_for()
+    rows = sent(server, [Path(file).read_bytes() for file in files]).json()["images"]
+    lines = shown.page.locator("#found li").all()[:0:-1]  # the newest is on top
+    for line, row in zip(lines, rows, strict=True):
+        text = line.inner_text()
+        assert text.startswith("accepted" if row["accepted"] else "rejected")
+        assert f"predicted: {row['class']}" in text
+        assert float(re.search(r"p-value\s+(\S+)", text)[1]) == pytest.approx(row["p_value"], rel=0.01)
+    assert all(url.startswith((server.address, "blob:")) for url in shown.requests), shown.requests
+    assert [said for said in shown.said if "400" not in said] == []
+    shown.context.close()
+    for scheme in ("light", "dark"):
+        assert violations(browser, server.address, 390, scheme) == []
 
 
 def test_the_page_for_machines_is_there(server: Server) -> None:

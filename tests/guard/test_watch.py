@@ -99,14 +99,14 @@ def shifted(count: int, seed: int = 1) -> np.ndarray:
     return np.maximum(np.rint(1000 * calm(count, seed) ** 3), 1) / 1000
 
 
-def test_the_history_counts_by_thousand() -> None:
+def test_the_history_has_60_to_120_blocks() -> None:
     p = [*calm(2500), None, *calm(700, 3)]
     watch = Watch.begin(**PROMISE).after(p)
     history = watch.history
-    assert history.sizes.tolist() == [1000, 1000, 1000, 200]
-    assert history.unreadable.tolist() == [0, 0, 1, 0]
+    assert history.sizes.tolist() == [32] * 100
+    assert np.flatnonzero(history.unreadable).tolist() == [2500 // 32]
     assert history.rejected.sum() == watch.rejection.hits
-    parts = np.split(np.array([x for x in p if x is not None]), [1000, 2000, 3000])
+    parts = np.split(np.array([x for x in p if x is not None]), 100)
     for block, part in zip(history.p_values, parts, strict=True):
         # (0, 0.05], (0.05, 0.1] ...
         wanted = [((part > i / 20 + 1e-9) & (part <= (i + 1) / 20 + 1e-9)).sum() for i in range(20)]
@@ -197,7 +197,7 @@ def test_the_command_over_time(tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
     assert "ALARM at image 15" in done.stdout
     page = (tmp_path / "w.html").read_text()
-    for said in ("the change began near image 1,", "By class", "evidence over time", "&lt;b&gt;"):
+    for said in ("the change began near image 1,", "Classes", "allowed: up to 7.1 %", "&lt;b&gt;"):
         assert said in page, said
     assert '<td class="words"><b>' not in page
     seen = call("watch", "--state", "w.safetensors", "--page", "w2.html", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Chromium, and the page of a small run opened in it."""
+"""The page of a small run, opened in Chromium."""
 
 from __future__ import annotations
 
@@ -9,25 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from browser import CHROMIUM, Opened
+from browser import Opened
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.report.pages.benchmark_page import write_page
 
 METHODS = ("msp", "energy", "react", "optfs-e", "knn", "vim")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium without a window; playwright drives the system's own, it downloads none."""
-    api = pytest.importorskip("playwright.sync_api", reason="need playwright (pip install playwright)")
-    if CHROMIUM is None:
-        pytest.skip("need Chromium (apt-get install chromium)")
-    with api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def opened(browser: Any, folder: Path) -> Iterator[Opened]:
     shown = Opened(browser, folder / "report.html")
+    shown.page.locator("#filters select").first.select_option("model")
     yield shown
     assert shown.said == []
     assert all(url.startswith(("file:", "data:")) for url in shown.requests), shown.requests

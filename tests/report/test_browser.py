@@ -120,13 +120,13 @@ def test_the_gallery_shows_the_worst_first(opened: Opened, folder: Path) -> None
     gallery = opened.page.locator("#gallery")
     results = Results.load(folder)
     gallery.locator("select").first.select_option(label="ViT")
-    gallery.locator("select").nth(1).select_option(label="optfs-e")
+    gallery.locator("select").nth(1).select_option(label="OptFS (E)")
     picks = [pick for pick in results.samples.picks if (pick.model, pick.method) == ("ViT", "optfs-e")]
     worst = sorted((pick for pick in picks if pick.ood), key=lambda pick: -pick.shares[0])
     assert gallery.locator("h3").all_inner_texts()[0].startswith(worst[0].ood)
     assert gallery.locator("img").count() == 7 * 6
     passing = sum(share >= 0.05 for pick in worst for share in pick.shares)
-    assert gallery.locator("figure.wrong", has_text="wrong: passes").count() == passing
+    assert gallery.locator("figure.wrong", has_text="wrong: accepted").count() == passing
     assert gallery.locator("figure.right", has_text="right: rejected").count() == 6 * 6 - passing
     assert opened.page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth === 16)")
 
@@ -150,6 +150,7 @@ def test_the_paper_beside_ours(browser: Any, tmp_path: Path) -> None:
     made = synthetic_results(["ResNet50", "SWIN-S"], ["msp", "knn"], ["SUN", "Texture"], settings="imagenet")
     write_page(made, tmp_path / "page.html")
     shown = Opened(browser, tmp_path / "page.html")
+    shown.page.locator("#filters select").first.select_option("model")
     shown.page.get_by_role("button", name="Beside the paper").click()
     figures = paper_figures()
     resnet = [figures["ood", "imagenet", "ResNet50", name]["msp"]["auroc"] for name in ("SUN", "Texture")]
@@ -199,13 +200,12 @@ def test_the_table_can_be_saved_and_copied_as_it_is_shown(opened: Opened) -> Non
 
 
 def test_a_link_shows_the_same_again(browser: Any, opened: Opened, folder: Path) -> None:
-    assert "#" not in opened.page.url
     opened.press("letters", "ood")
     opened.press("transformer", "family")
     opened.page.get_by_role("searchbox").fill("opt, knn, vim")
     opened.page.locator("#filters select").nth(1).select_option("fpr95")
     opened.page.click("[data-sort='|method']")
-    opened.page.locator("#choice select").first.select_option(label="react")
+    opened.page.locator("#choice select").first.select_option(label="ReAct")
     opened.page.locator("#choice select").nth(1).select_option(label="none")
     again = Opened(browser, folder / "report.html")
     again.page.goto(opened.page.url)
@@ -223,8 +223,9 @@ def test_a_link_shows_the_same_again(browser: Any, opened: Opened, folder: Path)
 
 
 def test_a_link_with_names_that_are_not_here_is_the_usual_page(browser: Any, opened: Opened, folder: Path) -> None:
-    other = Opened(browser, folder / "report.html")
-    other.page.goto(f"{opened.page.url}#ood=%5B%22nowhere%22%5D&method=x&show=y&sort=%5B1%5D&columns=z&images=%7B")
+    other, address = Opened(browser, folder / "report.html"), (folder / "report.html").as_uri()
+    opened.page.locator("#filters select").first.select_option("average")
+    other.page.goto(f"{address}#ood=%5B%22nowhere%22%5D&method=x&show=y&sort=%5B1%5D&columns=z&images=%7B")
     other.page.reload()
     assert board(other) == board(opened)
     assert other.page.inner_text("#status") == opened.page.inner_text("#status")
@@ -236,3 +237,14 @@ def test_the_page_and_its_menus_have_no_violations(browser: Any, folder: Path) -
     for click in (".menu summary", "#gallery .zoom"):
         assert violations(browser, folder / "report.html", click=click) == []
     assert violations(browser, folder / "report.html", 390, "dark") == []
+
+
+def test_the_top_has_four_numbers_and_near_and_far(opened: Opened, folder: Path) -> None:
+    tiles = opened.page.locator("#tiles > div").all_inner_texts()
+    assert len(tiles) == 4
+    assert f"{means(folder, 'auroc')['optfs-e']:.2f} %" in tiles[0]
+    assert f"MSP {means(folder, 'fpr95')['msp']:.2f} %" in tiles[1]
+    label = opened.page.get_attribute("#near-far svg", "aria-label")
+    for name, shown in (("msp", "MSP"), ("optfs-e", "OptFS (E)")):
+        near, far = (means(folder, "fpr95", group=[group])[name] for group in ("near", "far"))
+        assert f"{shown} {near:.2f} and {far:.2f}" in label

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -93,9 +94,10 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
     check = check_guard(spoilt, source, str(folder), {evil: str(folder)}, RunOptions(progress=False))
     write_check(check, tmp_path / "check.html", source, Origin(evil, evil))
     with harmless(browser, tmp_path / "check.html") as shown:
-        assert shown.page.inner_text("h1") == f"Check of a guard of {' '.join(evil.split())}"
+        assert shown.page.inner_text("h1").startswith(f"Check: {' '.join(evil.split())}, ")
         assert evil in shown.page.inner_text("#short")
         assert evil in shown.page.inner_text("#said")
+        assert shlex.split(shown.page.inner_text("#command"))[2] == Path(evil).name
         shown.page.locator("[data-item]").first.click()
         assert "in" in shown.page.inner_text("#why")
     listing = one_by_one(str(folder))

@@ -8,14 +8,20 @@ from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 import typer.core
+from typer.models import OptionInfo
 
 from oodshape.core.options import Help
 from oodshape.core.text import printable
 
+PANELS = dict.fromkeys(("images", "parts", "calibrate", "id", "ood", "classes", "prompt"), "Images")
+PANELS |= dict.fromkeys(("alpha", "per_class", "fdr"), "Method and threshold")
+PANELS |= {"max": "Limits"}
+VALUES = {int: "N", float: "NUMBER", Path: "PATH", str: "TEXT"}  # what stands for a value in the help
 UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of click in newer versions of typer
 
 
@@ -34,6 +40,7 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
             options += _options(kind, parameter.default)
         else:
             options.append(parameter.replace(annotation=kind, kind=Parameter.KEYWORD_ONLY))
+            _arrange(name, kind)
 
     @wraps(command)
     def call(**given: Any) -> None:
@@ -48,6 +55,17 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     call.__doc__ = "\n\n".join(part.replace("\n", " ") for part in paragraphs)
     return call
+
+
+def _arrange(name: str, annotation: Any) -> None:
+    """Give an option that has none the panel that its name belongs to, and a short word for its value."""
+    kind, *notes = get_args(annotation)
+    for note in notes:
+        if isinstance(note, OptionInfo):
+            note.rich_help_panel = note.rich_help_panel or PANELS.get(name)
+            note.metavar = note.metavar or next(
+                (word for each, word in VALUES.items() if each in (kind, *get_args(kind))), None
+            )
 
 
 def _options(group: Any, default: Any) -> list[Parameter]:
@@ -70,9 +88,10 @@ def _option(annotation: Any, name: str, panel: str | None) -> Any:
     if note is None:
         return annotation if notes else None
     flag = f"--{name.replace('_', '-')}"
-    return Annotated[
-        kind, typer.Option(flag, help=note.text, min=note.min, metavar=note.metavar, rich_help_panel=panel)
-    ]
+    option = typer.Option(flag, help=note.text, min=note.min, metavar=note.metavar, rich_help_panel=panel)
+    made: Any = Annotated[kind, option]
+    _arrange(name, made)
+    return made
 
 
 class _Flags:

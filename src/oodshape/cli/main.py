@@ -15,11 +15,15 @@ from oodshape.cli.bundles import GLOBAL, Command, Group, flat
 from oodshape.cli.terminal import set_quiet, show_line
 from oodshape.core.errors import InputError, missing_extra
 
-# command -> its module in this package, in the order of the help
-COMMANDS = {name: name for name in ("fit", "collect", "calibrate", "score", "merge", "decide", "inspect", "check")}
-COMMANDS |= {"merge": "collect"}
-COMMANDS |= {name: name for name in ("export", "serve", "watch", "bench", "report", "compare", "repeat", "study")}
-COMMANDS |= {name: name for name in ("methods", "models", "data")}
+# the commands in the order of the help, by panel
+PANELS = {
+    "Guard": "fit calibrate check score inspect decide watch export serve",
+    "Benchmark": "bench report compare repeat study",
+    "Scaling": "collect merge",
+    "Reference": "methods models data",
+}
+COMMANDS = {name: panel for panel, names in PANELS.items() for name in names.split()}
+MODULES = {"merge": "collect"}  # of commands that have no module of their own name
 STOPPED = 130  # the exit status after Ctrl-C
 
 
@@ -31,14 +35,13 @@ def make_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
         no_args_is_help=True,
         add_completion=True,
         pretty_exceptions_enable=False,
-        help="Tell which images an image classifier should not trust.\n\n"
-        "A classifier answers with confidence even on images that it was never meant to see. oodshape reads the "
-        "features of a trained network and gives every image a score: high for images like those it was trained on "
-        "(in-distribution, ID), low for others (out-of-distribution, OOD).",
+        help="Detect out-of-distribution (OOD) images with a trained image classifier.\n\n"
+        "Start with `oodshape fit`, then `oodshape check` and `oodshape score`. Without data: `oodshape bench`.",
     )
     app.callback()(common)
     for name in commands:
-        app.command(cls=Command)(flat(getattr(import_module(f"oodshape.cli.{COMMANDS[name]}"), name)))
+        module = import_module(f"oodshape.cli.{MODULES.get(name, name)}")
+        app.command(cls=Command, rich_help_panel=COMMANDS[name])(flat(getattr(module, name)))
     return app
 
 
@@ -109,7 +112,8 @@ def common(
         str,
         typer.Option(
             envvar="OODSHAPE_LIMITS",
-            help="The largest files to read: pixels=50331648,aspect=100,inflated=268435456 (any of them).",
+            metavar="LIMITS",
+            help="The largest files to read \\[default: pixels=48M,aspect=100,inflated=256M; K, M, G: powers of 1024].",
         ),
     ] = "",
 ) -> None:

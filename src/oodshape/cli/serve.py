@@ -10,7 +10,7 @@ import typer
 from oodshape.cli.options import ProviderOption
 from oodshape.cli.terminal import check_out
 
-DEFAULTS = "bytes=33_554_432,images=32,seconds=30,requests=64"
+DEFAULTS = "bytes=32M,images=32,seconds=30,requests=64"
 
 
 def serve(
@@ -40,7 +40,7 @@ def serve(
         ),
     ] = "",
 ) -> None:
-    """Serve an exported guard over HTTP: POST /predict, GET /health, /ready, /metrics, /openapi.json.
+    """Serve an exported guard over HTTP: a page at /, POST /predict, GET /health, /ready, /metrics, /openapi.json.
 
     It needs onnxruntime and FastAPI (the extra serve), and no torch. Logs are JSON lines on standard output. SIGTERM
     and Ctrl-C stop it after running requests are answered, within the `seconds` of --max and 5 more.

@@ -30,6 +30,18 @@ def format_count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+def parse_count(text: str) -> int:
+    """Read a whole number, which may end in K, M or G (1024, 1024^2, 1024^3); others raise ValueError.
+
+    >>> parse_count("48M"), parse_count("1_000")
+    (50331648, 1000)
+    """
+    found = re.fullmatch(r"([0-9][0-9_]*)([KMG]?)", text)
+    if found is None:
+        raise ValueError(text)
+    return int(found[1].replace("_", "")) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
+
+
 def facts_html(facts: Iterable[tuple[str, str]]) -> str:
     """Names and values as a small HTML table, for notebooks.
 

@@ -29,6 +29,15 @@ BLOCKS = {
 }
 
 
+def display_name(name: str) -> str:
+    """The name of a method in prose.
+
+    >>> display_name("optfs-e"), display_name("mine")
+    ('OptFS (E)', 'mine')
+    """
+    return RECORDS[name].name if name in RECORDS else name
+
+
 def block(name: str) -> str:
     """The block of a table: the paper's three, methods since the paper, methods that choose, custom methods.
 

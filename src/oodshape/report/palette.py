@@ -25,6 +25,8 @@ INKS = {
     "soft": Ink("#5b6067", "#a9adb5"),
     "link": Ink("#00568a", "#7cc4f5"),
     "wrong": Ink("#b3261e", "#ff8a80"),
+    "right": Ink("#0f6b33", "#5fdc8f"),
+    "warn": Ink("#855300", "#fbbf24"),
     "id": Ink("#0068a8", "#6cbcf0"),
     "ood": Ink("#b84d00", "#f5a04c"),
     "logits": Ink("#00756a", "#4cc7b8"),

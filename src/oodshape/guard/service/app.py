@@ -7,13 +7,16 @@ import hmac
 import json
 import logging
 import time
+from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
+from importlib.resources import files
 
 import anyio
 from fastapi import Depends, FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.requests import ClientDisconnect
 
 import oodshape
@@ -212,6 +215,18 @@ def refuse(refused: Refused) -> Response:
     return JSONResponse({"detail": refused.detail}, refused.status, headers)
 
 
+def read_page() -> tuple[str, str]:
+    """Return the page for browsers, and the policy under which it runs its own script and asks this service alone."""
+    page = (files(__package__) / "page.html").read_text(encoding="utf-8")
+    digests = {}
+    for tag in ("script", "style"):
+        inside = page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+        digests[tag] = b64encode(sha256(inside.encode()).digest()).decode()
+    rules = ["default-src 'none'", "connect-src 'self'", "img-src blob:", "base-uri 'none'", "form-action 'none'"]
+    rules += ["frame-ancestors 'none'", *(f"{tag}-src 'sha256-{digest}'" for tag, digest in digests.items())]
+    return page, "; ".join(rules)
+
+
 def create_app(settings: Settings, pool: Pool) -> FastAPI:
     """The application around a pool that has started; it closes the pool."""
     service = Service(settings, pool)
@@ -264,10 +279,15 @@ def create_app(settings: Settings, pool: Pool) -> FastAPI:
         """Counts and the evidence of the watch, for Prometheus."""
         return Response(service.read_metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @app.get("/", dependencies=token, responses={401: REFUSALS[401]})
-    async def about() -> About:
-        """What is served."""
-        return About(oodshape=oodshape.__version__, **pool.about)
+    page, policy = read_page()
+
+    @app.get("/", response_model=About, responses={401: REFUSALS[401]})
+    async def about(request: Request) -> Response:
+        """What is served; for a browser, a page to try it, which holds nothing that a token protects."""
+        if "text/html" in request.headers.get("accept", ""):
+            return HTMLResponse(page, headers={"content-security-policy": policy, "x-content-type-options": "nosniff"})
+        service.authorize(request)
+        return Response(About(oodshape=oodshape.__version__, **pool.about).model_dump_json(), media_type=MEDIA[1])
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> Response:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from oodshape.core.errors import InputError
+from oodshape.core.text import parse_count
 from oodshape.images.decode.limits import Limits
 
 
@@ -44,7 +46,13 @@ class Settings:
             raise InputError("--state stores what --watch saw: give both, or neither")
 
 
-MAXIMA = {"bytes": int, "images": int, "seconds": float, "requests": int, "per_address": int}
+MAXIMA: dict[str, Callable[[str], Any]] = {
+    "bytes": parse_count,
+    "images": int,
+    "seconds": float,
+    "requests": int,
+    "per_address": int,
+}
 
 
 def parse_maxima(text: str) -> dict[str, Any]:

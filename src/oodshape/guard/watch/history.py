@@ -1,4 +1,4 @@
-"""History: what a watched stream looked like over time, by thousand images and by class, in bounded memory."""
+"""History: what a watched stream looked like over time, by block of images and by class, in bounded memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Sizes, Value
 
-BLOCK = 1000  # readable images
+BLOCK = 16  # readable images of the first blocks: a short stream has a curve, too
 BINS = 20  # of p-values
-MOST = 1024  # blocks; then two become one
+MOST = 120  # blocks; then two become one
 CLASSES = 4096  # names; what comes after counts as others
 OTHERS = "(others)"
 Count = Annotated[int, AtLeast(0)]

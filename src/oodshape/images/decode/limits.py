@@ -7,7 +7,6 @@ made larger, an archive of zeros. What a file would cost stands in its first byt
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.reading import npz_arrays, reading
+from oodshape.core.text import parse_count
 
 RATIO = 8  # times its size on disk that any file may take: real data sets and weights stay below
 PLAIN = 4  # bytes a pixel that most decoders take
@@ -53,7 +53,7 @@ class Limits:
 
     @classmethod
     def parse(cls, text: str) -> Limits:
-        """The limits that a text such as `pixels=200_000_000,aspect=50` names; the others keep their defaults.
+        """The limits that a text such as `pixels=200M,aspect=50` names; the others keep their defaults.
 
         >>> Limits.parse("aspect=50")
         Limits(pixels=50331648, aspect=50, inflated=268435456)
@@ -61,12 +61,15 @@ class Limits:
         names, values = [field.name for field in fields(cls)], dict[str, int]()
         for item in filter(None, map(str.strip, text.split(","))):
             name, _, value = (part.strip() for part in item.partition("="))
-            if name not in names or name in values or not re.fullmatch(r"[0-9][0-9_]*", value):
+            try:
+                if name not in names or name in values:
+                    raise ValueError(name)
+                values[name] = parse_count(value)
+            except ValueError:
                 raise InputError(
                     f"limits are {', '.join(f'{each}=N' for each in names)}, each at most once and a whole number, "
-                    f"such as pixels=200_000_000,aspect=50; got {item!r}"
-                )
-            values[name] = int(value.replace("_", ""))
+                    f"such as pixels=200M,aspect=50; got {item!r}"
+                ) from None
         return cls(**values)
 
     @classmethod

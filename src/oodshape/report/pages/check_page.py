@@ -7,9 +7,9 @@ from pathlib import Path
 
 from oodshape.guard.check import SAME, Check, Selective, SetCheck
 from oodshape.metrics.detection import Estimate, mcnemar
-from oodshape.metrics.registry import DEFAULT_METRICS
+from oodshape.metrics.registry import DEFAULT_METRICS, MAIN
 from oodshape.networks.loading import Source
-from oodshape.report.pages.html import html_table, write_html
+from oodshape.report.pages.html import banner, html_table, tiles, write_html
 from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, payload, risk_curves
 from oodshape.report.pages.scored_page import Origin, render_scored_page
 from oodshape.report.pages.scored_set import CLEAR, Role
@@ -20,13 +20,15 @@ NOTE = (
     + " ".join(metric.note for metric in DEFAULT_METRICS)
 )
 ROLES = {"id": "ID", "ood": "OOD"}
+DETECTORS = {"guard": "guard", "softmax": "MSP"}
+WEAK, FAILING = 0.2, 0.5  # of a set accepted: from here on a guard protects in part, or not
 
 
 def check_rows(check: Check) -> list[list[str]]:
     """Return the cells of the table below `HEAD`: each set with the guard, then with the MSP baseline."""
     rows, names = [], [each.name for each in check.outside]
     for row in sorted(check.rows(), key=lambda row: names.index(row["set"]) if row["role"] == "ood" else -1):
-        cells = [f"{row['set']} ({ROLES[row['role']]})", row["detector"], f"{row['images']:,}"]
+        cells = [f"{row['set']} ({ROLES[row['role']]})", DETECTORS[row["detector"]], f"{row['images']:,}"]
         cells.append(_percent(Estimate(**row["accepted_share"])))
         rows.append(
             cells + [_percent(Estimate(**row[each.name])) if each.name in row else "" for each in DEFAULT_METRICS]
@@ -68,13 +70,79 @@ def write_check(check: Check, path: str | Path, source: Source | None = None, or
             f"Unreadable: {len(lines):,}",
             html_table(["file", "why"], lines[:100], "Unreadable images"),
         )
-    model = check.guard.about.model or "a network given in Python"
-    summary = [*(f"<b>{escape(each)}</b>" for each in headline(check)), escape(f"{verdict(check)}.")]
-    write_html(
-        path,
-        render_scored_page(
-            f"Check of a guard of {model}", summary, check.guard, scored_sets, data, origin or Origin(), more
+    origin, model = origin or Origin(), check.guard.about.model or "a network given in Python"
+    title = f"Check: {model}, {Path(origin.guard).name or 'a guard in memory'}"
+    top = [banner(*decision(check)), tiles(_numbers(check)), "<h2>OOD sets</h2>", _render_sets(check)]
+    write_html(path, render_scored_page(title, "\n".join(top), check.guard, scored_sets, data, origin, more))
+
+
+def decision(check: Check) -> tuple[str, str, str]:
+    """Return the kind of the banner (ok, warn or bad), the decision, and what it rests on; the last is HTML."""
+    worst = max(check.outside, key=lambda each: each.guard.share.value)
+    share, alpha = worst.guard.share.value, 100 * (check.guard.detector.alpha or 0.0)
+    accepts = f"accepts {_rate(share)} of {worst.name} at a {alpha:g} % false rejection rate"
+    all_ood, msp = _accepted(check, "guard"), _accepted(check, "softmax")
+    beside = "" if msp is None else f" (MSP: {_rate(msp)})"
+    body = f"{_rate(all_ood or 0.0)} of all OOD images are accepted{beside}. {verdict(check)}."
+    if share < WEAK:
+        kind, head = "ok", f"Protective: {accepts}" + (", the worst set" if len(check.outside) > 1 else "")
+    else:
+        kind, head = ("bad", f"Not protective: {accepts}") if share >= FAILING else ("warn", f"In part: {accepts}")
+        body += " A larger alpha rejects more OOD images, and more ID images: try it below."
+    if check.guaranteed is not None and check.known <= SAME and check.rejected > check.guaranteed[1]:
+        kind, head = "bad", f"Rejects too many ID images: {_rate(1 - check.inside.guard.share.value)}, not {alpha:g} %"
+        body += " Recalibrate on images like these."
+    return kind, head, escape(body)
+
+
+def _accepted(check: Check, detector: str) -> float | None:
+    """The fraction of all OOD images that a detector accepts."""
+    found = [each.judged[detector] for each in check.outside if detector in each.judged]
+    return sum(each.accepted for each in found) / sum(len(each.values) for each in found) if found else None
+
+
+def _numbers(check: Check) -> list[tuple[str, str, str]]:
+    """The tiles: false rejection rate, OOD images accepted, AUROC and the sanity check."""
+    share, sanity = check.inside.guard.share, check.guard.about.sanity
+    found, msp = _accepted(check, "guard"), _accepted(check, "softmax")
+    areas = {name: [] for name in check.inside.judged}  # type: dict[str, list[float]]
+    for row in check.rows():
+        if row["role"] == "ood":
+            areas[row["detector"]].append(row[MAIN.name]["value"])
+    area = {name: f"{100 * sum(each) / len(each):.1f} %" for name, each in areas.items()}
+    interval = f"95 % interval {100 * (1 - share.high):.1f}-{100 * (1 - share.low):.1f} %"
+    worst = None if sanity is None else max(sanity.accepted(check.guard.detector).values())
+    return [
+        (
+            "false rejection rate",
+            _rate(1 - share.value),
+            f"target {100 * (check.guard.detector.alpha or 0):g} %; {interval}",
         ),
+        ("OOD images accepted", _rate(found or 0.0), "" if msp is None else f"MSP {_rate(msp)}"),
+        (f"mean {MAIN.head}", area["guard"], f"MSP {area['softmax']}" if "softmax" in area else ""),
+        ("sanity check", "–" if worst is None else _rate(worst), "of noise and constant images accepted, at most"),
+    ]
+
+
+def _render_sets(check: Check) -> str:
+    """Return the table of OOD sets, the worst first: what the guard and MSP accept, and whether they differ."""
+    rows = []
+    for each in sorted(check.outside, key=lambda each: -each.guard.share.value):
+        msp, cells = each.softmax, ["–", "–"]
+        if msp is not None:
+            chance, less = mcnemar(each.guard.passed, msp.passed), each.guard.accepted < msp.accepted
+            cells = [_rate(msp.share.value), "no difference" if chance >= CLEAR else "better" if less else "worse"]
+        line = "" if msp is None else f'<u style="left:{100 * msp.share.value:.1f}%"></u>'
+        bar = f'<div class="part"><i style="width:{100 * each.guard.share.value:.1f}%"></i>{line}</div>'
+        numbers = [f"{len(each.guard.values):,}", bar, _rate(each.guard.share.value), *cells]
+        rows.append(f'<th scope="row">{escape(each.name)}</th>' + "".join(f"<td>{cell}</td>" for cell in numbers))
+    heads = ("OOD set", "images", "accepted by the guard (line: MSP)", "guard", "MSP", "paired test")
+    head = "".join(f'<th scope="col">{each}</th>' for each in heads)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return (
+        '<div class="roll" tabindex="0" role="region" aria-label="OOD sets"><table class="sets"><thead><tr>'
+        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        '<p class="soft">Paired test: McNemar on the same images, 1 %.</p>'
     )
 
 
@@ -105,7 +173,7 @@ def right_line(check: Check) -> list[str]:
     if found is None:
         return []
     parts = [
-        f"{100 * found.accepted[name].value:.1f} % on images accepted by the {name} (AURC {100 * area:.2f})"
+        f"{100 * found.accepted[name].value:.1f} % on images accepted by {DETECTORS[name]} (AURC {100 * area:.2f})"
         for name, area in found.aurc.items()
         if name in found.accepted
     ]
@@ -119,7 +187,7 @@ def _render_accuracy(check: Check, found: Selective) -> str:
     rows = [["all images", f"{found.images:,}", _percent(found.accuracy), "–"]]
     rows += [
         [
-            f"accepted by the {name}",
+            f"accepted by {'the guard' if name == 'guard' else 'MSP'}",
             f"{int(check.inside.judged[name].passed[known].sum()):,}",
             _percent(found.accepted[name]) if name in found.accepted else "–",
             f"{100 * area:.2f}",
@@ -133,6 +201,10 @@ def _render_accuracy(check: Check, found: Selective) -> str:
     )
     table = html_table(["images", "number", "accuracy", "AURC (%)"], rows, "Accuracy")
     return f'{table}<div id="risk"></div><p class="soft">{escape(note)}</p>'
+
+
+def _rate(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def _percent(value: Estimate) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -33,17 +33,30 @@ def document(title: str, body: str, script: str = "", style: str = "", later: st
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f"<title>{escape(title)}</title>\n<style>\n{page_css()}{web_file('page.css')}{style}</style>\n</head>\n"
-        f"<body>\n{body}\n{end}{later}</body>\n</html>\n"
+        f'<body>\n<a class="skip" href="#main">Skip to content</a>\n{body}\n{end}{later}</body>\n</html>\n'
     )
 
 
-def plain_page(title: str, body: str) -> str:
-    """A page with its title on top and nothing that runs."""
-    return document(title, f"<main>\n<h1>{escape(title)}</h1>\n{body}\n</main>")
+def banner(kind: str, head: str, body: str) -> str:
+    """The decision on top of a page: `kind` is ok, warn or bad, `head` text, `body` HTML."""
+    return f'<div class="banner {kind}"><b>{escape(head)}</b>{body}</div>'
+
+
+def tiles(found: Iterable[tuple[str, str, str]]) -> str:
+    """Numbers beside each other: what, value and note; HTML."""
+    parts = (f"<div><small>{what}</small><b>{value}</b><small>{note}</small></div>" for what, value, note in found)
+    return f'<div class="tiles">{"".join(parts)}</div>'
+
+
+def section(name: str, head: str, body: str) -> str:
+    """A section with a heading; `name` is its id."""
+    return (
+        f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{head}</h2>\n{body}\n</section>'
+    )
 
 
 def write_html(path: str | Path, text: str) -> None:
-    """Write a page, whole or not at all."""
+    """Write a page atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="replace")
 

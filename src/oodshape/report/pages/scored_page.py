@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -17,16 +18,12 @@ from oodshape.guard.verdict import Scored
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_count
 from oodshape.networks.loading import Source
-from oodshape.report.pages.html import document, html_table, page_json, web_file, write_html
+from oodshape.report.pages.html import banner, document, html_table, page_json, section, web_file, write_html
 from oodshape.report.pages.scored_data import SHOWN, Images, describe_images, payload
 from oodshape.report.pages.scored_set import ScoredSet, ShownImage, group_tables
 
 BROKEN = 100  # unreadable images that are listed
 SCRIPTS = ("elements.js", "scored.js")
-_AXIS = (
-    "Shared x-axis; the outer bins include everything beyond. Do not read a threshold off the OOD images shown here: "
-    "that would be tuning on test data, and the guarantee holds only for an alpha that was chosen before."
-)
 
 
 @dataclass(frozen=True)
@@ -39,47 +36,42 @@ class Origin:
 
 def render_scored_page(
     title: str,
-    verdict: Sequence[str],
+    top: str,
     guard: Fitted,
     sets: Sequence[ScoredSet],
     data: Mapping[str, Any],
     origin: Origin,
     more: Mapping[str, tuple[str, str]],
 ) -> str:
-    """Return the HTML of the page: `verdict` holds sentences, `more` sections by id as (title, body); both are HTML."""
-    sections = [
-        f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{head}</h2>\n{body}\n</section>'
-        for name, (head, body) in more.items()
-    ]
+    """Return the HTML of the page: `top` is the decision, `more` sections by id as (title, body); all are HTML."""
+    kinds = {"id": "ID", "ood": "OOD", "new": "scored"}
+    counts = {kind: sum(len(each) for each in sets if each.role == role) for role, kind in kinds.items()}
+    images = " and ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    calibrated = 0 if guard.detector.calibration is None else len(guard.detector.calibration)
+    parts_of = getattr(guard.detector.scorer, "components", ())
+    method = f"{guard.about.method}{f' ({names})' if (names := ', '.join(each.name for each in parts_of)) else ''}"
     parts = {
         "title": escape(title),
-        "verdict": f'<div class="verdict">{"".join(f"<p>{said}</p>" for said in verdict)}</div>',
-        "facts": _definitions(_facts(guard, origin).items()),
-        "axis": _AXIS,
+        "sub": escape(f"method {method} · {calibrated:,} calibration images · {images or 'no'} images"),
+        "top": top,
         "shown": escape(_shown(sets, len(data["items"]))),
         "groups": group_tables(sets),
         "links": "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in more.items()),
-        "more": "\n".join(sections),
-        "origin": _definitions(lines(guard)),
-        "data": page_json(data),
+        "more": "\n".join(section(name, head, body) for name, (head, body) in more.items()),
+        "origin": _definitions([*_facts(guard, origin), *lines(guard)]),
+        "data": page_json({**data, "guard": shlex.quote(Path(origin.guard).name or "guard.safetensors")}),
     }
     body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], web_file("scored.html").rstrip())
     return document(title, body, "\n".join(map(web_file, SCRIPTS)), web_file("scored.css"))
 
 
-def _facts(guard: Fitted, origin: Origin) -> dict[str, str]:
-    """Return network, guard, method, date and command."""
+def _facts(guard: Fitted, origin: Origin) -> list[tuple[str, str]]:
+    """Return the network, the guard's file, the date and the command."""
     about = guard.about
     weights = f" with {Path(about.weights).name}" if about.weights else ""
-    return {
-        "network": f"{about.model or 'given in Python'}{weights} ({about.network})",
-        "guard": Path(origin.guard).name or "in memory",
-        "method": dict(lines(guard)).get("method", about.method),
-        "guarantee": guard.guarantee,
-        "sanity": guard.sanity,
-        "date": date.today().isoformat(),
-        "command": origin.command,
-    }
+    network = f"{about.model or 'given in Python'}{weights} ({about.network})"
+    when = date.today().isoformat()
+    return [("network", network), ("guard", origin.guard or "in memory"), ("date", when), ("command", origin.command)]
 
 
 def _definitions(rows: Iterable[tuple[str, Any]]) -> str:
@@ -127,27 +119,27 @@ def write_scored(
         table = html_table(["file", "why"], seen.broken, "Unreadable images")
         more["unreadable"] = (f"Unreadable: {seen.unreadable:,}", table)
     items = describe_images(guard, source, [(scored, images)])
-    title = f"{scored.name}: images scored by a guard of {guard.about.model or 'a network given in Python'}"
+    title = f"Scores: {scored.name}, {Path(origin.guard).name or 'a guard in memory'}"
     data = payload(guard, [scored] if len(scored) else [], items) | {"risk": None}
-    write_html(path, render_scored_page(title, _verdict(scored, guard.detector), guard, [scored], data, origin, more))
+    write_html(
+        path, render_scored_page(title, banner(*_verdict(scored, guard.detector)), guard, [scored], data, origin, more)
+    )
 
 
-def _verdict(scored: ScoredSet, detector: Detector) -> list[str]:
-    """Say how many images are rejected, and whether that is expected of ID images."""
+def _verdict(scored: ScoredSet, detector: Detector) -> tuple[str, str, str]:
+    """Return the banner: how many images are rejected, and whether that is expected of ID images."""
     if not len(scored):
-        return ["<b>No image could be read.</b>"]
+        return "bad", "No image could be read", ""
     out = sum(p_value <= scored.alpha for p_value in scored.p_values)
     images = format_count(len(scored), "image")
-    summary = f"At alpha = {100 * scored.alpha:g} %, {out:,} of {images} rejected ({100 * out / len(scored):.1f} %)."
+    head = f"{out:,} of {images} rejected ({100 * out / len(scored):.1f} %) at alpha = {100 * scored.alpha:g} %"
     if detector.groups is not None:  # each class has its own threshold, so the total has no known distribution
-        return [f"<b>{escape(summary)}</b>"]
+        return "ok", head, ""
     calibrated = len(detector.calibration) if detector.calibration is not None else 0
     few, many = rejected_count(calibrated, scored.alpha, len(scored))
-    end = f"Expected for ID images: {few:,} to {many:,} (99 % range, {calibrated:,} calibration images). "
+    body = f"Expected for ID images: {few:,} to {many:,} (99 % range, {calibrated:,} calibration images). "
     if out > many:
-        end += "More are rejected: some images are OOD, or the images have changed."
-    elif out < few:
-        end += "Fewer are rejected: the images are more typical than the calibration set."
-    else:
-        end += "The number of rejections is consistent with all images being ID."
-    return [f"<b>{escape(summary)}</b>", escape(end)]
+        return "warn", head, f"{body}More are rejected: some images are OOD, or the images have changed."
+    if out < few:
+        return "ok", head, f"{body}Fewer are rejected: the images are more typical than the calibration set."
+    return "ok", head, f"{body}The number of rejections is consistent with all images being ID."

@@ -20,9 +20,10 @@ Pair = tuple[str, int]
 Role = Literal["id", "ood", "new"]
 CLEAR = 0.01  # significance level
 ROWS = 15  # rows of a table of classes or folders
+FEW = 10  # a group of fewer images has no rate
 MARKED = (
     "Marked: rejected significantly more often than the rest of its set (Fisher's exact test, Holm, 1 %). "
-    "Without a mark, the order may be chance."
+    f"Without a mark, the order may be chance. Groups of fewer than {FEW} images have no rate and come last."
 )
 
 
@@ -47,7 +48,7 @@ class Groups:
         self._of.append(self.names.setdefault(name, len(self.names)))
 
     def rank(self, p_values: array[float], alpha: float) -> list[Group]:
-        """Sort the groups by their rejection rate, and mark those with a significantly higher rate than the rest."""
+        """Sort the groups by their rejection rate, small ones last; mark significantly higher rates than the rest."""
         from scipy.stats import fisher_exact
 
         rejected = np.bincount(self._places[np.asarray(p_values) <= alpha], minlength=len(self.names)).tolist()
@@ -58,7 +59,7 @@ class Groups:
         ]
         clear = [chance < CLEAR for chance in holm(chances)] if len(chances) > 1 else [False] * len(chances)
         rows = map(Group, self.names, sizes, rejected, clear)
-        return sorted(rows, key=lambda row: (-row.rejected / row.images, -row.images, row.name))
+        return sorted(rows, key=lambda row: (row.images < FEW, -row.rejected / row.images, -row.images, row.name))
 
     @property
     def _places(self) -> NDArray[np.int32]:
@@ -177,10 +178,10 @@ def _table(name: str, what: str, groups: Sequence[Group], root: str) -> str:
             group.name.removeprefix(root) or group.name or ".",
             f"{group.images:,}",
             f"{group.rejected:,}",
-            f"{100 * group.rejected / group.images:.1f} %",
+            f"{100 * group.rejected / group.images:.1f} %" if group.images >= FEW else "–",
             "marked" if group.stands_out else "",
         ]
         for group in groups[:ROWS]
     ]
     rest = f'<p class="soft">and {len(groups) - ROWS:,} more</p>' if len(groups) > ROWS else ""
-    return html_table([what, "images", "rejected", "share", "marked"], rows, f"{name} by {what}") + rest
+    return html_table([what, "images", "rejected", "rate", "marked"], rows, f"{name} by {what}") + rest

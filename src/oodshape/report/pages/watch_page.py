@@ -1,9 +1,8 @@
-"""Render the page of a watch: evidence, acceptance rate and p-values over time, unreadable images, classes, alarms."""
+"""Render the page of a watch: the decision, four numbers, the rates over time with their limits, events, classes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
@@ -11,168 +10,165 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.guard.watch.history import BINS, Event, History
-from oodshape.guard.watch.watch import Watch
-from oodshape.report.pages.html import html_table, plain_page, write_html
+from oodshape.guard.watch.watch import MIDDLE, Watch
+from oodshape.report.pages.html import banner, document, html_table, section, tiles, write_html
 
-WIDTH, HEIGHT, LEFT, TOP, FOOT = 720, 120, 56, 10, 22
+WIDTH, HEIGHT, LEFT, TOP, FOOT = 960, 210, 64, 26, 44
+POINTS = 60  # of a curve, where the history has more
+SMALLEST = 48  # images of a point: rates of fewer jump
+RECENT = 10  # points that the recent rate is of
 CLASSES = 200  # rows of the table
+FEW = 10  # a class of fewer images has no rate
+STEPS = (
+    "Look at the images rejected since then: rows of the score file with accepted = false.",
+    "If they are OOD, the guard works: find their source.",
+    "If they are valid inputs, recalibrate on recent valid images, accepted and rejected alike: "
+    "<code>oodshape calibrate GUARD --images RECENT</code>, then <code>oodshape watch --reset</code>.",
+)
 
 
 def write_watch(watch: Watch, path: str | Path) -> None:
     """Write the page of a watch."""
-    history = watch.history
-    summary = "".join(f"<p>{escape(line)}</p>\n" for line in str(watch).splitlines())
-    body = [summary]
+    history, test = watch.history, watch.rejection
+    body = [
+        "<h1>Watch</h1>",
+        f'<p class="soft">{history.seen:,} images · target false rejection rate {100 * watch.alpha:g} % · '
+        f"{watch.n_calibration:,} calibration images</p>",
+        _decision(watch),
+    ]
     if history.seen:
-        body += [_events(history), _acceptance(watch), _evidence(watch), _p_values(history), _unreadable(history)]
-    body.append(_classes(history))
-    write_html(path, plain_page("Watch of a guard", "\n".join(part for part in body if part)))
+        sizes, rejected, low = _points(history)
+        recent, out = sizes[-RECENT:].sum(), rejected[-RECENT:].sum()
+        evidence = max(watch.rejection.highest, watch.middle.highest)
+        body += [
+            tiles(
+                [
+                    (
+                        f"rejection rate, last {recent:,}",
+                        _percent(out / recent),
+                        f"allowed up to {_percent(test.allowed)}",
+                    ),
+                    ("rejected", f"{history.rejected.sum():,}", f"of {history.seen:,} images"),
+                    (
+                        "evidence against the guarantee",
+                        f"{math.exp(evidence):,.0f}" if evidence < math.log(1e6) else "over a million",
+                        f"alarm at {1 / test.delta:.0f}",
+                    ),
+                    ("unreadable", f"{history.unreadable.sum():,}", f"of {history.seen + history.unreadable.sum():,}"),
+                ]
+            ),
+            section("rate", "Rejection rate", _chart(history, sizes, rejected, test.allowed, "rejected")),
+            section("low", "Low p-values", _chart(history, sizes, low, watch.middle.allowed, f"p up to {MIDDLE:g}")),
+        ]
+    body += [_events(history), _classes(history)]
+    text = "\n".join(part for part in body if part)
+    write_html(path, document("Watch", f'<main id="main">\n{text}\n</main>'))
+
+
+def _decision(watch: Watch) -> str:
+    """Return the banner: OK, watch or ALARM, and what to do."""
+    alarms = [event for event in watch.history.events if event.kind == "alarm"]
+    if watch.alarm and alarms:
+        last = alarms[-1]
+        began = "" if last.began is None else f"; the change began near image {last.began:,}"
+        steps = "".join(f"<li>{step}</li>" for step in STEPS)
+        return banner("bad", f"ALARM since image {last.image:,}{began}", f"<ol>{steps}</ol>")
+    test = watch.rejection
+    if not watch.seen:
+        return banner("ok", "No images yet", "")
+    if test.interval()[0] > watch.alpha:
+        return banner(
+            "warn",
+            f"Watch: {_percent(test.rate)} rejected, more than the target of {_percent(watch.alpha)}",
+            f"Up to {_percent(test.allowed)} is within sampling error for {watch.n_calibration:,} calibration images, "
+            "so there is no alarm yet. Look at the rejected images, or calibrate with more images.",
+        )
+    return banner("ok", "OK: the stream agrees with the guarantee", "Nothing to do.")
+
+
+def _points(history: History) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the images of each point, those rejected, and those with a p-value up to 1/2."""
+    together = max(-(-len(history.sizes) // POINTS), -(-SMALLEST // history.block))
+    starts = np.arange(0, len(history.sizes), together)
+    if len(starts) > 1 and 2 * history.sizes[starts[-1] :].sum() < history.sizes[: starts[1]].sum():
+        starts = starts[:-1]  # a rate of few images would look like a change
+    low = history.p_values[:, : round(BINS * MIDDLE)].sum(axis=1)
+    sizes, rejected, low = (np.add.reduceat(each, starts) for each in (history.sizes, history.rejected, low))
+    return sizes, rejected, low
+
+
+def _chart(history: History, sizes: NDArray[np.int64], counts: NDArray[np.int64], allowed: float, what: str) -> str:
+    """Draw the rate of each point above the last image it counts, the allowed band, alarms and resets."""
+    rates = counts / np.maximum(sizes, 1)
+    step = next(each for each in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25) if 5 * each >= max(*rates, 1.3 * allowed, 0.05))
+    top = step * math.ceil(float(max(*rates, 1.3 * allowed)) / step)
+
+    def x(image: float) -> float:
+        return LEFT + (WIDTH - LEFT - 20) * image / history.seen
+
+    def y(rate: float) -> float:
+        return HEIGHT * (1 - rate / top)
+
+    def text(at: tuple[float, float], words: str, more: str = "") -> str:
+        return f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" {more}>{words}</text>'
+
+    def upright(image: float, name: str) -> str:
+        return f'<line class="{name}" x1="{x(image):.1f}" x2="{x(image):.1f}" y1="0" y2="{HEIGHT}"/>'
+
+    def mark(event: Event) -> str:
+        end = 'text-anchor="end"' if x(event.image) > WIDTH - 160 else ""
+        at = (x(event.image) + (-5 if end else 5), -8)
+        began = "" if event.began is None else upright(event.began, "hint")
+        return began + upright(event.image, event.kind) + text(at, f"{event.kind} at image {event.image:,}", end)
+
+    rows = [step * place for place in range(round(top / step) + 1)]
+    wide, tall = WIDTH - LEFT - 20, HEIGHT - y(allowed)
+    parts = [f'<rect class="band" x="{LEFT}" y="{y(allowed):.1f}" width="{wide}" height="{tall:.1f}"/>']
+    for rate in rows:
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - 20}" y1="{y(rate):.1f}" y2="{y(rate):.1f}"/>')
+        parts.append(text((LEFT - 8, y(rate) + 4), _percent(rate, 0), 'text-anchor="end"'))
+    for quarter in range(5):
+        parts.append(
+            text(
+                (x(history.seen * quarter / 4), HEIGHT + 18), f"{history.seen * quarter // 4:,}", 'text-anchor="middle"'
+            )
+        )
+    parts += [mark(event) for event in history.events]
+    points = " ".join(f"{x(end):.1f},{y(rate):.1f}" for end, rate in zip(np.cumsum(sizes), rates, strict=True))
+    parts.append(f'<polyline class="rate" points="{points}"/>')
+    parts.append(text((LEFT + 4, y(allowed) - 5), f"allowed: up to {_percent(allowed)}"))
+    parts.append(text(((LEFT + WIDTH) / 2, HEIGHT + 38), "images seen", 'text-anchor="middle"'))
+    parts.append(f'<text transform="translate(14 {HEIGHT / 2}) rotate(-90)" text-anchor="middle">{what}</text>')
+    label = escape(f"{what}: rate over time; allowed up to {_percent(allowed)}")
+    note = f"{int(sizes[0]):,} images per point" + ("; dotted: estimated start of the change" if history.events else "")
+    return (
+        f'<figure><div class="roll" tabindex="0" role="region" aria-label="{label}">'
+        f'<svg class="watch" viewBox="0 {-TOP} {WIDTH} {HEIGHT + TOP + FOOT}" width="{WIDTH}" role="img" '
+        f'aria-label="{label}">{"".join(parts)}</svg></div><figcaption>{note}</figcaption></figure>'
+    )
+
+
+def _percent(rate: float, digits: int = 1) -> str:
+    return f"{100 * rate:.{digits}f} %"
 
 
 def _events(history: History) -> str:
-    """Return the table of alarms and resets."""
-    rows = []
-    for event in history.events:
-        began = f"the change began near image {event.began:,}" if event.began is not None else ""
-        rows.append([f"{event.image:,}", event.kind, began])
-    return html_table(["image", "what", ""], rows) if rows else ""
-
-
-class _Frame:
-    """A figure: readable images on the x-axis, a fraction of the height on the y-axis."""
-
-    def __init__(self, history: History) -> None:
-        self.history, self.total = history, history.seen
-        self.ends = np.cumsum(history.sizes)
-        self.starts = self.ends - history.sizes
-
-    def x(self, image: float) -> float:
-        return LEFT + (WIDTH - LEFT) * image / max(self.total, 1)
-
-    def svg(self, label: str, inside: str, ticks: Mapping[float, str], caption: str) -> str:
-        """Return the figure with its axes, alarms, resets and caption."""
-        lines = "".join(
-            f'<line x1="{LEFT}" x2="{WIDTH}" y1="{_y(at):.1f}" y2="{_y(at):.1f}" stroke="var(--line)"/>'
-            f'<text x="{LEFT - 6}" y="{_y(at) + 4:.1f}" font-size="12" text-anchor="end" fill="currentColor">'
-            f"{text}</text>"
-            for at, text in ticks.items()
-        )
-        foot = HEIGHT + 0.75 * FOOT
-        ends = (
-            f'<text x="{LEFT}" y="{foot}" font-size="12" fill="currentColor">0</text>'
-            f'<text x="{WIDTH}" y="{foot}" font-size="12" text-anchor="end" fill="currentColor">'
-            f"{self.total:,} images</text>"
-        )
-        marks = "".join(self._mark(event) for event in self.history.events)
-        return (
-            f'<figure><svg viewBox="0 {-TOP} {WIDTH} {HEIGHT + TOP + FOOT}" width="{WIDTH}" role="img" '
-            f'aria-label="{escape(label)}">{lines}{inside}{marks}{ends}</svg><figcaption>{caption}</figcaption></figure>'
-        )
-
-    def _mark(self, event: Event) -> str:
-        color, dash = ("var(--wrong)", "") if event.kind == "alarm" else ("currentColor", ' stroke-dasharray="4 3"')
-        return _upright(self.x(event.image), color, dash) + (
-            "" if event.began is None else _upright(self.x(event.began), color, ' stroke-dasharray="2 3"')
-        )
-
-    def steps(self, values: NDArray[np.float64], color: str) -> str:
-        """Return a line with one level per block."""
-        points = [
-            f"{self.x(x):.1f},{_y(min(max(float(value), 0.0), 1.0)):.1f}"
-            for start, end, value in zip(self.starts, self.ends, values, strict=True)
-            for x in (start, end)
-        ]
-        return f'<polyline points="{" ".join(points)}" fill="none" stroke="{color}" stroke-width="1.8"/>'
-
-
-def _upright(x: float, color: str, dash: str) -> str:
-    return f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{HEIGHT}" stroke="{color}" stroke-width="1.5"{dash}/>'
-
-
-def _y(share: float) -> float:
-    return HEIGHT * (1 - share)
-
-
-def _acceptance(watch: Watch) -> str:
-    """Draw the acceptance rate, from a lower limit below all values to 1."""
-    frame, history = _Frame(watch.history), watch.history
-    accepted = 1 - history.rejected / np.maximum(history.sizes, 1)
-    floor = min(float(accepted.min()), 1 - watch.rejection.allowed)
-    floor = max(0.0, math.floor(10 * (floor - 0.02)) / 10)
-
-    def at(share: float) -> float:
-        return (share - floor) / (1 - floor)
-
-    ticks = {0.0: f"{floor:.0%}", at(1 - watch.alpha): f"{1 - watch.alpha:.1%}", 1.0: "100%"}
-    inside = frame.steps(np.array([at(share) for share in accepted]), "var(--id)")
-    return frame.svg(
-        "acceptance rate over time",
-        inside,
-        ticks,
-        f"Acceptance rate per {history.block:,} images; {1 - watch.alpha:.1%} is expected of ID images, and down to "
-        f"{1 - watch.rejection.allowed:.1%} is within the sampling error of the calibration. Red: an alarm (dotted: "
-        "the estimated start of the change); dashed: a reset.",
-    )
-
-
-def _evidence(watch: Watch) -> str:
-    """Draw both tests on a logarithmic scale, up to a little above the alarm."""
-    frame, history = _Frame(watch.history), watch.history
-    limit = -math.log(watch.rejection.delta)
-    top = 1.5 * limit  # larger values are clipped
-    ticks = {0.0: "1", limit / top: f"{math.exp(limit):.0f}"}
-    inside = frame.steps(history.evidence[:, 0] / top, "var(--ood)")
-    inside += frame.steps(history.evidence[:, 1] / top, "var(--shaping)")
-    return frame.svg(
-        "evidence over time",
-        inside,
-        ticks,
-        'Evidence against the guarantee, the highest so far: <b style="color:var(--ood)">by rejections</b>, '
-        f'<b style="color:var(--shaping)">by all p-values</b>; an alarm is raised at {math.exp(limit):.0f}.',
-    )
-
-
-def _p_values(history: History) -> str:
-    """Draw the histogram of the p-values of each block; an even tint is like the calibration set."""
-    frame = _Frame(history)
-    shares = history.p_values / np.maximum(history.sizes, 1)[:, None]
-    tall = HEIGHT / BINS
-    cells = "".join(
-        f'<rect x="{frame.x(start):.1f}" y="{_y((place + 1) / BINS):.1f}" width="{frame.x(end) - frame.x(start):.2f}" '
-        f'height="{tall:.2f}" fill="var(--ood)" fill-opacity="{min(share * BINS / 4, 1):.2f}"/>'
-        for start, end, row in zip(frame.starts, frame.ends, shares, strict=True)
-        for place, share in enumerate(row)
-        if share > 0
-    )
-    return frame.svg(
-        "p-values over time",
-        cells,
-        {0.0: "0", 0.5: "0.5", 1.0: "1"},
-        f"Histograms of p-values per {history.block:,} images, from 0 (bottom) to 1 (top). An even tint: like the "
-        "calibration set. Dark at the bottom: scores have dropped.",
-    )
-
-
-def _unreadable(history: History) -> str:
-    if not history.unreadable.any():
-        return ""
-    frame = _Frame(history)
-    share = history.unreadable / np.maximum(history.sizes + history.unreadable, 1)
-    top = float(share.max())
-    ticks = {0.0: "0", 1.0: f"{top:.1%}"}
-    caption = f"Unreadable images, {int(history.unreadable.sum()):,} in all, as a fraction of each block."
-    return frame.svg("unreadable images over time", frame.steps(share / top, "var(--soft)"), ticks, caption)
+    """Return the table of alarms and resets, where there are several."""
+    rows = [
+        [f"{event.image:,}", event.kind, "" if event.began is None else f"near image {event.began:,}"]
+        for event in history.events
+    ]
+    return section("events", "Events", html_table(["image", "event", "change began"], rows)) if len(rows) > 1 else ""
 
 
 def _classes(history: History) -> str:
-    """Return the table of classes, the highest rejection rate first."""
+    """Return the table of classes, the highest rejection rate first; small classes have no rate and come last."""
     if history.classes is None:
         return ""
-    counts = dict(zip(history.names, history.classes.tolist(), strict=True))
-    order = sorted(counts, key=lambda name: (-counts[name][1] / max(sum(counts[name]), 1), name))
-    rows = [
-        [name, f"{sum(counts[name]):,}", f"{counts[name][1]:,}", f"{counts[name][1] / max(sum(counts[name]), 1):.1%}"]
-        for name in order[:CLASSES]
-    ]
-    more = f"<p>{len(order) - CLASSES:,} more classes are not shown.</p>" if len(order) > CLASSES else ""
-    return f"<h2>By class</h2>\n{html_table(['class', 'images', 'rejected', 'share'], rows)}{more}"
+    found = [(name, ok + out, out) for name, (ok, out) in zip(history.names, history.classes.tolist(), strict=True)]
+    found.sort(key=lambda each: (each[1] < FEW, -each[2] / max(each[1], 1), each[0]))
+    rows = [[name, f"{n:,}", f"{out:,}", _percent(out / n) if n >= FEW else "–"] for name, n, out in found[:CLASSES]]
+    more = f"<p>{len(found) - CLASSES:,} more classes are not shown.</p>" if len(found) > CLASSES else ""
+    return section(
+        "classes", "Classes", html_table(["class", "images", "rejected", "rate"], rows, "Images by class") + more
+    )

@@ -9,7 +9,7 @@ function histogram([low, high, inside, outside], method, ood) {
     return counts.map((count) => count / total);
   });
   const most = 1.05 * Math.max(...parts[0], ...parts[1]);
-  const label = `Histogram of ${method.name} scores: ID and ${ood}`;
+  const label = `Histogram of ${method.title} scores: ID and ${ood}`;
   const xTicks = ticks(low, high, 4);
   const { svg, X, Y, box } = axes({ ...SMALL, x: [low, high], y: [0, most], label, xTicks, xLabel: "score" });
   const edge = (i) => low + ((high - low) * i) / inside.length;
@@ -25,7 +25,7 @@ function histogram([low, high, inside, outside], method, ood) {
 
 // ROC curves of [method, curve] pairs, with a line at 95 % of ID accepted.
 function roc(pairs, ood) {
-  const label = `ROC curves on ${ood}: ${pairs.map(([method]) => method.name).join(", ")}`;
+  const label = `ROC curves on ${ood}: ${pairs.map(([method]) => method.title).join(", ")}`;
   const tens = [0, 25, 50, 75, 100];
   const { svg, X, Y, box } = axes({ ...SMALL, height: 190, x: [0, 100], y: [0, 100], label, xTicks: tens, yTicks: tens,
     xLabel: "% of OOD accepted", yLabel: "% of ID accepted" });
@@ -41,7 +41,7 @@ function theta(pairs, model) {
   const zs = pairs.flatMap(([, [z]]) => z), values = pairs.flatMap(([, [, t]]) => t);
   const x = [Math.min(...zs), Math.max(...zs)];
   const y = [Math.min(0, ...values), Math.max(1.1, 1.05 * Math.max(...values))];
-  const label = `Shaping functions on ${model}: ${pairs.map(([method]) => method.name).join(", ")}`;
+  const label = `Shaping functions on ${model}: ${pairs.map(([method]) => method.title).join(", ")}`;
   const { svg, X, Y, box } = axes({ ...SMALL, height: 190, x, y, label, xTicks: ticks(...x, 4), yTicks: ticks(...y, 4),
     xLabel: "feature value z", yLabel: "θ(z)" });
   svg.append(sketch("line", { class: "hint", x1: box.left, x2: box.right, y1: Y(1), y2: Y(1) }));
@@ -92,7 +92,7 @@ function scatter(points, width, yLabel, onclick) {
     xLabel: `mean ${titled(DATA.main)} on ConvNets`, yLabel });
   svg.append(sketch("line", { class: "hint", x1: X(low), y1: Y(low), x2: X(high), y2: Y(high) }));
   const dots = points.map(([index, x, y]) =>
-    ({ index, x: X(100 * x), y: Y(100 * y), name: DATA.methods[index].name, values: [x, y] }));
+    ({ index, x: X(100 * x), y: Y(100 * y), name: DATA.methods[index].title, values: [x, y] }));
   const first = [DATA.ours, chosen.method]; // these are named whatever happens, then the best
   const labels = placed([...dots].sort((a, b) => first.indexOf(b.index) - first.indexOf(a.index)
     || b.values[0] + b.values[1] - a.values[0] - a.values[1]), box);

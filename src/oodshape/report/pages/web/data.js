@@ -6,7 +6,7 @@ const MODEL = 0, METHOD = 1, OOD = 2; // places in a row; the metrics follow, ea
 
 // What the reader has picked, by filter; nothing picked means all.
 const picked = { model: new Set(), family: new Set(), ood: new Set(), group: new Set(), kind: new Set() };
-const view = { columns: "model", metrics: DATA.shown, intervals: false, paper: false, search: "" };
+const view = { columns: DATA.overview ? "average" : "model", metrics: DATA.overview ?? DATA.shown, intervals: false, paper: false, search: "" };
 
 // The curves of a network, "method,ood" -> [low, high, ID counts, OOD counts, FPR, TPR]; read when they are drawn.
 const curvesOf = (model) => (curvesOf.read[model] ??= JSON.parse(document.getElementById(`curves-${model}`)?.textContent ?? "{}"));
@@ -44,9 +44,9 @@ function methodsShown(rows) {
   const there = new Set(rows.map((row) => row[METHOD]));
   const words = view.search.toLowerCase().split(/[\s,]+/).filter(Boolean);
   return DATA.methods.map((_, index) => index).filter((index) => {
-    const { name, kind } = DATA.methods[index];
+    const { name, title, kind } = DATA.methods[index];
     return there.has(index) && passes("kind", kind) &&
-      (!words.length || words.some((word) => name.toLowerCase().includes(word)));
+      (!words.length || words.some((word) => `${name} ${title.toLowerCase()}`.includes(word)));
   });
 }
 
@@ -78,6 +78,7 @@ function columnsOf(rows) {
     family: (row) => `${familyOf(row[MODEL])}s`,
     ood: (row) => DATA.oods[row[OOD]].name,
   }[view.columns];
+  if (!key) return [{ name: "Average", rows }];
   const parts = [...grouped(rows, key)].map(([name, part]) => ({ name, rows: part }));
   const kinds = view.columns !== "ood" ? [] : [...grouped(rows, (row) => DATA.oods[row[OOD]].group)]
     .map(([name, part]) => ({ name, rows: part }))

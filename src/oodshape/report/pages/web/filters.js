@@ -61,9 +61,10 @@ function toggle(name, key) {
 
 function buildFilters() {
   const groups = Object.fromEntries(DATA.oods.map((ood) => [ood.name, ood.group]));
-  const measures = [[String(DATA.shown), DATA.shown.map(titled).join(" and ")],
+  const measures = [...(DATA.overview ? [[String(DATA.overview), "detection and cost"]] : []),
+    [String(DATA.shown), DATA.shown.map(titled).join(" and ")],
     ...DATA.metrics.map(({ name, title }) => [name, title])];
-  const ways = [["model", "by network"], ["family", "by family"], ["ood", "by OOD set"]];
+  const ways = [...(DATA.overview ? [["average", "average"]] : []), ["model", "by network"], ["family", "by family"], ["ood", "by OOD set"]];
   const parts = [
     menu("Networks", [["Network", "model", DATA.models.map((model) => model.name)],
       ["Family", "family", unique(DATA.models.map((model) => model.family))]]),
@@ -74,7 +75,11 @@ function buildFilters() {
       type: "search", size: 8, placeholder: "method", "aria-label": "Search a method", value: view.search,
       oninput: (event) => { view.search = event.target.value; refresh(); },
     }),
-    choice("Columns", ways, view.columns, (value) => { view.columns = value; }),
+    choice("Columns", ways, view.columns, (value) => {
+      view.columns = value;
+      view.metrics = value === "average" ? DATA.overview : String(view.metrics) === String(DATA.overview) ? DATA.shown : view.metrics;
+      setTimeout(buildFilters);
+    }),
     choice("Figures", measures, String(view.metrics), (value) => { view.metrics = value.split(","); }),
     toggle("95 % intervals", "intervals"), DATA.paper ? toggle("Beside the paper", "paper") : undefined,
     make("span", { class: "take" }, taking("Copy", copyTable), taking("CSV", saveTable)),

@@ -39,7 +39,7 @@ function selector(label, options, value, onchange) {
 }
 
 function buildChoice() {
-  const names = DATA.methods.map((method, index) => [index, method.name]);
+  const names = DATA.methods.map((method, index) => [index, method.title]);
   const compare = (method) => { chosen.beside = method; drawDetail(); writeState(); };
   document.getElementById("choice").replaceChildren(
     selector("Method", names, chosen.method, (method) => chooseMethod(method)),
@@ -91,13 +91,13 @@ function figuresBeside(rows, styles) {
   };
   return small("mini", ["", ...DATA.shown.map(titled)], [...styles.keys()].flatMap((method) =>
     rows.filter((row) => row[METHOD] === method).map((row) =>
-      [DATA.methods[method].name, ...DATA.shown.map((metric) => cell(row, metric))])));
+      [DATA.methods[method].title, ...DATA.shown.map((metric) => cell(row, metric))])));
 }
 
 // A line per network: the means of both methods, and the first less the second.
 function meansBeside(rows, styles) {
   const methods = [...styles.keys()];
-  const heads = methods.flatMap((method) => DATA.shown.map((metric) => `${DATA.methods[method].name} ${titled(metric)}`));
+  const heads = methods.flatMap((method) => DATA.shown.map((metric) => `${DATA.methods[method].title} ${titled(metric)}`));
   const line = (name, part) => {
     const texts = methods.map((method) => {
       const all = part.filter((row) => row[METHOD] === method);
@@ -133,7 +133,7 @@ function figuresOf(model, rows) {
   const found = (drawn) => [...styles].map(([method, style]) => [style, drawn(method)]).filter(([, points]) => points);
   const figures = [], curves = curvesOf(model), shapes = found((method) => DATA.shapes[`${model},${method}`]);
   if (shapes.length) {
-    const whose = shapes.map(([method]) => method.name).join(" and ");
+    const whose = shapes.map(([method]) => method.title).join(" and ");
     figures.push(make("figure", {}, make("figcaption", {}, make("b", {}, `Shaping by ${whose}`),
       ": what a feature of value z is multiplied by. Dotted: no shaping."), theta(shapes, DATA.models[model].name)));
   }
@@ -167,8 +167,8 @@ function drawDetail() {
   if (networks.length && !networks.some((box) => box.open)) networks[0].open = true;
   const legend = make("div", { class: "legend" }, ...[...styles].map(([index, style]) => keyed(index, style)),
     make("span", { class: "soft" },
-      "Histograms: blue is ID, the orange line OOD; what lies left of the dotted line is rejected when 95 % of ID pass."));
-  document.getElementById("detail").replaceChildren(make("h3", {}, method.name), factsOf(method),
+      "Histograms: blue is ID, the orange line OOD; left of the dotted line lie 5 % of ID images. ROC: the dotted line is at 95 % of ID accepted."));
+  document.getElementById("detail").replaceChildren(make("h3", {}, method.title), factsOf(method),
     make("div", { class: "roll", tabindex: 0, role: "region", "aria-label": "Means of the method by network" },
       meansBeside(rows, styles)), legend, ...networks);
 }
@@ -180,10 +180,10 @@ function thumbnail(pick, i) {
   const source = DATA.samples.images[pick.images[i]], isId = pick.ood < 0, isRight = doesPass(pick, i) === isId;
   const [label, predicted] = [pick.labels[i], pick.predicted[i]];
   const own = isId && label >= 0 ? [`class ${label}`] : [];
-  const taken = [...own, ...(own.length && label === predicted ? [] : [`taken for ${predicted}`])].join(", ");
-  const verdict = `${isRight ? "right" : "wrong"}: ${doesPass(pick, i) ? "passes" : "rejected"}`;
+  const taken = [...own, ...(own.length && label === predicted ? [] : [`predicted ${predicted}`])].join(", ");
+  const verdict = `${isRight ? "right" : "wrong"}: ${doesPass(pick, i) ? "accepted" : "rejected"}`;
   const share = `${(100 * pick.shares[i]).toFixed(1)} %`;
-  const more = isId ? `less familiar than ${share} of OOD` : `more familiar than ${share} of ID`;
+  const more = isId ? `scores below ${share} of OOD` : `scores above ${share} of ID`;
   const what = isId ? "ID image" : DATA.oods[pick.ood].name;
   const image = make("img", { src: source, alt: `${what}, ${taken}; ${verdict}; ${more}; score ${pick.scores[i]}` });
   image.addEventListener("load", () => image.classList.toggle("smooth", image.naturalWidth > 40));
@@ -206,9 +206,9 @@ function drawGallery() {
     const said = `${kind}${wrong} of these ${pick.images.length} wrong`;
     return make("h3", {}, pick.ood < 0 ? "ID" : DATA.oods[pick.ood].name, " ", make("small", {}, said));
   };
-  const named = (list, indices) => indices.map((index) => [index, list[index].name]);
+  const named = (list, indices) => indices.map((index) => [index, list[index].title ?? list[index].name]);
   const change = (part) => (index) => { wall[part] = index; drawGallery(); writeState(); };
-  const none = () => `No images were kept for ${DATA.methods[wall.method].name} on ${DATA.models[model].name}.`;
+  const none = () => `No images were kept for ${DATA.methods[wall.method].title} on ${DATA.models[model].name}.`;
   const isOther = method !== undefined && method !== wall.method;
   large.order = [];
   document.getElementById("gallery").replaceChildren(
@@ -235,10 +235,12 @@ function hideWhatIsEmpty() {
 hideWhatIsEmpty();
 buildTheme();
 buildLarge();
+drawTiles();
+drawNearFar();
 usual = stateNow();
 const section = followState();
 document.addEventListener("DOMContentLoaded", () => { drawRest(); goTo(section); });
 document.getElementById("reset").addEventListener("click", resetFilters);
 document.querySelector("#leaderboard .scroll").addEventListener("scroll", cue);
 let width = innerWidth;
-addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawScatter(); cue(); } });
+addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawNearFar(); drawScatter(); cue(); } });

@@ -25,16 +25,16 @@ const roleOf = (item) => DATA.sets[item.set].role;
 const isWrong = (item) => (roleOf(item) === "id" && !passes(item)) || (roleOf(item) === "ood" && passes(item));
 const limit = () => DATA.thresholds?.[state.tick] ?? null;
 
-// "accepts of letters: 5.0 % (3 of 60); MSP at this alpha: 33.3 % (20 of 60)."
+// "letters (OOD) accepted: 5.0 % (3 of 60); MSP: 33.3 % (20 of 60)"
 function sentence(set) {
   const at = state.tick, { name, role, images, rejected } = set;
   const said = (detector) => {
     const out = rejected[detector][at], n = role === "ood" ? images - out : out;
     return [make("b", {}, share(n, images)), ` (${n.toLocaleString("en")} of ${images.toLocaleString("en")})`];
   };
-  const verb = { ood: `accepts of ${name}: `, id: `rejects of ${name}: `, new: `rejects of ${name}: ` }[role];
-  const beside = rejected.softmax ? ["; MSP at this alpha: ", ...said("softmax")] : [];
-  return make("span", { class: `line role-${role}` }, verb, ...said("guard"), ...beside, ". ");
+  const verb = { ood: `${name} (OOD) accepted: `, id: `${name} (ID) rejected: `, new: `${name} rejected: ` }[role];
+  const beside = rejected.softmax ? ["; MSP: ", ...said("softmax")] : [];
+  return make("span", { class: `line role-${role}` }, verb, ...said("guard"), ...beside, " ");
 }
 
 function tell() {
@@ -47,6 +47,20 @@ function tell() {
   document.getElementById("alpha").setAttribute("aria-valuetext",
     `alpha ${percentOf(alpha)}; ${DATA.sets.map((set) => sentence(set).textContent).join(" ")}`);
   document.getElementById("back").hidden = state.tick === own;
+  const next = state.tick === own ? Math.min(0.5, Number((2 * alpha).toPrecision(2))) : alpha;
+  document.getElementById("command").textContent =
+    `oodshape calibrate ${DATA.guard} --alpha ${next} --out alpha-${next}.safetensors`;
+}
+
+async function copyCommand(event) {
+  const button = event.currentTarget, text = document.getElementById("command").textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch { // not allowed: the text is selected for the reader
+    getSelection().selectAllChildren(document.getElementById("command"));
+  }
+  setTimeout(() => { button.textContent = "Copy"; }, 1500);
 }
 
 // What other alphas would do, to be read at once and in print: a line each; a click moves the slider there.
@@ -55,8 +69,8 @@ function drawAsked() {
   const figure = (set, detector, tick) => share(set.role === "ood" ? set.images - set.rejected[detector][tick]
     : set.rejected[detector][tick], set.images);
   const sides = DATA.sets.flatMap((set) => Object.keys(set.rejected).map((detector) => [set, detector]));
-  const heads = sides.map(([set, detector]) => `${set.name} ${set.role === "ood" ? "let through" : "rejected"}${
-    detector === "softmax" ? ", by the softmax" : ""}`);
+  const heads = sides.map(([set, detector]) => `${set.name} ${set.role === "ood" ? "accepted" : "rejected"}${
+    detector === "softmax" ? ", MSP" : ""}`);
   const go = (tick) => () => { moveTo(tick); document.querySelector(`[data-tick="${tick}"]`).focus(); };
   const line = (tick) => make("tr", { "aria-current": tick === state.tick ? "true" : undefined }, make("th", { scope: "row" },
     make("button", { type: "button", class: "chip", "data-tick": tick, onclick: go(tick) }, percentOf(DATA.ticks[tick])),
@@ -119,8 +133,8 @@ function thumb(item) {
   const said = `${verdictOf(item)} as ${item.label}, p ${short(item.p)}`;
   return make("li", { class: isWrong(item) ? "is-wrong" : "" },
     make("button", { type: "button", class: "item", title: item.path, "data-item": item.number, onclick: () => open(item) },
-      pictured(item, ""), make("small", {}, `#${item.number} ${item.label}`),
-      make("small", { class: "soft" }, `p ${short(item.p)}`), make("span", { class: "unseen" }, `; ${said}`)));
+      pictured(item, ""), make("small", {}, item.label),
+      make("small", { class: "soft" }, `#${item.number} · p ${short(item.p)}`), make("span", { class: "unseen" }, `; ${said}`)));
 }
 
 // Errors first, the most surprising at the top: OOD images with high p-values, others with low ones.
@@ -257,7 +271,8 @@ function drawRisk() {
     svg.append(sketch("line", { class: "hint", x1: X(100 * kept[name]), x2: X(100 * kept[name]), y1: box.top, y2: box.bottom }));
   }
   const key = (name) => make("span", {}, sketch("svg", { class: "key", viewBox: "0 0 22 10", "aria-hidden": "true" },
-    sketch("line", { x1: 0, x2: 22, y1: 5, y2: 5, stroke: looks[name].color, "stroke-width": 4, "stroke-dasharray": looks[name].dashes })), name);
+    sketch("line", { x1: 0, x2: 22, y1: 5, y2: 5, stroke: looks[name].color, "stroke-width": 4, "stroke-dasharray": looks[name].dashes })),
+    name === "guard" ? "guard" : "MSP");
   area.replaceChildren(make("div", { class: "legend" }, ...Object.keys(curves).map(key)), svg);
 }
 
@@ -286,6 +301,7 @@ function moveTo(tick) {
   slider.value = tick;
   refresh();
 }
+document.getElementById("copy").addEventListener("click", copyCommand);
 document.getElementById("back").addEventListener("click", () => { moveTo(own); slider.focus(); });
 const box = document.getElementById("why");
 box.addEventListener("keydown", (event) => {

@@ -40,9 +40,9 @@ function readState() {
     some.clear();
     list(is[filter]).filter((value) => known[filter].includes(value)).forEach((value) => some.add(value));
   }
-  view.columns = ["model", "family", "ood"].includes(is.columns) ? is.columns : "model";
+  view.columns = ["average", "model", "family", "ood"].includes(is.columns) ? is.columns : usual.columns;
   const metrics = is.show.split(",");
-  view.metrics = metrics.every((metric) => METRICS.has(metric)) ? metrics : DATA.shown;
+  view.metrics = metrics.every((metric) => METRICS.has(metric)) ? metrics : usual.show.split(",");
   Object.assign(view, { intervals: is.intervals === "1", paper: is.paper === "1" && Boolean(DATA.paper), search: is.search });
   const [column, metric, descending] = list(is.sort);
   if (metric === "method" || METRICS.has(metric)) Object.assign(sorted, { column, metric, descending: descending === true });

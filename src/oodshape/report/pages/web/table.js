@@ -6,7 +6,7 @@ const sorted = { column: "Average", metric: DATA.main, descending: better(DATA.m
 function keyed(index, { color, dashes } = DATA.methods[index]) {
   return make("span", {}, sketch("svg", { class: "key", viewBox: "0 0 22 10", "aria-hidden": "true" },
     sketch("line", { x1: 0, x2: 22, y1: 5, y2: 5, stroke: color, "stroke-width": 4, "stroke-dasharray": dashes })),
-    DATA.methods[index].name);
+    DATA.methods[index].title);
 }
 
 // The order that these columns allow: the reader's own, or the first column by the same metric.
@@ -86,7 +86,7 @@ function drawBoard() {
     .map((found) => Math.max(0, found)); // sorted by name: places by the first column
   const key = cells[column][at];
   if (now.metric === "method") {
-    order.sort((a, b) => DATA.methods[a].name.localeCompare(DATA.methods[b].name));
+    order.sort((a, b) => DATA.methods[a].title.localeCompare(DATA.methods[b].title));
     if (now.descending) order.reverse();
   } else {
     const sign = now.descending ? -1 : 1;
@@ -132,7 +132,7 @@ function tell(rows, methods) {
   document.getElementById("reset").hidden = !view.search && Object.values(picked).every((some) => !some.size);
   document.getElementById("status").textContent = !methods.length ? "No result has all that is picked above."
     : `${count(methods.length, "method")}; means over ${count(networks.length, "network")} and ` +
-      `${count(oods.length, "OOD set")}.`;
+      `${count(oods.length, "OOD set")}. =: tied with the best ${titled(DATA.main)} (5 %).`;
   const kinds = [...grouped(oods, (ood) => DATA.oods[ood].group)]
     .map(([kind, some]) => `${kind ? `${kind}: ` : ""}${some.map((ood) => DATA.oods[ood].name).join(", ")}`);
   document.getElementById("over").textContent = `Shown are means over ${count(networks.length, "network")} ` +
