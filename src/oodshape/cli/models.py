@@ -14,4 +14,5 @@ def models() -> None:
     typer.echo(line.format("network", "family", "trained on", "classes", "weights"))
     for name, known in KNOWN.items():
         sources = all_sources().get(name)
-        typer.echo(line.format(name, *known, describe_sources(sources) if sources else "shipped with the package"))
+        weights = describe_sources(sources) if sources else "shipped with the package"
+        typer.echo(line.format(name, known.family, known.id_set, known.classes, weights))
