@@ -207,7 +207,7 @@ class Detector(FittedSlots):
             kept = np.arange(len(scores))
         else:
             scores = self.score(data).detach().cpu().numpy()
-            kept = np.flatnonzero(~_repeated(data, scores))
+            kept = np.flatnonzero(~_repeated(data))
             warn_of_repeated(len(scores) - len(kept), len(scores))
         if len(scores) > 1 and scores.min() == scores.max():
             warnings.warn(
@@ -298,18 +298,13 @@ class Detector(FittedSlots):
         return value
 
 
-def _repeated(data: Features | Outputs, scores: NDArray[np.float32]) -> NDArray[np.bool_]:
+def _repeated(data: Features | Outputs) -> NDArray[np.bool_]:
     """[N]: whether a row has the features of an earlier one; rows of one value (a dead layer's zeros) do not count."""
-    _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    tied = np.flatnonzero(counts[places] > 1)
-    again = np.zeros(len(scores), bool)
-    if len(tied):
-        parts = [raw for _, raw in data[tied].chunks()] if isinstance(data, Features) else [data.features[tied]]
-        rows = torch.cat(parts).cpu().numpy()
-        _, first = np.unique(hashed(rows), return_index=True)
-        again[np.delete(tied, first)] = True
-        again[tied[rows.min(axis=1) == rows.max(axis=1)]] = False
-    return again
+    chunks = (raw for _, raw in data.chunks()) if isinstance(data, Features) else iter([data.features])
+    found = [(hashed(rows), rows.min(axis=1) < rows.max(axis=1)) for rows in (raw.cpu().numpy() for raw in chunks)]
+    keys, varied = (np.concatenate(each) for each in zip(*found, strict=True))
+    varied[np.unique(keys, return_index=True)[1]] = False
+    return varied
 
 
 def warn_of_repeated(count: int, total: int) -> None:
