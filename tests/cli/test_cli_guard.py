@@ -125,7 +125,7 @@ def test_check_prints_and_draws(place: Path) -> None:
     words = ("check", *GUARD, "--id", "test", "--ood", "letters", "--ood", "letters/0*.png")
     done = call(*words, "--out", "check.html", cwd=place)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\tsoftmax\t") == 3
+    assert done.stdout.count("\tMSP\t") == 3
     assert "with MSP" in done.stdout
     assert "the guarantee holds" in done.stdout
     assert "<svg" in (place / "check.html").read_text()
