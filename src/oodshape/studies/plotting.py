@@ -41,7 +41,7 @@ def use_style() -> Iterator[None]:
     from matplotlib import style as matplotlib_style
 
     colors = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), TEXT)
-    with matplotlib_style.context(["oodshape.studies.figures", colors]), warnings.catch_warnings():
+    with matplotlib_style.context(["oodshape.studies.paper", colors]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         yield
 
