@@ -80,12 +80,13 @@ def decision(check: Check) -> tuple[str, str, str]:
     """Return the kind of the banner (ok, warn or bad), the decision, and what it rests on; the last is HTML."""
     worst = max(check.outside, key=lambda each: each.guard.share.value)
     share, alpha = worst.guard.share.value, 100 * (check.guard.detector.alpha or 0.0)
-    accepts = f"accepts {_rate(share)} of {worst.name} at a {alpha:g} % false rejection rate"
+    which = f"{worst.name}, the worst set," if len(check.outside) > 1 else worst.name
+    accepts = f"accepts {_rate(share)} of {which} at a {alpha:g} % false rejection rate"
     all_ood, msp = _accepted(check, "guard"), _accepted(check, "softmax")
     beside = "" if msp is None else f" (MSP: {_rate(msp)})"
     body = f"{_rate(all_ood or 0.0)} of all OOD images are accepted{beside}. {verdict(check)}."
     if share < WEAK:
-        kind, head = "ok", f"Protective: {accepts}" + (", the worst set" if len(check.outside) > 1 else "")
+        kind, head = "ok", f"Protective: {accepts}"
     else:
         kind, head = ("bad", f"Not protective: {accepts}") if share >= FAILING else ("warn", f"In part: {accepts}")
         body += " A larger alpha rejects more OOD images, and more ID images: try it below."
