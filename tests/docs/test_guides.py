@@ -40,7 +40,7 @@ def test_the_guides_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                     said[shlex.split(line)[1]] = done.stdout
     assert set(said) == {"fit", "calibrate", "inspect", "score", "check"}
     assert "guarantee: expected false rejection rate <= 5 %" in said["fit"]
-    assert "the guarantee holds" in said["check"]
+    assert "consistent with the guarantee" in said["check"]
     for file in ("guard.safetensors", "mine.safetensors", "scores.csv", "scores.html", "check.html"):
         assert (tmp_path / file).stat().st_size > 1000
     assert "expected false rejection rate" in capsys.readouterr().out

@@ -39,7 +39,7 @@ def test_the_check_by_hand(guard: Guard, digits: Path, tmp_path: Path) -> None:
     assert len(softmax.calibration) == len(guard.detector.calibration)
     low, high = found.guaranteed
     assert low <= found.rejected <= high
-    assert "the guarantee holds" in verdict(found)
+    assert "consistent with the guarantee" in verdict(found)
     write_check(found, tmp_path / "check.html")
     page = (tmp_path / "check.html").read_text()
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")  # a name, no request

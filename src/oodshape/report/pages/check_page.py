@@ -37,7 +37,7 @@ def check_rows(check: Check) -> list[list[str]]:
 
 
 def verdict(check: Check) -> str:
-    """Say whether the guarantee holds on the ID images."""
+    """Say whether the ID images are consistent with the guarantee."""
     images, alpha = len(check.inside.guard.values), check.guard.detector.alpha or 0.0
     text = f"{check.rejected:,} of {images:,} ID images rejected; alpha = {100 * alpha:g} %"
     if check.guaranteed is None:
@@ -46,8 +46,8 @@ def verdict(check: Check) -> str:
         return f"{text}; this says nothing about the guarantee: these images are the calibration set"
     low, high = check.guaranteed
     holds = low <= check.rejected <= high
-    end = "the guarantee holds" if holds else "the guarantee fails: these images differ from the calibration set"
-    return f"{text}; expected {low:,} to {high:,} (99 % range): {end}"
+    end = "consistent with" if holds else "these images differ from the calibration set; not consistent with"
+    return f"{text}; expected {low:,} to {high:,} (99 % range): {end} the guarantee"
 
 
 def write_check(check: Check, path: str | Path, source: Source | None = None, origin: Origin | None = None) -> None:
