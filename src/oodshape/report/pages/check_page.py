@@ -46,8 +46,9 @@ def verdict(check: Check) -> str:
         return f"{text}; this says nothing about the guarantee: these images are the calibration set"
     low, high = check.guaranteed
     holds = low <= check.rejected <= high
-    end = "consistent with" if holds else "these images differ from the calibration set; not consistent with"
-    return f"{text}; expected {low:,} to {high:,} (99 % range): {end} the guarantee"
+    differ = "not what the guarantee expects: these images differ from the calibration set"
+    end = "consistent with the guarantee" if holds else differ
+    return f"{text}; expected {low:,} to {high:,} (99 % range): {end}"
 
 
 def write_check(check: Check, path: str | Path, source: Source | None = None, origin: Origin | None = None) -> None:
