@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import resource
 import shutil
 import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -175,6 +179,42 @@ def test_the_first_digits_of_a_checksum_are_checked(server: Server, tmp_path: Pa
     assert whole in obtain(source_of(CONTENT, f"{server.address}/set.bin", sha256=whole[:8]), tmp_path)
     with pytest.raises(InputError, match="that of the published file 00000000"):
         obtain(source_of(CONTENT, f"{server.address}/set.bin", sha256="00000000"), tmp_path / "other")
+
+
+@pytest.mark.parametrize("size", [10_000, 1_100_000])
+def test_a_full_disk_is_one_line_and_leaves_nothing(server: Server, tmp_path: Path, size: int) -> None:
+    """A limit on the size of files stands for it: too small for the archive, or only for what is in it."""
+    packed = archive({"set/a.bin": bytes(1_500_000)}, "w:gz") if size > 1_000_000 else archive({"set/a.bin": CONTENT})
+    server.offers["/set.tar"] = Offer(packed)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        with pytest.raises(InputError, match="cannot write .*: File too large; check the space"):
+            obtain(source_of(packed, f"{server.address}/set.tar", file="set.tar", to="set"), tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [file for file in left(tmp_path) if file != "downloads/set.tar"] == []
+    assert not (tmp_path / "set").exists()
+
+
+def test_a_killed_run_leaves_nothing_that_looks_complete(server: Server, tmp_path: Path) -> None:
+    content, sent = CONTENT * 8, threading.Event()
+    server.offers["/set.bin"] = Offer(content, stalls=sent)
+    source = source_of(content, f"{server.address}/set.bin")
+    code = f"from oodshape.images.datasets.download import Path, Source, obtain; obtain({source!r}, Path('.'))"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+    part = tmp_path / "sets" / "set.bin.part"
+    while not part.exists() or part.stat().st_size < 1 << 20:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    sent.set()
+    assert not (tmp_path / "sets" / "set.bin").exists()
+    size = part.stat().st_size
+    obtain(source, tmp_path)
+    assert server.asked[-1][1] == f"bytes={size}-"
+    assert left(tmp_path) == ["sets/set.bin"]
 
 
 def test_offline_nothing_is_asked(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
