@@ -62,11 +62,11 @@ def test_only_new_images_run_and_a_changed_network_runs_all(images: torch.Tensor
     extract(net, images[:50], tmp_path)
     both, some = extract(net, images, tmp_path)
     assert 30 <= some <= 30 + PROBES
-    np.testing.assert_allclose(values(both), values(extract(net, images, None)[0]), atol=1e-6)
+    np.testing.assert_allclose(values(both), values(extract(net, images, None)[0]), atol=1e-5)
     net.factor = 2.0  # another forward pass of the same weights
     changed, many = extract(net, images, tmp_path)
     assert many >= 80
-    np.testing.assert_allclose(values(changed), 2 * values(both), rtol=1e-5)
+    np.testing.assert_allclose(values(changed), 2 * values(both), atol=1e-5)
 
 
 def test_damaged_files_are_as_if_they_were_not_there(images: torch.Tensor, tmp_path: Path) -> None:
@@ -78,4 +78,4 @@ def test_damaged_files_are_as_if_they_were_not_there(images: torch.Tensor, tmp_p
     file.write_bytes(data)
     again, many = extract(net, images, tmp_path)
     assert many >= 80
-    np.testing.assert_allclose(values(again), plain, atol=1e-6)
+    np.testing.assert_allclose(values(again), plain, atol=1e-5)
