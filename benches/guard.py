@@ -1,4 +1,4 @@
-"""A guard against slower code that noise cannot trip: the compiled loops beside a plain loop, and products by number.
+"""A guard against slower code that noise cannot trip: the compiled loops next to a plain loop, and products by number.
 
     python benches/guard.py
 

@@ -1,4 +1,4 @@
-"""Time and memory beside pytorch-ood for every method that both have: fit and score, by the number of images.
+"""Time and memory next to pytorch-ood for every method that both have: fit and score, by the number of images.
 
     python benches/rivals.py [--quick] [--sizes 10000,50000] [--methods vim,knn] [--out docs/speed.json]
 

@@ -1,4 +1,4 @@
-"""What a second Ray actor brings, beside what a second plain process brings in the same run.
+"""What a second Ray actor brings, next to what a second plain process brings in the same run.
 
 Both score the same shards with the same network, each worker on one thread, and only shards that began after every
 worker had done one are counted, so that starting up is not. A round runs all four, and the gains are compared within
@@ -60,7 +60,7 @@ def main() -> None:
         print(f"images per second: {said}; gains: plain {gains['plain']:.2f}, ray {gains['ray']:.2f}", flush=True)
     ratio = Ratio(*(float(np.quantile(shares, share)) for share in (0.5, 0.25, 0.75)))
     print(f"{os.cpu_count()} cores")
-    sys.exit(not check("a second actor beside a second process", ratio, GOAL, at_least=True))
+    sys.exit(not check("a second actor next to a second process", ratio, GOAL, at_least=True))
 
 
 def throughput(rows: list[dict[str, Any]], workers: int, size: float) -> float:

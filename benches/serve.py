@@ -1,4 +1,4 @@
-"""The service under load: nothing lost, memory flat, and what it costs beside a plain process that does the same work.
+"""The service under load: nothing lost, memory flat, and what it costs next to a plain process that does the same work.
 
     python benches/serve.py GUARDED.ONNX IMAGES [--requests 20000] [--at-once 16] [--workers 1]
 

@@ -40,7 +40,7 @@ def mask_score(z: torch.Tensor, classes: torch.Tensor, weight: torch.Tensor, sha
 
 
 def against_a_sum(rows: int, *, signed: bool) -> bool:
-    """V, the statistics and E beside one pass over the same memory and one matrix product."""
+    """V, the statistics and E next to one pass over the same memory and one matrix product."""
     data = made(rows, signed=signed)
     z, transposed = torch.from_numpy(data._values), data.head.weight.T.contiguous()
     v, e = (METHODS[name].fit(data) for name in ("optfs-v", "optfs-e"))
@@ -91,7 +91,7 @@ def _twos(table, places):  # type: ignore[no-untyped-def]
 
 
 def against_the_mask_loop(rows: int, sample: int) -> bool:
-    """Fit and V beside a loop over K = 100 masks."""
+    """Fit and V next to a loop over K = 100 masks."""
     data = made(rows, signed=False)
     recipe = METHODS["optfs-v"]
     detector = recipe.fit(data)

@@ -1,4 +1,4 @@
-"""What befalls a run beside a kill; each gives back what was not as it must be."""
+"""What befalls a run besides a kill; each gives back what was not as it must be."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ GONE = 5.0  # seconds within which every process of a killed run has ended
 
 @dataclass(frozen=True)
 class Task:
-    """A command line, run in a folder of its own beside `inputs`."""
+    """A command line, run in a folder of its own next to `inputs`."""
 
     name: str
     words: tuple[str, ...]

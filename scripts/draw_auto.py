@@ -1,4 +1,4 @@
-"""Draw the picture of docs/auto.md: an ID image, the same scrambled, and what the proxy says beside the truth.
+"""Draw the picture of docs/auto.md: an ID image, the same scrambled, and what the proxy says next to the truth.
 
     python scripts/draw_auto.py --out docs/img
 

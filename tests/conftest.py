@@ -83,7 +83,7 @@ def shared() -> Path:
     default = Path(__file__).resolve().parents[2] / "shared"
     folder = Path(os.environ.get("OODSHAPE_SHARED", default))
     if not folder.is_dir():
-        pytest.skip("need the shared folder (put it beside the repository, or set OODSHAPE_SHARED)")
+        pytest.skip("need the shared folder (put it next to the repository, or set OODSHAPE_SHARED)")
     return folder
 
 

@@ -14,7 +14,7 @@ def own_net() -> tuple[torch.nn.Module, Preprocessing]:
 
 
 class _Two(torch.nn.Module):
-    """The digits mixer, with what an auxiliary layer says beside the logits."""
+    """The digits mixer, with what an auxiliary layer says next to the logits."""
 
     def __init__(self) -> None:
         super().__init__()

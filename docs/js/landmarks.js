@@ -10,7 +10,7 @@ new MutationObserver(name).observe(document.body, { childList: true, subtree: tr
 name();
 for (const nav of document.querySelectorAll("nav[aria-labelledby]")) {
   const label = document.getElementById(nav.getAttribute("aria-labelledby"));
-  if (label && !label.textContent.trim()) { // a section with a page of its own: the words are in the link beside it
+  if (label && !label.textContent.trim()) { // a section with a page of its own: the words are in the link next to it
     nav.setAttribute("aria-label", label.parentElement.textContent.trim());
     nav.removeAttribute("aria-labelledby");
   }

@@ -1,4 +1,4 @@
-"""Scores beside results, who is tied with the best, several seeds, and a run that is made again."""
+"""Scores next to results, who is tied with the best, several seeds, and a run that is made again."""
 
 from __future__ import annotations
 

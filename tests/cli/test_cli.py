@@ -95,7 +95,7 @@ def test_lists_are_plain_when_piped(tmp_path) -> None:
 def test_the_shell_completes_commands_and_names(typed: str, completed: list[str]) -> None:
     program = Path(sys.executable).with_name("oodshape")
     if not program.exists():
-        pytest.skip("the command is not installed beside this Python")
+        pytest.skip("the command is not installed next to this Python")
     words = {
         "_OODSHAPE_COMPLETE": "complete_bash",
         "COMP_WORDS": f"oodshape {typed}",

@@ -216,7 +216,7 @@ def test_calibrate_sets_another_threshold(place: Path) -> None:
     assert (said["alpha"], said["calibration_images"], said["held_out"]) == (0.1, 100, True)
     assert said["classes_with_own_threshold"] > 0
     assert Guard.load(place / "kept.safetensors") == before
-    assert sorted(place.iterdir()) == files  # nothing is left beside them
+    assert sorted(place.iterdir()) == files  # nothing is left next to them
 
 
 def test_a_guard_runs_in_the_precision_that_it_was_fitted_in(place: Path) -> None:

@@ -58,7 +58,7 @@ def test_shards_that_do_not_belong_together_are_named(place: Path) -> None:
     damaged[60] ^= 1
     (place / "e-2.parquet").write_bytes(damaged)
     for files, said in (
-        (["a-1.parquet"], "shard 2 of 2 is missing beside a-1.parquet: score it too"),
+        (["a-1.parquet"], "shard 2 of 2 is missing next to a-1.parquet: score it too"),
         (["a-1.parquet", "b-2.parquet"], "b-2.parquet does not belong to a-1.parquet: it was scored with other images"),
         (["a-1.parquet", "c-2.parquet"], "it was scored with another guard or batch size"),
         (["a-1.parquet", "d-2.parquet"], "d-2.parquet is one of 3 shards, a-1.parquet one of 2: they overlap"),

@@ -100,7 +100,7 @@ def test_the_site(tmp_path: Path) -> None:
         assert (f'id="oodshape.{home}.{name}"' in shown) == (name != "METHODS"), name
     assert '<span class="n">Guard</span>' in shown  # as code
     assert len(made) - len(METHOD_PAGES) - 1 <= 36  # 35 pages and the index of the methods; 404.html does not count
-    # the search of pages that are opened from disk: its index is a script, and its worker lies beside it
+    # the search of pages that are opened from disk: its index is a script, and its worker lies next to it
     assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = ")
     assert "js/iframe-worker.js" in made[site / "index.html"].loads
 

@@ -72,7 +72,7 @@ def scatter_of(z: torch.Tensor, *, directions: bool = False, double: bool = Fals
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_a_scatter_is_that_around_the_mean(offset: float) -> None:
-    """Features of small variance beside an offset: products around 0 would lose them."""
+    """Features of small variance next to an offset: products around 0 would lose them."""
     z = (rows(9000, 600) * torch.logspace(0, -3, 600) + offset).float()
     found, sums = scatter_of(z).result()
     around = z.double() - z.double().mean(dim=0)

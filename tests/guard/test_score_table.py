@@ -162,7 +162,7 @@ N = 199  # calibration images
 
 
 def rows(strange: int = 30, familiar: int = 70, seed: int = 0) -> list[Scored]:
-    """Scores 0..199 beside calibration scores 0..198, p-values as a guard gives them; one image is broken."""
+    """Scores 0..199 next to calibration scores 0..198, p-values as a guard gives them; one image is broken."""
     rng = np.random.default_rng(seed)
     scores = [*rng.integers(0, 3, strange), *rng.integers(0, N + 1, familiar)]
     p_values = [float(1 + score) / (N + 1) for score in scores]

@@ -1,4 +1,4 @@
-"""Every tensor follows the network's device: each method's scoring runs on `meta`, beside the CPU's tensors.
+"""Every tensor follows the network's device: each method's scoring runs on `meta`, next to the CPU's tensors.
 
 A tensor on `meta` has a shape and no values. torch lets some operations mix it with tensors on the CPU, which no GPU
 would, so every operation is looked at. Checks that look at values are left out there.

@@ -1,4 +1,4 @@
-"""The paper's and OpenOOD's figures beside ours, checked by hand."""
+"""The paper's and OpenOOD's figures next to ours, checked by hand."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from commands import call
 from oodshape import METHODS, InputError
 from oodshape.benchmark.spec import Benchmark
 from oodshape.report.tables.paper import STUDIES as PRINTED
-from oodshape.report.tables.paper import check_studies, study_beside_paper
+from oodshape.report.tables.paper import check_studies, compare_study_with_paper
 from oodshape.studies.catalog import STUDIES, select_studies
 from oodshape.studies.network import Network
 from small_study import network as make_network
@@ -93,7 +93,7 @@ def test_each_table_has_ours_the_papers_and_the_difference(network) -> None:
     for name, table in PRINTED.items():
         frame = STUDIES[name].compute(network)
         frame.insert(0, "network", network.name)
-        made, notes = study_beside_paper(name, frame, {network.name: "imagenet"})
+        made, notes = compare_study_with_paper(name, frame, {network.name: "imagenet"})
         assert table.where in notes[0]
         assert len(notes) == 1  # the network is one of the paper's
         assert set(made["the paper's"]) == {"ResNet50"}

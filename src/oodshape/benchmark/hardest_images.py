@@ -15,7 +15,7 @@ from oodshape.images.sources.image_set import ImageSet
 from oodshape.methods.records import FEATURED, RECORDS
 from oodshape.metrics.comparison import Scores
 
-SHOWN = (FEATURED, *(record.id for record in RECORDS.values() if record.block == "choice"))  # beside the best method
+SHOWN = (FEATURED, *(record.id for record in RECORDS.values() if record.block == "choice"))  # next to the best method
 INSIDE = ""  # the name of the ID images among the OOD sets
 
 

@@ -55,7 +55,7 @@ class Protocol:
         return found
 
     def sets(self, benchmark: Benchmark, methods: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """(name, source) of the ID sets beside train and test, and of the images to choose by."""
+        """(name, source) of the ID sets besides train and test, and of the images to choose by."""
         fits_on_val = any(self.fitted_on(name) == VAL for name in methods)
         if self.tuned and not (self.settings and benchmark.val and benchmark.ood_val):
             raise InputError(

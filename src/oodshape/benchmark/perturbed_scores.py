@@ -62,7 +62,7 @@ def perturbed_scores(
 ) -> Tensor:
     """[N] float32 scores of a detector that goes back to the images; `features` are those of the same images.
 
-    With a cache they are kept beside the features, under a name that changes with the fitted method. Scores of a
+    With a cache they are kept next to the features, under a name that changes with the fitted method. Scores of a
     network that gives other features for the first images now are made anew.
     """
     probe = next(features[:PROBED].chunks())[1].float().numpy()
@@ -107,7 +107,7 @@ def tensor_scores(detector: Detector, classifier: Classifier, batches: Any, iden
 
 
 def _identity(detector: Detector) -> str:
-    """What decides a score beside the image and the network: the recipe and what was fitted."""
+    """What decides a score besides the image and the network: the recipe and what was fitted."""
     tensors: dict[str, NDArray[Any]] = {}
     value = encode((detector.method, detector.shape, detector.head), tensors)
     return compute_fingerprint(json.dumps(value), *(tensors[name] for name in sorted(tensors)))

@@ -1,4 +1,4 @@
-"""KeptScores: the score of every image by every method of a run, beside the results, for comparisons image by image."""
+"""KeptScores: the score of every image by every method of a run, next to the results, to compare image by image."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class KeptScores:
 
     @classmethod
     def load(cls, path: Path) -> KeptScores:
-        """The scores beside a results.json, or in the folder of a run."""
+        """The scores next to a results.json, or in the folder of a run."""
         file = (path if path.is_dir() else path.parent) / FILE
         if not file.is_file():
             raise InputError(f"there is no {file}: run the benchmark again with --keep-scores")

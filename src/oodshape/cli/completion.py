@@ -1,4 +1,4 @@
-"""What a shell may complete beside commands and options: the names that a command takes."""
+"""What a shell may complete besides commands and options: the names that a command takes."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Settings = Literal[StudySettings, "openood-tuned"]
 
 @dataclass(frozen=True)
 class OpenOod:
-    """What an OpenOOD benchmark may be told beside the options of every benchmark."""
+    """What an OpenOOD benchmark may be told besides the options of every benchmark."""
 
     settings: Annotated[
         Settings | None,

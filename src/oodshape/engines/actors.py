@@ -64,7 +64,7 @@ def mapped(
     pool = pool or Pool()
     size = min(pool.size(), len(numbers))
     ray.data.DataContext.get_current().enable_progress_bars = False  # there is our own
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # it would print stacks beside our line
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # it would print stacks next to our line
     ref = ray.put(told)  # once, not once per shard
     data = ray.data.from_items([{"shard": number} for number in numbers], override_num_blocks=len(numbers))
     with warnings.catch_warnings():  # Ray has no other way to bound restarts, and takes this one away in 2.64

@@ -2,7 +2,7 @@
 
 A fit is a map-side reduce: an actor makes one part per shard, tasks add parts up, and the fit itself is that of
 `Guard.fit(parts=...)`. Scores go to one Parquet file per shard in a folder that all machines see, then into one file;
-a run that was stopped goes on there. Images were listed once, by whoever started it. A local Ray is started where none
+a run that was stopped goes on there. Images were listed once, on the driver. A local Ray is started where none
 is running; RAY_ADDRESS names a cluster.
 """
 

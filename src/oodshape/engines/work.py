@@ -30,7 +30,7 @@ PATIENCE = 60.0  # seconds that a shard which another process writes is waited f
 
 @dataclass(frozen=True)
 class Job:
-    """All that a worker is told; the images were listed once, by whoever started it."""
+    """All that a worker is told; the images were listed once, on the driver."""
 
     model: str
     shards: int

@@ -368,14 +368,14 @@ class Features:
         return self._interval_sums[grid]
 
     def moments(self, needs: frozenset[str], *, stats: bool = True) -> Moments:
-        """The sums that some methods need beside `stats`: one pass for those not yet known; kept afterwards.
+        """The sums that some methods need besides `stats`: one pass for those not yet known; kept afterwards.
 
         The pass collects the statistics too, where they are not known, unless they are not wanted (`stats`).
         """
         known = frozenset() if self._moments is None else frozenset(self._moments.parts)
         if self._moments is None or needs - known:
             more = self._collected(needs - known, stats=stats)
-            self._moments = more if self._moments is None else self._moments.beside(more)
+            self._moments = more if self._moments is None else self._moments.combine(more)
         return self._moments
 
     def _collected(self, needs: frozenset[str], *, stats: bool) -> Moments:

@@ -301,7 +301,7 @@ def find_cells(z: Tensor, edges: Tensor, grid: tuple[float, float] | None = None
     """[N, M] int64 by plain torch: 0 below the first edge, k in the k-th interval, len(edges) above.
 
     Where the intervals are those of a grid, arithmetic makes a guess, and a comparison with the two stored edges
-    beside it decides: whatever rounding a runtime does, no value changes sides.
+    next to it decides: whatever rounding a runtime does, no value changes sides.
     """
     if grid is None:
         return search_sorted(z.contiguous(), edges, right=True)

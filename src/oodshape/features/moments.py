@@ -157,7 +157,7 @@ class Moments:
             parts["bank_keys"], parts["bank"] = bank.result()
         return Moments(self.head, self.n + other.n, parts)
 
-    def beside(self, other: Moments) -> Moments:
+    def combine(self, other: Moments) -> Moments:
         """The parts of both, which are of the same features."""
         return replace(self, parts={**self.parts, **other.parts})
 

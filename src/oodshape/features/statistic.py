@@ -196,7 +196,7 @@ class RunningSums:
             scatter.add(z)
 
     def parts(self) -> dict[str, Array]:
-        """The sums by name; beside a scatter those of the features that it is of."""
+        """The sums by name; next to a scatter those of the features that it is of."""
         parts = {**self.never, **self.totals}
         for name, scatter in self.scatters.items():
             parts[name], parts[f"{name}_sums"] = scatter.result()

@@ -24,7 +24,7 @@ SORTED = 256  # rows that are sorted at once: a copy that stays in the cache
 STRIP = 256  # columns that are multiplied with those before them at once
 DOUBLE_ROWS = 512  # rows that are multiplied at once in float64
 SINGLE_ROWS = 2048  # rows whose products are added in float32, before they join the others in float64
-NARROW = 512  # features, below which all products are float64: they cost little beside the rest
+NARROW = 512  # features, below which all products are float64: they cost little next to the rest
 JUDGED = 1.5  # rows for each feature that are multiplied in float64, and say whether float32 is enough for the others
 LEAST = 1e-3  # of a feature's variance, which the features before it must leave for products in float32
 NOISE = 1e-9  # of the largest eigenvalue: below it another is rounding of the features
@@ -167,7 +167,7 @@ def float32_suffices(lower: Tensor, center: Tensor, n: int) -> bool:
     """Whether products in float32 keep all directions of a scatter, of which the lower triangle is given.
 
     What the features before it leave of a feature's variance must be a share `LEAST` of it; features that never change
-    do not count. Rows of length 1 are rounded beside their mean, so that a variance far below that counts as small too.
+    do not count. Rows of length 1 are rounded next to their mean, so a variance far below that counts as small too.
     """
     variance = lower.diagonal()
     variance = torch.where(variance > 0, variance, torch.inf)

@@ -1,4 +1,4 @@
-"""check: how a guard does on a user's own ID and OOD images, beside a threshold on the softmax."""
+"""check: how a guard does on a user's own ID and OOD images, next to a threshold on the softmax."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ DEFAULT = ModelOptions()
 
 @dataclass(frozen=True, eq=False, repr=False)
 class About(Value):
-    """What a guard knows beside its detector."""
+    """What a guard knows besides its detector."""
 
     preprocessing: Preprocessing | None  # None: it was fitted on prepared tensors, and nothing says how
     network: str  # fingerprint of all weights

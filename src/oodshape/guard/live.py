@@ -31,7 +31,7 @@ class Live:
     """Images of any kind -> verdicts, in one forward pass; make it with `guard.attach(net)`.
 
     Everything that can be checked once was checked then. The network itself is neither changed nor locked: it runs in
-    a copy of its modules that shares its weights, so threads may call this at the same time, and other networks beside
+    a copy of its modules that shares its weights, so threads may call this at the same time, and other networks besides
     it. A method that cannot be traced (ODIN, random noise) goes through a `Classifier` instead, which takes one caller
     at a time. Weights that torch has written to since are an error; an edit through `.data` is not seen.
     """

@@ -30,7 +30,7 @@ class Recipe(Value):
 
     @property
     def needs(self) -> frozenset[Statistic]:
-        """The parts of `Moments` that fitting looks at, beside `FeatureStats`."""
+        """The parts of `Moments` that fitting looks at, besides `FeatureStats`."""
         return frozenset[Statistic]().union(*(recipe.needs for recipe in self.inside()))
 
     @property

@@ -283,7 +283,7 @@ class Detector(FittedSlots):
         return wrap(net, self, self.limits, head, probe)
 
     def save(self, path: str | Path, **more: Any) -> None:
-        """Write the detector to one safetensors file; no code, no pickle. `more` are values kept beside it, by name."""
+        """Write the detector to one safetensors file; no code, no pickle. `more`: values kept next to it, by name."""
         tensors: dict[str, NDArray[Any]] = {}
         said = {"value": encode(self, tensors, "detector")} | {k: encode(v, tensors, k) for k, v in more.items()}
         header = {"method": repr(self.method), "head": self.fingerprint} | {k: json.dumps(v) for k, v in said.items()}

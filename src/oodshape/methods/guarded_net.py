@@ -67,7 +67,7 @@ class GuardedNet(nn.Module):
 
     @property
     def tap(self) -> LayerCapture | MapCapture:
-        """What stands in the head's place, or beside the network."""
+        """What stands in the head's place, or next to the network."""
         tap = self.map_tap or self.net.get_submodule(self.head_name)
         assert isinstance(tap, (LayerCapture, MapCapture))
         return tap

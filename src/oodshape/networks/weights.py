@@ -122,7 +122,7 @@ def _read_pickle(path: Path) -> Any:
         if asked is None:
             raise InputError(f"{path} is damaged or no torch file") from None
         raise InputError(
-            f"{path} asks for {asked[1]} beside tensors, which could run code; none of it was run. "
+            f"{path} asks for {asked[1]} besides tensors, which could run code; none of it was run. "
             "If you trust its source, load it yourself and save its state_dict() as safetensors"
         ) from None
     except Exception as error:  # damaged bytes fail in whatever way they lead to
@@ -154,7 +154,7 @@ def _check_name(path: Path, pickled: IO[bytes], at: int) -> None:
     pickled.seek(after)
     if size > LONGEST:
         raise InputError(
-            f"{path} asks for something beside tensors by a name of {size:,} letters; it is damaged or made to hang, "
+            f"{path} asks for something besides tensors by a name of {size:,} letters; it is damaged or made to hang, "
             "and none of it was run"
         )
 
@@ -181,7 +181,7 @@ def is_torchscript(path: Path) -> bool:
 
 
 def _entries(path: Path) -> list[zipfile.ZipInfo]:
-    """What an archive holds; nothing where it is none or a broken one: whoever reads it says so."""
+    """What an archive holds; nothing where it is none or a broken one: its reader reports that."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.infolist()

@@ -101,7 +101,7 @@ def load_folder(folder: Path, panels: Path | None = None, settings: str = "") ->
     """Load a network from a folder of feature files; its family and settings follow from the folder's name.
 
     The proxy is scrambled.npz in the folder, or in the folder of the same name below `panels`, and the noise and
-    constant images of synthetic_noise.npz and synthetic_constant.npz beside it. Without `settings`, the
+    constant images of synthetic_noise.npz and synthetic_constant.npz next to it. Without `settings`, the
     methods use those of the paper for the network's ID set, or general ones if that set is unknown.
     """
     more = [] if panels is None else [panels / folder.name / f"{name}.npz" for name in PROXIES]

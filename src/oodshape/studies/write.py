@@ -30,7 +30,7 @@ def write(name: str, networks: Sequence[Network], folder: Path, *, paper: bool =
     table, notes = study.tabulate(frame, _decimals(networks)), _notes(networks)
     if paper and name in paper_tables.STUDIES:
         id_sets = {network.name: network.id_set for network in networks}
-        table, more = paper_tables.study_beside_paper(name, frame, id_sets)
+        table, more = paper_tables.compare_study_with_paper(name, frame, id_sets)
         notes += more
     folder.mkdir(parents=True, exist_ok=True)
     texts = {

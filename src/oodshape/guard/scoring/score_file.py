@@ -127,7 +127,7 @@ def read_part(file: IO[bytes]) -> Iterator[Scored]:
 
 
 def identity(guard: Fitted, batch_size: int, precision: str = "float32") -> str:
-    """What decides the rows beside the images: the guard, how many go through the network together, own limits."""
+    """What decides the rows besides the images: the guard, how many go through the network together, own limits."""
     tensors: dict[str, NDArray[Any]] = {}
     value = encode((guard.detector, guard.about), tensors)
     value[1].pop("precision")  # that of the fit; the one in which the network runs now counts

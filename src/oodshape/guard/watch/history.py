@@ -37,7 +37,7 @@ class Event(Value):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class History(Value):
-    """Counts by block of readable images, the last one still growing; beside them what happened, and every class.
+    """Counts by block of readable images, the last one still growing; next to them what happened, and every class.
 
     >>> History().after(np.array([0.01, 0.5]), np.array([True, False]), 1, ("cat", "dog"), (0.5, 0.0)).rejected
     array([1])

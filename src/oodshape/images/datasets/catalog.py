@@ -45,19 +45,19 @@ class Reader(Protocol):
 class Layout:
     """A layout of a set below the data folder: its folder, its reader, and a pattern that must match in the folder.
 
-    `beside` is another file below the data folder that is needed: the list of the images.
+    `list_file` is another file below the data folder that is needed: the list of the images.
     """
 
     folder: str
     read: Reader = field(repr=False)
     marker: str = ""
-    beside: str = ""
+    list_file: str = ""
 
     def is_present(self, root: Path) -> bool:
-        """Whether the folder, a file that matches the pattern, and the file `beside` exist."""
+        """Whether the folder, a file that matches the pattern, and the file `list_file` exist."""
         folder = root / self.folder
         found = any(folder.glob(self.marker)) if self.marker else folder.is_dir()
-        return found and (not self.beside or (root / self.beside).is_file())
+        return found and (not self.list_file or (root / self.list_file).is_file())
 
 
 class Missing(InputError):

@@ -1,4 +1,4 @@
-"""ImageNet as it is published: a flat folder with labels beside it, the official tars, Parquet; and ImageNet-V2."""
+"""ImageNet as it is published: a flat folder with labels next to it, the official tars, Parquet; and ImageNet-V2."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ACCEPTED = (
 def imagenet_val(folder: str | Path, *, name: str = "imagenet") -> ImageFiles:
     """The images ILSVRC2012_val_*.JPEG of a folder, labelled by the rank of their class among the sorted wnids.
 
-    The labels lie beside the folder, in the devkit unpacked there, or at the root of Kaggle's tree:
+    The labels lie next to the folder, in the devkit unpacked there, or at the root of Kaggle's tree:
     `LOC_val_solution.csv`; `val.txt` with lines `file label`, the labels 0-based or wnids; or the devkit's
     `ILSVRC2012_validation_ground_truth.txt`, whose numbers need its `meta.mat` or `map_clsloc.txt`. With wnids these
     are needed only where the labels do not name every class. Class folders need none of this: see `ImageFolder`.
@@ -48,7 +48,7 @@ def imagenet_val(folder: str | Path, *, name: str = "imagenet") -> ImageFiles:
 
 
 def imagenet_val_tar(folder: Path, *, name: str) -> TarImages:
-    """The images of ILSVRC2012_img_val.tar, read in place; the labels lie beside it or in the devkit unpacked there."""
+    """The images of ILSVRC2012_img_val.tar, read in place; labels lie next to it or in the devkit unpacked there."""
     archive = folder / "ILSVRC2012_img_val.tar"
     images = TarImages(str(archive), upright=True)
     numbers = [_number(archive, member) for member in images.members]
@@ -83,8 +83,8 @@ def imagenet_v2(folder: Path, *, name: str, part: Literal["train", "test"]) -> I
 
 
 def _labels_beside(images: Path, numbers: list[int]) -> NDArray[np.int64]:
-    """The classes of the validation images of these numbers, by the files beside a folder or an archive."""
-    labels, synsets = _beside(images, LABELS), _beside(images, SYNSETS)
+    """The classes of the validation images of these numbers, by the files next to a folder or an archive."""
+    labels, synsets = _paper_entries(images, LABELS), _paper_entries(images, SYNSETS)
     if labels is None:
         raise InputError(
             f"{images} has no class folders; put {' or '.join(LABELS)} (with meta.mat) at {images.parent}, or unpack "
@@ -97,8 +97,8 @@ def _labels_beside(images: Path, numbers: list[int]) -> NDArray[np.int64]:
     return np.array([known[number] for number in numbers], np.int64)
 
 
-def _beside(images: Path, names: tuple[str, ...]) -> Path | None:
-    """The first file of these names beside a folder, in the devkit unpacked there, or at the root of Kaggle's tree."""
+def _paper_entries(images: Path, names: tuple[str, ...]) -> Path | None:
+    """The first file of these names next to a folder, in the devkit unpacked there, or at the root of Kaggle's tree."""
     parent = images.parent
     places = [parent, parent / "ILSVRC2012_devkit_t12" / "data"]
     places += [parent.parents[2]] if parent.parts[-3:] == ("ILSVRC", "Data", "CLS-LOC") else []

@@ -160,7 +160,7 @@ class _Turns:
                     self._free.notify_all()
 
     def wait(self, size: int) -> None:
-        """Wait until so many bytes may be used beside what other threads have in hand."""
+        """Wait until so many bytes may be used besides what other threads have in hand."""
         if getattr(self._mine, "taken", None) != 0:
             return  # nobody would give it back, or it has been waited for
         with self._free:

@@ -110,7 +110,7 @@ def _check(path: ImageFile, image: PIL.Image.Image) -> None:
     too_large = Limits.now().refusal(*image.size, image.format or "it", cost)
     if too_large:
         raise Unreadable(path, too_large)
-    # beside what the decoder takes, smaller pictures are copied whole
+    # next to what the decoder takes, smaller pictures are copied whole
     TURNS.wait(image.width * image.height * max(cost, 4 if image.mode == "RGB" else 8))
 
 
@@ -163,7 +163,7 @@ class Large:
     """A decoded picture of so many pixels that it is not copied whole to turn it, change its mode and resize it.
 
     A file with alpha, a palette or an EXIF turn would take two or three times its pixels at once. Here only a band of
-    one byte a pixel is made beside the decoded picture, a few rows at a time, and resized.
+    one byte a pixel is made next to the decoded picture, a few rows at a time, and resized.
     """
 
     stored: PIL.Image.Image

@@ -24,7 +24,7 @@ from oodshape.images.decode.read import open_image
 from oodshape.images.sources.image_set import Image, IndexedImages
 from oodshape.images.sources.storage import is_remote, no_image, stamp
 
-# Files that lie beside images and are not opened to look.
+# Files that lie next to images and are not opened to look.
 NO_IMAGES = (".txt", ".csv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".npy", ".npz", ".pt", ".py")
 Place = tuple[int, int]  # device and number: which folder it is, whatever its name
 

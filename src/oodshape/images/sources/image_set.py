@@ -35,7 +35,7 @@ class ImageSource(Protocol):
         ...
 
     def pairs(self) -> Iterator[Pair]:
-        """The name of each image, and what `read` needs beside it."""
+        """The name of each image, and what `read` needs besides it."""
         ...
 
     def count(self) -> int | None:
@@ -330,5 +330,5 @@ def order_shards(files: Mapping[Path, Shard], advice: str) -> list[Path]:
     if missing:
         named = islice((str(number) for number in range(1, shards + 1) if number not in found), 10)
         shown = ", ".join(named) + (f" and {missing - 10:,} more" if missing > 10 else "")
-        raise InputError(f"shard {shown} of {shards} is missing beside {min(found.values())}: {advice}")
+        raise InputError(f"shard {shown} of {shards} is missing next to {min(found.values())}: {advice}")
     return [found[number] for number in sorted(found)]

@@ -28,7 +28,7 @@ from oodshape.images.decode.read import Unreadable, in_mode, open_image
 from oodshape.images.sources.image_set import Image, IndexedImages
 from oodshape.images.sources.storage import stamp
 
-if TYPE_CHECKING:  # imported by whoever has a tensor
+if TYPE_CHECKING:  # only where there is a tensor
     from torch import Tensor
 
 CHANNELS = (1, 3, 4)  # gray, colour, colour with alpha, which is dropped

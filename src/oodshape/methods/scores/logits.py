@@ -44,9 +44,9 @@ class LogSoftmax(Score):
     """
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The log of the largest probability, -log(1 + what the other classes have beside it)."""
+        """The log of the largest probability, -log(1 + what the other classes have next to it)."""
         largest = logits.max(dim=1, keepdim=True)
-        # the others alone: beside the 1 of the largest they would be lost
+        # the others alone: next to the 1 of the largest they would be lost
         others = (logits - largest.values).exp_().scatter_(1, largest.indices, 0.0).sum(dim=1)
         return -torch.log1p(others)
 

@@ -111,7 +111,7 @@ def within_energy(impact: Array, energy: Array) -> NDArray[np.float32]:
     >>> [f"{theta:.3f}" for theta in within_energy(np.array([2.0, 0.0, 3.0]), np.array([1.0, 0.0, 9.0]))]
     ['2.828', '0.000', '0.471']
     """
-    # an energy that float32 could not tell from 0 beside the others would make theta overflow
+    # an energy that float32 could not tell from 0 next to the others would make theta overflow
     some = energy > np.finfo(np.float32).tiny * energy.sum()
     theta = np.divide(impact, energy, out=np.zeros_like(impact), where=some)
     length = float((theta**2 * energy).sum())

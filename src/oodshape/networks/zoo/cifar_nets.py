@@ -130,7 +130,7 @@ class SmallResNet18(nn.Module):
 
 
 class _ResidualBlock(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut, which is a 1 x 1 convolution where the size changes."""
+    """Two 3 x 3 convolutions next to a shortcut, which is a 1 x 1 convolution where the size changes."""
 
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()

@@ -103,8 +103,8 @@ def library(name: str, extra: str = "timm") -> Any:
     except (ImportError, RuntimeError, AttributeError) as error:
         if "torchvision" in f"{name} {error}":  # timm and transformers import it, and fail with it
             raise InputError(
-                f"the compiled operators of torchvision do not load beside torch {torch.__version__} ({error}): the "
-                "two are not of one build, such as a CPU torch beside a CUDA torchvision. Install them together, from "
+                f"the compiled operators of torchvision do not load next to torch {torch.__version__} ({error}): the "
+                "two are not of one build, such as a CPU torch next to a CUDA torchvision. Install them together, from "
                 "one place: pip install --force-reinstall torch torchvision (for the CPU: --index-url "
                 "https://download.pytorch.org/whl/cpu)"
             ) from None

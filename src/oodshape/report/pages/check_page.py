@@ -84,8 +84,8 @@ def decision(check: Check) -> tuple[str, str, str]:
     which = f"{worst.name}, the worst set," if len(check.outside) > 1 else worst.name
     accepts = f"accepts {_rate(share)} of {which} at a {alpha:g} % false rejection rate"
     all_ood, msp = _accepted(check, "guard"), _accepted(check, "softmax")
-    beside = "" if msp is None else f" (MSP: {_rate(msp)})"
-    body = f"{_rate(all_ood or 0.0)} of all OOD images are accepted{beside}. {verdict(check)}."
+    baseline = "" if msp is None else f" (MSP: {_rate(msp)})"
+    body = f"{_rate(all_ood or 0.0)} of all OOD images are accepted{baseline}. {verdict(check)}."
     if share < WEAK:
         kind, head = "ok", f"Protective: {accepts}"
     else:

@@ -43,7 +43,7 @@ def banner(kind: str, head: str, body: str) -> str:
 
 
 def tiles(found: Iterable[tuple[str, str, str]]) -> str:
-    """Numbers beside each other: what, value and note; HTML."""
+    """Numbers next to each other: what, value and note; HTML."""
     parts = (f"<div><small>{what}</small><b>{value}</b><small>{note}</small></div>" for what, value, note in found)
     return f'<div class="tiles">{"".join(parts)}</div>'
 

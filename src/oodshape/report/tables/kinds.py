@@ -8,7 +8,7 @@ from typing import Literal
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
 from oodshape.report.method_styles import CHOICE, family
-from oodshape.report.tables.paper import beside_paper, paper_figures
+from oodshape.report.tables.paper import compare_with_paper, paper_figures
 from oodshape.report.tables.table import DEFAULT_COLUMNS, By, Column, Line, Table, parse_columns, table
 
 Kind = Literal["model", "ood", "standard4", "groups"]
@@ -46,7 +46,7 @@ def tables_of(
     made = _sorted(results, "family" if kind == "groups" else "model", None, columns, sort)
     if kind == "standard4":
         made = replace(made, title=f"{made.title}, the standard four OOD sets")
-    return [beside_paper(made, results, kind) if paper else made]
+    return [compare_with_paper(made, results, kind) if paper else made]
 
 
 def by_ood(
@@ -59,7 +59,7 @@ def by_ood(
 ) -> Table:
     """One model's table by OOD set."""
     made = _sorted(results, "ood", model, columns, sort)
-    return beside_paper(made, results, "ood", model) if paper else made
+    return compare_with_paper(made, results, "ood", model) if paper else made
 
 
 def _sorted(results: Results, by: By, model: str | None, columns: tuple[Column, ...], sort: str) -> Table:

@@ -42,7 +42,7 @@ def figures_in(path: Traversable) -> dict[Place, dict[str, Figures]]:
     return found
 
 
-def beside_paper(table: Table, results: Results, kind: str, model: str | None = None) -> Table:
+def compare_with_paper(table: Table, results: Results, kind: str, model: str | None = None) -> Table:
     """The table with two more groups of columns after each: the paper's figures, and ours minus the paper's.
 
     `kind` is what the columns are: model, ood (of `model`), standard4 or groups. The paper's average is that of
@@ -63,7 +63,7 @@ def beside_paper(table: Table, results: Results, kind: str, model: str | None = 
     for line in table.lines:
         entries: list[Entry] = []
         for entry, figures in zip(line.entries, columns, strict=True):
-            entries += [entry, *_beside(entry, table.columns, figures.get(line.method, {}))]
+            entries += [entry, *_paper_entries(entry, table.columns, figures.get(line.method, {}))]
         lines.append(Line(line.method, tuple(entries), line.rule))
     heads = [part for name in table.groups for part in (name, f"{name} (paper)", f"{name} (difference)")]
     return replace(table, groups=tuple(heads), lines=tuple(lines), notes=(*table.notes, *_notes(kind)))
@@ -88,7 +88,7 @@ def comparable(results: Results) -> str:
     return id_set
 
 
-def _beside(entry: Entry, columns: Iterable[Column], paper: Figures) -> tuple[Entry, Entry]:
+def _paper_entries(entry: Entry, columns: Iterable[Column], paper: Figures) -> tuple[Entry, Entry]:
     """The paper's figures and the differences, both as printed, neither ranked."""
     theirs, gaps = [], []
     for cell, column in zip(entry.cells, columns, strict=True):
@@ -213,7 +213,7 @@ def model_for(study: str, network: str) -> str:
     return same[0] if same else EVERY if EVERY in models else next(iter(models))
 
 
-def study_beside_paper(study: str, frame: DataFrame, id_sets: Mapping[str, str]) -> tuple[DataFrame, list[str]]:
+def compare_study_with_paper(study: str, frame: DataFrame, id_sets: Mapping[str, str]) -> tuple[DataFrame, list[str]]:
     """A row for each network and row of the study, and notes; - where the paper has no figure.
 
     `id_sets` names the ID set of each network.

@@ -40,7 +40,7 @@ function menu(name, rows) {
   return box;
 }
 
-document.addEventListener("click", (event) => { // beside an open menu closes it
+document.addEventListener("click", (event) => { // a click outside an open menu closes it
   document.querySelectorAll(".menu[open]").forEach((box) => {
     if (!box.contains(event.target) && event.target.isConnected) box.open = false;
   });

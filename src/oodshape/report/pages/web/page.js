@@ -5,7 +5,7 @@ const ranking = [...grouped(DATA.rows, (row) => row[METHOD])]
   .sort(([, a], [, b]) => overall(b) - overall(a)).map(([method]) => method);
 const chosen = { method: ranking[0], families: [], network: 0 };
 const wall = { model: 0, method: chosen.method }; // whose images are shown
-chosen.beside = DATA.ours !== null && DATA.ours !== chosen.method ? DATA.ours : ranking[1];
+chosen.other = DATA.ours !== null && DATA.ours !== chosen.method ? DATA.ours : ranking[1];
 
 // The table first: what stands below it waits until the whole page is there.
 function refresh() {
@@ -22,7 +22,7 @@ function drawRest() {
 }
 
 function chooseMethod(method, jump = false) {
-  if (chosen.beside === method) chosen.beside = chosen.method;
+  if (chosen.other === method) chosen.other = chosen.method;
   chosen.method = wall.method = method;
   buildChoice();
   refresh();
@@ -40,10 +40,10 @@ function selector(label, options, value, onchange) {
 
 function buildChoice() {
   const names = DATA.methods.map((method, index) => [index, method.title]);
-  const compare = (method) => { chosen.beside = method; drawDetail(); writeState(); };
+  const compare = (method) => { chosen.other = method; drawDetail(); writeState(); };
   document.getElementById("choice").replaceChildren(
     selector("Method", names, chosen.method, (method) => chooseMethod(method)),
-    selector("compare with", [[-1, "none"], ...names], chosen.beside ?? -1, compare));
+    selector("compare with", [[-1, "none"], ...names], chosen.other ?? -1, compare));
 }
 
 function drawScatter() {
@@ -70,10 +70,10 @@ function drawScatter() {
 
 // The picked method and the one it is compared with as they are drawn here: never in one colour.
 function compared() {
-  const own = DATA.methods[chosen.method], other = DATA.methods[chosen.beside];
+  const own = DATA.methods[chosen.method], other = DATA.methods[chosen.other];
   const color = own.color === "var(--text)" ? "var(--soft)" : "var(--text)";
   return new Map([[chosen.method, { ...own, dashes: "" }],
-    ...(other && chosen.beside !== chosen.method ? [[chosen.beside, { ...other, color, dashes: "5 3" }]] : [])]);
+    ...(other && chosen.other !== chosen.method ? [[chosen.other, { ...other, color, dashes: "5 3" }]] : [])]);
 }
 
 const small = (kind, heads, rows) => make("table", { class: kind },
@@ -115,7 +115,7 @@ function meansBeside(rows, styles) {
   const networks = [...grouped(rows, (row) => row[MODEL])];
   const lines = networks.map(([model, part]) => line(DATA.models[model].name, part));
   const ends = methods.length < 2 ? [] : DATA.shown.map((metric) => `difference, ${titled(metric)}`);
-  return small("beside", ["network", ...heads, ...ends], networks.length > 1 ? [...lines, line("mean", rows)] : lines);
+  return small("compared", ["network", ...heads, ...ends], networks.length > 1 ? [...lines, line("mean", rows)] : lines);
 }
 
 // What a method does, needs and where to read of it.

@@ -33,8 +33,8 @@ function sentence(set) {
     return [make("b", {}, share(n, images)), ` (${n.toLocaleString("en")} of ${images.toLocaleString("en")})`];
   };
   const verb = { ood: `${name} (OOD) accepted: `, id: `${name} (ID) rejected: `, new: `${name} rejected: ` }[role];
-  const beside = rejected.softmax ? ["; MSP: ", ...said("softmax")] : [];
-  return make("span", { class: `line role-${role}` }, verb, ...said("guard"), ...beside, " ");
+  const baseline = rejected.softmax ? ["; MSP: ", ...said("softmax")] : [];
+  return make("span", { class: `line role-${role}` }, verb, ...said("guard"), ...baseline, " ");
 }
 
 function tell() {

@@ -9,7 +9,7 @@ function stateNow() {
     ...Object.fromEntries(Object.entries(picked).map(([filter, some]) => [filter, JSON.stringify([...some])])),
     columns: view.columns, show: String(view.metrics), intervals: yes(view.intervals), paper: yes(view.paper),
     search: view.search, sort: JSON.stringify([sorted.column, sorted.metric, sorted.descending]),
-    method: named(DATA.methods, chosen.method), beside: named(DATA.methods, chosen.beside),
+    method: named(DATA.methods, chosen.method), other: named(DATA.methods, chosen.other),
     network: named(DATA.models, chosen.network),
     images: JSON.stringify([named(DATA.models, wall.model), named(DATA.methods, wall.method)]),
   };
@@ -47,7 +47,7 @@ function readState() {
   const [column, metric, descending] = list(is.sort);
   if (metric === "method" || METRICS.has(metric)) Object.assign(sorted, { column, metric, descending: descending === true });
   chosen.method = find(DATA.methods, is.method, chosen.method);
-  chosen.beside = is.beside === "none" ? -1 : find(DATA.methods, is.beside, chosen.beside);
+  chosen.other = is.other === "none" ? -1 : find(DATA.methods, is.other, chosen.other);
   chosen.network = find(DATA.models, is.network, 0);
   const [model, method] = list(is.images);
   Object.assign(wall, { model: find(DATA.models, model, 0), method: find(DATA.methods, method, chosen.method) });

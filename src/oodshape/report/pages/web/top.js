@@ -19,13 +19,13 @@ function drawTiles() {
     const value = meansOf(metric).get(index);
     return value === undefined ? "–" : `${figure(value, metric)}${unit(metric)}`;
   };
-  const beside = (metric) => (base >= 0 && base !== lead ? `MSP ${said(metric, base)}` : "");
+  const baseline = (metric) => (base >= 0 && base !== lead ? `MSP ${said(metric, base)}` : "");
   const values = [...meansOf(DATA.main)], own = meansOf(DATA.main).get(lead);
   const rank = 1 + values.filter(([, value]) => better(DATA.main) * (value - own) > 1e-9).length;
   const name = titleOf(lead), tile = (what, value, note) =>
     make("div", {}, make("small", {}, what), make("b", {}, value), make("small", {}, note));
   document.getElementById("tiles").replaceChildren(
-    ...DATA.shown.slice(0, 2).map((metric) => tile(`${name}, mean ${titled(metric)}`, said(metric, lead), beside(metric))),
+    ...DATA.shown.slice(0, 2).map((metric) => tile(`${name}, mean ${titled(metric)}`, said(metric, lead), baseline(metric))),
     tile(`rank of ${name} by ${titled(DATA.main)}`, `${rank} of ${values.length}`, `best in hindsight: ${titleOf(ranking[0])}`),
     ...(METRICS.has("image_ms") ? [tile(`cost of ${name}`, said("image_ms", lead), `per image; fit ${said("fit_seconds", lead)}`)] : []));
 }
