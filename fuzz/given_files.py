@@ -19,7 +19,7 @@ from scipy.io import savemat
 from damage import bytes_damaged
 from kind import Files, Kind, equal
 from oodshape.benchmark.spec import Benchmark
-from oodshape.core.reading import read_names
+from oodshape.core.files import read_names
 from oodshape.images.datasets.catalog import _array
 from oodshape.images.datasets.cifar_mnist_svhn import cifar, mnist, svhn
 from oodshape.images.datasets.imagenet import imagenet_val

@@ -21,7 +21,7 @@ import numpy as np
 import PIL.Image
 
 import oodshape
-import oodshape.cli.app
+import oodshape.cli.all_commands
 
 MODEL = ("--model", "zoo:digits-convnet")
 GUARD = ("--guard", "../inputs/guard.safetensors", *MODEL)
@@ -107,7 +107,7 @@ def preload(home: Path) -> None:
         (home / task.name).mkdir()
         os.chdir(home / task.name)
         sys.argv = ["oodshape", *task.words]
-        oodshape.cli.app.app(standalone_mode=False)
+        oodshape.cli.all_commands.app(standalone_mode=False)
         if task.name == "fit":
             shutil.copy("guard.safetensors", home / "inputs")
         os.chdir(before)

@@ -18,15 +18,15 @@ from safetensors.numpy import load, save
 from damage import array_damaged, bytes_damaged, tree_damaged
 from kind import Files, Kind, equal
 from oodshape import METHODS, Features, Guard, Results, Watch
-from oodshape.benchmark.curves import Curve
 from oodshape.benchmark.hardest_images import Pick, Samples
 from oodshape.benchmark.results import Row
+from oodshape.benchmark.roc_curves import Curve
 from oodshape.core.files import CHECKSUM, checksum, compute_fingerprint
 from oodshape.features.disk_cache import Entry
 from oodshape.guard.describe import facts
 from oodshape.guard.fitted import About
-from oodshape.guard.scoring import score_file
-from oodshape.guard.scoring.score_table import read_scores, writer
+from oodshape.guard.scoring import resumable_scores
+from oodshape.guard.scoring.score_formats import read_scores, writer
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.metrics.detection import Estimate
@@ -181,7 +181,7 @@ def parts() -> Kind:
         for block in blocks:
             lines = "".join(json.dumps(row) + "\n" for row in block).encode()
             mark = compute_fingerprint(mark, lines)
-            data += lines + score_file._sealed(mark)
+            data += lines + resumable_scores._sealed(mark)
         return data
 
     blocks = [[list(row) for row in rows[at : at + size]] for at in range(0, len(rows), size)]
@@ -191,8 +191,8 @@ def parts() -> Kind:
         pairs = iter([(row.path, -1) for row in rows])
         path = folder / "s.csv.part"
         with path.open("a+b") as file:
-            kept, _ = score_file._resume(file, path, who, size, pairs)
-            found = list(islice(score_file.read_part(file), kept + 1))
+            kept, _ = resumable_scores._resume(file, path, who, size, pairs)
+            found = list(islice(resumable_scores.read_part(file), kept + 1))
         return json.dumps(found)[:-1].encode()
 
     def forge(files: Files, rng: Random) -> Files:

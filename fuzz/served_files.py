@@ -16,7 +16,7 @@ from given_files import Net
 from kind import Files, Kind, equal
 from oodshape import METHODS, GuardedFile, Preprocessing
 from oodshape.core.errors import InputError
-from oodshape.core.reading import one_line
+from oodshape.core.files import one_line
 from oodshape.features.features import Features
 from oodshape.guard.export.onnx import export_onnx
 from oodshape.guard.export.onnx_file import HEX, START, seal

@@ -28,7 +28,7 @@ from oodshape.methods.auto import CANDIDATES, CROSSED, MEMORISED, Auto, Tried, _
 from oodshape.methods.fusion import Component, Fusion
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.conformal import threshold
-from oodshape.studies.network import Network, find_folders, load_benchmark, load_folder
+from oodshape.studies.load_networks import Network, find_folders, load_benchmark, load_folder
 
 ALPHA = 0.05
 CALIBRATION = 500  # ID test images for calibration, at most a third

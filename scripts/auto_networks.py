@@ -33,7 +33,7 @@ from oodshape.images.datasets.synthetic import constant_images, noise_images
 from oodshape.images.decode.preprocessing import CIFAR, DIGITS, Preprocessing
 from oodshape.images.sources.image_set import ArraySet, ImageSet, limited
 from oodshape.networks.zoo.digits_nets import SMALL_NETS
-from oodshape.studies.network import PROXIES
+from oodshape.studies.load_networks import PROXIES
 
 # CIFAR-10 without airplane, cat, truck; automobile, bird, dog; deer, frog, ship
 LEFT_OUT = {"a": (0, 3, 9), "b": (1, 2, 5), "c": (4, 6, 8)}

@@ -19,7 +19,7 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.report.palette import TEXT
-from oodshape.studies.network import load_benchmark
+from oodshape.studies.load_networks import load_benchmark
 from oodshape.studies.plotting import (
     TOWARDS,
     Point,

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.core.files import replacing
-from oodshape.studies.network import Network, find_folders, load_folder
-from oodshape.studies.write import print_study
+from oodshape.studies.load_networks import Network, find_folders, load_folder
+from oodshape.studies.run_studies import print_study
 
 STORED = Path(__file__).parents[1] / "docs" / "measured" / "studies.json"
 ABSOLUTE = (1.0, 0.5, 0.5, 0.02)  # by the decimals printed: counts, percent, percent, cosines and weights

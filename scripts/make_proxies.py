@@ -21,7 +21,7 @@ from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet
 from oodshape.networks.zoo import build, find_weights, model_entry, weights_needed
-from oodshape.studies.network import PROXIES, find_folders
+from oodshape.studies.load_networks import PROXIES, find_folders
 
 
 def name_of(folder: str) -> str:

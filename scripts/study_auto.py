@@ -24,10 +24,10 @@ from oodshape.methods.records import RECORDS
 from oodshape.report.palette import PALE, TEXT
 from oodshape.studies import plotting
 from oodshape.studies.catalog import STUDIES, Study
+from oodshape.studies.load_networks import Network, load_networks
 from oodshape.studies.methods import measure, works_on_features
-from oodshape.studies.network import Network, load_networks
+from oodshape.studies.run_studies import write
 from oodshape.studies.tables import format_percent
-from oodshape.studies.write import write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -23,11 +23,11 @@ from oodshape.methods.detector import Detector
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.studies.catalog import STUDIES, Study
 from oodshape.studies.figures import AUROC
+from oodshape.studies.load_networks import Network, load_networks
 from oodshape.studies.methods import measure, works_on_features
-from oodshape.studies.network import Network, load_networks
 from oodshape.studies.plotting import add_legend, line_style, panels
+from oodshape.studies.run_studies import write
 from oodshape.studies.tables import format_percent
-from oodshape.studies.write import write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oodshape import METHODS
-from oodshape.studies.network import Network
+from oodshape.studies.load_networks import Network
 from oracle.shaping import naive_shape
 
 K = 12

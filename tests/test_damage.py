@@ -19,7 +19,7 @@ from safetensors.numpy import load, save
 from data import features
 from oodshape import METHODS, Detector, InputError, Moments, Watch
 from oodshape.core import files
-from oodshape.core.reading import npz_arrays, reading
+from oodshape.core.files import npz_arrays, reading
 
 FUZZ = Path(__file__).parents[1] / "fuzz"
 KINDS = (

@@ -60,7 +60,7 @@ def cli_page() -> str:
     """Every command with its arguments and options, as `--help` prints them."""
     import typer
 
-    from oodshape.cli.app import app
+    from oodshape.cli.all_commands import app
 
     group: Any = typer.main.get_command(app)
     parts = [

@@ -15,7 +15,7 @@ from oodshape.images.datasets.digits import digits_sets
 from oodshape.report.palette import ID_COLOR, OOD_COLOR
 
 if TYPE_CHECKING:
-    from oodshape.studies.network import Network
+    from oodshape.studies.load_networks import Network
 
 DIGITS = (0, 3, 5, 7)  # the first test image of each
 OUTSIDE = {"digits89": "an 8 or 9", "letters": "a letter", "photos": "a photo", "textures": "a texture"}

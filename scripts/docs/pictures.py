@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from lean import svg
-from oodshape.benchmark.curves import Curve, Theta
+from oodshape.benchmark.roc_curves import Curve, Theta
 from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
 from oodshape.methods.base import Shape
@@ -28,7 +28,7 @@ from oodshape.studies.shaping_functions import profile_intervals
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from oodshape.studies.network import Network
+    from oodshape.studies.load_networks import Network
 
 FEWEST = 20  # values in an interval that give a mean
 

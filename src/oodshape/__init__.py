@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from oodshape.benchmark.spec import Benchmark as Benchmark
     from oodshape.core.errors import InputError as InputError
     from oodshape.evaluation.evaluate import evaluate as evaluate
-    from oodshape.evaluation.results import Results as Results
+    from oodshape.evaluation.printable_results import Results as Results
     from oodshape.features.feature_stats import FeatureStats as FeatureStats
     from oodshape.features.features import Features as Features
     from oodshape.features.moments import Moments as Moments
     from oodshape.features.proxy import proxy_features as proxy_features
-    from oodshape.features.statistic import Statistic as Statistic
+    from oodshape.features.running_sums import Statistic as Statistic
     from oodshape.guard.export.guarded_file import GuardedFile as GuardedFile
     from oodshape.guard.export.onnx import export_onnx as export_onnx
     from oodshape.guard.guard import Guard as Guard
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from oodshape.methods.detector import Decision as Decision
     from oodshape.methods.detector import Detector as Detector
     from oodshape.methods.detector import Method as Method
-    from oodshape.methods.estimator import OODEstimator as OODEstimator
     from oodshape.methods.fit_all import fit_all as fit_all
     from oodshape.methods.registry import METHODS as METHODS
     from oodshape.methods.registry import authors_methods as authors_methods
     from oodshape.methods.registry import find_method as find_method
     from oodshape.methods.registry import paper_methods as paper_methods
+    from oodshape.methods.sklearn_estimator import OODEstimator as OODEstimator
     from oodshape.methods.training import Training as Training
     from oodshape.metrics.conformal import false_discoveries as false_discoveries
     from oodshape.metrics.detection import aupr_in as aupr_in
@@ -100,7 +100,7 @@ _HOMES = {
     "ScoreRecipe": "methods.base",
     "Evidence": "methods.base",
     "Training": "methods.training",
-    "Statistic": "features.statistic",
+    "Statistic": "features.running_sums",
     "Scrambled": "images.datasets.synthetic",
     "proxy_features": "features.proxy",
     "auroc": "metrics.detection",
@@ -111,9 +111,9 @@ _HOMES = {
     "bootstrap": "metrics.detection",
     "false_discoveries": "metrics.conformal",
     "Benchmark": "benchmark.spec",
-    "Results": "evaluation.results",
+    "Results": "evaluation.printable_results",
     "evaluate": "evaluation.evaluate",
-    "OODEstimator": "methods.estimator",
+    "OODEstimator": "methods.sklearn_estimator",
     "export_onnx": "guard.export.onnx",
     "Watch": "guard.watch.watch",
     "InputError": "core.errors",

@@ -13,9 +13,9 @@ import pytest
 from commands import call
 from oodshape import InputError, Results, auroc
 from oodshape.benchmark.comparisons import AVERAGE, compared, compared_with_best, ties
+from oodshape.benchmark.kept_scores import FILE, KeptScores
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.repeat import again, agreement
-from oodshape.benchmark.scores import FILE, KeptScores
 from oodshape.benchmark.spec import Benchmark
 from oodshape.metrics.detection import Estimate
 from oodshape.report.benchmark_files import run_benchmark

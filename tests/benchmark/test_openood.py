@@ -20,7 +20,7 @@ from oodshape.images.datasets.catalog import open_source
 from oodshape.images.decode.preprocessing import IMAGENET
 from oodshape.metrics.detection import Estimate
 from oodshape.networks import zoo
-from oodshape.report.tables.kinds import tables_of
+from oodshape.report.tables.named_tables import tables_of
 from oodshape.report.tables.openood import openood_tables
 from openood_files import write_openood
 

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import auc
 
 from oodshape import Features
-from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.hardest_images import Gallery
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.results import Results, Row
+from oodshape.benchmark.roc_curves import Curve, Theta
 from oodshape.benchmark.run import _merge_seeds, run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError

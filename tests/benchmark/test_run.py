@@ -22,8 +22,8 @@ from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
 from oodshape.report.pages.benchmark_page import payload, write_page
-from oodshape.report.tables.kinds import tables_of
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
+from oodshape.report.tables.named_tables import tables_of
 from oodshape.report.tables.terminal import to_text
 
 FEW = Options(models=("ViT",), methods=("energy", "optfs-e"), limit=60, resamples=20, progress=False)

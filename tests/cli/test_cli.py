@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import oodshape
 from commands import call, call_new
 from oodshape.benchmark.results import Results
-from oodshape.cli.app import app
+from oodshape.cli.all_commands import app
 from oodshape.methods.records import RECORDS
 from oodshape.report.pages.benchmark_page import write_page
 from synthetic import results

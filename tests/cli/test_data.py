@@ -17,10 +17,10 @@ from PIL import Image
 from commands import call
 from dataset_files import archive, svhn_file
 from oodshape.benchmark.spec import Benchmark
-from oodshape.images.datasets import sources
+from oodshape.images.datasets import download_sources as sources
 from oodshape.images.datasets.catalog import CATALOG, open_source, status
-from oodshape.images.datasets.sources import all_sources
-from oodshape.networks.known import KNOWN
+from oodshape.images.datasets.download_sources import all_sources
+from oodshape.networks.model_names import KNOWN
 from oodshape.networks.zoo import MODELS
 from web_server import Offer, Server, serving
 
@@ -124,7 +124,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve
                     pick=rows[0].pick and 10,
                 ),
             )
-        for module in ("oodshape.cli.data_sets", "oodshape.images.datasets.catalog"):
+        for module in ("oodshape.cli.data", "oodshape.images.datasets.catalog"):
             monkeypatch.setattr(f"{module}.all_sources", lambda: table)
         monkeypatch.setattr(sources, "all_sources", lambda: table)
         yield server

@@ -24,10 +24,10 @@ from oodshape import Guard, InputError
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
-from oodshape.cli.app import app
+from oodshape.cli.all_commands import app
 from oodshape.core import files
-from oodshape.core.reading import any_names
-from oodshape.guard.scoring.score_table import parse_scores, read_scores
+from oodshape.core.files import any_names
+from oodshape.guard.scoring.score_formats import parse_scores, read_scores
 from oodshape.networks.loading import open_model
 from oodshape.networks.torch_export import load_archive
 from oodshape.networks.zoo import build

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="needs torch")
 import typer
 
 from oodshape import Guard, InputError
-from oodshape.cli.app import app
+from oodshape.cli.all_commands import app
 from oodshape.core import options
 from oodshape.core.options import ModelOptions, RunOptions, make_options, takes_options
 

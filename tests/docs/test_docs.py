@@ -23,14 +23,14 @@ import oodshape.images.datasets.digits
 from commands import call
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.spec import Benchmark
-from oodshape.cli.app import app
+from oodshape.cli.all_commands import app
 from oodshape.core.values import Value
 from oodshape.features.features import Features
 from oodshape.methods.records import RECORDS
 from oodshape.methods.registry import METHODS, find_method
 from oodshape.report.palette import PAPER
 from oodshape.studies.catalog import STUDIES
-from oodshape.studies.network import load_benchmark, load_folder
+from oodshape.studies.load_networks import load_benchmark, load_folder
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -12,7 +12,7 @@ import pytest
 import typer
 from scipy.stats import beta
 
-from oodshape.cli.app import app
+from oodshape.cli.all_commands import app
 from oodshape.methods.records import RECORDS
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import typer
 
-from oodshape.cli.app import app
+from oodshape.cli.all_commands import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWN = {

@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from oodshape import METHODS, Classifier, Features, Guard, InputError, Preprocessing
-from oodshape.core.reading import read_names
+from oodshape.core.files import read_names
 from oodshape.guard.describe import NO_GUARANTEE
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.decode.preprocessing import DIGITS

@@ -15,8 +15,8 @@ from commands import call, call_new
 from oodshape import Guard, InputError, false_discoveries
 from oodshape.core.options import RunOptions
 from oodshape.guard.scoring.decide import Calibration, decide_scores
-from oodshape.guard.scoring.score_file import score_to_file
-from oodshape.guard.scoring.score_table import parse_scores, read_scores, writer
+from oodshape.guard.scoring.resumable_scores import score_to_file
+from oodshape.guard.scoring.score_formats import parse_scores, read_scores, writer
 from oodshape.guard.verdict import Scored
 from oodshape.images.sources.folders import list_pairs
 from oodshape.images.sources.listing import image_set, one_by_one

@@ -16,7 +16,7 @@ from commands import call
 from data import features
 from oodshape import METHODS, InputError, Verdict, Watch
 from oodshape.cli import watch as command
-from oodshape.cli.app import app
+from oodshape.cli.all_commands import app
 from oodshape.guard.verdict import Scored
 from oodshape.guard.watch import history as history_room
 from oodshape.guard.watch.watch import read_blocks

@@ -18,7 +18,7 @@ import pytest
 from dataset_files import archive
 from oodshape import InputError
 from oodshape.images.datasets.download import obtain
-from oodshape.images.datasets.sources import Source
+from oodshape.images.datasets.download_sources import Source
 from web_server import Offer, Server, serving
 
 CONTENT = bytes(range(256)) * 4000

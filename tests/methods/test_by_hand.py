@@ -13,7 +13,7 @@ from scipy.stats import kstest
 from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method, auroc, paper_methods
 from oodshape.features.moments import Moments
-from oodshape.features.statistic import Statistic
+from oodshape.features.running_sums import Statistic
 from oodshape.methods.base import Shape, Shaper
 from oodshape.methods.heads import Dice, Lts
 from oodshape.methods.perturb.none import NoPerturbation

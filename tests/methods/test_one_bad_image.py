@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from oodshape import METHODS, Detector, Features, Guard, GuardedFile, Preprocessing
 from oodshape.guard.export.onnx import export_onnx
-from oodshape.guard.service.scoring import Scorer
 from oodshape.guard.service.settings import Settings
+from oodshape.guard.service.worker import Scorer
 
 WIDTH, CLASSES, ROW = 24, 6, 3
 EXPORTABLE = [name for name, method in METHODS.items() if method.exportable]

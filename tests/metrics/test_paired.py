@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from oodshape import InputError, auroc
-from oodshape.metrics.comparison import MeanAuroc, Scores, delong, holm, paired_bootstrap, tied_with_best
+from oodshape.metrics.significance import MeanAuroc, Scores, delong, holm, paired_bootstrap, tied_with_best
 
 
 def covariance_by_pairs(methods: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:

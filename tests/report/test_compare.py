@@ -14,8 +14,8 @@ from oodshape import METHODS, InputError
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.spec import Benchmark
 from oodshape.methods.records import RECORDS
-from oodshape.report.tables.kinds import tables_of
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
+from oodshape.report.tables.named_tables import tables_of
 from oodshape.report.tables.openood import (
     BOARDS,
     openood_tables,

@@ -14,13 +14,13 @@ from rich.console import Console
 from commands import call
 from html_page import Page
 from oodshape import detection_error
+from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.benchmark.results import CONVENTION, Results
-from oodshape.benchmark.scores import KeptScores
 from oodshape.core.errors import InputError
 from oodshape.metrics.detection import Floats, Outcome
 from oodshape.metrics.registry import METRICS, Metric
-from oodshape.report.tables.kinds import ordered, tables_of
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
+from oodshape.report.tables.named_tables import ordered, tables_of
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Table, parse_columns, table
 from oodshape.report.tables.terminal import to_rich, to_text
 from synthetic import METHODS, results, row

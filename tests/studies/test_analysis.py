@@ -15,9 +15,7 @@ from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.studies.methods import average_by_family, compare_methods, compare_with_optfs
-from oodshape.studies.shaping_functions import profile_intervals, profile_shapes, profile_weights
-from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood, measure_changed
-from oodshape.studies.variants import (
+from oodshape.studies.optfs_variants import (
     NUMBERS,
     TAILS,
     compare_variants,
@@ -26,6 +24,8 @@ from oodshape.studies.variants import (
     sweep_limits,
     validate,
 )
+from oodshape.studies.shaping_functions import profile_intervals, profile_shapes, profile_weights
+from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood, measure_changed
 from oracle.metrics import naive_auroc
 from oracle.shaping import naive_shape
 from oracle.studies import naive_impacts, naive_profile

@@ -25,7 +25,7 @@ from oodshape.methods.records import RECORDS
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
-from oodshape.studies.network import load_folder, load_networks
+from oodshape.studies.load_networks import load_folder, load_networks
 from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood
 from small_study import network
 

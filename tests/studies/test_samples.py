@@ -15,7 +15,7 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.report.tables.paper import STUDIES as PRINTED
 from oodshape.report.tables.paper import check_studies, compare_study_with_paper
 from oodshape.studies.catalog import STUDIES, select_studies
-from oodshape.studies.network import Network
+from oodshape.studies.load_networks import Network
 from small_study import network as make_network
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))

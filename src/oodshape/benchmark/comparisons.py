@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from oodshape.benchmark.scores import KeptScores
+from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.core.errors import InputError
 from oodshape.core.values import check_fields
-from oodshape.metrics.comparison import LEVEL, Difference, MeanAuroc, paired_bootstrap, tied_with_best
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, Metric, check_metrics, flatten, gather
+from oodshape.metrics.significance import LEVEL, Difference, MeanAuroc, paired_bootstrap, tied_with_best
 
 FEWEST = 2  # images of a set: one has no variance
 AVERAGE = "average"

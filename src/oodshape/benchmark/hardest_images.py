@@ -13,7 +13,7 @@ from oodshape.features.features import Features
 from oodshape.images.decode.thumbnail import thumbnail
 from oodshape.images.sources.image_set import ImageSet
 from oodshape.methods.records import FEATURED, RECORDS
-from oodshape.metrics.comparison import Scores
+from oodshape.metrics.significance import Scores
 
 SHOWN = (FEATURED, *(record.id for record in RECORDS.values() if record.block == "choice"))  # next to the best method
 INSIDE = ""  # the name of the ID images among the OOD sets

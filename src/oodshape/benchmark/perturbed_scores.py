@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import compute_fingerprint, replacing
+from oodshape.core.files import compute_fingerprint, npz_arrays, replacing
 from oodshape.core.progress import progress_bar
-from oodshape.core.reading import npz_arrays
 from oodshape.core.values import encode
 from oodshape.features.extraction import PROBED, Extraction
 from oodshape.features.features import Features

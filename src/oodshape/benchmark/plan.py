@@ -15,8 +15,8 @@ from oodshape.benchmark import openood_protocol as openood
 from oodshape.benchmark.perturbed_scores import BATCH, SEEN, learned, perturbed_scores, tensor_scores
 from oodshape.benchmark.spec import AUTHORS, ID_SETS, UNCROPPED, Benchmark, ModelSpec
 from oodshape.core.errors import InputError, check_trust
+from oodshape.core.files import read_names
 from oodshape.core.options import CacheOptions, HeadOptions, ModelOptions, RunOptions, SubsetOptions, make_options
-from oodshape.core.reading import read_names
 from oodshape.core.values import reseeded
 from oodshape.features.features import Features
 from oodshape.features.proxy import SIZE, proxy_features, tensor_proxy
@@ -30,10 +30,10 @@ from oodshape.methods.registry import METHODS, authors_methods, find_record, mak
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head
-from oodshape.networks.known import KNOWN, Family
 from oodshape.networks.loading import Model as AnyModel
 from oodshape.networks.loading import names_code, open_model
 from oodshape.networks.loading import prepared as native_preprocessing
+from oodshape.networks.model_names import KNOWN, Family
 from oodshape.networks.zero_shot import PROMPT
 
 ZOO = "zoo:"

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import oodshape
 from oodshape.benchmark.comparisons import Average, Ties
-from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.hardest_images import Pick, Samples
+from oodshape.benchmark.roc_curves import Curve, Theta
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.files import CHECKSUM, checksum, replacing, verify_checksum
-from oodshape.core.reading import reading
+from oodshape.core.files import CHECKSUM, checksum, reading, replacing, verify_checksum
 from oodshape.core.values import check_fields
 from oodshape.methods.describe import short_recipe
 from oodshape.methods.detector import Method

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from oodshape.benchmark.comparisons import Average, ties
-from oodshape.benchmark.curves import Curve, Theta
 from oodshape.benchmark.hardest_images import Gallery
+from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.benchmark.openood_protocol import OOD_VAL, pooled_accuracy
 from oodshape.benchmark.plan import Images, Model, Options, Prepared, Tensors
 from oodshape.benchmark.repeat import recipe_of
 from oodshape.benchmark.results import Failed, Results, Row, provenance
-from oodshape.benchmark.scores import KeptScores
+from oodshape.benchmark.roc_curves import Curve, Theta
 from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint

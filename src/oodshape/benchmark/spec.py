@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import one_line
+from oodshape.core.files import one_line
 
 ID_SETS = ("imagenet", "cifar10", "cifar100")  # of the paper
 AUTHORS = "authors-code"

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.comparing import CHANCE, Compared, Drawing
 from oodshape.cli.completion import benchmark_names, method_names
 from oodshape.cli.data import PANEL, YesOption
+from oodshape.cli.method_options import CHANCE, Compared, Drawing
 from oodshape.cli.openood import OpenOod
-from oodshape.cli.options import words
+from oodshape.cli.shared_options import words
 from oodshape.cli.terminal import console, is_quiet, say, show_line
 
 
@@ -80,7 +80,7 @@ def bench(
     if options.limit is not None and options.seeds > 1:
         say(f"--limit draws other images with each seed: features are extracted {options.seeds} times", err=True)
     if download:
-        from oodshape.cli.data_sets import files_of, get
+        from oodshape.cli.data import files_of, get
 
         get(files_of(chosen, compared.data, compared.weights, words(compared.models)), yes=yes, unverified=False)
     results = run_benchmark(chosen, options, folder)

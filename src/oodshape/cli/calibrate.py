@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import (
+from oodshape.cli.shared_options import (
     IMAGES,
     ON_ANY_DEVICE,
     JsonOption,
@@ -18,8 +18,9 @@ from oodshape.cli.options import (
     check_inputs,
     resolve_device,
 )
-from oodshape.cli.terminal import check_out, say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import say, show_progress, warnings_as_lines
 from oodshape.core.errors import InputError
+from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, ImageOptions, ModelOptions, RunOptions
 
 UNKNOWN = "the guarantee holds only if the network was not trained on these images, which the guard cannot check"
@@ -62,7 +63,7 @@ def calibrate(
     keep the threshold that they were made with: calibrate or export these again, and start a new state.
     """
     out = guard if out is None else out
-    check_out(out)
+    check_writable(out)
     if guard.suffix == ".onnx":
         if model is not None or per_class is not None:
             raise InputError(

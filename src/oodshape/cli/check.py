@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import (
+from oodshape.cli.shared_options import (
     IMAGES,
     ON_ANY_DEVICE,
     GuardOption,
@@ -18,7 +18,8 @@ from oodshape.cli.options import (
     check_inputs,
     resolve_device,
 )
-from oodshape.cli.terminal import UNREADABLE, check_out, command_line, console, say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, command_line, console, say, show_progress, warnings_as_lines
+from oodshape.core.files import check_writable
 from oodshape.core.options import ImageOptions, ModelOptions, RunOptions, SubsetOptions
 
 
@@ -37,7 +38,7 @@ def check(
 ) -> None:
     """Check a guard on images of your own: how many of each set it accepts, next to the MSP baseline."""
 
-    check_out(out)
+    check_writable(out)
     check_inputs(id, *ood, guard=guard, model=model, opening=opening)
     from oodshape.core.columns import show_columns
     from oodshape.guard.guard import Guard

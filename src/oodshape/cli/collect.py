@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from oodshape.cli.completion import method_names
-from oodshape.cli.options import (
+from oodshape.cli.shared_options import (
     IMAGES,
     METHOD,
     ON_ANY_DEVICE,
@@ -23,7 +23,8 @@ from oodshape.cli.options import (
     ray_pool,
     resolve_device,
 )
-from oodshape.cli.terminal import check_out, say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import say, show_progress, warnings_as_lines
+from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
 from oodshape.core.text import format_count
 
@@ -60,7 +61,7 @@ def collect(
     The size of a part does not grow with its images. All parts of a fit take the same options except --shard. With
     --cache, a collect that was stopped goes on where it was.
     """
-    check_out(out)
+    check_writable(out)
     check_inputs(images, model=model, opening=opening, method=method)
     from oodshape.core.errors import InputError
     from oodshape.guard.fit.collect import collect_shard
@@ -108,9 +109,9 @@ def merge(
 ) -> None:
     """Merge the scores of all shards into the file that one machine would have written."""
     from oodshape.core.files import replacing
-    from oodshape.guard.scoring.score_table import Counter, merge_shards, writer
+    from oodshape.guard.scoring.score_formats import Counter, merge_shards, writer
 
-    check_out(out)
+    check_writable(out)
     write = writer(out)
     rows, named = merge_shards(files)
     counter = Counter(rows)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodshape.cli.comparing import ColumnsOption
 from oodshape.cli.completion import method_names
-from oodshape.cli.options import words
+from oodshape.cli.method_options import ColumnsOption
+from oodshape.cli.shared_options import words
 from oodshape.cli.terminal import console, say
 
 if TYPE_CHECKING:
-    from oodshape.benchmark.scores import KeptScores
+    from oodshape.benchmark.kept_scores import KeptScores
 
 HEAD = ("network", "OOD set", "metric", "first", "second", "difference", "95 % interval", "p")
 
@@ -39,8 +39,8 @@ def compare(
     least 0.05. After a run with --seeds, the scores of the first seed are compared.
     """
     from oodshape.benchmark.comparisons import compared
+    from oodshape.benchmark.kept_scores import KeptScores
     from oodshape.benchmark.results import CONVENTION, Results
-    from oodshape.benchmark.scores import KeptScores
     from oodshape.core.columns import show_columns
     from oodshape.core.errors import InputError
     from oodshape.report.tables.table import parse_columns

@@ -1,17 +1,25 @@
-"""oodshape data: parses, calls, prints."""
+"""oodshape data: the sets of the benchmarks, their published files, the weights of networks, and their download."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.completion import benchmark_names
-from oodshape.cli.options import DataOption
-from oodshape.core.errors import InputError
+from oodshape.cli.shared_options import DataOption
+from oodshape.core.errors import InputError, no_such
+from oodshape.core.progress import progress_bar
+from oodshape.images.datasets.catalog import CATALOG, Entry, Status, status
+from oodshape.images.datasets.download import is_offline, obtain
+from oodshape.images.datasets.download_sources import Source, all_sources, show_size
 
+MB = 10**6
+Wanted = dict[Source, Path]  # published files, each with the folder of data or of weights that it goes into
 PANEL = "Downloads"
 YesOption = Annotated[bool, typer.Option("--yes", help="Download without asking.", rich_help_panel=PANEL)]
 
@@ -51,20 +59,176 @@ def data(
     A download is verified by size and checksum, resumed after a break, and unpacked at the place where benchmarks look
     for it. Nothing is downloaded twice. With OODSHAPE_OFFLINE=1 only the files in DATA/downloads are used.
     """
-    from oodshape.cli import data_sets
-
     chosen = names or []
     if chosen[:1] == ["get"]:
         if not chosen[1:]:
             raise typer.BadParameter("name a benchmark, a data set or a network after get")
-        data_sets.get(data_sets.wanted_files(chosen[1:], data, weights), yes=yes, unverified=unverified)
+        get(wanted_files(chosen[1:], data, weights), yes=yes, unverified=unverified)
         return
     if len(chosen) > 1:
         raise typer.BadParameter(f"one benchmark at most, got {' '.join(chosen)}")
     if data is not None and not data.is_dir():
         raise InputError(f"there is no folder {data}; --data names the folder that holds the data sets")
     benchmark = chosen[0] if chosen else None
-    lines = data_sets.describe(data, benchmark) if benchmark else data_sets.overview(data)
+    lines = describe(data, benchmark) if benchmark else overview(data)
     typer.echo("\n".join(lines))  # never wrapped: addresses stay whole
     if data is None:
         sys.stderr.write("no data folder was named: --data DIR or OODSHAPE_DATA\n")
+
+
+def _states(root: Path | None, benchmark: str) -> list[Status]:
+    if benchmark not in CATALOG:
+        raise no_such("benchmark", benchmark, CATALOG)
+    if root is not None:
+        return status(root, benchmark)
+    return [Status(benchmark, role, entry, "missing") for role, entry in CATALOG[benchmark]]
+
+
+def overview(root: Path | None) -> Iterator[str]:
+    """A line per benchmark: how many sets are there, how many are missing, and the size of these."""
+    yield f"{'benchmark':<20} {'present':>7} {'missing':>7}  size of the missing files"
+    for name, collection in CATALOG.items():
+        entries = [entry for _, entry in collection]
+        missing = [entry for entry in entries if root is None or entry.find(root) is None]
+        sizes = _size(_needed(missing, root)) if missing else ""
+        yield f"{name:<20} {len(entries) - len(missing):>7} {len(missing):>7}  {sizes}".rstrip()
+    yield "oodshape data NAME lists the sets of a benchmark; oodshape data get NAME --data DIR downloads them"
+
+
+def describe(root: Path | None, benchmark: str) -> Iterator[str]:
+    """A block per set: its state, and for what is missing each address and path on a line of its own."""
+    for row in _states(root, benchmark):
+        expected = "unknown" if row.entry.images is None else f"{row.entry.images:,}"
+        yield f"{row.entry.name} ({row.role}): {row.state}, {row.images or 0:,} images of {expected}"
+        if row.reason:
+            yield f"  {row.reason}"
+        for source in _needed([row.entry], root) if row.state == "missing" else ():
+            yield from _block(source, root or Path("DIR"))
+    yield f"oodshape data get {benchmark} --data {root or 'DIR'} downloads what can be downloaded"
+
+
+def _block(source: Source, root: Path) -> Iterator[str]:
+    """A published file: size, licence, checksum, addresses, and where it goes."""
+    checksum = (
+        f"sha256 {source.sha256}" if source.sha256 else f"md5 {source.md5}" if source.md5 else "no checksum known"
+    )
+    yield f"  {source.file or source.name}: {source.size}; licence: {source.licence}; {checksum}"
+    if source.pick:
+        yield f"  only a seeded sample of {source.pick:,} images is unpacked; the authors' sample is not published"
+    if source.by_hand:
+        yield f"  by hand: {source.by_hand}"
+    yield from (f"  {address}" for address in source.addresses)
+    if source.by_hand and source.is_archive:
+        yield f"  -> {root / source.put}, then run oodshape data get {source.name} to unpack it"
+    else:
+        yield f"  -> {root / source.to}"
+
+
+def _needed(entries: Iterable[Entry], root: Path | None) -> list[Source]:
+    """The published files of some sets that are not there, each once."""
+    found = (source for entry in entries for source in (entry.sources if root is None else entry.needed(root)))
+    return list(dict.fromkeys(found))
+
+
+def _size(sources: Iterable[Source]) -> str:
+    """The size of some files together.
+
+    >>> _size(all_sources()["svhn"]), _size([*all_sources()["svhn"], *all_sources()["isun"]])
+    ('64 MB', '64 MB and 1 of unknown size')
+    """
+    sizes = [source.bytes for source in sources]
+    known, unknown = sum(sizes), sizes.count(0)
+    parts = [show_size(known)] if known else []
+    return " and ".join([*parts, f"{unknown} of unknown size"] if unknown else parts)
+
+
+def wanted_files(names: Iterable[str], data: Path | None, weights: Path | None) -> Wanted:
+    """The files that some names stand for and that are not there: benchmarks, data sets, networks."""
+    wanted: Wanted = {}
+    for name in names:
+        if name in Benchmark.names():
+            wanted |= files_of(Benchmark.load(name), data, weights)
+            continue
+        if name.lower() not in all_sources():
+            known = [*Benchmark.names(), *all_sources()]
+            raise no_such("benchmark, data set or network", name, known, "`oodshape data NAME` and `models` list them")
+        for source in all_sources()[name.lower()]:
+            root = data if source.folder == "data" else weights
+            if root is None:
+                raise InputError(f"{name} goes into a folder of {source.folder}: name it with --{source.folder} DIR")
+            wanted |= {source: root} if not (root / source.to).exists() else {}
+    return wanted
+
+
+def files_of(benchmark: Benchmark, data: Path | None, weights: Path | None, models: tuple[str, ...] = ()) -> Wanted:
+    """The files that a benchmark needs and that are not there: of data, of weights, or both, as folders are named."""
+    if data is None and weights is None:
+        raise InputError(
+            "name the folder for data sets with --data DIR, the one for weights with --weights DIR, or both"
+        )
+    wanted: Wanted = {}
+    images = (benchmark.train, benchmark.test, benchmark.val, benchmark.ood_val)
+    for text in (*images, *(ood.images for ood in benchmark.ood), *(look.images for look in benchmark.shifted)):
+        home, _, name = text.removeprefix("catalog:").partition("/")
+        if data is not None and text.startswith("catalog:"):
+            wanted |= dict.fromkeys(CATALOG[home].named()[name].needed(data), data)
+    for spec in benchmark.chosen(list(models)):
+        if weights is not None and not spec.weights and not any(weights.glob(f"{spec.name}.*")):
+            sources = all_sources().get(spec.name, ())
+            wanted |= {source: weights for source in sources if not (weights / source.to).exists()}
+    return wanted
+
+
+def get(wanted: Wanted, *, yes: bool, unverified: bool) -> None:
+    """Show what will be downloaded and what must be got by hand, ask once, and download."""
+    ready = {source for source, root in wanted.items() if source.file and (root / source.put).is_file()}
+    by_hand = {source: root for source, root in wanted.items() if source.by_hand and source not in ready}
+    rest = {source: root for source, root in wanted.items() if source not in by_hand}
+    remote = [source for source in rest if source not in ready]
+    if is_offline():
+        refused, why = remote, "not downloaded, because OODSHAPE_OFFLINE is set"
+    else:
+        refused = [source for source in remote if not (source.is_verified or unverified)]
+        why = "not downloaded without --unverified, because the checksum is not published"
+    todo = {source: root for source, root in rest.items() if source not in refused}
+    parts = {"to download or unpack:": list(todo), "to get by hand:": list(by_hand), f"{why}:": refused}
+    for heading, sources in parts.items():
+        blocks = [line for source in sources for line in _block(source, wanted[source])]
+        if blocks:
+            typer.echo("\n".join([heading, *blocks]))
+    if not wanted:
+        typer.echo("nothing to download: all files are there")
+    if [source for source in todo if source not in ready] and not yes:
+        _ask(f"Download {len(todo)} files, {_size(todo)}?")
+    errors = [f"{', '.join(source.file for source in refused)}: {why}"] if refused else []
+    errors = _obtain_all(todo, unverified) + errors
+    for error in errors[:-1]:
+        typer.echo(f"error: {error}", err=True)
+    if errors:
+        raise InputError(errors[-1])
+
+
+def _ask(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise InputError(f"{question} Standard input is no terminal that could answer: add --yes")
+    typer.confirm(question, abort=True)
+
+
+def _obtain_all(todo: Wanted, unverified: bool) -> list[str]:
+    """Download and unpack file after file; returns the errors, a line each."""
+    errors, before = [], 0
+    with progress_bar("all files", sum(source.bytes for source in todo) // MB or None, unit="MB") as report_all:
+        for source, root in todo.items():
+            with progress_bar(source.file, source.bytes // MB or None, unit="MB") as report_one:
+
+                def report(done: int, before: int = before, report_one: Any = report_one) -> None:
+                    report_one(done // MB)
+                    report_all((before + done) // MB)
+
+                try:
+                    note = obtain(source, root, report, unverified=unverified)
+                    typer.echo(f"{root / source.to}{f': {note}' if note else ''}")
+                except InputError as error:
+                    errors.append(str(error))
+            before += source.bytes
+    return errors

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.terminal import check_out, say
+from oodshape.cli.terminal import say
 from oodshape.core.errors import InputError
+from oodshape.core.files import check_writable
 
 
 def decide(
@@ -38,13 +39,13 @@ def decide(
     most of the rejected ones may still be in-distribution. This command bounds the fraction of these among the flagged
     images: Benjamini-Hochberg on the p-values of all images.
     """
-    from oodshape.core.reading import any_names
+    from oodshape.core.files import any_names
     from oodshape.guard.scoring.decide import Calibration, decide_scores, write_decisions
-    from oodshape.guard.scoring.score_table import write_csv
+    from oodshape.guard.scoring.score_formats import write_csv
 
     if guard is not None and n_calibration is not None:
         raise InputError("give --guard or --n-calibration, not both")
-    check_out(out)
+    check_writable(out)
     calibration = Calibration.of(guard) if guard is not None else None
     calibration = Calibration(n_calibration) if n_calibration is not None else calibration
     found = decide_scores(scores, fdr, storey=storey, calibration=calibration)

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import IMAGES, ON_ANY_DEVICE, GuardOption, ModelOption, check_inputs, resolve_device
-from oodshape.cli.terminal import check_out, say
+from oodshape.cli.shared_options import IMAGES, ON_ANY_DEVICE, GuardOption, ModelOption, check_inputs, resolve_device
+from oodshape.cli.terminal import say
+from oodshape.core.files import check_writable
 from oodshape.core.options import ImageOptions, ModelOptions
 
 
@@ -26,7 +27,7 @@ def export(
     The threshold is an input with a default. Before the file is written the graph runs in onnxruntime and is compared
     with torch; if they disagree, no file is written. Needs the extra: pip install 'oodshape\\[onnx]'.
     """
-    check_out(out)
+    check_writable(out)
     check_inputs(images, guard=guard, model=model, opening=opening)
     from oodshape.guard.guard import Guard
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from oodshape.cli.completion import method_names
-from oodshape.cli.options import (
+from oodshape.cli.shared_options import (
     IMAGES,
     METHOD,
     ON_ANY_DEVICE,
@@ -25,8 +25,9 @@ from oodshape.cli.options import (
     ray_pool,
     resolve_device,
 )
-from oodshape.cli.terminal import check_out, say, say_command, show_progress, warnings_as_lines
+from oodshape.cli.terminal import say, say_command, show_progress, warnings_as_lines
 from oodshape.core.errors import InputError
+from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
 
 
@@ -90,9 +91,9 @@ def fit(
 
     The guarantee needs --calibrate: the expected false rejection rate on images like these is at most --alpha.
     """
-    check_out(out)
+    check_writable(out)
     check_inputs(images, calibrate, model=model, opening=opening, method=method)
-    from oodshape.core.reading import read_names
+    from oodshape.core.files import read_names
     from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.listing import in_column, skipped_lines

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import JsonOption
+from oodshape.cli.shared_options import JsonOption
 from oodshape.cli.terminal import say
 
 
@@ -18,7 +18,7 @@ def inspect(
 ) -> None:
     """Show what a guard contains: method, threshold, guarantee, preprocessing, network, classes."""
     from oodshape.core import files
-    from oodshape.core.reading import reading
+    from oodshape.core.files import reading
     from oodshape.guard.describe import Contents, facts, lines
     from oodshape.guard.export.guarded_file import GuardedFile
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.bundles import GLOBAL, Command, Group, flat
+from oodshape.cli.option_groups import GLOBAL, Command, Group, flat
 from oodshape.cli.terminal import set_quiet, show_line
 from oodshape.core.errors import InputError, missing_extra
 

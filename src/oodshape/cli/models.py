@@ -7,8 +7,8 @@ import typer
 
 def models() -> None:
     """List the networks, their family, and where their weights come from."""
-    from oodshape.images.datasets.sources import all_sources, describe_sources
-    from oodshape.networks.known import KNOWN
+    from oodshape.images.datasets.download_sources import all_sources, describe_sources
+    from oodshape.networks.model_names import KNOWN
 
     line = "{:<20}  {:<11}  {:<11}  {:>7}  {}"  # one line each, so that addresses stay whole
     typer.echo(line.format("network", "family", "trained on", "classes", "weights"))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import DataOption, resolve_device
+from oodshape.cli.shared_options import DataOption, resolve_device
 from oodshape.cli.terminal import say
 from oodshape.core.options import ModelOptions, Precision, RunOptions
 

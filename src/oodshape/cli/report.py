@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from oodshape.cli.comparing import ColumnsOption
 from oodshape.cli.completion import metric_names
+from oodshape.cli.method_options import ColumnsOption
 from oodshape.cli.terminal import console, say
 
 

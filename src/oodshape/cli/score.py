@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import (
+from oodshape.cli.shared_options import (
     IMAGES,
     ON_ANY_DEVICE,
     EngineOption,
@@ -21,8 +21,9 @@ from oodshape.cli.options import (
     ray_pool,
     resolve_device,
 )
-from oodshape.cli.terminal import UNREADABLE, check_out, command_line, say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, command_line, say, show_progress, warnings_as_lines
 from oodshape.core.errors import InputError
+from oodshape.core.files import check_writable
 from oodshape.core.options import ImageOptions, ModelOptions, RunOptions
 
 
@@ -53,11 +54,11 @@ def score(
     and the exit status is 3. A decision may depend on --batch-size only where the score lies within rounding error of
     the threshold.
     """
-    check_out(out, page)
+    check_writable(out, page)
     check_inputs(images, guard=guard, model=model, opening=opening)
-    from oodshape.core.reading import any_names
+    from oodshape.core.files import any_names
     from oodshape.guard.guard import Guard
-    from oodshape.guard.scoring.score_file import score_to_file, score_to_stream
+    from oodshape.guard.scoring.resumable_scores import score_to_file, score_to_stream
     from oodshape.images.sources.image_set import Shard
     from oodshape.images.sources.listing import in_column, one_by_one, skipped_lines
     from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.options import ProviderOption
-from oodshape.cli.terminal import check_out
+from oodshape.cli.shared_options import ProviderOption
+from oodshape.core.files import check_writable
 
 DEFAULTS = "bytes=32M,images=32,seconds=30,requests=64"
 
@@ -46,13 +46,13 @@ def serve(
     and Ctrl-C stop it after running requests are answered, within the `seconds` of --max and 5 more.
     """
     from oodshape.core.errors import InputError
+    from oodshape.core.files import reading
     from oodshape.core.machine import cores
-    from oodshape.core.reading import reading
     from oodshape.guard.service.run import serve as run
     from oodshape.guard.service.settings import Settings, parse_maxima
     from oodshape.images.decode.limits import Limits
 
-    check_out(state)
+    check_writable(state)
     token = ""
     if token_file is not None:
         with reading(token_file), token_file.open() as file_of_token:

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.comparing import Compared
 from oodshape.cli.completion import benchmark_names, method_names, study_names
+from oodshape.cli.method_options import Compared
 from oodshape.cli.openood import StudySettings
-from oodshape.cli.options import words
+from oodshape.cli.shared_options import words
 from oodshape.cli.terminal import say
 
 
@@ -72,8 +72,8 @@ def study(
     from oodshape.methods.registry import find_record
     from oodshape.report.tables.paper import check_studies
     from oodshape.studies.catalog import select_studies
-    from oodshape.studies.network import load_networks
-    from oodshape.studies.write import write
+    from oodshape.studies.load_networks import load_networks
+    from oodshape.studies.run_studies import write
 
     compared_names = tuple(find_record(each).id for each in words(methods))
     names = select_studies(name, compared_names)

@@ -7,15 +7,12 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from shutil import get_terminal_size
-from tempfile import TemporaryFile
 from textwrap import wrap
 from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from oodshape.core.errors import InputError
 from oodshape.core.text import printable
 
 if TYPE_CHECKING:
@@ -98,23 +95,6 @@ def say_command(head: str, words: Sequence[str]) -> None:
 def command_line() -> str:
     """The command as a user would type it again."""
     return shlex.join(["oodshape", *sys.argv[1:]])
-
-
-def check_out(*files: Path | None) -> None:
-    """Refuse a file that could not be written, before any work is done."""
-    for file in files:
-        if file is None:
-            continue
-        if file.exists() and not file.is_file():
-            what = "a folder; name a file in it" if file.is_dir() else "no ordinary file; name another"
-            raise InputError(f"cannot write {file}: it is {what}")
-        if not file.parent.is_dir():
-            raise InputError(f"cannot write {file}: the folder {file.parent} does not exist")
-        try:
-            with TemporaryFile(dir=file.parent):
-                pass
-        except OSError as error:
-            raise InputError(f"cannot write {file}: {error.strerror}; choose another folder") from None
 
 
 @contextmanager

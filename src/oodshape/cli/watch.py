@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.terminal import check_out, say
+from oodshape.cli.terminal import say
 from oodshape.core.errors import InputError
+from oodshape.core.files import check_writable
 
 ALARM_STATUS = 3
 BLOCK = 1000  # rows between two looks at a file that is read at once
@@ -49,7 +50,7 @@ def watch(
     from oodshape.guard.watch.watch import Watch, locked_state, read_blocks
     from oodshape.report.pages.watch_page import write_watch
 
-    check_out(state, page)
+    check_writable(state, page)
     if state is None and (scores is None or reset):
         raise InputError("--reset and a look without SCORES need --state: it holds what was seen")
     if guard is not None:

@@ -1,18 +1,26 @@
-"""Write files atomically, compute fingerprints, and store safetensors files with a header and a checksum.
+"""Read files that may be damaged, write files atomically, and store safetensors files with a header and a checksum.
 
 The checksum in the header covers the rest of the header and every tensor.
 """
 
 from __future__ import annotations
 
+import csv
 import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import struct
+import sys
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import Any, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +29,7 @@ from safetensors import SafetensorError
 import oodshape
 from oodshape.core.errors import InputError
 from oodshape.core.machine import lock_file
-from oodshape.core.reading import one_line, reading
+from oodshape.core.text import printable
 
 FORMAT = 2
 CHECKSUM = "checksum"
@@ -32,6 +40,103 @@ WAY_OUT = {
     "part": "give the files that `oodshape collect` wrote",
 }  # what to do instead, by the expected kind of file
 Tensors = dict[str, NDArray[Any]]
+# What damaged bytes lead to in the readers of Python, numpy, safetensors, pandas and torch. RecursionError is a
+# RuntimeError, UnicodeDecodeError and JSONDecodeError are ValueErrors, KeyError and IndexError are LookupErrors.
+DAMAGE = (
+    *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError, EOFError, MemoryError, RuntimeError),
+    *(SyntaxError, csv.Error, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, SafetensorError),
+)
+
+
+@contextmanager
+def reading(path: str | Path, way_out: str = "") -> Iterator[None]:
+    """Any failure to read or to understand the file at `path` as an InputError of one line that names it.
+
+    >>> with reading("notes.json", "give the results.json of a run"):
+    ...     {}["rows"]
+    Traceback (most recent call last):
+    oodshape.core.errors.InputError: notes.json is damaged (KeyError: 'rows'); give the results.json of a run
+    """
+    end = f"; {way_out}" if way_out else ""
+    try:
+        yield
+    except InputError as error:
+        if str(path) in str(error):
+            raise
+        raise InputError(f"{path}: {one_line(error, 1000)}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({one_line(error.strerror or error)}){end}") from None
+    except DAMAGE as error:
+        raise InputError(f"{path} is damaged ({type(error).__name__}: {one_line(error)}){end}") from None
+
+
+def read_names(path: Path) -> tuple[str, ...]:
+    """The names of the classes in a text file, one a line, in the network's order."""
+    if not path.is_file():  # a pipe would be waited for, a device has no end
+        raise InputError(f"cannot read the class names {path}: there is no such file")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the class names {path}: {error}") from None
+    return tuple(line.strip() for line in lines if line.strip())
+
+
+def npz_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz file by name, each held to the checksum that the archive has of it; no pickles.
+
+    Not one by one: in a damaged directory an array may have another name, and seem not to be there.
+    """
+    with reading(path, "it must be an .npz file of numpy"), np.load(path, allow_pickle=False) as file:
+        if any(b"PK\x01\x02" in entry.comment + entry.extra for entry in file.zip.infolist()):
+            raise InputError("its directory is damaged: an entry has swallowed the next")
+        return {name: file[name] for name in file.files}
+
+
+def any_names(stream: TextIO) -> TextIO:
+    """Let standard input or output pass names of files as they are: any bytes, with CR; escaped on a terminal."""
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="surrogateescape", newline="\n")
+    return cast(TextIO, _Escaping(stream)) if stream.isatty() and stream is not sys.stdin else stream
+
+
+class _Escaping:
+    """A terminal that obeys nothing in what is written to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(printable(text.removesuffix("\n")) + "\n" * text.endswith("\n"))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def one_line(said: object, most: int = 200) -> str:
+    """The words of a message in one line, cut where they do not end; what no terminal can show is escaped."""
+    text = " ".join(str(said).split())
+    return printable(text if len(text) <= most else f"{text[:most]} ...")
+
+
+def check_writable(*files: Path | None) -> None:
+    """Refuse a file that could not be written, before any work is done."""
+    for file in files:
+        if file is None:
+            continue
+        if file.exists() and not file.is_file():
+            what = "a folder; name a file in it" if file.is_dir() else "no ordinary file; name another"
+            raise InputError(f"cannot write {file}: it is {what}")
+        if not file.parent.is_dir():
+            raise InputError(f"cannot write {file}: the folder {file.parent} does not exist")
+        try:
+            with TemporaryFile(dir=file.parent):
+                pass
+        except OSError as error:
+            raise InputError(f"cannot write {file}: {error.strerror}; choose another folder") from None
 
 
 def compute_fingerprint(*parts: str | bytes | NDArray[Any]) -> str:

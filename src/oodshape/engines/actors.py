@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from oodshape.core.errors import InputError, import_optional
+from oodshape.core.files import one_line
 from oodshape.core.progress import progress_bar
-from oodshape.core.reading import one_line
 
 FAILED = "failed"  # the column of a row that says why a worker gave up
 AGAIN = 3  # times that a shard is begun anew when its worker has died

@@ -34,10 +34,10 @@ from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, nam
 from oodshape.guard.fit.collect import recipe_of
 from oodshape.guard.fit.split import check_enough_to_split, refuse_copies
 from oodshape.guard.guard import Guard
-from oodshape.guard.scoring.score import rows_of, see
-from oodshape.guard.scoring.score_file import identity, plan_shard
-from oodshape.guard.scoring.score_table import Counter as Rows
-from oodshape.guard.scoring.score_table import Tally, merge_shards, writer
+from oodshape.guard.scoring.resumable_scores import identity, plan_shard
+from oodshape.guard.scoring.score_formats import Counter as Rows
+from oodshape.guard.scoring.score_formats import Tally, merge_shards, writer
+from oodshape.guard.scoring.score_images import rows_of, see
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.overlap import copies
 from oodshape.images.sources.image_set import Shard, limited

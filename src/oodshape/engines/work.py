@@ -16,8 +16,8 @@ from oodshape.guard.fit.collect import collected
 from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.parts import Collected, together
 from oodshape.guard.guard import Guard
-from oodshape.guard.scoring.score_file import Busy, score_to_file
-from oodshape.guard.scoring.score_table import Tally
+from oodshape.guard.scoring.resumable_scores import Busy, score_to_file
+from oodshape.guard.scoring.score_formats import Tally
 from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, Shard

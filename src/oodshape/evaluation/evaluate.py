@@ -29,7 +29,7 @@ from oodshape.core.options import (
     takes_options,
 )
 from oodshape.core.values import reseeded
-from oodshape.evaluation.results import Results
+from oodshape.evaluation.printable_results import Results
 from oodshape.features.features import Features, check_integers
 from oodshape.images import identity
 from oodshape.images.datasets.catalog import open_source

@@ -29,9 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import replacing
+from oodshape.core.files import DAMAGE, replacing
 from oodshape.core.machine import cores, lock_file
-from oodshape.core.reading import DAMAGE
 
 BLOCK = 1 << 20  # bytes that are read at once
 

@@ -17,7 +17,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, check_fields, freeze
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import unit
-from oodshape.features.statistic import SCATTERS, RunningSums, Statistic, as_statistics
+from oodshape.features.running_sums import SCATTERS, RunningSums, Statistic, as_statistics
 from oodshape.features.sum_kernels import merged_scatter
 from oodshape.images import identity
 from oodshape.images.identity import Keys

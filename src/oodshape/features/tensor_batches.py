@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import compute_fingerprint, replacing
+from oodshape.core.files import DAMAGE, compute_fingerprint, replacing
 from oodshape.core.progress import progress_bar
-from oodshape.core.reading import DAMAGE
 from oodshape.features.chunks import check_finite
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import check_shape

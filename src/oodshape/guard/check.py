@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.options import RunOptions
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.scoring.score import see_given
+from oodshape.guard.scoring.score_images import see_given
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.images.sources.listing import Given, Listing, classes_of, one_by_one
 from oodshape.images.sources.memory import check_prepared

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.reading import reading
+from oodshape.core.files import reading
 from oodshape.core.text import format_count
 from oodshape.core.values import Json, decode, encode
 from oodshape.guard.export.guarded_file import EXIF

@@ -11,7 +11,7 @@ import numpy as np
 from oodshape.core.options import RunOptions
 from oodshape.features.kernels import unit
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.scoring.score import Seen, see, see_given
+from oodshape.guard.scoring.score_images import Seen, see, see_given
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.images.sources.listing import Given
 from oodshape.methods.base import Batch, Evidence, FittedHead, Identity, Shape

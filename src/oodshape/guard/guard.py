@@ -12,6 +12,7 @@ import numpy as np
 import oodshape
 from oodshape.core import files
 from oodshape.core.errors import InputError
+from oodshape.core.files import reading
 from oodshape.core.options import (
     CacheOptions,
     CalibrateKeywords,
@@ -28,7 +29,6 @@ from oodshape.core.options import (
     make_options,
     takes_options,
 )
-from oodshape.core.reading import reading
 from oodshape.core.text import facts_html
 from oodshape.core.values import load_values
 from oodshape.features.features import Features
@@ -45,7 +45,7 @@ from oodshape.guard.fit.sanity import check_sanity
 from oodshape.guard.fit.split import refuse_copies, split_collected, split_images, split_tensors
 from oodshape.guard.fitted import About, Fitted
 from oodshape.guard.live import Live
-from oodshape.guard.scoring.score import score_images
+from oodshape.guard.scoring.score_images import score_images
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.overlap import copies_in_sketch

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from oodshape.core.errors import HeadError, InputError, NotTaken
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.scoring.score import join_decisions
+from oodshape.guard.scoring.score_images import join_decisions
 from oodshape.guard.verdict import NO_SCORE, Verdict
 from oodshape.images.decode.preprocessing import check_shape, rows_by_size, stacked
 from oodshape.images.sources.listing import Given, one_by_one

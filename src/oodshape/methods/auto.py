@@ -21,7 +21,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.features import Features
 from oodshape.features.proxy import crossed_features
-from oodshape.features.statistic import Statistic
+from oodshape.features.running_sums import Statistic
 from oodshape.features.sums import MOST, SELECTION, Summed, Sums
 from oodshape.images import identity
 from oodshape.methods.base import ScoreRecipe

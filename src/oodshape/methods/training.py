@@ -13,7 +13,7 @@ from oodshape.core.errors import InputError
 from oodshape.features.feature_stats import NEGATIVE, FeatureStats
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.statistic import Statistic, as_statistics
+from oodshape.features.running_sums import Statistic, as_statistics
 from oodshape.features.sums import Summed, Sums
 from oodshape.networks.head import Head
 

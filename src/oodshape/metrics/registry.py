@@ -10,8 +10,8 @@ import numpy as np
 
 from oodshape.core.errors import InputError, check_fraction, no_such
 from oodshape.metrics import detection
-from oodshape.metrics.comparison import Difference, delong
 from oodshape.metrics.detection import Estimate, Floats, Outcome
+from oodshape.metrics.significance import Difference, delong
 
 UNITS = {"%": ("percent", 100, 2), "s": ("seconds", 1, 3), "ms": ("milliseconds", 1, 3)}  # name, factor, decimals
 LIMITS = {"_low": "low", "_high": "high"}  # how the columns of a metric's interval end in flat files

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from oodshape.core.errors import InputError, NotTaken
-from oodshape.core.reading import one_line
+from oodshape.core.files import one_line
 from oodshape.networks.head import Head
 
 HUGE = 1e18  # a larger feature or logit is an overflow: its square is infinite in float32

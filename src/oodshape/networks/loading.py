@@ -12,15 +12,15 @@ from typing import Any, Unpack
 from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
+from oodshape.core.files import one_line
 from oodshape.core.options import HeadOptions, ModelOptions, OpenKeywords, make_options, takes_options
 from oodshape.core.own_code import import_object, locate_failure, working_directory
-from oodshape.core.reading import one_line
 from oodshape.images.decode.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import device_named
 from oodshape.networks.hugging_face import from_hugging_face
-from oodshape.networks.known import FORMS, no_model
+from oodshape.networks.model_names import FORMS, no_model
 from oodshape.networks.torch_export import load_archive
 from oodshape.networks.weights import classes_in, is_torchscript, load_weights
 from oodshape.networks.zero_shot import HEAD, PROMPT, ZeroShot

@@ -9,7 +9,7 @@ import torch
 from torch import fx, nn
 
 from oodshape.core.errors import InputError, check_trust
-from oodshape.core.reading import one_line
+from oodshape.core.files import one_line
 
 WAY_OUT = "export the network again with this torch: torch.export.save(torch.export.export(net, ...), path)"
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import one_line, reading
+from oodshape.core.files import one_line, reading
 from oodshape.images.decode.limits import Limits
 
 PICKLED = (".pth", ".pt", ".tar", ".bin", ".ckpt")

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oodshape.benchmark.kept_scores import FILE as SCORES
 from oodshape.benchmark.plan import Options, Prepared
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run_prepared
-from oodshape.benchmark.scores import FILE as SCORES
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.report.pages.benchmark_page import write_page
-from oodshape.report.tables.kinds import Kind, by_ood, tables_of
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown, to_latex, to_markdown
+from oodshape.report.tables.named_tables import Kind, by_ood, tables_of
 from oodshape.report.tables.openood import is_openood, openood_tables, show_openood, write_openood
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table
 from oodshape.report.tables.terminal import show

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oodshape.core.errors import InputError, no_such
-from oodshape.studies import figures, tables, variants
+from oodshape.studies import figures, optfs_variants, tables
+from oodshape.studies.load_networks import Network
 from oodshape.studies.methods import average_by_family, compare_methods, compare_with_optfs
-from oodshape.studies.network import Network
 from oodshape.studies.shaping_functions import profile_shapes, profile_weights
 from oodshape.studies.tables import tabulate_means, tabulate_rows
 
@@ -36,31 +36,31 @@ class Study:
 STUDIES: dict[str, Study] = {
     "variants": Study(
         "Variants of OptFS: one theta from one OOD set, tested on all; means over OOD sets",
-        variants.compare_variants,
+        optfs_variants.compare_variants,
         partial(tabulate_means, index=["variant"]),
         figures.draw_variants,
     ),
     "validation": Study(
         "Validation of the ID-only problem: one theta per OOD set, tested on that set; V score",
-        variants.validate,
+        optfs_variants.validate,
         tabulate_rows,
         figures.draw_validation,
     ),
     "dynamic": Study(
         "Classes that may change: the ratio r of changed argmax, and theta by alternating optimisation",
-        variants.compare_dynamic,
+        optfs_variants.compare_dynamic,
         tables.tabulate_dynamic,
         figures.draw_dynamic,
     ),
     "intervals": Study(
         "Number of intervals K; K = 0 is Energy; means over OOD sets",
-        variants.sweep_intervals,
+        optfs_variants.sweep_intervals,
         partial(tabulate_means, index=["method", "k"], descending="method"),
         figures.draw_intervals,
     ),
     "limits": Study(
         "Limits of the intervals at the p and 100 - p percentiles; means over OOD sets",
-        variants.sweep_limits,
+        optfs_variants.sweep_limits,
         partial(tabulate_means, index=["method", "tail"], also=("lower", "upper"), descending="method"),
         figures.draw_limits,
     ),
@@ -86,7 +86,7 @@ STUDIES: dict[str, Study] = {
     ),
     "intuition": Study(
         "The intuition: b = E[I_OOD] relative to a = E[I_ID] = (1, 0)",
-        lambda network: variants.project_impacts(variants.validate(network)),
+        lambda network: optfs_variants.project_impacts(optfs_variants.validate(network)),
         tabulate_rows,
         figures.draw_intuition,
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.metrics.registry import DEFAULT_METRICS
-from oodshape.studies.network import Network
+from oodshape.studies.load_networks import Network
 
 if TYPE_CHECKING:
     from pandas import DataFrame

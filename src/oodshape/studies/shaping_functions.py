@@ -14,7 +14,7 @@ from oodshape.features.features import Features
 from oodshape.methods.base import Shape
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.methods.training import Training
-from oodshape.studies.network import Network
+from oodshape.studies.load_networks import Network
 from oodshape.studies.theta import fit_with_ood, interval_columns
 
 if TYPE_CHECKING:

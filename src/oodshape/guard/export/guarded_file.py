@@ -22,7 +22,7 @@ import PIL.ImageOps
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
-from oodshape.core.reading import one_line, reading
+from oodshape.core.files import one_line, reading
 from oodshape.core.values import Ascending, AtLeast, Sizes, check_fields
 from oodshape.guard.export.onnx_file import ADVICE, read_sealed
 from oodshape.guard.verdict import NO_SCORE, Verdict

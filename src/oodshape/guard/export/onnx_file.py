@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import reading
+from oodshape.core.files import reading
 
 ADVICE = "give the file that `oodshape export` wrote"
 LARGEST = (1 << 31) - 1  # bytes of a protobuf message

@@ -19,7 +19,7 @@ import numpy as np
 import oodshape
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.reading import reading
+from oodshape.core.files import reading
 from oodshape.core.values import AtLeast, Value, decode, encode
 from oodshape.features.features import Features
 from oodshape.features.proxy import SIZE

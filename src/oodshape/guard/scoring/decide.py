@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, import_optional
-from oodshape.core.reading import reading
+from oodshape.core.files import reading
 from oodshape.core.text import format_count
 from oodshape.core.values import decode
-from oodshape.guard.scoring.score_table import Cells, ScoreRow, open_text, read_scores, write_csv, write_json_lines
+from oodshape.guard.scoring.score_formats import Cells, ScoreRow, open_text, read_scores, write_csv, write_json_lines
 from oodshape.metrics.conformal import false_discoveries, fewest_flagged
 
 ROUNDING = 1e-6  # of a p-value in a text file, relative

@@ -20,15 +20,15 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.requests import ClientDisconnect
 
 import oodshape
-from oodshape.core.reading import one_line
+from oodshape.core.files import one_line
 from oodshape.guard.service.body import Refused
 from oodshape.guard.service.logs import log_event
 from oodshape.guard.service.metrics import Metrics
-from oodshape.guard.service.models import BODY, REFUSALS, About, Answer, Status
 from oodshape.guard.service.pool import Pool
-from oodshape.guard.service.scoring import Json
+from oodshape.guard.service.response_models import BODY, REFUSALS, About, Answer, Status
 from oodshape.guard.service.settings import Settings
 from oodshape.guard.service.watching import Watching
+from oodshape.guard.service.worker import Json
 
 ABOUT = "The class that a network predicts for an image, and whether the image is in-distribution."
 MEDIA = ("multipart/form-data", "application/json")

@@ -13,7 +13,7 @@ from email.message import Message
 from email.parser import HeaderParser
 from typing import NamedTuple
 
-from oodshape.core.reading import one_line
+from oodshape.core.files import one_line
 
 MAX_PART_HEADER = 4096  # bytes
 JSON_SHAPE = 'the JSON must be {"images": ["<base64>", ...]}'

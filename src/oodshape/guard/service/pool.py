@@ -16,8 +16,8 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.guard.service.logs import log_event
-from oodshape.guard.service.scoring import DECODE_SECONDS, Json, run
 from oodshape.guard.service.settings import Settings
+from oodshape.guard.service.worker import DECODE_SECONDS, Json, run
 
 GRACE = 1.0  # seconds that a slice may go on after its request has ended
 METHODS = multiprocessing.get_all_start_methods()
@@ -70,7 +70,7 @@ class Pool:
     def __init__(self, settings: Settings) -> None:
         context: Any = multiprocessing.get_context("forkserver" if "forkserver" in METHODS else "spawn")
         if "forkserver" in METHODS:  # a process is replaced in milliseconds: its imports are done
-            context.set_forkserver_preload(["oodshape.guard.service.scoring", "onnxruntime"])
+            context.set_forkserver_preload(["oodshape.guard.service.worker", "onnxruntime"])
         self._lock = NamedTemporaryFile(prefix="oodshape-")  # noqa: SIM115 (open as long as the pool)
         self._workers = [_Worker(context, settings, self._lock.name) for _ in range(settings.workers)]
         self._idle = [*self._workers]

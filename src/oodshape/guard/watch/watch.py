@@ -25,7 +25,7 @@ from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.text import format_count
 from oodshape.core.values import AtLeast, Value, encode, load_values
-from oodshape.guard.scoring.score_table import ScoreRow, read_scores
+from oodshape.guard.scoring.score_formats import ScoreRow, read_scores
 from oodshape.guard.verdict import Judged
 from oodshape.guard.watch.history import Event, History
 from oodshape.metrics.conformal import allowed_rate, rank

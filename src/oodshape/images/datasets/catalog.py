@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Literal, Protocol, cast
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import reading
+from oodshape.core.files import reading
 from oodshape.images.datasets.cifar_mnist_svhn import cifar, mnist, svhn
 from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.download_sources import Source, all_sources, describe_sources
 from oodshape.images.datasets.imagenet import (
     imagenet_parquet,
     imagenet_train_tar,
@@ -25,7 +26,6 @@ from oodshape.images.datasets.imagenet import (
     imagenet_val,
     imagenet_val_tar,
 )
-from oodshape.images.datasets.sources import Source, all_sources, describe_sources
 from oodshape.images.decode.limits import npz_within
 from oodshape.images.sources.folders import ImageFolder, ImageList
 from oodshape.images.sources.image_set import ArraySet, ImageSet

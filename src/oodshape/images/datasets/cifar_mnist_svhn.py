@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import reading
+from oodshape.core.files import reading
 from oodshape.images.datasets.matlab import Damaged, arrays
 from oodshape.images.decode.limits import Limits
 from oodshape.images.sources.image_set import ArraySet

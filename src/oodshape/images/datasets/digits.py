@@ -11,7 +11,7 @@ from importlib.resources import as_file, files
 
 import numpy as np
 
-from oodshape.core.reading import npz_arrays
+from oodshape.core.files import npz_arrays
 from oodshape.images.datasets.synthetic import KINDS, drawn
 from oodshape.images.sources.image_set import ArraySet
 

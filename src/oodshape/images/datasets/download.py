@@ -14,9 +14,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import oodshape
 from oodshape.core.errors import InputError
-from oodshape.core.files import NO_ROOM, temporary_file, writing
-from oodshape.core.reading import one_line
-from oodshape.images.datasets.sources import DOWNLOADS, Source, digest
+from oodshape.core.files import NO_ROOM, one_line, temporary_file, writing
+from oodshape.images.datasets.download_sources import DOWNLOADS, Source, digest
 from oodshape.images.datasets.unpack import unpack
 
 CHUNK = 1 << 20

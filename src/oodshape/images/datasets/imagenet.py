@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import DAMAGE, one_line, reading
+from oodshape.core.files import DAMAGE, one_line, reading
 from oodshape.images import identity
 from oodshape.images.datasets.matlab import Cell, table
 from oodshape.images.sources.archives import ParquetImages, TarImages

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import DAMAGE, one_line
+from oodshape.core.files import DAMAGE, one_line
 from oodshape.images.decode.limits import Limits
 
 HEADER = 128

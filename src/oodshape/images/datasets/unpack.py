@@ -13,10 +13,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, cast
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import writing
-from oodshape.core.reading import reading
+from oodshape.core.files import reading, writing
 from oodshape.images import identity
-from oodshape.images.datasets.sources import Source
+from oodshape.images.datasets.download_sources import Source
 from oodshape.images.decode.limits import Limits
 
 MEMBERS = 2_000_000  # files of one archive; the largest published one has 330,000

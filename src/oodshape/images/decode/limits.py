@@ -19,7 +19,7 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import npz_arrays, reading
+from oodshape.core.files import npz_arrays, reading
 from oodshape.core.text import parse_count
 
 RATIO = 8  # times its size on disk that any file may take: real data sets and weights stay below

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
-from oodshape.core.reading import DAMAGE, one_line, reading
+from oodshape.core.files import DAMAGE, one_line, reading
 from oodshape.images import identity
 from oodshape.images.decode.formats import EXTENSIONS
 from oodshape.images.decode.limits import Limits

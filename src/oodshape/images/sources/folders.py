@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import one_line
+from oodshape.core.files import one_line
 from oodshape.core.text import format_count
 from oodshape.images import identity
 from oodshape.images.decode.formats import EXTENSIONS, open_format

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import any_names
+from oodshape.core.files import any_names
 from oodshape.core.text import format_count
 from oodshape.images.decode.read import open_image
 from oodshape.images.sources import folders

@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import Any
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import one_line
+from oodshape.core.files import one_line
 from oodshape.images.decode.formats import EXTENSIONS
 from oodshape.images.decode.limits import Limits
 

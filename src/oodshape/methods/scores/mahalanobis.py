@@ -16,7 +16,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, freeze, frozen_array
 from oodshape.features.features import Features
 from oodshape.features.kernels import unit
-from oodshape.features.statistic import Statistic
+from oodshape.features.running_sums import Statistic
 from oodshape.features.sum_kernels import limit_blas_threads
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, by_label

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from oodshape.core.values import AtLeast, Fraction, Sizes
 from oodshape.features.kernels import TINY, unit
-from oodshape.features.statistic import Statistic
+from oodshape.features.running_sums import Statistic
 from oodshape.features.sum_kernels import NOISE, limit_blas_threads
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training

@@ -1,7 +1,7 @@
 """The table of networks: a name, the network behind it and its preprocessing.
 
 The networks for ImageNet have torchvision's or timm's names; all others carry their ID set in the name. The table is
-`networks/known.csv`, the addresses of the weights are in `images/datasets/sources.csv`. The paper resizes bilinearly,
+`networks/model_names.csv`, the addresses of the weights are in `download_sources.csv`. The paper resizes bilinearly,
 whatever the network's own way; OpenOOD's own checkpoints, which no table of the paper has, have one preprocessing.
 """
 
@@ -17,9 +17,9 @@ import torch
 from torch import nn
 
 from oodshape.core.errors import InputError
-from oodshape.images.datasets.sources import all_sources, describe_sources
+from oodshape.images.datasets.download_sources import all_sources, describe_sources
 from oodshape.images.decode.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing
-from oodshape.networks.known import KNOWN, Family, check_known
+from oodshape.networks.model_names import KNOWN, Family, check_known
 from oodshape.networks.weights import PICKLED, load_weights
 from oodshape.networks.zoo.cifar_nets import DenseNet, MixerNano, SmallResNet18
 from oodshape.networks.zoo.digits_nets import SMALL_NETS, small_net

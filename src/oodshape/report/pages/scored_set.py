@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.images import identity
-from oodshape.metrics.comparison import holm
+from oodshape.metrics.significance import holm
 from oodshape.report.pages.html import html_table
 
 Pair = tuple[str, int]

@@ -14,8 +14,7 @@ import numpy as np
 
 from oodshape.benchmark.results import Results
 from oodshape.core.columns import show_columns
-from oodshape.core.files import replacing
-from oodshape.core.reading import reading
+from oodshape.core.files import reading, replacing
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.registry import ERROR
 from oodshape.report.tables.markdown_latex import cells_of

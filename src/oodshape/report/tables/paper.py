@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
-from oodshape.core.reading import reading
+from oodshape.core.files import reading
 from oodshape.metrics.registry import DEFAULT_METRICS, METRICS
 from oodshape.report.tables.table import Cell, Column, Entry, Line, Table
 

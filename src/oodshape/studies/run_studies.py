@@ -13,7 +13,7 @@ from oodshape.report.tables import paper as paper_tables
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown
 from oodshape.studies import plotting
 from oodshape.studies.catalog import STUDIES
-from oodshape.studies.network import Network
+from oodshape.studies.load_networks import Network
 from oodshape.studies.tables import supported_decimals
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What can be said of the name of a network without torch: the forms of names, and the zoo, from `known.csv`."""
+"""What can be said of the name of a network without torch: the forms of names, and the zoo, from `model_names.csv`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Known(NamedTuple):
     native: str  # that which the weights were made for
 
 
-_TEXT = (files("oodshape.networks") / "known.csv").read_text(encoding="utf-8")
+_TEXT = (files("oodshape.networks") / "model_names.csv").read_text(encoding="utf-8")
 KNOWN: dict[str, Known] = {
     row.pop("name"): Known(**row | {"classes": int(row["classes"])})  # type: ignore[arg-type]  # a table of ours
     for row in csv.DictReader(_TEXT.splitlines())

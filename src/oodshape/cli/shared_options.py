@@ -130,7 +130,7 @@ def check_inputs(
     from oodshape.core import files
     from oodshape.images.sources.listing import check_listed
     from oodshape.methods.records import check_method
-    from oodshape.networks.known import check_spec
+    from oodshape.networks.model_names import check_spec
 
     if guard is not None:
         files.read_header(guard, "detector")

@@ -10,12 +10,12 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from oodshape.benchmark import results as benchmark
-from oodshape.benchmark.scores import KeptScores
+from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.core.text import format_count
 from oodshape.report.benchmark_files import write_report
 from oodshape.report.pages.benchmark_page import write_page
-from oodshape.report.tables.kinds import Kind, tables_of
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
+from oodshape.report.tables.named_tables import Kind, tables_of
 from oodshape.report.tables.table import Table, parse_columns
 from oodshape.report.tables.terminal import to_text
 

@@ -12,8 +12,8 @@ from oodshape.features.features import Features
 from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.metrics.detection import auroc
+from oodshape.studies.load_networks import Network
 from oodshape.studies.methods import find_optfs, measure, measure_all
-from oodshape.studies.network import Network
 from oodshape.studies.theta import cosine, fit_dynamic, fit_with_ood, interval_columns, measure_changed
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
-from oodshape.core.files import compute_fingerprint
-from oodshape.core.reading import any_names, one_line, reading
+from oodshape.core.files import any_names, compute_fingerprint, one_line, reading
 from oodshape.core.text import format_count
 from oodshape.guard.verdict import Scored
 from oodshape.images.sources.image_set import Shard, order_shards

@@ -25,8 +25,7 @@ from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
 from oodshape.core.values import encode
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.scoring.score import DEFAULT, rows_of, score_images, see
-from oodshape.guard.scoring.score_table import (
+from oodshape.guard.scoring.score_formats import (
     COLUMNS,
     Counter,
     Note,
@@ -37,6 +36,7 @@ from oodshape.guard.scoring.score_table import (
     write_json_lines,
     writer,
 )
+from oodshape.guard.scoring.score_images import DEFAULT, rows_of, score_images, see
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.limits import Limits
 from oodshape.images.sources.image_set import ImageSource, Shard

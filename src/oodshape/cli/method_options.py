@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from oodshape.cli.completion import metric_names
-from oodshape.cli.options import DataOption, cache_folder, resolve_device, words
+from oodshape.cli.shared_options import DataOption, cache_folder, resolve_device, words
 from oodshape.cli.terminal import show_progress
 from oodshape.core.options import CacheOptions, Help, ModelOptions, RunOptions, SubsetOptions
 

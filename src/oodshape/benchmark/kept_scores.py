@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
-from oodshape.metrics.comparison import Scores
+from oodshape.metrics.significance import Scores
 
 FILE = "scores.parquet"
 INSIDE = "ID"  # the name of the ID set in the file

@@ -1,4 +1,4 @@
-"""Where the files of data sets and networks come from: one row of `sources.csv` per file."""
+"""Where the files of data sets and networks come from: one row of `download_sources.csv` per file."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def show_size(count: int) -> str:
 def all_sources() -> dict[str, tuple[Source, ...]]:
     """Every source by name; a name with several files has several."""
     found: dict[str, tuple[Source, ...]] = {}
-    text = (files("oodshape.images.datasets") / "sources.csv").read_text(encoding="utf-8")
+    text = (files("oodshape.images.datasets") / "download_sources.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
         found[row["name"]] = (*found.get(row["name"], ()), Source.parse(row))
     return found

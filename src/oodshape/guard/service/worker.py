@@ -18,7 +18,7 @@ import PIL.Image
 from filelock import lock_descriptor, unlock_descriptor
 
 from oodshape.core.errors import InputError
-from oodshape.core.reading import one_line
+from oodshape.core.files import one_line
 from oodshape.guard.export.guarded_file import GuardedFile
 from oodshape.guard.service.body import Refused, parse_images
 from oodshape.guard.service.settings import Settings
