@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,27 +12,16 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 
 
-class Target(StrEnum):
-    """What people label images with."""
-
-    label_studio = "label-studio"
-    csv = "csv"
-
-
-class Label(StrEnum):
-    """What people call an image."""
-
-    ood = "ood"
-    id = "id"
-
-
 def review(
     scores: Annotated[
         str | None, typer.Argument(metavar="SCORES", help="The CSV, JSON lines or Parquet of score \\[or --labels].")
     ] = None,
     *,
     out: Annotated[Path, typer.Option(help="The file to write.")],
-    to: Annotated[Target, typer.Option(help="label-studio (tasks to import) or csv (a column label).")] = Target.csv,
+    to: Annotated[
+        Literal["label-studio", "csv"],
+        typer.Option(metavar="TOOL", help="label-studio (tasks to import) or csv (a column label)."),
+    ] = "csv",
     up_to: Annotated[
         float | None,
         typer.Option(
@@ -50,8 +38,11 @@ def review(
         typer.Option(help="Write a list of images from labels: Label Studio's JSON export, or the labelled CSV."),
     ] = None,
     take: Annotated[
-        Label, typer.Option(help="The images for the list: ood for `check --ood`, id for `calibrate` (only --sample).")
-    ] = Label.ood,
+        Literal["ood", "id"],
+        typer.Option(
+            metavar="LABEL", help="The images for the list: ood for `check --ood`, id for `calibrate` (only --sample)."
+        ),
+    ] = "ood",
 ) -> None:
     """Let people label rejected and borderline images, and turn their labels into an OOD set for `check`.
 
@@ -64,11 +55,11 @@ def review(
     if (scores is None) == (labels is None):
         raise InputError("give SCORES to write images to label, or --labels FILE to read labels")
     if labels is not None:
-        found = reviewing.read_labels(labels, take.value)
+        found = reviewing.read_labels(labels, take)
         reviewing.write_list(found.paths, out)
         counts = ", ".join(f"{found.counts[each]:,} {each}" for each in reviewing.LABELS)
         say(f"{labels}: {counts}, {found.counts['']:,} without one clear label")
-        use = f"check --ood {out}" if take is Label.ood else f"calibrate --images {out}"
+        use = f"check --ood {out}" if take == "ood" else f"calibrate --images {out}"
         say(f"list: {out}; next: oodshape {use} ...")
         return
     assert scores is not None
@@ -78,7 +69,7 @@ def review(
         rows = reviewing.sample_rows(scores, sample, seed)
     else:
         raise InputError("give --up-to or --sample, not both")
-    if to is Target.csv:
+    if to == "csv":
         reviewing.write_table(rows, out)
     else:
         reviewing.write_tasks(rows, out, root)
