@@ -31,6 +31,7 @@ COMMANDS = (
     "inspect guard.safetensors",
     "watch scores.csv --guard guard.safetensors",
     "decide scores.csv --guard guard.safetensors",
+    "review scores.csv --sample 9 --out sample.csv",
     "fit --model zoo:digits-vit --images nowhere --out new.safetensors",
     "fit --model zoo:digits-vit --images . --out new.safetensors --method raect",
     "score --guard nothing.safetensors --model zoo:digits-vit --images .",
