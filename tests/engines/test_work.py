@@ -89,7 +89,6 @@ def test_a_scorer_takes_bytes_and_says_what_cannot_be_read(digits: Path) -> None
         (("collect", "--images", ".", "--shard", "1/2"), "the engine ray makes its own shards"),
         (("collect", "--images", ".", "--cache", "c"), "keeps no features"),
         (("fit", "--parts", "p.safetensors"), "the engine ray takes --images, not --parts"),
-        (("fit", "--images", ".", "--keep-samples", "3"), "keeps no samples"),
         (("score", "--images", ".", "--guard", "guard.safetensors", "--shard", "1/2"), "makes its own shards"),
     ],
 )

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.guard.check import Check, SetCheck
-from oodshape.guard.explain import Explanation, Impact, explain_listed
+from oodshape.guard.explain import Explanation, explain_listed
 from oodshape.guard.fitted import Fitted
-from oodshape.images.decode.thumbnail import data_uri, thumbnail
+from oodshape.images.decode.thumbnail import thumbnail
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.metrics import conformal
 from oodshape.metrics.detection import risk_coverage
@@ -52,8 +52,6 @@ def payload(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[st
     edges = _edges([held_out, *values], detector.threshold)
     softmax = guard.about.baseline is not None and all(len(scored.softmax_p) for scored in sets)
     sides = {"guard": False} | ({"softmax": True} if softmax else {})
-    kept = guard.about.samples
-    near = {at for item in items for at, _ in item["near"]}
     return {
         "alpha": alpha,
         "ticks": ticks.tolist(),
@@ -72,12 +70,6 @@ def payload(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[st
             for scored, own in zip(sets, values, strict=True)
         ],
         "items": items,
-        "samples": {}
-        if kept is None
-        else {
-            str(at): [kept.names[at], str(guard.label(int(kept.classes[at]))), data_uri(kept.file(at))]
-            for at in sorted(near)
-        },
     }
 
 
@@ -141,16 +133,7 @@ def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
         "truth": item.truth,
         "guesses": [[str(guess.label), _short(guess.probability)] for guess in why.guesses],
         "components": [[opinion.method, _short(opinion.p_value)] for opinion in why.components],
-        "shaped": why.shaped_by,
-        "for": [_impact(each) for each in why.supporting],
-        "against": [_impact(each) for each in why.opposing],
-        "near": [[near.sample, _short(near.cosine)] for near in why.nearest],
     }
-
-
-def _impact(impact: Impact) -> list[float | None]:
-    after = None if impact.after is None else _short(impact.after)
-    return [impact.feature, _short(impact.value), _short(impact.before), after]
 
 
 def _picture(images: Images, item: ShownImage, side: int, upright: bool) -> str:

@@ -193,26 +193,6 @@ function componentsOf(item) {
     `Compared with the calibration set, this score has p = ${short(item.p)}, which decides.`)])];
 }
 
-function featuresOf(item) {
-  const every = [...item.for, ...item.against], most = Math.max(1e-9, ...every.map((each) => Math.abs(each[2])));
-  const said = ([feature, value, before, after]) => [`feature ${feature} = ${short(value)}`, Math.abs(before) / most,
-    after === null ? short(before) : `${short(before)} → ${short(after)}`];
-  const title = item.shaped ? `w z before and after theta of ${item.shaped}` : "w z; nothing is shaped here";
-  const part = (rows, head) => (rows.length ? [make("h3", {}, head), barred(rows.map(said), ["feature", "size", title])] : []);
-  return [make("div", {}, ...part(item.for, `Supporting ${item.label}`)),
-    make("div", {}, ...part(item.against, `Opposing ${item.label}`))];
-}
-
-function nearOf(item) {
-  if (!item.near.length) return [];
-  return [make("h3", {}, "Nearest training images stored in the guard"), make("div", { class: "near" },
-    ...item.near.map(([sample, cosine]) => {
-      const [name, label, source] = DATA.samples[sample];
-      const image = pictured({ picture: source }, `${name}, predicted ${label}`);
-      return make("figure", { title: name }, image, make("figcaption", {}, `${label}, cosine ${cosine.toFixed(2)}`));
-    }))];
-}
-
 // Text first: the decision, its reason, and the predicted classes.
 function why(item) {
   const at = limit(), set = DATA.sets[item.set];
@@ -246,7 +226,7 @@ function fill(item) {
     make("div", { class: "why" },
       make("div", {}, make("h3", {}, "Score compared with ID images"), panel(undefined, 330, item.score),
         make("p", { class: "soft" }, "Red: this image. Dashed: the threshold.")),
-      make("div", {}, ...componentsOf(item)), ...featuresOf(item), make("div", {}, ...nearOf(item)))));
+      make("div", {}, ...componentsOf(item)))));
 }
 
 function open(item) {
