@@ -111,7 +111,6 @@ def test_the_history_has_60_to_120_blocks() -> None:
         # (0, 0.05], (0.05, 0.1] ...
         wanted = [((part > i / 20 + 1e-9) & (part <= (i + 1) / 20 + 1e-9)).sum() for i in range(20)]
         assert block.tolist() == wanted
-    assert history.evidence[-1].tolist() == [watch.rejection.highest, watch.middle.highest]
 
 
 def test_no_split_of_the_stream_changes_anything(tmp_path: Path) -> None:

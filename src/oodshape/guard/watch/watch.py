@@ -164,7 +164,7 @@ class Watch(Value):
             raise InputError(f"p-values lie in (0, 1], got {p[wrong][0]:g} at place {int(wrong.argmax()) + 1}")
         names = np.array([""] * len(lost) if labels is None else list(labels), object)
         now, start = self, 0
-        while start < len(lost):  # by blocks of the history, which keeps the evidence at the end of each
+        while start < len(lost):  # by blocks of the history
             read = np.flatnonzero(~lost[start:])
             end = start + int(read[now.history.room]) if len(read) > now.history.room else len(lost)
             part = slice(start, end)
@@ -182,8 +182,7 @@ class Watch(Value):
         low = below <= rank(self.n_calibration, MIDDLE)
         rejection, middle = self.rejection.after(rejected), self.middle.after(low)
         unreadable = self.unreadable + int(lost.sum())
-        logs = rejection.highest, middle.highest
-        history = self.history.after(known, rejected, int(lost.sum()), names[~lost].tolist(), logs)
+        history = self.history.after(known, rejected, int(lost.sum()), names[~lost].tolist())
         now = replace(self, rejection=rejection, middle=middle, unreadable=unreadable, history=history)
         if not now.alarm or self.alarm:
             return now

@@ -46,10 +46,6 @@ class ImageSource(Protocol):
         """The image of a pair as a preprocessing takes it, turned as its EXIF orientation says or not."""
         ...
 
-    def encoded(self, name: str) -> Any:
-        """What a decoder can open of the image of that name: its path, or its bytes as a file."""
-        ...
-
 
 class ImageSet(Protocol):
     """A data set: images by number, their labels (-1 where there is none), and what identifies its content.
@@ -159,10 +155,6 @@ class IndexedImages(ABC):
     def read(self, pair: Pair, *, upright: bool) -> Image:
         """The image of that number."""
         return self.open(pair[1], upright=upright)
-
-    def encoded(self, name: str) -> Any:
-        """The path of an image."""
-        return name
 
     def turned(self: S, upright: bool) -> S:
         """The same images, turned in this way."""
