@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.guard.check import Check, SetCheck
+from oodshape.guard.check import SetCheck
 from oodshape.guard.explain import Explanation, explain_listed
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.thumbnail import thumbnail
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.metrics import conformal
-from oodshape.metrics.detection import risk_coverage
 from oodshape.networks.loading import Source
 from oodshape.report.pages.scored_set import Role, ScoredSet, ShownImage
 
@@ -24,7 +23,6 @@ LARGE, BIG, SMALL = 60, 224, 72  # so many are shown large; pixels of the longer
 MOST = 0.5  # the largest alpha that the slider goes to
 STEPS = 1000  # of the slider, to a share of 1
 BINS = 60
-POINTS = 200  # of a risk-coverage curve
 
 Images = ImageSource
 Numbered = tuple[int, ShownImage]  # the number of its set, and the image
@@ -89,22 +87,6 @@ def describe_images(guard: Fitted, source: Source, sets: Sequence[tuple[ScoredSe
             told = _describe(item, why) | {"set": place, "picture": _picture(images, item, side, guard.about.upright)}
             found.append(told)
     return found
-
-
-def risk_curves(check: Check) -> dict[str, Any] | None:
-    """The risk-coverage curves of a labelled ID set by detector, as [coverage, risk], and the areas under them."""
-    measured, inside = check.selective, check.inside
-    if measured is None or inside.labels is None:
-        return None
-    known = inside.labels >= 0
-    right = (inside.classes == inside.labels)[known]
-    curves = {}
-    for name, scores in inside.judged.items():
-        coverage, risk = risk_coverage(scores.values[known], right)
-        some = np.unique(np.linspace(0, len(risk) - 1, min(POINTS, len(risk))).astype(int))
-        curves[name] = [[_short(value) for value in part[some]] for part in (coverage, risk)]
-    kept = {name: float(np.mean(scores.passed[known])) for name, scores in inside.judged.items()}
-    return {"curves": curves, "areas": measured.aurc, "kept": kept}
 
 
 def _interest(scored: ScoredSet, item: ShownImage) -> tuple[bool, float]:

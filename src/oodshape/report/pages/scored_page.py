@@ -120,7 +120,7 @@ def write_scored(
         more["unreadable"] = (f"Unreadable: {seen.unreadable:,}", table)
     items = describe_images(guard, source, [(scored, images)])
     title = f"Scores: {scored.name}, {Path(origin.guard).name or 'a guard in memory'}"
-    data = payload(guard, [scored] if len(scored) else [], items) | {"risk": None}
+    data = payload(guard, [scored] if len(scored) else [], items)
     write_html(
         path, render_scored_page(title, banner(*_verdict(scored, guard.detector)), guard, [scored], data, origin, more)
     )

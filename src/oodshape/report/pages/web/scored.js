@@ -236,26 +236,6 @@ function open(item) {
   box.scrollTop = 0;
 }
 
-function drawRisk() {
-  const area = document.getElementById("risk");
-  if (!area || !DATA.risk) return;
-  const { curves, kept } = DATA.risk;
-  const most = 1.08 * Math.max(0.01, ...Object.values(curves).flatMap(([, risk]) => risk));
-  const width = Math.min(560, Math.max(280, area.clientWidth));
-  const { svg, X, Y, box } = axes({ width, height: 240, x: [0, 100], y: [0, 100 * most], label:
-    "Risk-coverage curves: error rate among accepted images by the fraction accepted", xTicks: [0, 25, 50, 75, 100],
-  yTicks: ticks(0, 100 * most, 4), xLabel: "% of labelled ID images accepted", yLabel: "% wrong among them" });
-  const looks = { guard: { color: "var(--id)", dashes: "" }, softmax: { color: "var(--rest)", dashes: "5 3" } };
-  for (const [name, [coverage, risk]] of Object.entries(curves)) {
-    svg.append(line(coverage.map((x, i) => [X(100 * x), Y(100 * risk[i])]), looks[name], 2));
-    svg.append(sketch("line", { class: "hint", x1: X(100 * kept[name]), x2: X(100 * kept[name]), y1: box.top, y2: box.bottom }));
-  }
-  const key = (name) => make("span", {}, sketch("svg", { class: "key", viewBox: "0 0 22 10", "aria-hidden": "true" },
-    sketch("line", { x1: 0, x2: 22, y1: 5, y2: 5, stroke: looks[name].color, "stroke-width": 4, "stroke-dasharray": looks[name].dashes })),
-    name === "guard" ? "guard" : "MSP");
-  area.replaceChildren(make("div", { class: "legend" }, ...Object.keys(curves).map(key)), svg);
-}
-
 function refresh() {
   tell();
   drawAsked();
@@ -296,6 +276,5 @@ box.addEventListener("click", (event) => { if (event.target === box) box.close()
 box.addEventListener("close", () => document.querySelector(`[data-item="${state.open}"]`)?.focus());
 buildTheme();
 refresh();
-drawRisk();
 let width = innerWidth;
-addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawPanels(); drawRisk(); } });
+addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawPanels(); } });
