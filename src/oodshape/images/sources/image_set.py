@@ -32,19 +32,15 @@ class ImageSource(Protocol):
     @property
     def name(self) -> str:
         """A short name for messages."""
-        ...
 
     def pairs(self) -> Iterator[Pair]:
         """The name of each image, and what `read` needs besides it."""
-        ...
 
     def count(self) -> int | None:
         """The number of images; None where it cannot be known before the pass."""
-        ...
 
     def read(self, pair: Pair, *, upright: bool) -> Image:
         """The image of a pair as a preprocessing takes it, turned as its EXIF orientation says or not."""
-        ...
 
 
 class ImageSet(Protocol):
@@ -57,25 +53,20 @@ class ImageSet(Protocol):
     @property
     def name(self) -> str:
         """A short name for tables and messages."""
-        ...
 
     @property
     def labels(self) -> NDArray[np.int64]:
         """[N]: the class of each image, -1 for none."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """16 hex digits that change with the images or their order."""
-        ...
 
     def __len__(self) -> int:
         """The number of images."""
-        ...
 
     def __getitem__(self, index: int) -> Image:
         """An image: a PIL image, or a uint8 array [H, W] or [H, W, 3]."""
-        ...
 
 
 def identities_of(images: ImageSet) -> Keys:
