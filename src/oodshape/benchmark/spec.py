@@ -149,9 +149,7 @@ class Benchmark:
         ):
             double = {name for name in names if names.count(name) > 1}
             if double:
-                raise InputError(
-                    f"{where}: two entries for the {kind} {sorted(double)[0]!r}; give each a name of its own"
-                )
+                raise InputError(f"{where}: two entries for the {kind} {sorted(double)[0]!r}; rename one")
         return made
 
     def full_spectrum(self) -> Benchmark:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from oodshape.core.options import RunOptions
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.scoring.score_images import Seen, see, see_given
+from oodshape.guard.scoring.score_images import Seen, rows_of, see, see_given
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.images.sources.listing import Given
 from oodshape.methods.base import Batch, Evidence
@@ -42,8 +42,8 @@ class Explanation:
     guesses: tuple[Guess, ...] = ()  # the predicted class and the next ones
     score: float | None = None
     p_value: float | None = None  # the share of held-out familiar images with a score as low
-    threshold: float | None = None  # the smallest score that is accepted for this class
     accepted: bool | None = None  # None: could not be read
+    threshold: float | None = None  # the smallest score that is accepted for this class
     components: tuple[Opinion, ...] = ()  # of a guard that fuses several methods; its one method else
     error: str = ""
 
@@ -65,22 +65,14 @@ def explain_listed(
 
 
 def _explained(guard: Fitted, seen: Seen) -> list[Explanation]:
-    rows = [Explanation(path, error=seen.errors.get(place, "")) for place, (path, _) in enumerate(seen.pairs)]
+    rows = [Explanation(row.path, (), *row[2:5], error=row.error) for row in rows_of(guard, seen)]
     if seen.outputs is None:
         return rows
-    classes, scores, p_values, accepted = (values.tolist() for values in seen.decision)
-    limits = guard.detector.limits.tolist()
+    limits, classes = guard.detector.limits.tolist(), seen.decision.classes.tolist()
     guesses, opinions = _guesses(guard, seen.outputs), _opinions(guard, seen)
     for at, place in enumerate(seen.rows):
-        rows[place] = Explanation(
-            path=seen.pairs[place][0],
-            guesses=guesses[at],
-            score=scores[at],
-            p_value=p_values[at],
-            threshold=limits[classes[at] if len(limits) > 1 else 0],
-            accepted=accepted[at],
-            components=opinions[at],
-        )
+        limit = limits[classes[at] if len(limits) > 1 else 0]
+        rows[place] = replace(rows[place], guesses=guesses[at], threshold=limit, components=opinions[at])
     return rows
 
 

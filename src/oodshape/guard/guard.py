@@ -207,9 +207,7 @@ class Guard(Fitted):
             if model is not None or per_class is not None:
                 raise InputError("a model and thresholds per class need images: give calibrate images=... (--images)")
             if alpha is None:
-                raise InputError(
-                    "nothing would change: give images that the network was not trained on, another alpha, or both"
-                )
+                raise InputError("nothing would change: give images that the network was not trained on, or an alpha")
             moved = None if about.baseline is None else replace(about.baseline, alpha=alpha)
             return type(self)(replace(detector, alpha=alpha), replace(about, baseline=moved))
         opening = make_options(ModelOptions, options)
@@ -233,9 +231,7 @@ class Guard(Fitted):
         if reading.prepared:
             seen = run_tensors(source.classifier, images, shape=self.about.input_shape, progress=run.progress)
             rows = np.flatnonzero(np.isin(seen.identities, used))
-            refuse_copies(
-                [f"image {row}" for row in rows], len(seen.identities), "images by which fit selected methods"
-            )
+            refuse_copies([f"image {row}" for row in rows], len(seen.identities), SELECTED)
             return Features.from_tensors(seen, source.classifier.head)
         held = image_set(in_column(images, reading.column), upright=self.about.upright)
         check_enough(len(held), alpha)

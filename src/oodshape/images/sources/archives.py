@@ -92,9 +92,7 @@ class TarImages(Stored):
         labels: list[int] = []
         for number, archive in enumerate(self.files):
             if archive.lower().endswith(PACKED):
-                raise InputError(
-                    f"{archive} is compressed, and its images cannot be read one by one; unpack it to .tar"
-                )
+                raise InputError(f"{archive} is compressed: its images cannot be read one by one; unpack it to .tar")
             with reading(archive, "it must be a tar file"):
                 try:
                     found = _scanned(archive)

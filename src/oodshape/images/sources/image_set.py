@@ -173,9 +173,7 @@ class ArraySet:
         """Fill in missing labels and refuse shapes that hold no images."""
         images = np.asanyarray(self.images)
         if images.dtype != np.uint8 or images.ndim not in (3, 4) or len(images) == 0:
-            raise InputError(
-                f"{self.name}: images must be uint8 [N, H, W(, 3)], got {images.dtype}{list(images.shape)}"
-            )
+            raise InputError(f"{self.name}: images are uint8 [N, H, W(, 3)], got {images.dtype}{list(images.shape)}")
         labels = np.full(len(images), -1) if self.labels is None else np.asarray(self.labels)
         if labels.shape != images.shape[:1]:
             raise InputError(f"{self.name}: {len(images)} images need {len(images)} labels, got {list(labels.shape)}")
