@@ -14,6 +14,7 @@ from folders_of_digits import write_digits
 from oodshape import Guard, Watch
 from oodshape.core.options import RunOptions
 from oodshape.guard.check import check_guard
+from oodshape.guard.scoring.score_formats import ScoreRow
 from oodshape.images.sources.listing import one_by_one
 from oodshape.report.pages.check_page import write_check
 from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
@@ -52,7 +53,10 @@ def pages(one_thread: None, folder: Path, tmp_path_factory: pytest.TempPathFacto
     calm = np.random.default_rng(0).integers(1, 1001, 700) / 1000
     watch = Watch.begin(alpha=0.05, n_calibration=999).after(calm, labels=["cat", "dog"] * 350)
     write_watch(watch, made / "calm.html")
-    write_watch(watch.after(calm**4 + 1e-3).reset().after(calm**4 + 1e-3), made / "alarm.html")
+    alarmed = watch.after(calm**4 + 1e-3).reset().after(calm**4 + 1e-3)
+    paths = [*(made / "letters").iterdir(), made / "gone.png"]
+    rejected = [ScoreRow(0.01, "cat", None, {"path": str(path)}) for path in paths]
+    write_watch(alarmed, made / "alarm.html", enumerate(rejected, 1400))
     return made
 
 

@@ -223,8 +223,9 @@ def _from_timm(name: str, weights: Path | None, num_classes: int | None) -> Open
         like = ", ".join(difflib.get_close_matches(name, timm.list_models(), n=4))
         raise InputError(f"timm:{name}: {one_line(error)}{f'; did you mean {like}?' if like else ''}") from None
     # published weights with 1,000 classes are ImageNet's; a folder or another hub (NAME with a colon) may hold any
-    published = weights is None or str(net.pretrained_cfg.get("url")).endswith(f"/{weights.name}")
-    of_imagenet = published and ":" not in name and net.num_classes == len(imagenet_classes())
+    told: Any = net
+    published = weights is None or str(told.pretrained_cfg.get("url")).endswith(f"/{weights.name}")
+    of_imagenet = published and ":" not in name and told.num_classes == len(imagenet_classes())
     return net, Preprocessing.from_timm(net), _imagenet_names() if of_imagenet else ()
 
 

@@ -49,8 +49,8 @@ def render_scored_page(
     counts = {kind: sum(len(each) for each in sets if each.role == role) for role, kind in kinds.items()}
     images = " and ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
     calibrated = 0 if guard.detector.calibration is None else len(guard.detector.calibration)
-    parts_of = getattr(guard.detector.scorer, "components", ())
-    method = f"{display_name(guard.about.method)}{f' ({names})' if (names := ', '.join(display_name(each.name) for each in parts_of)) else ''}"
+    components = ", ".join(display_name(each.name) for each in getattr(guard.detector.scorer, "components", ()))
+    method = display_name(guard.about.method) + (f" ({components})" if components else "")
     parts = {
         "title": escape(title),
         "sub": escape(f"method {method} · {calibrated:,} calibration images · {images or 'no'} images"),
