@@ -20,6 +20,7 @@ from oodshape.methods.describe import cited
 from oodshape.methods.records import FEATURED, RECORDS
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, UNITS, Metric
+from oodshape.networks.model_names import imagenet_classes
 from oodshape.report.method_styles import BLOCKS, block, display_name, style
 from oodshape.report.pages.html import document, page_json, section, web_file, write_html
 from oodshape.report.tables.named_tables import STANDARD4
@@ -56,7 +57,8 @@ def payload(results: Results, columns: Sequence[Column] = DEFAULT_COLUMNS) -> di
     kinds = {row.group for row in results.rows}
     sides = [Column(ERROR, kind) for kind in ("near", "far") if {"near", "far"} <= kinds]
     asked = [*map(Column, metrics), *(column for column in (*columns, *sides) if column.metric in metrics)]
-    known = dict.fromkeys(asked)
+    known, said = dict.fromkeys(asked), results.provenance.get("settings", {})
+    of_imagenet = "imagenet" in (said.get("id_set"), said.get("settings"))
     first = [*columns, *sides, *(Column(METRICS[name]) for name in COST)]
     return {
         "models": _models(results),
@@ -77,6 +79,7 @@ def payload(results: Results, columns: Sequence[Column] = DEFAULT_COLUMNS) -> di
             for s in results.shapes
             if not s.is_identity and s.model in models and s.method in methods
         },
+        "classes": list(imagenet_classes().values()) if of_imagenet else [],
         "samples": _samples(results, models, methods, oods),
         "paper": _paper(results, models, methods, oods),
         "ties": {
