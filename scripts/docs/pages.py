@@ -277,5 +277,10 @@ def complete(page: str, written: str, docs: Path = DOCS) -> str:
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """The fenced code blocks of a language; the empty name means blocks without one."""
-    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    """The fenced code blocks of a language; the empty name means blocks without one.
+
+    >>> blocks("```python\\n1\\n```\\nwords\\n```\\noodshape\\n```\\n", "")
+    ['oodshape\\n']
+    """
+    found = re.findall(r"^```(\w*)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    return [code for name, code in found if name == language]

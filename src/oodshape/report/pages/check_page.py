@@ -89,7 +89,8 @@ def decision(check: Check) -> tuple[str, str, str]:
     if share < WEAK:
         kind, head = "ok", f"Protective: {accepts}"
     else:
-        kind, head = ("bad", f"Not protective: {accepts}") if share >= FAILING else ("warn", f"In part: {accepts}")
+        kind, word = ("bad", "Not") if share >= FAILING else ("warn", "Partly")
+        head = f"{word} protective: {accepts}"
         body += " A larger alpha rejects more OOD images, and more ID images: try it below."
     if check.guaranteed is not None and check.known <= SAME and check.rejected > check.guaranteed[1]:
         kind, head = "bad", f"Rejects too many ID images: {_rate(1 - check.inside.guard.share.value)}, not {alpha:g} %"
