@@ -107,7 +107,7 @@ class Guard(Fitted):
         out, with a warning.
 
         Args:
-            model: A spec such as `timm:NAME` (`networks.opening.FORMS` lists them), a torch network or a Classifier.
+            model: A spec such as `timm:NAME` or `package.module:function`, a torch network or a Classifier.
             images: In-distribution images to fit on, such as the training set.
             parts: In place of images: files that `oodshape collect` wrote, as a glob or a list.
             calibrate: The calibration set: in-distribution images that the network was not trained on. Without it
