@@ -203,10 +203,10 @@ def draw_bars(frame: DataFrame) -> Figure:
     for part, (axes,) in found:
         means = part.groupby("method", sort=False)["auroc"].mean()
         for place, name in enumerate(names):
-            if name in means:
+            if name in means.dropna():
                 axes.barh(place, 100 * means[name], 0.7, color=plotting.line_style(name)["color"])
                 axes.text(101.5, place, f"{100 * means[name]:.1f}", va="center", fontsize=6.5)
-        if FEATURED in means:
+        if FEATURED in means.dropna():
             axes.axvline(100 * means[FEATURED], **plotting.line_style(FEATURED) | {"color": TEXT, "linewidth": 0.9})
         plotting.label_rows(axes, list(map(display_name, names)))
         axes.set(xlim=(0, 100), xlabel=f"AUROC (%), {_sets(part)}")

@@ -200,9 +200,10 @@ def load_networks(
     """
     if features:
         found = [load_folder(folder, settings=settings) for folder in find_folders(features)]
-        missing = set(models) - {network.name for network in found}
-        if missing:
-            raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")
-        return [network for network in found if not models or network.name in models]
+        known = {network.name.casefold(): network for network in found}
+        for name in models:
+            if name.casefold() not in known:
+                raise InputError(f"no network {name!r}; there are {', '.join(n.name for n in found)}")
+        return [known[name.casefold()] for name in models] or found
     spec = Benchmark.load(benchmark)
     return list(load_benchmark(spec.with_settings(settings) if settings else spec, Options(models=models, **how)))
