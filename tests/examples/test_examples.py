@@ -57,6 +57,7 @@ def test_the_demo_ends_with_what_was_found(tmp_path: Path) -> None:
     for name, line in (("check", end[-2]), ("report", end[-1])):
         assert line.endswith((tmp_path / f"{name}.html").as_uri())
         assert (tmp_path / f"{name}.html").is_file()
+    assert "Lowest FPR95: DenseNet101 (CIFAR-10): " in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.2.0"

@@ -115,7 +115,7 @@ def test_bad_settings_are_refused(change: dict[str, Any], message: str) -> None:
     "image", [np.zeros((4, 4)), np.zeros((4, 4, 2), np.uint8), np.zeros((2, 4, 4, 3), np.uint8), np.zeros(0, np.uint8)]
 )
 def test_what_is_no_image_is_refused(image: np.ndarray) -> None:
-    with pytest.raises(InputError, match=r"an image must be a PIL image, or uint8 \[H, W\] or \[H, W, 3\], got "):
+    with pytest.raises(InputError, match=r"an image is a PIL image, or uint8 \[H, W\] or \[H, W, 3\], got "):
         IMAGENET(image)
 
 

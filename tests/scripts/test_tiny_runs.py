@@ -32,6 +32,7 @@ RUNS = {
     "scripts/check_table.py": "--help",
     "scripts/count_lines.py": "--by-package",
     "scripts/draw_auto.py": "--out drawn",
+    "scripts/draw_check_page.py": "--out drawn",
     "scripts/draw_photographs.py": "--stored --out drawn",
     "scripts/draw_speed.py": "",
     "scripts/fill_studies.py": "--features features --only shaping",
@@ -60,6 +61,7 @@ RUNS = {
 }
 REFUSED = {"scripts/train_digits.py": "its weights are not written"}  # of a network that has learnt too little
 NEEDS = {
+    "scripts/draw_check_page.py": "playwright",
     "scripts/draw_photographs.py": "skimage",
     "benches/scale.py": "ray",
     "benches/rivals.py": "pytorch_ood",
