@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from oodshape.guard.check import Check, exact_share
 from oodshape.guard.explain import Explanation
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.sources.image_set import ArraySet
+from oodshape.networks.model_names import imagenet_classes
 from oodshape.networks.zoo import build
 from oodshape.report.pages.check_page import right_line, verdict, write_check
 
@@ -106,6 +108,20 @@ def test_lists_and_data_sets_bring_numbers(guard: Guard, digits: Path, tmp_path:
     assert guard.check(some, digits / "letters", model=MODEL, progress=False).inside.labels.tolist() == (
         held.labels[:20].tolist()
     )
+
+
+def test_folders_of_imagenet_have_names(digits: Path, tmp_path: Path) -> None:
+    ids, names = zip(*list(imagenet_classes().items())[:8], strict=True)
+    for each in ("train", "val"):
+        shutil.copytree(digits / each, tmp_path / each)
+        for number, name in enumerate(ids):
+            (tmp_path / each / f"digit {number}").rename(tmp_path / each / name)
+    parts = {"images": tmp_path / "train", "calibrate": tmp_path / "val"}
+    made = Guard.fit(MODEL, **parts, method="msp", progress=False)
+    assert made.classes == names
+    for given in (made, Guard.fit(MODEL, **parts, classes=ids, method="msp", progress=False)):
+        found = given.check(tmp_path / "val", digits / "letters", model=MODEL, progress=False)
+        assert found.selective.accuracy.value > 0.9
 
 
 def test_foreign_folders_are_no_classes(guard: Guard, digits: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import pytest
 from typer.testing import CliRunner
 
@@ -192,16 +193,36 @@ def test_the_command_over_time(tmp_path: Path) -> None:
     """A shift, a page, a look without new rows, and a reset with new ones."""
     write_scores(tmp_path / "a.csv", np.concatenate([calm(1500, 2), shifted(300)]), "dog")
     told = ("--alpha", "0.05", "--n-calibration", "999", "--state", "w.safetensors")
+    for i in range(1600, 1800):
+        PIL.Image.new("L", (8, 8)).save(tmp_path / f"{i}.png")
     done = call("watch", "a.csv", *told, "--page", "w.html", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
+    assert "rejected since the change: w-rejected.csv" in done.stdout
+    state = Watch.load(tmp_path / "w.safetensors")
+    began, p_values = state.history.events[0].began, np.concatenate([calm(1500, 2), shifted(300)])
+    wanted = [i for i, p in enumerate(p_values) if p <= 0.05 + 1e-9 and i + 1 >= began]
+    with open(tmp_path / "w-rejected.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["path"] for row in rows] == [str(tmp_path / f"{i}.png") for i in wanted]
+    assert [int(row["image"]) for row in rows] == [i + 1 for i in wanted]
     assert "ALARM at image 15" in done.stdout
     page = (tmp_path / "w.html").read_text()
-    for said in ("the change began near image 1,", "Classes", "allowed: up to 7.1 %", "&lt;b&gt;"):
+    assert 24 <= page.count("<li><figure") <= 48
+    assert 10 <= page.count("<img") < page.count("<li><figure") == page.count("<img") + page.count("image not found")
+    for said in (
+        "w-rejected.csv",
+        "accepted and rejected alike",
+        "the change began near image 1,",
+        "Classes",
+        "allowed: up to 7.1 %",
+        "&lt;b&gt;",
+    ):
         assert said in page, said
     assert '<td class="words"><b>' not in page
     seen = call("watch", "--state", "w.safetensors", "--page", "w2.html", cwd=tmp_path)
     assert seen.returncode == 3
-    assert (tmp_path / "w2.html").read_text() == page
+    assert (tmp_path / "w2.html").read_text() == page.replace("w-rejected", "w2-rejected")
+    assert (tmp_path / "w2-rejected.csv").read_bytes() == (tmp_path / "w-rejected.csv").read_bytes()
     write_scores(tmp_path / "c.csv", calm(900, 9), "dog")
     done = call("watch", "c.csv", "--state", "w.safetensors", "--reset", cwd=tmp_path)
     assert done.returncode == 0, done.stdout

@@ -20,7 +20,7 @@ from oodshape.report.tables.openood import (
     published,
     why_not_comparable,
 )
-from oodshape.report.tables.paper import paper_figures
+from oodshape.report.tables.paper import paper_figures, paper_sets
 from oodshape.report.tables.table import Table
 from oodshape.report.tables.terminal import to_text
 from synthetic import row
@@ -68,7 +68,10 @@ def test_the_printed_averages_follow_from_the_rows() -> None:
 
 
 def test_differences_by_hand() -> None:
-    made = results(row("ResNet50", "msp", "SUN", fpr95=0.70, auroc=0.75), row("ResNet50", "mls", "SUN"))
+    made = results(
+        *(row("ResNet50", "msp", name, fpr95=0.70, auroc=0.75) for name in paper_sets("imagenet")),
+        *(row("ResNet50", "mls", name) for name in paper_sets("imagenet")),
+    )
     (table,) = tables_of(made, paper=True)
     assert table.groups[:3] == ("ResNet50", "ResNet50 (paper)", "ResNet50 (difference)")
     found = cells(table, "msp")
@@ -81,6 +84,10 @@ def test_differences_by_hand() -> None:
         assert "+0.70" in text
         assert "76.26" in text
         assert "eight OOD sets" in text
+    few = replace(made, rows=tuple(each for each in made.rows if each.ood != "SUN"))
+    (table,) = tables_of(few, paper=True)
+    assert cells(table, "msp")["ResNet50 (difference)"] == ("-", "-")  # means over other sets
+    assert "No difference where our mean is over other OOD sets than the paper's." in table.notes
 
 
 def test_by_ood_and_standard4_have_figures_of_their_own() -> None:

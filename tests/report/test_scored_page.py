@@ -19,6 +19,8 @@ from oodshape import Guard
 from oodshape.core.options import RunOptions
 from oodshape.guard.check import Check, check_guard
 from oodshape.images.sources.listing import one_by_one
+from oodshape.metrics.detection import auroc
+from oodshape.report.method_styles import display_name
 from oodshape.report.pages.check_page import write_check
 from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
 
@@ -87,14 +89,27 @@ def test_the_slider_counts_every_image(shown: Opened, made: tuple[Path, Check]) 
 
 def test_other_thresholds_are_told_without_asking(shown: Opened, made: tuple[Path, Check]) -> None:
     check = made[1]
-    assert shown.page.locator("#asked tbody tr").count() == 4
-    line = shown.page.locator("#asked tr", has_text="10 %").first
+    heads = shown.page.locator("#asked thead th").all_inner_texts()
+    assert heads == ["alpha", "1 %", "5 % guard", "10 %", "20 %"]
     shares = [100 * (scores.p_values <= 0.1).mean() for scores in check.inside.judged.values()]
     shares += [100 * (scores.p_values > 0.1).mean() for scores in check.outside[0].judged.values()]
-    assert line.locator("td").all_inner_texts() == [f"{share:.1f} %" for share in shares]
-    line.get_by_role("button").click()
+    cells = shown.page.locator("#asked tbody td:nth-child(4)").all_inner_texts()
+    assert re.findall(r"[\d.]+ %", "\n".join(cells)) == [f"{share:.1f} %" for share in shares]
+    shown.page.locator("#asked").get_by_role("button", name="10 %").click()
     assert "alpha 10 %" in shown.page.inner_text("#said")
-    assert shown.page.locator("#asked [aria-current]").inner_text().startswith("10 %")
+    assert shown.page.locator("#asked thead [aria-current]").inner_text().startswith("10 %")
+
+
+def test_roc_curves_and_the_point_of_the_threshold(shown: Opened, made: tuple[Path, Check]) -> None:
+    inside, outside = made[1].inside, made[1].outside[0]
+    for name, (fpr, tpr) in shown.page.evaluate("DATA.roc.letters").items():
+        area = sum((b - a) * (c + d) / 2 for a, b, c, d in zip(fpr, fpr[1:], tpr, tpr[1:], strict=False))
+        assert area == pytest.approx(auroc(inside.judged[name].values, outside.judged[name].values), abs=0.01)
+    dot = shown.page.locator("#roc circle").first.evaluate("dot => [dot.cx.baseVal.value, dot.cy.baseVal.value]")
+    width = shown.page.locator("#roc svg[role=img]").evaluate("svg => svg.viewBox.baseVal.width")
+    accepted = [outside.guard.share.value, 1 - (inside.guard.p_values <= 0.05).mean()]
+    ends = ((44, width - 12), (0.8 * width - 34, 8))
+    assert dot == pytest.approx([a + (b - a) * x for (a, b), x in zip(ends, accepted, strict=True)], abs=0.1)
 
 
 def test_an_image_says_how_its_members_make_one_score(shown: Opened) -> None:
@@ -121,7 +136,7 @@ def test_images_stand_by_verdict_and_p_value(shown: Opened, made: tuple[Path, Ch
     assert (passing in heads) == bool(strange.accepted)
     assert f"OOD images rejected {40 - strange.accepted}" in heads
     for wall in shown.page.locator(".wall").all():
-        values = [float(p) for p in re.findall(r"p (\S+)\n?", "\n".join(wall.locator(".soft").all_inner_texts()))]
+        values = [float(p) for p in re.findall(r"p = (\S+)\n?", "\n".join(wall.locator(".soft").all_inner_texts()))]
         assert values in (sorted(values), sorted(values, reverse=True))
     before = shown.page.locator(".is-wrong").count()
     shown.page.locator("#alpha").focus()
@@ -151,7 +166,7 @@ def test_an_image_says_why_and_the_keyboard_goes_on(shown: Opened, made: tuple[P
     assert ("Accepted." in text) == bool(images.guard.passed[row])
     assert f"(p = {float(f'{images.guard.p_values[row]:.3g}'):g})" in text
     assert str(check.guard.label(int(images.classes[row]))) in shown.page.inner_text("#why-title")
-    components = [component.name for component in check.guard.detector.scorer.components]
+    components = [display_name(component.name) for component in check.guard.detector.scorer.components]
     assert all(name in text for name in components)
     assert face["path"] in text
     shown.page.keyboard.press("ArrowRight")

@@ -47,9 +47,13 @@ def study(
             help="Show the paper's figures and the difference next to ours (validation, variants, dynamic, limits).",
         ),
     ] = False,
-    real: Annotated[
+    ood: Annotated[
         str,
-        typer.Option(help="The OOD set that stands for real OOD data \\[default: the benchmark's, or the largest]."),
+        typer.Option(
+            metavar="NAME",
+            help="The OOD set that stands for real OOD data \\[default: the benchmark's, or the largest]; for "
+            "generalisation: the only one \\[default: all].",
+        ),
     ] = "",
     settings: Annotated[
         StudySettings | None,
@@ -77,7 +81,7 @@ def study(
     names = select_studies(name, compared_names)
     how: dict[str, Any] = {"settings": settings or "", **compared.as_kwargs()}
     loaded = load_networks(benchmark, features or [], **how)
-    networks = [network.with_options(real, compared_names) for network in loaded]
+    networks = [network.with_options(ood, compared_names) for network in loaded]
     for network in networks:
         say(network.describe())
     if compare_paper:

@@ -23,6 +23,7 @@ from oodshape.metrics.conformal import rejected_count
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, measure
 from oodshape.networks.loading import Source
+from oodshape.networks.model_names import readable_names
 
 LEVEL = 0.95  # of every interval but the promise's
 DEFAULT = RunOptions()
@@ -290,6 +291,6 @@ def _named(guard: Fitted, labels: Labels, classes: tuple[str, ...]) -> Labels | 
         return labels
     if not names:
         return labels if len(classes) == guard.detector.classes else None
-    place = {name: number for number, name in enumerate(names)}
-    order = np.array([place.get(name, -1) for name in classes], np.int64)
+    place = {name: number for number, name in enumerate(readable_names(names))}
+    order = np.array([place.get(name, -1) for name in readable_names(classes)], np.int64)
     return np.where(labels >= 0, order[labels], -1)

@@ -107,7 +107,7 @@ class Guard(Fitted):
         out, with a warning.
 
         Args:
-            model: A spec such as `timm:NAME` (`networks.opening.FORMS` lists them), a torch network or a Classifier.
+            model: A spec such as `timm:NAME` or `package.module:function`, a torch network or a Classifier.
             images: In-distribution images to fit on, such as the training set.
             parts: In place of images: files that `oodshape collect` wrote, as a glob or a list.
             calibrate: The calibration set: in-distribution images that the network was not trained on. Without it
@@ -339,7 +339,13 @@ class Guard(Fitted):
 
     @takes_options(ModelOptions, ImageOptions)
     def export(
-        self, path: str | Path, model: Model, *, images: Given | None = None, **options: Unpack[ExportKeywords]
+        self,
+        path: str | Path,
+        model: Model,
+        *,
+        images: Given | None = None,
+        progress: bool | None = None,
+        **options: Unpack[ExportKeywords],
     ) -> ExportReport:
         """Export network and guard as one ONNX file: images -> logits, score, accepted.
 
@@ -349,6 +355,7 @@ class Guard(Fitted):
             path: The file to write.
             model: The guard's network.
             images: Images to compare on; None: made-up ones.
+            progress: Whether to show the steps; None: where standard error is a terminal.
 
         Returns:
             How the graph compares with torch.
@@ -358,7 +365,7 @@ class Guard(Fitted):
         """
         reading = make_options(ImageOptions, options)
         source = self.open_network(model, make_options(ModelOptions, options))
-        return export_guard(self, source, path, in_column(images, reading.column))
+        return export_guard(self, source, path, in_column(images, reading.column), progress)
 
     def save(self, path: str | Path) -> None:
         """Write the guard to one safetensors file; `Detector.load` reads its detector."""

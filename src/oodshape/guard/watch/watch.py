@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,6 +77,23 @@ def read_blocks(scores: str, after: ReadPosition | None, *, size: int, follow: b
         raise _changed(scores, after)
     if block:
         yield block, position()
+
+
+def rejected_since_change(watch: Watch, scores: str | None = None) -> Iterator[tuple[int, ScoreRow]]:
+    """Read the score files of a watch again: (image number, row) of what was rejected since the change of the alarm.
+
+    Without a state, `scores` is the file. There is nothing to read without an alarm, from standard input, or where a
+    file is gone.
+    """
+    alarms = [event for event in watch.history.events if event.kind == "alarm"]
+    parts = [(each.file, each.rows) for each in watch.read] or [(scores or "-", watch.seen + watch.unreadable)]
+    if not (watch.alarm and alarms and all(Path(file).is_file() for file, _ in parts)):
+        return
+    rows = (row for file, count in parts for row in islice(read_scores(file), count) if row.p_value is not None)
+    limit = rank(watch.n_calibration, watch.alpha) + 0.5
+    for image, row in enumerate(rows, 1):
+        if image >= (alarms[-1].began or alarms[-1].image) and (row.p_value or 0) * (watch.n_calibration + 1) < limit:
+            yield image, row
 
 
 def _changed(scores: str, after: ReadPosition) -> InputError:

@@ -12,6 +12,7 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import one_line
+from oodshape.core.machine import OFFLINE, is_offline
 from oodshape.images.decode.formats import EXTENSIONS
 from oodshape.images.decode.limits import Limits
 
@@ -130,6 +131,8 @@ def _store(address: str) -> tuple[Any, str]:
     protocol = address.partition("://")[0]
     if protocol.lower() not in STORES or "::" in address:
         raise InputError(f"{address} cannot be opened: addresses begin with {'://, '.join(STORES)}:// and have no '::'")
+    if is_offline() and protocol.lower() not in ("file", "memory"):
+        raise InputError(f"{address} is not read: --offline or {OFFLINE} forbids to use the network")
     try:
         from fsspec.core import url_to_fs
 

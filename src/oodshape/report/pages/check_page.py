@@ -10,7 +10,7 @@ from oodshape.metrics.detection import Estimate, mcnemar
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN
 from oodshape.networks.loading import Source
 from oodshape.report.pages.html import banner, html_table, tiles, write_html
-from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, payload
+from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, payload, roc_curves
 from oodshape.report.pages.scored_page import Origin, render_scored_page
 from oodshape.report.pages.scored_set import CLEAR, Role
 
@@ -59,10 +59,10 @@ def write_check(check: Check, path: str | Path, source: Source | None = None, or
         (scored, each.listing) for scored, (each, _) in zip(scored_sets, sets, strict=True) if each.listing is not None
     ]
     items = [] if source is None or len(seen) < len(sets) else describe_images(check.guard, source, seen)
-    data = payload(check.guard, scored_sets, items)
+    data = payload(check.guard, scored_sets, items) | {"roc": roc_curves(check)}
     table = html_table(HEAD, check_rows(check), "Figures by set and detector")
     note = f"{NOTE} The threshold of the MSP baseline was calibrated on the same images for the same alpha."
-    more = {"table": ("Figures", f'{table}<p class="soft">{escape(note)}</p>')}
+    more = {"table": ("Figures and ROC curves", f'{table}<p class="soft">{escape(note)}</p><div id="roc"></div>')}
     if check.selective is not None:
         more = {"right": ("Accuracy on accepted images", _render_accuracy(check, check.selective))} | more
     if check.unreadable:
@@ -89,7 +89,8 @@ def decision(check: Check) -> tuple[str, str, str]:
     if share < WEAK:
         kind, head = "ok", f"Protective: {accepts}"
     else:
-        kind, head = ("bad", f"Not protective: {accepts}") if share >= FAILING else ("warn", f"In part: {accepts}")
+        kind, word = ("bad", "Not") if share >= FAILING else ("warn", "Partly")
+        head = f"{word} protective: {accepts}"
         body += " A larger alpha rejects more OOD images, and more ID images: try it below."
     if check.guaranteed is not None and check.known <= SAME and check.rejected > check.guaranteed[1]:
         kind, head = "bad", f"Rejects too many ID images: {_rate(1 - check.inside.guard.share.value)}, not {alpha:g} %"

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodshape.benchmark.roc_curves import roc_points
 from oodshape.core.errors import InputError
-from oodshape.guard.check import SetCheck
+from oodshape.guard.check import Check, SetCheck
 from oodshape.guard.explain import Explanation, explain_listed
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.thumbnail import thumbnail
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.metrics import conformal
 from oodshape.networks.loading import Source
+from oodshape.report.method_styles import display_name
 from oodshape.report.pages.scored_set import Role, ScoredSet, ShownImage
 
 SHOWN = 500  # images on a page
@@ -23,6 +25,7 @@ LARGE, BIG, SMALL = 60, 224, 72  # so many are shown large; pixels of the longer
 MOST = 0.5  # the largest alpha that the slider goes to
 STEPS = 1000  # of the slider, to a share of 1
 BINS = 60
+ALL = "all OOD images"
 
 Images = ImageSource
 Numbered = tuple[int, ShownImage]  # the number of its set, and the image
@@ -89,6 +92,18 @@ def describe_images(guard: Fitted, source: Source, sets: Sequence[tuple[ScoredSe
     return found
 
 
+def roc_curves(check: Check) -> dict[str, Any]:
+    """ROC points [FPR, TPR] by OOD set and detector; of several sets, also of all their images together."""
+    parts = {each.name: {name: scores.values for name, scores in each.judged.items()} for each in check.outside}
+    if len(parts) > 1:
+        detectors = check.inside.judged
+        parts = {ALL: {name: np.concatenate([each[name] for each in parts.values()]) for name in detectors}} | parts
+    return {
+        of: {name: roc_points(check.inside.judged[name].values, values) for name, values in each.items()}
+        for of, each in parts.items()
+    }
+
+
 def _interest(scored: ScoredSet, item: ShownImage) -> tuple[bool, float]:
     """Mistakes first, the clearest first; then the rest by p-value."""
     passes = item.p_value > scored.alpha
@@ -114,7 +129,7 @@ def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
         "label": item.label,
         "truth": item.truth,
         "guesses": [[str(guess.label), _short(guess.probability)] for guess in why.guesses],
-        "components": [[opinion.method, _short(opinion.p_value)] for opinion in why.components],
+        "components": [[display_name(opinion.method), _short(opinion.p_value)] for opinion in why.components],
     }
 
 

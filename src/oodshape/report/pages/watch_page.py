@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import math
+import os
+from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oodshape.core.errors import InputError
+from oodshape.core.files import replacing
+from oodshape.guard.scoring.score_formats import ScoreRow
 from oodshape.guard.watch.history import BINS, Event, History
 from oodshape.guard.watch.watch import MIDDLE, Watch
-from oodshape.report.pages.html import banner, document, html_table, section, tiles, write_html
+from oodshape.images.decode.read import open_image
+from oodshape.images.decode.thumbnail import thumbnail
+from oodshape.images.sources.storage import is_remote
+from oodshape.report.pages.html import banner, document, html_table, section, tiles, web_file, write_html
 
 WIDTH, HEIGHT, LEFT, TOP, FOOT = 960, 210, 64, 26, 44
 POINTS = 60  # of a curve, where the history has more
@@ -19,26 +29,29 @@ SMALLEST = 48  # images of a point: rates of fewer jump
 RECENT = 10  # points that the recent rate is of
 CLASSES = 200  # rows of the table
 FEW = 10  # a class of fewer images has no rate
+PICTURES, SIDE = 48, 96  # rejected images that are shown, at most, and their longer side in pixels
 STEPS = (
-    "Look at the images rejected since then: rows of the score file with accepted = false.",
     "If they are OOD, the guard works: find their source.",
     "If they are valid inputs, recalibrate on recent valid images, accepted and rejected alike: "
-    "<code>oodshape calibrate GUARD --images RECENT</code>, then <code>oodshape watch --reset</code>.",
+    "<code>oodshape calibrate GUARD --images RECENT</code>, then <code>oodshape watch --reset</code>. "
+    "A calibration set of rejected images alone would make the guard accept almost everything.",
 )
 
 
-def write_watch(watch: Watch, path: str | Path) -> None:
-    """Write the page of a watch."""
+def write_watch(watch: Watch, path: str | Path, rejected: Iterable[tuple[int, ScoreRow]] = ()) -> Path | None:
+    """Write the page of a watch, and next to it the list of what was `rejected` since the change; return the list."""
     history, test = watch.history, watch.rejection
+    listed = Path(path).with_name(f"{Path(path).stem}-rejected.csv")
+    count, shown = _write_list(listed, rejected)
     body = [
         "<h1>Watch</h1>",
         f'<p class="soft">{history.seen:,} images · target false rejection rate {100 * watch.alpha:g} % · '
         f"{watch.n_calibration:,} calibration images</p>",
-        _decision(watch),
+        _decision(watch, listed.name if count else ""),
     ]
     if history.seen:
-        sizes, rejected, low = _points(history)
-        recent, out = sizes[-RECENT:].sum(), rejected[-RECENT:].sum()
+        sizes, counts, low = _points(history)
+        recent, out = sizes[-RECENT:].sum(), counts[-RECENT:].sum()
         evidence = max(watch.rejection.highest, watch.middle.highest)
         body += [
             tiles(
@@ -57,21 +70,68 @@ def write_watch(watch: Watch, path: str | Path) -> None:
                     ("unreadable", f"{history.unreadable.sum():,}", f"of {history.seen + history.unreadable.sum():,}"),
                 ]
             ),
-            section("rate", "Rejection rate", _chart(history, sizes, rejected, test.allowed, "rejected")),
+            section("rate", "Rejection rate", _chart(history, sizes, counts, test.allowed, "rejected")),
             section("low", "Low p-values", _chart(history, sizes, low, watch.middle.allowed, f"p up to {MIDDLE:g}")),
         ]
+    if count:
+        body.append(section("rejected", "Rejected since the change", _pictures(shown, count)))
     body += [_events(history), _classes(history)]
     text = "\n".join(part for part in body if part)
-    write_html(path, document("Watch", f'<main id="main">\n{text}\n</main>'))
+    write_html(path, document("Watch", f'<main id="main">\n{text}\n</main>', style=web_file("scored.css")))
+    return listed if count else None
 
 
-def _decision(watch: Watch) -> str:
+def _write_list(path: Path, rejected: Iterable[tuple[int, ScoreRow]]) -> tuple[int, list[tuple[int, ScoreRow]]]:
+    """Write a list that any command takes as images; return its length, and rows to show, evenly spread."""
+    first = next(rows := iter(rejected), None)
+    if first is None:
+        return 0, []
+    shown, count, step = list[tuple[int, ScoreRow]](), 0, 1
+    with (
+        replacing(path) as temporary,
+        open(temporary, "w", encoding="utf-8", errors="surrogateescape", newline="") as file,
+    ):
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["path", "image", "p_value", "class"])
+        for image, row in chain([first], rows):
+            table.writerow([_place(row), image, row.p_value, row.label])
+            if count % step == 0:
+                shown.append((image, row))
+            if len(shown) > PICTURES:
+                shown, step = shown[::2], 2 * step
+            count += 1
+    return count, shown
+
+
+def _place(row: ScoreRow) -> str:
+    """The path of an image from anywhere: a list's paths are relative to the list."""
+    path = str(row.cells.get("path") or "")
+    return path if not path or is_remote(path) else os.path.abspath(path)
+
+
+def _pictures(shown: Sequence[tuple[int, ScoreRow]], count: int) -> str:
+    """Return the images, in the order of the stream."""
+    parts = []
+    for image, row in shown:
+        try:
+            picture = f'<img src="{thumbnail(open_image(_place(row), upright=True), SIDE)}" alt="">'
+        except InputError:
+            picture = '<span class="gone">image not found</span>'
+        words = f"{escape(row.label)}<small>#{image:,}</small><small>p = {row.p_value:.2g}</small>"
+        parts.append(f'<li><figure class="item">{picture}<figcaption>{words}</figcaption></figure></li>')
+    some = f"{len(parts)} of {count:,} rejected images, evenly spread" if len(parts) < count else f"{count:,} images"
+    return f'<p class="soft">{some}, in the order of the stream.</p><ul class="wall">{"".join(parts)}</ul>'
+
+
+def _decision(watch: Watch, listed: str) -> str:
     """Return the banner: OK, watch or ALARM, and what to do."""
     alarms = [event for event in watch.history.events if event.kind == "alarm"]
     if watch.alarm and alarms:
         last = alarms[-1]
         began = "" if last.began is None else f"; the change began near image {last.began:,}"
-        steps = "".join(f"<li>{step}</li>" for step in STEPS)
+        where = f"below; all are in <code>{escape(listed)}</code>" if listed else "rows with accepted = false"
+        look = f"Look at the images rejected since then ({where})."
+        steps = "".join(f"<li>{step}</li>" for step in (look, *STEPS))
         return banner("bad", f"ALARM since image {last.image:,}{began}", f"<ol>{steps}</ol>")
     test = watch.rejection
     if not watch.seen:
@@ -136,11 +196,11 @@ def _chart(history: History, sizes: NDArray[np.int64], counts: NDArray[np.int64]
     parts += [mark(event) for event in history.events]
     points = " ".join(f"{x(end):.1f},{y(rate):.1f}" for end, rate in zip(np.cumsum(sizes), rates, strict=True))
     parts.append(f'<polyline class="rate" points="{points}"/>')
-    parts.append(text((LEFT + 4, y(allowed) - 5), f"allowed: up to {_percent(allowed)}"))
     parts.append(text(((LEFT + WIDTH) / 2, HEIGHT + 38), "images seen", 'text-anchor="middle"'))
     parts.append(f'<text transform="translate(14 {HEIGHT / 2}) rotate(-90)" text-anchor="middle">{what}</text>')
     label = escape(f"{what}: rate over time; allowed up to {_percent(allowed)}")
-    note = f"{int(sizes[0]):,} images per point" + ("; dotted: estimated start of the change" if history.events else "")
+    note = f"{int(sizes[0]):,} images per point; shaded, allowed: up to {_percent(allowed)}"
+    note += "; dotted: estimated start of the change" if history.events else ""
     return (
         f'<figure><div class="roll" tabindex="0" role="region" aria-label="{label}">'
         f'<svg class="watch" viewBox="0 {-TOP} {WIDTH} {HEIGHT + TOP + FOOT}" width="{WIDTH}" role="img" '
