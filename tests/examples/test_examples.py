@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -25,6 +26,18 @@ SHOWN = {
     "data_loader": r"\[(True|False)(, (True|False)){31}\]\n\[(True|False)(, (True|False)){7}\]\n",
     "two_threads": r"digits: (3[5-9]|40) of 40 accepted\nphotos: \d\d? of 40 accepted\n",
 }
+
+
+@pytest.mark.parametrize("name", ["practitioner", "researcher"])
+def test_the_notebooks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in json.loads((EXAMPLES / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), name, "exec"), names)
+            shown += cell["outputs"]
+    assert len(shown) >= 3  # they are stored with what they show
 
 
 def test_every_example_is_shown() -> None:
