@@ -30,6 +30,18 @@ SHOWN = {
 }
 
 
+@pytest.mark.parametrize("name", ["practitioner", "researcher"])
+def test_the_notebooks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in json.loads((EXAMPLES / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), name, "exec"), names)
+            shown += cell["outputs"]
+    assert len(shown) >= 3  # they are stored with what they show
+
+
 class Fake(types.SimpleNamespace):
     """The little of Hugging Face's Dataset that is used, where it is not installed: the protocol is the same."""
 

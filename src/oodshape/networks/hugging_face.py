@@ -50,12 +50,7 @@ def from_hugging_face(
 
 
 def _read(
-    transformers: Any,
-    name: str,
-    weights: Path | None,
-    classes: tuple[str, ...],
-    prompt: str,
-    text: Tensor | None,
+    transformers: Any, name: str, weights: Path | None, classes: tuple[str, ...], prompt: str, text: Tensor | None
 ) -> tuple[nn.Module, Preprocessing | None, tuple[str, ...]]:
     here: dict[str, Any] = {"pretrained_model_name_or_path": name, "trust_remote_code": False}
     config = transformers.AutoConfig.from_pretrained(**here)
