@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import save_file
 
 from oodshape import METHODS as EVERY
 from oodshape import Classifier, Features, InputError, auroc, fpr_at_tpr
@@ -79,6 +80,15 @@ def test_a_network_of_ones_own(digits: Benchmark) -> None:
     for name, message in (("own_models:nothing", "cannot import"), ("own_models:parse", "cannot import")):
         with pytest.raises(InputError, match=message):
             run(replace(digits, models=(ModelSpec(name=name),)), replace(FEW, models=(), trust_code=True))
+
+
+def test_a_network_of_timm_in_a_file(digits: Benchmark, tmp_path: Path, torchvision_ops: object) -> None:
+    timm = pytest.importorskip("timm")
+    save_file(timm.create_model("test_resnet", num_classes=8).state_dict(), tmp_path / "w.safetensors")
+    models = '[[models]]\nname = "timm:test_resnet"\nweights = "w.safetensors"\n'
+    (tmp_path / "mine.toml").write_text(digits.text.partition("[[models]]")[0] + models)
+    results = run(Benchmark.load(tmp_path / "mine.toml"), replace(FEW, models=("Test_ResNet",)))
+    assert {(row.model, row.family) for row in results.rows} == {("timm:test_resnet", "ConvNet")}
 
 
 def test_sources(tmp_path) -> None:
@@ -231,6 +241,8 @@ def test_weights_are_found_by_the_network_s_name_or_as_published(tmp_path: Path)
         (tmp_path / file).touch()
         assert zoo.find_weights("resnet50", tmp_path) == tmp_path / file
     assert zoo.find_weights("vit_b_16", tmp_path) is None
+    (tmp_path / "cifar10_densenet_101.tar").touch()  # the name among the checkpoints of the paper's authors
+    assert zoo.find_weights("cifar10-densenet101", tmp_path) == tmp_path / "cifar10_densenet_101.tar"
 
 
 def test_a_model_without_weights_is_skipped_with_a_line_in_every_format(digits: Benchmark, tmp_path: Path) -> None:

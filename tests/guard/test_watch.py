@@ -112,7 +112,6 @@ def test_the_history_has_60_to_120_blocks() -> None:
         # (0, 0.05], (0.05, 0.1] ...
         wanted = [((part > i / 20 + 1e-9) & (part <= (i + 1) / 20 + 1e-9)).sum() for i in range(20)]
         assert block.tolist() == wanted
-    assert history.evidence[-1].tolist() == [watch.rejection.highest, watch.middle.highest]
 
 
 def test_no_split_of_the_stream_changes_anything(tmp_path: Path) -> None:
@@ -239,16 +238,14 @@ def test_the_command_over_time(tmp_path: Path) -> None:
         ({"block": 2}, "a history has 3 images in a block of 2"),
         ({"rejected": np.array([4])}, "a history rejects more images than it has"),
         ({"rejected": np.array([0, 0])}, "T"),
-        ({"evidence": np.zeros((1, 3))}, "a history has other columns"),
+        ({"p_values": np.array([[1, 1, 1]])}, "a history has other columns"),
         ({"classes": np.ones((2, 3), np.int64)}, "other counts than two for each of 2 classes"),
         ({"names": ("cat",)}, "other counts than two for each of 1 classes"),
     ],
 )
 def test_a_history_that_no_stream_leads_to_is_refused(changes: dict[str, Any], said: str) -> None:
     """A damaged state with the right checksum ended in an IndexError at its next image."""
-    whole = history_room.History().after(
-        np.array([0.1, 0.5, 0.9]), np.zeros(3, bool), 0, ("cat", "dog", "cat"), (0.5, 0.0)
-    )
+    whole = history_room.History().after(np.array([0.1, 0.5, 0.9]), np.zeros(3, bool), 0, ("cat", "dog", "cat"))
     with pytest.raises(InputError, match=said):
         replace(whole, **changes)
 

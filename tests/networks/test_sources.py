@@ -93,6 +93,37 @@ def test_timm_and_torchvision(tmp_path: Path, torchvision_ops: object) -> None:
         open_model("timm:resnet10t", num_classes=4)
 
 
+@pytest.mark.parametrize("spec", ["timm:resnet10t.c3_in1k", "torchvision:resnet18", "hf:nobody/nothing"])
+def test_hubs_are_announced_and_offline_never_asked(
+    spec: str,
+    torchvision_ops: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("transformers" if spec.startswith("hf:") else "timm")
+    touched: list[object] = []
+
+    def refuse(*words: object, **_: object) -> None:
+        touched.append(words)
+        raise OSError("no network here")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("OODSHAPE_OFFLINE", "1")
+    with pytest.raises(InputError, match=f"{spec} is not in the cache of its hub .*--offline.* forbids downloads"):
+        open_model(spec)
+    assert (touched, capsys.readouterr().err) == ([], "")
+    monkeypatch.delenv("OODSHAPE_OFFLINE")
+    with pytest.raises(InputError, match="cannot (get|open)"):
+        open_model(spec)
+    assert touched
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("downloading"))
+    assert spec in line
+
+
 class Touch:
     """A pickled object that makes a folder when it is loaded."""
 

@@ -38,6 +38,7 @@ RUNS = {
     "scripts/fill_studies.py": "--features features --only shaping",
     "scripts/lowest.py": "serve onnx",
     "scripts/make_digits.py": "--out digits.npz",
+    "scripts/make_golden.py": "golden",
     "scripts/make_docs_figures.py": "",
     "scripts/make_proxies.py": "--features zoo --data data --weights weights --out made",
     "scripts/make_paper_csv.py": "--help",

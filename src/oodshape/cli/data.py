@@ -13,9 +13,10 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.completion import benchmark_names
 from oodshape.cli.shared_options import DataOption
 from oodshape.core.errors import InputError, no_such
+from oodshape.core.machine import OFFLINE, is_offline
 from oodshape.core.progress import progress_bar
 from oodshape.images.datasets.catalog import CATALOG, Entry, Status, status
-from oodshape.images.datasets.download import is_offline, obtain
+from oodshape.images.datasets.download import obtain
 from oodshape.images.datasets.download_sources import Source, all_sources, show_size
 
 MB = 10**6
@@ -57,7 +58,7 @@ def data(
     """List the data sets of the benchmarks: what is there, where to get and put the rest. `data get` downloads it.
 
     A download is verified by size and checksum, resumed after a break, and unpacked at the place where benchmarks look
-    for it. Nothing is downloaded twice. With OODSHAPE_OFFLINE=1 only the files in DATA/downloads are used.
+    for it. Nothing is downloaded twice. With --offline only the files in DATA/downloads are used.
     """
     chosen = names or []
     if chosen[:1] == ["get"]:
@@ -186,7 +187,7 @@ def get(wanted: Wanted, *, yes: bool, unverified: bool) -> None:
     rest = {source: root for source, root in wanted.items() if source not in by_hand}
     remote = [source for source in rest if source not in ready]
     if is_offline():
-        refused, why = remote, "not downloaded, because OODSHAPE_OFFLINE is set"
+        refused, why = remote, f"not downloaded, because --offline or {OFFLINE} forbids it"
     else:
         refused = [source for source in remote if not (source.is_verified or unverified)]
         why = "not downloaded without --unverified, because the checksum is not published"

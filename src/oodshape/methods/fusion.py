@@ -27,35 +27,38 @@ Reference = Annotated[NDArray[np.float32], Sizes("N"), Ascending()]
 
 
 def log_p(values: Tensor, reference: Tensor) -> Tensor:
-    """[n]: log of the smoothed fraction of the ID values `reference` [N], ascending, that are as low.
+    """[..., n]: log of the smoothed fraction of the ID values `reference` [..., N], ascending, that are as low.
 
     The fraction is (1 + #{< value}) / (N + 1), linear between neighbours. Below the lowest tenth it falls exponentially
     with the mean distance there, so that values below every ID value keep their order. It is the mean of the fractions
     just below and just above the value: equal ID values, which differ in their last bits from batch to batch, get one
     p-value.
     """
-    k = int(TAIL * len(reference))
-    near = _rounding(reference[k])
-    limit, reach = reference[k] - near, (reference[k] - reference[:k]).mean().clamp_min(1e-12).maximum(near)
-    tail = _body(limit.reshape(1), reference) - (limit - values) / reach
-    return torch.where(values < limit, tail, _body(values, reference))
+    k = int(TAIL * reference.shape[-1])
+    start = reference[..., k : k + 1]
+    near = _rounding(start)
+    limit, reach = start - near, (start - reference[..., :k]).mean(-1, keepdim=True).clamp_min(1e-12).maximum(near)
+    body = _body(torch.cat([limit, values], dim=-1), reference)  # one search, because a graph has many nodes for each
+    tail = body[..., :1] - (limit - values) / reach
+    return torch.where(values < limit, tail, body[..., 1:])
 
 
 def _body(values: Tensor, reference: Tensor) -> Tensor:
-    """[n]: the log of the fraction, without the tail."""
+    """[..., n]: the log of the fraction, without the tail."""
     around = _rounding(values)
-    places = (_place(values - around, reference) + _place(values + around, reference)) / 2
-    return (places / (len(reference) + 1)).log()
+    both = torch.stack([values - around, values + around], dim=-2)
+    places = _place(both.flatten(-2), reference).reshape(both.shape).mean(dim=-2)
+    return (places / (reference.shape[-1] + 1)).log()
 
 
 def _rounding(values: Tensor) -> Tensor:
-    """[n]: how much rounding may have changed them."""
+    """[..., n]: how much rounding may have changed them."""
     return ROUNDING * values.abs().clamp_min(SMALL)
 
 
 def _place(values: Tensor, reference: Tensor) -> Tensor:
-    """[n]: 1 + the number of ID values below, linear between neighbours; N above the highest."""
-    n = len(reference)
+    """[..., n]: 1 + the number of ID values below, linear between neighbours; N above the highest."""
+    n = reference.shape[-1]
     place = search_sorted(values.contiguous(), reference, right=False)
     low, high = look_up(reference, (place - 1).clamp_min(0)), look_up(reference, place.clamp_max(n - 1))
     between = torch.where(high > low, (values - low) / (high - low).clamp_min(1e-30), 0.0).clamp(0, 1)
@@ -86,6 +89,11 @@ class Component(FittedScore):
         return log_p(scores, self.tensor("reference", scores))
 
 
+def _each_log_p(parts: Sequence[Component], scores: Sequence[Tensor]) -> Tensor:
+    """[K, n]: log p-values of the scores of each part, all by one search."""
+    return log_p(torch.stack(list(scores)), torch.stack([part.tensor("reference", scores[0]) for part in parts]))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Fusion(FittedScore):
     """The p-value of the components together, as a log; the plain score where there is only one component.
@@ -113,6 +121,9 @@ class Fusion(FittedScore):
             )
         if len(self.components) > 1 and (self.sums is None or self.minima is None):
             raise InputError(f"a fusion of {len(self.components)} components needs the sums and minima of ID images")
+        references = [part.reference for part in self.components + self.guards]
+        if len({len(each) for each in (*references, self.sums, self.minima) if each is not None}) > 1:
+            raise InputError("the components of a fusion must have the scores of the same ID images")
 
     @classmethod
     def of_components(
@@ -127,7 +138,7 @@ class Fusion(FittedScore):
         """Fuse components, given the scores [N] of each on the selection images."""
         if len(components) == 1:
             return cls(components, ranking, proxies, values, notes)
-        each = torch.stack([part.log_p(scores) for part, scores in zip(components, id_scores, strict=True)])
+        each = _each_log_p(components, id_scores)
         sums, minima = (np.sort(found.cpu().numpy()) for found in (each.sum(dim=0), each.amin(dim=0)))
         return cls(components, ranking, proxies, values, notes, sums, minima)
 
@@ -135,16 +146,16 @@ class Fusion(FittedScore):
         """[n] fused scores."""
         if len(self.components) == 1:
             return self.components[0].of(seen)
-        fused = self.fuse(torch.stack([part.log_p(part.of(seen)) for part in self.components]))
-        for guard in self.guards:
-            fused = torch.minimum(fused, guard.log_p(guard.of(seen)))
-        return fused
+        parts = self.components + self.guards
+        each = _each_log_p(parts, [part.of(seen) for part in parts])
+        fused = self.fuse(each[: len(self.components)])
+        return fused.minimum(each[len(self.components) :].amin(dim=0)) if self.guards else fused
 
     def fuse(self, each: Tensor) -> Tensor:
         """[K, n] log p-values of the components -> [n] fused log p-values."""
-        together, lowest = each.sum(dim=0), each.amin(dim=0)
-        fisher = log_p(together, self.tensor("sums", together))
-        return torch.minimum(fisher, log_p(lowest, self.tensor("minima", lowest)) + VETO)
+        reference = torch.stack([self.tensor(name, each) for name in ("sums", "minima")])
+        fisher, lowest = log_p(torch.stack([each.sum(dim=0), each.amin(dim=0)]), reference)
+        return torch.minimum(fisher, lowest + VETO)
 
     @property
     def against_scrambled(self) -> float | None:

@@ -21,6 +21,7 @@ from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import device_named
 from oodshape.networks.hugging_face import from_hugging_face
 from oodshape.networks.model_names import FORMS, imagenet_classes, no_model
+from oodshape.networks.published_weights import load_published
 from oodshape.networks.torch_export import load_archive
 from oodshape.networks.weights import classes_in, is_torchscript, load_weights
 from oodshape.networks.zero_shot import HEAD, PROMPT, ZeroShot
@@ -280,7 +281,7 @@ def _filled(
         if num_classes is not None:
             raise InputError(f"{spec} with num_classes={num_classes} has no trained head: give its weights")
         try:
-            return make(**trained)
+            return load_published(f"the published weights of {spec}", partial(make, **trained))
         except OSError as error:  # no connection, no such file at the publisher's
             raise InputError(
                 f"cannot get the published weights of {spec} ({error}); give a file with weights"

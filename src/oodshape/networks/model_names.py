@@ -24,6 +24,7 @@ class Known(NamedTuple):
     made_by: str  # the library, or `own`, and its name there
     paper: str  # the preprocessing behind the paper's tables: normalisation, resize, crop, interpolation
     native: str  # that which the weights were made for
+    authors: str  # the file of weights among the checkpoints of the paper's authors
 
 
 _TEXT = (files("oodshape.networks") / "model_names.csv").read_text(encoding="utf-8")

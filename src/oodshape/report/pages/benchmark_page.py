@@ -23,8 +23,7 @@ from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, UNI
 from oodshape.networks.model_names import imagenet_classes
 from oodshape.report.method_styles import BLOCKS, block, display_name, style
 from oodshape.report.pages.html import document, page_json, section, web_file, write_html
-from oodshape.report.tables.named_tables import STANDARD4
-from oodshape.report.tables.paper import comparable, paper_figures
+from oodshape.report.tables.paper import STANDARD4, comparable, paper_figures
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, caveats, skipped_notes, table
 
 SCRIPTS = (

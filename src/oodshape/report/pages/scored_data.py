@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from oodshape.benchmark.roc_curves import roc_points
 from oodshape.core.errors import InputError
 from oodshape.guard.check import Check, SetCheck
-from oodshape.guard.explain import Explanation, Impact, explain_listed
+from oodshape.guard.explain import Explanation, explain_listed
 from oodshape.guard.fitted import Fitted
-from oodshape.images.decode.thumbnail import data_uri, thumbnail
+from oodshape.images.decode.thumbnail import thumbnail
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.metrics import conformal
-from oodshape.metrics.detection import risk_coverage
 from oodshape.networks.loading import Source
 from oodshape.report.method_styles import display_name
 from oodshape.report.pages.scored_set import Role, ScoredSet, ShownImage
@@ -26,7 +25,6 @@ SIDE = 144  # pixels of the longer side of an image
 MOST = 0.5  # the largest alpha that the slider goes to
 STEPS = 1000  # of the slider, to a share of 1
 BINS = 60
-POINTS = 200  # of a risk-coverage curve
 ALL = "all OOD images"
 
 Images = ImageSource
@@ -54,8 +52,6 @@ def payload(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[st
     edges = _edges([held_out, *values], detector.threshold)
     softmax = guard.about.baseline is not None and all(len(scored.softmax_p) for scored in sets)
     sides = {"guard": False} | ({"softmax": True} if softmax else {})
-    kept = guard.about.samples
-    near = {at for item in items for at, _ in item["near"]}
     return {
         "alpha": alpha,
         "ticks": ticks.tolist(),
@@ -74,12 +70,6 @@ def payload(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[st
             for scored, own in zip(sets, values, strict=True)
         ],
         "items": items,
-        "samples": {}
-        if kept is None
-        else {
-            str(at): [kept.names[at], str(guard.label(int(kept.classes[at]))), data_uri(kept.file(at))]
-            for at in sorted(near)
-        },
     }
 
 
@@ -91,22 +81,6 @@ def describe_images(guard: Fitted, source: Source, sets: Sequence[tuple[ScoredSe
         for item, why in zip(scored.items, explained, strict=True):
             found.append(_describe(item, why) | {"set": place, "picture": _picture(images, item, guard.about.upright)})
     return found
-
-
-def risk_curves(check: Check) -> dict[str, Any] | None:
-    """The risk-coverage curves of a labelled ID set by detector, as [coverage, risk], and the areas under them."""
-    measured, inside = check.selective, check.inside
-    if measured is None or inside.labels is None:
-        return None
-    known = inside.labels >= 0
-    right = (inside.classes == inside.labels)[known]
-    curves = {}
-    for name, scores in inside.judged.items():
-        coverage, risk = risk_coverage(scores.values[known], right)
-        some = np.unique(np.linspace(0, len(risk) - 1, min(POINTS, len(risk))).astype(int))
-        curves[name] = [[_short(value) for value in part[some]] for part in (coverage, risk)]
-    kept = {name: float(np.mean(scores.passed[known])) for name, scores in inside.judged.items()}
-    return {"curves": curves, "areas": measured.aurc, "kept": kept}
 
 
 def roc_curves(check: Check) -> dict[str, Any]:
@@ -130,16 +104,7 @@ def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
         "truth": item.truth,
         "guesses": [[str(guess.label), _short(guess.probability)] for guess in why.guesses],
         "components": [[display_name(opinion.method), _short(opinion.p_value)] for opinion in why.components],
-        "shaped": why.shaped_by,
-        "for": [_impact(each) for each in why.supporting],
-        "against": [_impact(each) for each in why.opposing],
-        "near": [[near.sample, _short(near.cosine)] for near in why.nearest],
     }
-
-
-def _impact(impact: Impact) -> list[float | None]:
-    after = None if impact.after is None else _short(impact.after)
-    return [impact.feature, _short(impact.value), _short(impact.before), after]
 
 
 def _picture(images: Images, item: ShownImage, upright: bool) -> str:

@@ -194,26 +194,6 @@ function componentsOf(item) {
     `Compared with the calibration set, this score has p = ${short(item.p)}, which decides.`)])];
 }
 
-function featuresOf(item) {
-  const every = [...item.for, ...item.against], most = Math.max(1e-9, ...every.map((each) => Math.abs(each[2])));
-  const said = ([feature, value, before, after]) => [`feature ${feature} = ${short(value)}`, Math.abs(before) / most,
-    after === null ? short(before) : `${short(before)} → ${short(after)}`];
-  const title = item.shaped ? `w z before and after theta of ${item.shaped}` : "w z; nothing is shaped here";
-  const part = (rows, head) => (rows.length ? [make("h3", {}, head), barred(rows.map(said), ["feature", "size", title])] : []);
-  return [make("div", {}, ...part(item.for, `Supporting ${item.label}`)),
-    make("div", {}, ...part(item.against, `Opposing ${item.label}`))];
-}
-
-function nearOf(item) {
-  if (!item.near.length) return [];
-  return [make("h3", {}, "Nearest training images stored in the guard"), make("div", { class: "near" },
-    ...item.near.map(([sample, cosine]) => {
-      const [name, label, source] = DATA.samples[sample];
-      const image = pictured({ picture: source }, `${name}, predicted ${label}`);
-      return make("figure", { title: name }, image, make("figcaption", {}, `${label}, cosine ${cosine.toFixed(2)}`));
-    }))];
-}
-
 // Text first: the decision, its reason, and the predicted classes.
 function why(item) {
   const at = limit(), set = DATA.sets[item.set];
@@ -247,7 +227,7 @@ function fill(item) {
     make("div", { class: "why" },
       make("div", {}, make("h3", {}, "Score compared with ID images"), panel(undefined, 330, item.score),
         make("p", { class: "soft" }, "Red: this image. Dashed: the threshold.")),
-      make("div", {}, ...componentsOf(item)), ...featuresOf(item), make("div", {}, ...nearOf(item)))));
+      make("div", {}, ...componentsOf(item)))));
 }
 
 function open(item) {
@@ -264,22 +244,6 @@ function legendOf(curves) {
     sketch("line", { x1: 0, x2: 22, y1: 5, y2: 5, stroke: LOOKS[name].color, "stroke-width": 4, "stroke-dasharray": LOOKS[name].dashes })),
   name === "guard" ? "guard" : "MSP");
   return make("div", { class: "legend" }, ...Object.keys(curves).map(key));
-}
-
-function drawRisk() {
-  const area = document.getElementById("risk");
-  if (!area || !DATA.risk) return;
-  const { curves, kept } = DATA.risk;
-  const most = 1.08 * Math.max(0.01, ...Object.values(curves).flatMap(([, risk]) => risk));
-  const width = Math.min(560, Math.max(280, area.clientWidth));
-  const { svg, X, Y, box } = axes({ width, height: 240, x: [0, 100], y: [0, 100 * most], label:
-    "Risk-coverage curves: error rate among accepted images by the fraction accepted", xTicks: [0, 25, 50, 75, 100],
-  yTicks: ticks(0, 100 * most, 4), xLabel: "% of labelled ID images accepted", yLabel: "% wrong among them" });
-  for (const [name, [coverage, risk]] of Object.entries(curves)) {
-    svg.append(line(coverage.map((x, i) => [X(100 * x), Y(100 * risk[i])]), LOOKS[name], 2));
-    svg.append(sketch("line", { class: "hint", x1: X(100 * kept[name]), x2: X(100 * kept[name]), y1: box.top, y2: box.bottom }));
-  }
-  area.replaceChildren(legendOf(curves), svg);
 }
 
 // The curves of one OOD set, or of all of them, and the points of the threshold that the slider shows.
@@ -351,6 +315,5 @@ box.addEventListener("click", (event) => { if (event.target === box) box.close()
 box.addEventListener("close", () => document.querySelector(`[data-item="${state.open}"]`)?.focus());
 buildTheme();
 refresh();
-drawRisk();
 let width = innerWidth;
-addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawPanels(); drawRisk(); drawRoc(); } });
+addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawPanels(); drawRoc(); } });
