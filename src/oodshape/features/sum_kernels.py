@@ -6,14 +6,12 @@ stands in this file.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from oodshape.features.kernels import run_over_rows, unit
@@ -184,11 +182,13 @@ def merged_scatter(a: tuple[Array, Array, int], b: tuple[Array, Array, int]) -> 
     return np.asarray(torch.from_numpy(a[0] + b[0]).addr_(apart, apart, alpha=a[2] * b[2] / (a[2] + b[2])))
 
 
-@cache
-def _openblas() -> Any:
-    return ThreadpoolController().select(internal_api="openblas")
-
-
-def limit_blas_threads() -> Any:
-    """As a context: scipy takes as many threads as torch was told to take."""
-    return _openblas().limit(limits=torch.get_num_threads())
+def invert_upper(matrix: Tensor) -> None:
+    """Replace an upper triangle [M, M] by its inverse, in place: products of its halves, and torch's threads alone."""
+    half = len(matrix) // 2
+    if len(matrix) <= STRIP:
+        matrix.copy_(torch.linalg.solve_triangular(matrix, torch.eye(len(matrix), dtype=matrix.dtype), upper=True))
+        return
+    first, corner, last = matrix[:half, :half], matrix[:half, half:], matrix[half:, half:]
+    invert_upper(first)
+    invert_upper(last)
+    corner.copy_(-(first @ corner) @ last)
