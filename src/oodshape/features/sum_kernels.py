@@ -30,30 +30,29 @@ NOISE = 1e-9  # of the largest eigenvalue: below it another is rounding of the f
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _class_columns(rows, factors, classes, total, first, last):  # type: ignore[no-untyped-def]
-    for i in range(rows.shape[0]):
-        target, factor = total[classes[i]], factors[i]
-        for j in range(first, last):
-            target[j] += np.float64(rows[i, j]) * factor
+    for i in range(rows.shape[0]):  # slices: an index that may be negative, for all the compiler knows, costs vectors
+        row, target, factor = rows[i, first:last], total[classes[i], first:last], factors[i]
+        for j in range(len(row)):
+            target[j] += np.float64(row[j]) * factor
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _plain_columns(rows, total, first, last):  # type: ignore[no-untyped-def]
-    fours = rows.shape[0] // 4 * 4  # at once: the total is read and written less often than the rows
-    for i in range(0, fours, 4):
-        a, b, c, d = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
-        for j in range(first, last):
-            total[j] += (np.float64(a[j]) + np.float64(b[j])) + (np.float64(c[j]) + np.float64(d[j]))
-    for i in range(fours, rows.shape[0]):
-        for j in range(first, last):
-            total[j] += np.float64(rows[i, j])
+    target = total[first:last]
+    for i in range(rows.shape[0]):
+        row = rows[i, first:last]
+        for j in range(len(row)):
+            target[j] += np.float64(row[j])
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _square_columns(rows, total, first, last):  # type: ignore[no-untyped-def]
+    target = total[first:last]
     for i in range(rows.shape[0]):
-        for j in range(first, last):
-            value = np.float64(rows[i, j])
-            total[j] += value * value
+        row = rows[i, first:last]
+        for j in range(len(row)):
+            value = np.float64(row[j])
+            target[j] += value * value
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
