@@ -40,11 +40,11 @@ def test_the_images_are_those_it_says() -> None:
     assert np.array_equal(noise, noise_images(8, 6, 3))
 
 
-def test_guards_are_fitted_on_other_images() -> None:
+def test_filters_are_fitted_on_other_images() -> None:
     """Neither noise nor colours are those of the check, but for black and white."""
     other = {image.tobytes() for image in (*noise_images(8, 6, 3, 1), *lattice_images(8, 6, 3))}
     assert sum(image.tobytes() in other for image in (*noise_images(8, 6, 3), *constant_images(8, 6, 3))) == 2
-    assert (lattice_images(8, 6, 3).shape, lattice_images(8, 6, 5).shape) == ((216, 8, 6, 3), (216, 8, 6, 5))
+    assert (lattice_images(8, 6, 3).shape, lattice_images(8, 6, 5).shape) == ((512, 8, 6, 3), (512, 8, 6, 5))
 
 
 def test_noise_and_constant_images_follow_the_scrambled_ones(digits: Path) -> None:

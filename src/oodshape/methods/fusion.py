@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,17 +13,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import Ascending, Sizes
+from oodshape.core.values import Ascending, Fraction, Sizes
 from oodshape.features.kernels import look_up, search_sorted
 from oodshape.methods.base import Evidence, FittedHead, FittedScore, Shape
 from oodshape.methods.detector import Detector
 
 TAIL = 0.1  # the lowest fraction of ID values, below which p-values fall exponentially
 VETO = math.log(5)  # a component that is five times as certain as the sum decides alone
+STEEP = 3  # the power with which a filter's p-value falls below its limit
 SCRAMBLED = "scrambled ID images"
 ROUNDING = 1e-4  # relative: a bound on what float32 makes of one image in batches of other sizes
 SMALL = 0.01  # values below it count as this large for rounding, because they are differences of larger ones
 Reference = Annotated[NDArray[np.float32], Sizes("N"), Ascending()]
+C = TypeVar("C", bound="Component")
 
 
 def log_p(values: Tensor, reference: Tensor) -> Tensor:
@@ -73,9 +75,9 @@ class Component(FittedScore):
     reference: Reference  # scores of the selection images
 
     @classmethod
-    def of_detector(cls, name: str, detector: Detector, id_scores: Tensor) -> Component:
+    def of_detector(cls: type[C], name: str, detector: Detector, id_scores: Tensor, **more: float) -> C:
         reference = np.sort(id_scores.cpu().numpy())
-        return cls(name, detector.shape, detector.head, detector.scorer, reference)
+        return cls(name, detector.shape, detector.head, detector.scorer, reference, **more)
 
     def of(self, seen: Evidence) -> Tensor:
         """[n]: the method's own scores."""
@@ -87,23 +89,50 @@ class Component(FittedScore):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Filter(Component):
+    """A component against noise or constant images: it decides alone, but only below a limit.
+
+    Images that it finds as likely as most ID images keep the order that the other components give them.
+    """
+
+    weight: float  # of its log p-value in the sum
+    limit: Annotated[float, Fraction()]  # the p-value below which it decides
+
+    def bound(self, logs: Tensor) -> Tensor:
+        """[n]: log of limit * (p / limit) ** STEEP, which the fused p-value is at most."""
+        return STEEP * logs - (STEEP - 1) * math.log(self.limit)
+
+
+def _combined(each: Tensor, filters: Sequence[Filter]) -> tuple[Tensor, Tensor]:
+    """[K, n] log p-values of the components, then of the filters -> [n] weighted sums, [n] minima.
+
+    The minima are those of the components alone: filters have bounds of their own.
+    """
+    count = len(each) - len(filters)
+    together = each[:count].sum(dim=0)
+    for one, logs in zip(filters, each[count:], strict=True):
+        together = together + one.weight * logs
+    return together, each[:count].amin(dim=0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Fusion(FittedScore):
     """The p-value of the components together, as a log; the plain score where there is only one component.
 
     With L the log p-values of the components, the score is min(q_F(sum L), q_min(min L) + log 5), where q_F and q_min
     are log p-values of the sum (Fisher) and of the minimum among the selection images. The second term is a veto: one
-    component that is certain decides, although the sum dilutes it. Each of the `guards` decides alone: the score is at
-    most its log p-value.
+    component that is certain decides, although the sum dilutes it. The log p-values of the `filters` are in the sum
+    with their weights, and the score is at most the bound of each.
     """
 
     components: tuple[Component, ...]
-    ranking: tuple[tuple[str, float], ...]  # every candidate with its mean proxy AUROC, best first
+    ranking: tuple[tuple[str, float], ...] = ()  # every candidate with its mean proxy AUROC, best first
     proxies: tuple[str, ...] = ()  # descriptions of the proxy sets
     values: tuple[tuple[float, ...], ...] = ()  # for every candidate of the ranking, its AUROC on each proxy set
     notes: tuple[str, ...] = ()  # what could not be done, and why
     sums: Reference | None = None  # sum L and ...
     minima: Reference | None = None  # ... min L of the selection images; None where there is only one component
-    guards: tuple[Component, ...] = ()  # against noise or constant images, where the components accept them
+    filters: tuple[Filter, ...] = ()  # against noise or constant images, where the components accept them
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,32 +148,30 @@ class Fusion(FittedScore):
         cls,
         components: tuple[Component, ...],
         id_scores: Sequence[Tensor],
-        ranking: tuple[tuple[str, float], ...] = (),
-        proxies: tuple[str, ...] = (),
-        values: tuple[tuple[float, ...], ...] = (),
-        notes: tuple[str, ...] = (),
+        filters: tuple[Filter, ...] = (),
+        **record: Any,
     ) -> Fusion:
-        """Fuse components, given the scores [N] of each on the selection images."""
+        """Fuse components and filters, given the scores [N] of each on the selection images; `record`: other fields."""
         if len(components) == 1:
-            return cls(components, ranking, proxies, values, notes)
-        each = torch.stack([part.log_p(scores) for part, scores in zip(components, id_scores, strict=True)])
-        sums, minima = (np.sort(found.cpu().numpy()) for found in (each.sum(dim=0), each.amin(dim=0)))
-        return cls(components, ranking, proxies, values, notes, sums, minima)
+            return cls(components, **record)
+        logs = [part.log_p(scores) for part, scores in zip((*components, *filters), id_scores, strict=True)]
+        sums, minima = (np.sort(found.cpu().numpy()) for found in _combined(torch.stack(logs), filters))
+        return cls(components, **record, sums=sums, minima=minima, filters=filters)
 
     def of(self, seen: Evidence) -> Tensor:
         """[n] fused scores."""
         if len(self.components) == 1:
             return self.components[0].of(seen)
-        fused = self.fuse(torch.stack([part.log_p(part.of(seen)) for part in self.components]))
-        for guard in self.guards:
-            fused = torch.minimum(fused, guard.log_p(guard.of(seen)))
-        return fused
+        return self.fuse(torch.stack([part.log_p(part.of(seen)) for part in (*self.components, *self.filters)]))
 
     def fuse(self, each: Tensor) -> Tensor:
-        """[K, n] log p-values of the components -> [n] fused log p-values."""
-        together, lowest = each.sum(dim=0), each.amin(dim=0)
+        """[K, n] log p-values of the components, then of the filters -> [n] fused log p-values."""
+        together, lowest = _combined(each, self.filters)
         fisher = log_p(together, self.tensor("sums", together))
-        return torch.minimum(fisher, log_p(lowest, self.tensor("minima", lowest)) + VETO)
+        fused = torch.minimum(fisher, log_p(lowest, self.tensor("minima", lowest)) + VETO)
+        for place, one in enumerate(self.filters, len(self.components)):
+            fused = torch.minimum(fused, one.bound(each[place]))
+        return fused
 
     @property
     def against_scrambled(self) -> float | None:
@@ -156,8 +183,8 @@ class Fusion(FittedScore):
     def __str__(self) -> str:
         """The components, the AUROC of every candidate on the proxy sets, and notes."""
         lines = [f"components: {', '.join(part.name for part in self.components)}"]
-        if self.guards:
-            lines.append(f"guards against: {', '.join(guard.name for guard in self.guards)}")
+        if self.filters:
+            lines.append(f"filters against: {', '.join(one.name for one in self.filters)}")
         if self.ranking:
             lines.append("AUROC (%) of ID images against:")
             lines += [f"  {place + 1}: {proxy}" for place, proxy in enumerate(self.proxies)]
