@@ -35,6 +35,7 @@ from oodshape.metrics.conformal import threshold
 from oodshape.studies.load_networks import Network, find_folders, load_benchmark, load_folder
 
 STORED = Path(__file__).parents[1] / "docs" / "measured" / "auto.json"
+COMMAND = "python scripts/auto_evidence.py --features FOLDERS --store NAME"
 ALPHA = 0.05
 CALIBRATION = 500  # ID test images for calibration, at most a third
 NOISE = 2_000  # noise images of the networks of the package
@@ -270,7 +271,9 @@ def main() -> None:
     tables = {"recipes": compare_recipes(cases), "networks": list_networks(cases)}
     print(f"{len(cases)} networks.", *("\n".join(lines) for lines in tables.values()), sep="\n\n")
     if given.store:
-        stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.is_file() else {"tables": {}}
+        stored = (
+            json.loads(STORED.read_text(encoding="utf-8")) if STORED.is_file() else {"command": COMMAND, "tables": {}}
+        )
         stored["tables"] |= {f"{given.store}-{name}": lines for name, lines in tables.items()}
         with replacing(STORED) as temporary:
             temporary.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
