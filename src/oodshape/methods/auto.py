@@ -182,12 +182,11 @@ def fuse_tried(tried: Tried, names: Sequence[str], selection: Features, syntheti
     parts = tuple(Component.of_detector(name, tried.detectors[name], tried.inside[name]) for name in names)
     scores = [tried.inside[name] for name in names]
     fusion, base, filters = Fusion.of_components(parts, scores), tried.detectors.get(DISTANCES), []
-    if base is None or len(names) == 1:
+    if base is None or not isinstance(base.scorer, Clusters) or len(names) == 1:
         return fusion
     for (name, (weight, limit)), images in zip(FILTERS.items(), synthetic, strict=False):
         accepted = replace(base, scorer=fusion).score(images) >= math.log(UNLIKELY)
         if float(accepted.double().mean()) > FEW:
-            assert isinstance(base.scorer, Clusters)
             detector = replace(base, scorer=Unlike.of_images(base.scorer, images))
             scores.append(detector.score(selection))
             filters.append(Filter.of_detector(name, detector, scores[-1], weight=weight, limit=limit))

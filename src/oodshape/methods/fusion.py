@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
 import torch
@@ -109,10 +109,8 @@ def _combined(each: Tensor, filters: Sequence[Filter]) -> tuple[Tensor, Tensor]:
     The minima are those of the components alone: filters have bounds of their own.
     """
     count = len(each) - len(filters)
-    together = each[:count].sum(dim=0)
-    for one, logs in zip(filters, each[count:], strict=True):
-        together = together + one.weight * logs
-    return together, each[:count].amin(dim=0)
+    weighted = (one.weight * logs for one, logs in zip(filters, each[count:], strict=True))
+    return sum(weighted, each[:count].sum(dim=0)), each[:count].amin(dim=0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,18 +143,14 @@ class Fusion(FittedScore):
 
     @classmethod
     def of_components(
-        cls,
-        components: tuple[Component, ...],
-        id_scores: Sequence[Tensor],
-        filters: tuple[Filter, ...] = (),
-        **record: Any,
+        cls, components: tuple[Component, ...], id_scores: Sequence[Tensor], filters: tuple[Filter, ...] = ()
     ) -> Fusion:
-        """Fuse components and filters, given the scores [N] of each on the selection images; `record`: other fields."""
+        """Fuse components and filters, given the scores [N] of each on the selection images."""
         if len(components) == 1:
-            return cls(components, **record)
+            return cls(components)
         logs = [part.log_p(scores) for part, scores in zip((*components, *filters), id_scores, strict=True)]
         sums, minima = (np.sort(found.cpu().numpy()) for found in _combined(torch.stack(logs), filters))
-        return cls(components, **record, sums=sums, minima=minima, filters=filters)
+        return cls(components, sums=sums, minima=minima, filters=filters)
 
     def of(self, seen: Evidence) -> Tensor:
         """[n] fused scores."""
