@@ -59,14 +59,8 @@ def test_the_demo_ends_with_what_was_found(tmp_path: Path) -> None:
     end = done.stdout[done.stdout.index("\nfitted: auto (") :].strip().splitlines()
     assert len(end) <= 15
     assert re.fullmatch(r"false rejection rate: \d+\.\d % of 288 test images \(target 5 %\)", end[1])
-    assert [line.split()[0] for line in end[3:9]] == [
-        "digits89",
-        "letters",
-        "photos",
-        "textures",
-        "gaussian",
-        "uniform",
-    ]
+    sets = [line.split()[0] for line in end[3:9]]
+    assert sets == ["digits89", "letters", "photos", "textures", "gaussian", "uniform"]
     for name, line in (("check", end[-2]), ("report", end[-1])):
         assert line.endswith((tmp_path / f"{name}.html").as_uri())
         assert (tmp_path / f"{name}.html").is_file()
