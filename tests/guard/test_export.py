@@ -272,9 +272,17 @@ class CountsImages(Wrapped):
         return self.inner(images.reshape(len(images), *images.shape[1:]))
 
 
+class ByValue(Wrapped):
+    """A network that branches on the values of an image."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.inner(images if images.sum() > 0 else -images)
+
+
 @pytest.mark.parametrize(
     ("made", "said"),
     [
+        (ByValue, "torch cannot capture the network as a graph: .*data-dependent"),
         (Softmax, r"head='inner.head' does not give the logits .*a softmax"),
         (lambda net: Classifier(Softmax(net), "inner.head"), r"head='inner.head' does not give the logits .*a softmax"),
         (ByWidth, r"differ by .* in the logits, .* the output of 'inner.head' as it is"),

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import oodshape
 from oodshape.core.errors import InputError, import_optional
-from oodshape.core.files import replacing
+from oodshape.core.files import one_line, replacing
 from oodshape.core.progress import progress_bar
 from oodshape.core.text import format_count
 from oodshape.guard.export.guarded_file import EXIF, OUTPUTS, open_session
@@ -97,7 +97,11 @@ def export_onnx(
     _check(net.net if isinstance(net, Classifier) else net, guarded, images[:2])
     with progress_bar("export", 2, progress, "steps") as report_step:
         report_step(0, text="export: capture the graph")
-        model = _traced(guarded, images)
+        try:
+            model = _traced(guarded, images)
+        except torch.onnx.OnnxExporterError as error:
+            why = one_line(error.__cause__ or error)
+            raise InputError(f"{path} was not written: torch cannot capture the network as a graph: {why}") from None
         (batch, *_) = next(value for value in model.graph.input if value.name == "images").type.tensor_type.shape.dim
         if batch.dim_value:
             raise InputError(
