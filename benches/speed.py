@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from functools import partial
 
 import numpy as np
 import torch
@@ -52,6 +53,14 @@ def against_a_sum(rows: int, *, signed: bool) -> bool:
         },
         rounds=15,
     )
+    recipe, fresh = METHODS["optfs-v"], partial(Features, data._values, data.head, None, data.predictions)
+    fits = timed(
+        {
+            "exact": lambda: recipe.fit(fresh()),
+            "histogram": lambda: recipe.fit(FeatureStats.of(fresh()), head=data.head),
+        },
+        rounds=9,
+    )
     product = timed(
         {
             "energy": lambda: torch.logsumexp(torch.addmm(data.head.bias, z, transposed), dim=1),
@@ -63,7 +72,8 @@ def against_a_sum(rows: int, *, signed: bool) -> bool:
     print(f"{rows:,} x {WIDTH:,} float32, {kind} features; one sum takes {read.wall('sum'):.3f} s")
     kept = check("V, predictions stored / sum", read.ratio("v", "sum"), 4)
     kept &= check("statistics / sum", read.ratio("statistics", "sum"), 20)
-    print(f"  {'statistics with weights / sum':<40} {read.ratio('with weights', 'sum')}")
+    kept &= check("exact OptFS / that of a histogram, CPU", fits.ratio("exact", "histogram", cpu=True), 1.3)
+    kept &= check("E / logsumexp(z @ W.T + b), CPU", product.ratio("e", "energy", cpu=True), 1.1)
     return kept & check("E / logsumexp(z @ W.T + b)", product.ratio("e", "energy"), 1.1)
 
 
@@ -79,7 +89,7 @@ def a_pair_of_adds() -> None:
 @njit(nogil=True)
 def _pairs(table, places):  # type: ignore[no-untyped-def]
     for j in range(len(places)):
-        kernels._add_pair(table, places[j], 0, 1.0, 2.0)
+        kernels._add_pair(table, places[j], 1.0, 2.0)
 
 
 @njit(nogil=True)

@@ -18,7 +18,7 @@ from oodshape.core.machine import OFFLINE, is_offline
 
 # the commands in the order of the help, by panel
 PANELS = {
-    "Guard": "fit calibrate check score inspect decide watch export serve",
+    "Guard": "fit calibrate check score inspect decide review watch export serve",
     "Benchmark": "bench report compare repeat study",
     "Scaling": "collect merge",
     "Reference": "methods models data",

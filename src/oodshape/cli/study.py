@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.completion import benchmark_names, method_names, study_names
+from oodshape.cli.completion import benchmark_names, method_names
 from oodshape.cli.method_options import Compared
 from oodshape.cli.openood import StudySettings
 from oodshape.cli.shared_options import words
@@ -18,9 +18,7 @@ def study(
     *,
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME", autocompletion=study_names, help="A study, or `all`; an unknown name lists them."
-        ),
+        typer.Argument(metavar="NAME", help="A study, or `all`; an unknown name lists them."),
     ],
     benchmark: Annotated[
         str,

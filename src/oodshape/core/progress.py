@@ -115,7 +115,7 @@ def _line_reporter(text: str, total: int | None, unit: str) -> Report:
             return
         due = now + PAUSE
         parts = [f"{done:,}{'' if total is None else f' of {total:,}'} {unit}"]
-        if done > before:
+        if done > before and unit != "steps":  # which do not take the same time
             speed = (done - before) / (now - start)
             parts.append(f"{speed:.3g} {unit}/s")
             parts += [] if total is None else [f"{timedelta(seconds=round((total - done) / speed))} left"]

@@ -34,12 +34,24 @@ class Bank:
     that share a number (parts whose rows were numbered alike): both count.
     """
 
-    def __init__(self, width: int, *, half: bool = False) -> None:
-        """An empty bank for rows of the given width, in float16 where they come so."""
-        self._keys, self._kept = np.zeros(0, np.uint64), np.empty((BANK, width), np.float16 if half else np.float32)
+    def __init__(self, width: int, *, half: bool = False, coming: Keys | None = None) -> None:
+        """An empty bank for rows of the given width, in float16 where they come so.
+
+        Where the keys of all rows that are `coming` are given and differ, each row that stays has its place from the
+        start: it is copied once.
+        """
+        known = np.zeros(0, np.uint64) if coming is None else np.sort(coming)
+        self._planned = len(known) > 0 and bool((known[1:] > known[:-1]).all())
+        self._keys = known[:BANK] if self._planned else np.zeros(0, np.uint64)
+        self._kept = np.empty((len(self._keys) or BANK, width), np.float16 if half else np.float32)
 
     def add(self, keys: Keys, rows: Array) -> None:
         """Let some rows in; where there is no room, those with the largest keys make it."""
+        if self._planned:
+            places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            for row in np.flatnonzero(self._keys[places] == keys):
+                self._kept[places[row]] = rows[row]
+            return
         if len(self._keys) == BANK:  # spares the sorting of all the others
             below = keys <= self._keys.max()
             keys, rows = keys[below], rows[below]
@@ -80,6 +92,8 @@ class Bank:
 
     def result(self) -> tuple[Keys, Array]:
         """([B] keys, ascending, and [B, M] their rows)."""
+        if self._planned:
+            return self._keys, self._kept
         order = self._distinct(self._keys, self._kept[:0])
         return self._keys[order], np.asarray(self._kept[order])
 
@@ -118,7 +132,7 @@ class Moments:
             if str(part.dtype) not in types.split() or part.ndim != len(letters) or 0 in part.shape:
                 wanted = f"{types.replace(' ', ' or ')} with the axes {letters}"
                 raise InputError(f"{name} must be {wanted}, got {part.dtype}{list(part.shape)}")
-            if part.dtype.kind == "f" and not np.isfinite(part).all():
+            if part.dtype.kind == "f" and not np.isfinite([part.min(), part.max()]).all():  # without a copy
                 raise InputError(f"{name} holds a NaN or infinite value")
             for letter, size in zip(letters, part.shape, strict=True):
                 if sizes.setdefault(letter, size) != size:
@@ -218,7 +232,7 @@ class RunningMoments:
         labelled = self.labels is not None
         self.sums = RunningSums(needs - {Statistic.BANK}, self.head, exact=exact, labelled=labelled)
         self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
-        self.bank = Bank(self.head.width, half=features.half) if "bank" in needs else None
+        self.bank = None if self.keys is None else Bank(self.head.width, half=features.half, coming=self.keys)
 
     def add(self, first: int, raw: Tensor, classes: Tensor, logits: Tensor | None = None) -> None:
         """Add the rows from number `first` on, as stored, and where they are known their logits."""

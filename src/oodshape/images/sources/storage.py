@@ -83,9 +83,7 @@ def read_bytes(path: str, first: int = 0, last: int | None = None) -> bytes:
         file.seek(first)
         data = bytes(file.read(most + 1 if last is None else min(last - first, most + 1)))
     if len(data) > most:
-        raise InputError(
-            f"{path} has more than {most:,} bytes, the limit of inflated; where it can be trusted, raise it"
-        )
+        raise InputError(f"{path} has more than {most:,} bytes, the limit of inflated; raise it for a file you trust")
     return data
 
 
