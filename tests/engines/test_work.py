@@ -16,7 +16,7 @@ from commands import call
 from oodshape import Guard, InputError
 from oodshape.core.options import RunOptions
 from oodshape.engines import actors
-from oodshape.engines.ray import GuardScorer, fit_guard
+from oodshape.engines.ray import fit_guard
 from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, unpacked
 from oodshape.features.features import Features
 from oodshape.guard.fit.collect import collect_shard
@@ -85,25 +85,12 @@ def test_a_shard_that_is_there_is_not_scored_again(digits: Path, tmp_path: Path)
     assert [worker(1)["tally"].images for _ in range(2)] == [8, 0]
 
 
-def test_a_scorer_takes_bytes_and_says_what_cannot_be_read(digits: Path) -> None:
-    files = sorted((digits / "letters").iterdir())
-    batch = {"bytes": [file.read_bytes() for file in files] + [b"no image"], "path": [*map(str, files), "x"]}
-    made = GuardScorer(str(digits / "guard.safetensors"), MODEL)(batch)
-    guard = Guard.load(digits / "guard.safetensors")
-    rows = list(guard.score([*files], MODEL, progress=False))
-    assert made["score"][:-1] == [row.score for row in rows]
-    assert made["path"] == batch["path"]
-    assert (made["score"][-1], made["accepted"][-1]) == (None, None)
-    assert "is not a readable image" in made["error"][-1]
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (("collect", "--images", ".", "--shard", "1/2"), "the engine ray makes its own shards"),
         (("collect", "--images", ".", "--cache", "c"), "keeps no features"),
         (("fit", "--parts", "p.safetensors"), "the engine ray takes --images, not --parts"),
-        (("fit", "--images", ".", "--keep-samples", "3"), "keeps no samples"),
         (("score", "--images", ".", "--guard", "guard.safetensors", "--shard", "1/2"), "makes its own shards"),
     ],
 )

@@ -22,23 +22,21 @@ NO_MEMORY = ("out of memory", "allocate memory", "unable to allocate", "low on m
 
 @dataclass(frozen=True)
 class Pool:
-    """How many actors run (None: one per GPU, or per two cores), and what each takes (None: a GPU if there is one)."""
+    """How many actors run (None: one per GPU, or per two cores); each takes a core, and a GPU if there is one."""
 
     actors: int | None = None
-    num_gpus: float | None = None
-    num_cpus: float = 1.0
 
     @property
-    def gpus(self) -> float:
+    def gpus(self) -> int:
         """The GPUs that each actor takes."""
-        return float("GPU" in imported().cluster_resources()) if self.num_gpus is None else self.num_gpus
+        return int("GPU" in imported().cluster_resources())
 
     def size(self) -> int:
         """The number of actors."""
         if self.actors is not None:
             return self.actors
         there = imported().cluster_resources()
-        return max(1, int(there.get("GPU", 0) / self.gpus if self.gpus else there.get("CPU", 1) // 2))
+        return max(1, int(there["GPU"] if self.gpus else there.get("CPU", 1) // 2))
 
 
 def started() -> Any:
@@ -62,7 +60,7 @@ def mapped(
         return
     pool = pool or Pool()
     size = min(pool.size(), len(numbers))
-    actor = ray.remote(_Worker).options(num_cpus=pool.num_cpus, num_gpus=pool.gpus)
+    actor = ray.remote(_Worker).options(num_cpus=1, num_gpus=pool.gpus)
     ref = ray.put(told)  # once, not once per shard
     left, deaths, done = numbers[::-1], Counter[int](), 0
     # What each worker is at: the number of a shard, or 0 until it is made. Of a node that has died, shards go to the

@@ -37,17 +37,15 @@ from oodshape.guard.guard import Guard
 from oodshape.guard.scoring.resumable_scores import identity, plan_shard
 from oodshape.guard.scoring.score_formats import Counter as Rows
 from oodshape.guard.scoring.score_formats import Tally, merge_shards, writer
-from oodshape.guard.scoring.score_images import rows_of, see
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.overlap import copies
 from oodshape.images.sources.image_set import Shard, limited
 from oodshape.images.sources.listing import Given, Listing, image_set, one_by_one
-from oodshape.images.sources.memory import Pictures
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed
 from oodshape.networks.loading import Model, Source, open_model, prepared
 
-__all__ = ["GuardScorer", "Pool", "RunTimings", "collect", "fit_guard", "score"]
+__all__ = ["Pool", "RunTimings", "collect", "fit_guard", "score"]
 DEFAULT = RunOptions()
 FEWEST = 16  # shards that a run is cut into at least: what a worker that dies may lose
 LARGEST = 4096  # images of a shard at most
@@ -239,24 +237,3 @@ def _begun(folder: Path) -> tuple[Any, ...] | None:
         return tuple(json.loads((folder / "run.json").read_text()))
     except (OSError, ValueError, TypeError):
         return None
-
-
-class GuardScorer:
-    """Score images in your own pipeline: `ds.map_batches(GuardScorer, fn_constructor_kwargs={...}, compute=...)`.
-
-    Takes batches with a column of encoded images or of uint8 arrays, and gives them `label`, `score`, `p_value`,
-    `accepted` and `error` as further columns.
-    """
-
-    @takes_options(ModelOptions)
-    def __init__(self, guard: str, model: str, column: str = "bytes", **options: Unpack[ModelKeywords]) -> None:
-        self.guard, self.column = Guard.load(guard), column
-        self.source = self.guard.open_network(model, make_options(ModelOptions, options))
-
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        images = Pictures(list(batch[self.column]), "batch")
-        seen = see(self.guard, self.source, images, images.pairs(), RunOptions(workers=0))
-        rows = [row for each in seen for row in rows_of(self.guard, each)]
-        columns = ("label", "score", "p_value", "accepted", "error")
-        kept = {name: values for name, values in batch.items() if name != self.column}
-        return kept | {name: [getattr(row, name) for row in rows] for name in columns}

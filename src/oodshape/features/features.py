@@ -47,9 +47,7 @@ def check_matrix(features: Any, width: int) -> Any:
     if 0 in values.shape:
         raise InputError(f"features are empty: shape {list(values.shape)}")
     if values.shape[1] != width:
-        raise InputError(
-            f"features have {values.shape[1]} columns, but the head reads {width}; are they from another network?"
-        )
+        raise InputError(f"features have {values.shape[1]} columns, but the head reads {width}: another network's?")
     if (values.dtype if isinstance(values, Tensor) else values.dtype.name) not in FLOATS:
         raise InputError(f"features must be float16, float32 or float64, got {values.dtype}")
     return values

@@ -270,24 +270,28 @@ def bracket(z: Tensor, low: float, high: float) -> tuple[tuple[int, int, int], A
 
 
 def look_up(table: Tensor, places: Tensor) -> Tensor:
-    """[...]: the value of a 1-d table at each place; graphs know this form better than table[places]."""
+    """[...]: the value of a table at each place, row by row for a 2-d one; graphs take these forms best."""
+    if table.ndim > 1:
+        return table.gather(-1, places)
     return table.index_select(0, places.reshape(-1)).reshape(places.shape)
 
 
 def search_sorted(values: Tensor, ordered: Tensor, *, right: bool) -> Tensor:
     """int64: how many of the `ordered` are below each value (`right`: or equal to it), NaN as the lowest.
 
-    In a graph it is a binary search of fixed length: other runtimes have no such operator.
+    Each row of `values` [K, n] has a row of its own in an `ordered` [K, N]. In a graph it is a binary search of fixed
+    length: other runtimes have no such operator.
     """
     if not torch.compiler.is_compiling():
         return torch.searchsorted(ordered, torch.where(values.isnan(), -torch.inf, values), right=right)
-    steps = len(ordered).bit_length()
-    table = torch.nn.functional.pad(ordered, (1, 2**steps - 1 - len(ordered)), value=torch.inf)
+    size = ordered.shape[-1]
+    steps = size.bit_length()
+    table = torch.nn.functional.pad(ordered, (1, 2**steps - 1 - size), value=torch.inf)
     place = torch.zeros(values.shape, dtype=torch.int64, device=values.device)
     for step in range(steps - 1, -1, -1):
         edge = look_up(table, place + 2**step)
         place = torch.where(values >= edge if right else values > edge, place + 2**step, place)
-    return place.clamp_max(len(ordered))  # a value of infinity is not below the padding
+    return place.clamp_max(size)  # a value of infinity is not below the padding
 
 
 def find_cells(z: Tensor, edges: Tensor, grid: tuple[float, float] | None = None) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 import torch
@@ -13,49 +13,54 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import Ascending, Sizes
+from oodshape.core.values import Ascending, Fraction, Sizes
 from oodshape.features.kernels import look_up, search_sorted
 from oodshape.methods.base import Evidence, FittedHead, FittedScore, Shape
 from oodshape.methods.detector import Detector
 
 TAIL = 0.1  # the lowest fraction of ID values, below which p-values fall exponentially
 VETO = math.log(5)  # a component that is five times as certain as the sum decides alone
+STEEP = 3  # the power with which a filter's p-value falls below its limit
 SCRAMBLED = "scrambled ID images"
 ROUNDING = 1e-4  # relative: a bound on what float32 makes of one image in batches of other sizes
 SMALL = 0.01  # values below it count as this large for rounding, because they are differences of larger ones
 Reference = Annotated[NDArray[np.float32], Sizes("N"), Ascending()]
+C = TypeVar("C", bound="Component")
 
 
 def log_p(values: Tensor, reference: Tensor) -> Tensor:
-    """[n]: log of the smoothed fraction of the ID values `reference` [N], ascending, that are as low.
+    """[..., n]: log of the smoothed fraction of the ID values `reference` [..., N], ascending, that are as low.
 
     The fraction is (1 + #{< value}) / (N + 1), linear between neighbours. Below the lowest tenth it falls exponentially
     with the mean distance there, so that values below every ID value keep their order. It is the mean of the fractions
     just below and just above the value: equal ID values, which differ in their last bits from batch to batch, get one
     p-value.
     """
-    k = int(TAIL * len(reference))
-    near = _rounding(reference[k])
-    limit, reach = reference[k] - near, (reference[k] - reference[:k]).mean().clamp_min(1e-12).maximum(near)
-    tail = _body(limit.reshape(1), reference) - (limit - values) / reach
-    return torch.where(values < limit, tail, _body(values, reference))
+    k = int(TAIL * reference.shape[-1])
+    start = reference[..., k : k + 1]
+    near = _rounding(start)
+    limit, reach = start - near, (start - reference[..., :k]).mean(-1, keepdim=True).clamp_min(1e-12).maximum(near)
+    body = _body(torch.cat([limit, values], dim=-1), reference)  # one search, because a graph has many nodes for each
+    tail = body[..., :1] - (limit - values) / reach
+    return torch.where(values < limit, tail, body[..., 1:])
 
 
 def _body(values: Tensor, reference: Tensor) -> Tensor:
-    """[n]: the log of the fraction, without the tail."""
+    """[..., n]: the log of the fraction, without the tail."""
     around = _rounding(values)
-    places = (_place(values - around, reference) + _place(values + around, reference)) / 2
-    return (places / (len(reference) + 1)).log()
+    both = torch.stack([values - around, values + around], dim=-2)
+    places = _place(both.flatten(-2), reference).reshape(both.shape).mean(dim=-2)
+    return (places / (reference.shape[-1] + 1)).log()
 
 
 def _rounding(values: Tensor) -> Tensor:
-    """[n]: how much rounding may have changed them."""
+    """[..., n]: how much rounding may have changed them."""
     return ROUNDING * values.abs().clamp_min(SMALL)
 
 
 def _place(values: Tensor, reference: Tensor) -> Tensor:
-    """[n]: 1 + the number of ID values below, linear between neighbours; N above the highest."""
-    n = len(reference)
+    """[..., n]: 1 + the number of ID values below, linear between neighbours; N above the highest."""
+    n = reference.shape[-1]
     place = search_sorted(values.contiguous(), reference, right=False)
     low, high = look_up(reference, (place - 1).clamp_min(0)), look_up(reference, place.clamp_max(n - 1))
     between = torch.where(high > low, (values - low) / (high - low).clamp_min(1e-30), 0.0).clamp(0, 1)
@@ -73,9 +78,9 @@ class Component(FittedScore):
     reference: Reference  # scores of the selection images
 
     @classmethod
-    def of_detector(cls, name: str, detector: Detector, id_scores: Tensor) -> Component:
+    def of_detector(cls: type[C], name: str, detector: Detector, id_scores: Tensor, **more: float) -> C:
         reference = np.sort(id_scores.cpu().numpy())
-        return cls(name, detector.shape, detector.head, detector.scorer, reference)
+        return cls(name, detector.shape, detector.head, detector.scorer, reference, **more)
 
     def of(self, seen: Evidence) -> Tensor:
         """[n]: the method's own scores."""
@@ -86,24 +91,54 @@ class Component(FittedScore):
         return log_p(scores, self.tensor("reference", scores))
 
 
+def _each_log_p(parts: Sequence[Component], scores: Sequence[Tensor]) -> Tensor:
+    """[K, n]: log p-values of the scores of each part, all by one search."""
+    return log_p(torch.stack(list(scores)), torch.stack([part.tensor("reference", scores[0]) for part in parts]))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Filter(Component):
+    """A component against noise or constant images: it decides alone, but only below a limit.
+
+    Images that it finds as likely as most ID images keep the order that the other components give them.
+    """
+
+    weight: float  # of its log p-value in the sum
+    limit: Annotated[float, Fraction()]  # the p-value below which it decides
+
+    def bound(self, logs: Tensor) -> Tensor:
+        """[n]: log of limit * (p / limit) ** STEEP, which the fused p-value is at most."""
+        return STEEP * logs - (STEEP - 1) * math.log(self.limit)
+
+
+def _combined(each: Tensor, filters: Sequence[Filter]) -> tuple[Tensor, Tensor]:
+    """[K, n] log p-values of the components, then of the filters -> [n] weighted sums, [n] minima.
+
+    The minima are those of the components alone: filters have bounds of their own.
+    """
+    count = len(each) - len(filters)
+    weighted = (one.weight * logs for one, logs in zip(filters, each[count:], strict=True))
+    return sum(weighted, each[:count].sum(dim=0)), each[:count].amin(dim=0)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Fusion(FittedScore):
     """The p-value of the components together, as a log; the plain score where there is only one component.
 
     With L the log p-values of the components, the score is min(q_F(sum L), q_min(min L) + log 5), where q_F and q_min
     are log p-values of the sum (Fisher) and of the minimum among the selection images. The second term is a veto: one
-    component that is certain decides, although the sum dilutes it. Each of the `guards` decides alone: the score is at
-    most its log p-value.
+    component that is certain decides, although the sum dilutes it. The log p-values of the `filters` are in the sum
+    with their weights, and the score is at most the bound of each.
     """
 
     components: tuple[Component, ...]
-    ranking: tuple[tuple[str, float], ...]  # every candidate with its mean proxy AUROC, best first
+    ranking: tuple[tuple[str, float], ...] = ()  # every candidate with its mean proxy AUROC, best first
     proxies: tuple[str, ...] = ()  # descriptions of the proxy sets
     values: tuple[tuple[float, ...], ...] = ()  # for every candidate of the ranking, its AUROC on each proxy set
     notes: tuple[str, ...] = ()  # what could not be done, and why
     sums: Reference | None = None  # sum L and ...
     minima: Reference | None = None  # ... min L of the selection images; None where there is only one component
-    guards: tuple[Component, ...] = ()  # against noise or constant images, where the components accept them
+    filters: tuple[Filter, ...] = ()  # against noise or constant images, where the components accept them
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -113,38 +148,36 @@ class Fusion(FittedScore):
             )
         if len(self.components) > 1 and (self.sums is None or self.minima is None):
             raise InputError(f"a fusion of {len(self.components)} components needs the sums and minima of ID images")
+        references = [part.reference for part in (*self.components, *self.filters)]
+        if len({len(each) for each in (*references, self.sums, self.minima) if each is not None}) > 1:
+            raise InputError("the components of a fusion must have the scores of the same ID images")
 
     @classmethod
     def of_components(
-        cls,
-        components: tuple[Component, ...],
-        id_scores: Sequence[Tensor],
-        ranking: tuple[tuple[str, float], ...] = (),
-        proxies: tuple[str, ...] = (),
-        values: tuple[tuple[float, ...], ...] = (),
-        notes: tuple[str, ...] = (),
+        cls, components: tuple[Component, ...], id_scores: Sequence[Tensor], filters: tuple[Filter, ...] = ()
     ) -> Fusion:
-        """Fuse components, given the scores [N] of each on the selection images."""
+        """Fuse components and filters, given the scores [N] of each on the selection images."""
         if len(components) == 1:
-            return cls(components, ranking, proxies, values, notes)
-        each = torch.stack([part.log_p(scores) for part, scores in zip(components, id_scores, strict=True)])
-        sums, minima = (np.sort(found.cpu().numpy()) for found in (each.sum(dim=0), each.amin(dim=0)))
-        return cls(components, ranking, proxies, values, notes, sums, minima)
+            return cls(components)
+        each = _each_log_p((*components, *filters), id_scores)
+        sums, minima = (np.sort(found.cpu().numpy()) for found in _combined(each, filters))
+        return cls(components, sums=sums, minima=minima, filters=filters)
 
     def of(self, seen: Evidence) -> Tensor:
         """[n] fused scores."""
         if len(self.components) == 1:
             return self.components[0].of(seen)
-        fused = self.fuse(torch.stack([part.log_p(part.of(seen)) for part in self.components]))
-        for guard in self.guards:
-            fused = torch.minimum(fused, guard.log_p(guard.of(seen)))
-        return fused
+        parts = (*self.components, *self.filters)
+        return self.fuse(_each_log_p(parts, [part.of(seen) for part in parts]))
 
     def fuse(self, each: Tensor) -> Tensor:
-        """[K, n] log p-values of the components -> [n] fused log p-values."""
-        together, lowest = each.sum(dim=0), each.amin(dim=0)
-        fisher = log_p(together, self.tensor("sums", together))
-        return torch.minimum(fisher, log_p(lowest, self.tensor("minima", lowest)) + VETO)
+        """[K, n] log p-values of the components, then of the filters -> [n] fused log p-values."""
+        reference = torch.stack([self.tensor(name, each) for name in ("sums", "minima")])
+        fisher, lowest = log_p(torch.stack(_combined(each, self.filters)), reference)
+        fused = torch.minimum(fisher, lowest + VETO)
+        for place, one in enumerate(self.filters, len(self.components)):
+            fused = torch.minimum(fused, one.bound(each[place]))
+        return fused
 
     @property
     def against_scrambled(self) -> float | None:
@@ -156,8 +189,8 @@ class Fusion(FittedScore):
     def __str__(self) -> str:
         """The components, the AUROC of every candidate on the proxy sets, and notes."""
         lines = [f"components: {', '.join(part.name for part in self.components)}"]
-        if self.guards:
-            lines.append(f"guards against: {', '.join(guard.name for guard in self.guards)}")
+        if self.filters:
+            lines.append(f"filters against: {', '.join(one.name for one in self.filters)}")
         if self.ranking:
             lines.append("AUROC (%) of ID images against:")
             lines += [f"  {place + 1}: {proxy}" for place, proxy in enumerate(self.proxies)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
 from oodshape.images.decode.preprocessing import FILTERS, Preprocessing
+from oodshape.networks.published_weights import load_published
 from oodshape.networks.weights import load_weights
 from oodshape.networks.zero_shot import PROMPT, ZeroShot, check_classes, is_zero_shot, text_features
 from oodshape.networks.zoo import library
@@ -38,26 +40,32 @@ def from_hugging_face(
     if find_spec("torchvision") is not None:
         library("torchvision")  # transformers would fail with it, and say less
     transformers = library("transformers", "hf")
-    here: dict[str, Any] = {"pretrained_model_name_or_path": name, "trust_remote_code": False}
+    read = partial(_read, transformers, name, weights, classes, prompt, text)
     try:
-        config = transformers.AutoConfig.from_pretrained(**here)
-        processor = transformers.AutoImageProcessor.from_pretrained(**here)
-        if is_zero_shot(config):
-            if text is None:
-                check_classes(name, classes, prompt)
-            model = transformers.AutoModel.from_pretrained(**here).eval()
-            if weights is not None:
-                load_weights(model, weights)
-            if text is None:
-                text = text_features(model, transformers.AutoTokenizer.from_pretrained(**here), classes, prompt)
-            model.text_model = None  # done with it: the head holds what it said
-            return ZeroShot(model, text).eval(), preprocessing_of(processor), classes
-        net: nn.Module = transformers.AutoModelForImageClassification.from_pretrained(**here)
+        return read() if Path(name).is_dir() else load_published(f"hf:{name}", read)
     except InputError:
         raise
     except (OSError, ValueError, ImportError) as error:
-        first = " ".join(str(error).split())
-        raise InputError(f"transformers cannot open hf:{name}: {first}") from None
+        raise InputError(f"transformers cannot open hf:{name}: {' '.join(str(error).split())}") from None
+
+
+def _read(
+    transformers: Any, name: str, weights: Path | None, classes: tuple[str, ...], prompt: str, text: Tensor | None
+) -> tuple[nn.Module, Preprocessing | None, tuple[str, ...]]:
+    here: dict[str, Any] = {"pretrained_model_name_or_path": name, "trust_remote_code": False}
+    config = transformers.AutoConfig.from_pretrained(**here)
+    processor = transformers.AutoImageProcessor.from_pretrained(**here)
+    if is_zero_shot(config):
+        if text is None:
+            check_classes(name, classes, prompt)
+        model = transformers.AutoModel.from_pretrained(**here).eval()
+        if weights is not None:
+            load_weights(model, weights)
+        if text is None:
+            text = text_features(model, transformers.AutoTokenizer.from_pretrained(**here), classes, prompt)
+        model.text_model = None  # done with it: the head holds what it said
+        return ZeroShot(model, text).eval(), preprocessing_of(processor), classes
+    net: nn.Module = transformers.AutoModelForImageClassification.from_pretrained(**here)
     if weights is not None:
         load_weights(net, weights)
     return net.eval(), preprocessing_of(processor), _names(net)

@@ -92,10 +92,6 @@ class ImageFiles(IndexedImages):
         """The path of an image, or its name alone."""
         return self.names[index] if self.by_name else self.path(index)
 
-    def encoded(self, name: str) -> Any:
-        """The path of an image."""
-        return name if is_remote(name) or not self.by_name else os.path.join(self.root, name)
-
     def _open(self, index: int, upright: bool) -> Image:
         return open_image(self.path(index), upright=upright)
 

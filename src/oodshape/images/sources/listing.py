@@ -28,7 +28,7 @@ from oodshape.images.sources import folders
 from oodshape.images.sources.archives import PACKED, ParquetImages, Stored, TarImages
 from oodshape.images.sources.image_set import Image, ImageSet, ImageSource, IndexedImages, Pair
 from oodshape.images.sources.memory import Pictures, as_bytes, as_image, is_image, is_tensor, split_sample
-from oodshape.images.sources.storage import is_remote, readable, remote_images, root_of
+from oodshape.images.sources.storage import is_remote, remote_images, root_of
 
 LISTS = (".txt", ".lst", ".list", ".csv")
 PARQUET = (".parquet", ".pq")
@@ -92,10 +92,6 @@ class Listing:
     def _file(self, path: str) -> str:
         """Where a listed path lies."""
         return os.path.join(os.path.dirname(str(self.given)), path) if self.is_list and not is_remote(path) else path
-
-    def encoded(self, name: str) -> Any:
-        """What a decoder can open of a listed path."""
-        return readable(self._file(name))
 
     def read(self, pair: Pair, *, upright: bool) -> Image:
         """The image of a listed path as a preprocessing takes it."""
