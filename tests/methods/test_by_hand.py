@@ -357,9 +357,6 @@ def test_bad_settings_are_one_clear_error(make, message: str) -> None:
         make()
 
 
-NETWORK = "cifar10_densenet101"
-
-
 @settings(max_examples=100)
 @given(array_strategy(np.float32, (5, 4), elements=st.integers(-40, 40).map(float)))
 def test_it_is_the_log_of_the_largest_probability(logits: np.ndarray) -> None:
