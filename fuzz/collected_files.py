@@ -27,7 +27,7 @@ def _part(rows: Features, *, held_out: bool) -> Collected:
         share=recipe.keeps,
         proxy=True,
         held_out=held_out,
-        images=compute_fingerprint(rows.identities),
+        list_of_images=compute_fingerprint(rows.identities),
         total=len(rows),
         batch_size=64,
         classes=("a", "b", "c", "d"),

@@ -73,7 +73,7 @@ def main() -> None:
             xlabel=f"held-out ID images against scrambled ones: AUROC (%),\n{TOWARDS}; dotted: x = y",
             ylabel=f"real OOD sets: mean AUROC (%),\n{TOWARDS}",
         )
-        add_family_legend(figure, [point.name for point in points])
+        add_family_legend(figure, [point.name for point in points], {})
         name_points(axes, points)
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / "auto.svg") as temporary:

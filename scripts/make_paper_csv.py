@@ -42,7 +42,8 @@ def study_rows(folder: Path) -> Iterator[tuple[str, ...]]:
     for line in read(folder / "validation_of_id_only.csv"):
         yield from (("validation", "ResNet50", line["ood"], ours, line[theirs]) for theirs, ours in names.items())
     for line in read(folder / "changed_weight_ratio.csv"):
-        yield "dynamic", line["model"], "r", "r", line["percent_changed"]
+        for ours in ("without_bias", "with_bias"):  # the paper's formula, and what its authors' code computes
+            yield "dynamic", line["model"], "r", ours, line["percent_changed"]
     limits = {"lower": "lower_limit", "upper": "upper_limit", "fpr95": "fpr95", "auroc": "auroc"}
     for line in read(folder / "percentile_robustness.csv"):
         row = f"{float(line['lower_percentile']):g}"

@@ -134,26 +134,29 @@ def tabulate_selection(frame: DataFrame, digits: int = 1) -> DataFrame:
 def draw_selection(frame: DataFrame) -> Figure:
     """Draw a point per method: mean AUROC against the proxy and the real OOD sets; selected methods have a ring."""
     keys = ["method", "group", "proxy_auroc", "chosen"]
-    means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
-    figure, (axes,) = plotting.panels(4.4)
-    points = [
-        plotting.Point(
-            str(row["method"]),
-            plotting.missing_percent(row["proxy_auroc"]),
-            plotting.missing_percent(row["auroc"]),
-            bool(row["chosen"]),
-        )
-        for row in means[means["group"].isin([PAPER, LATER])].to_dict("records")
-    ]
-    plotting.scale_toward_hundred(axes, "x", "y")
-    plotting.draw_scatter(axes, points)
-    fused = plotting.missing_percent(float(means.loc[means["method"] == AUTO, "auroc"].iloc[0]))
-    axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")
-    axes.set_ylabel(f"real OOD sets: mean AUROC (%),\n{plotting.TOWARDS}")
-    marks = "rings: fused in auto; dashed: auto; dotted: x = y"
-    axes.set_xlabel(f"proxy OOD sets: mean AUROC (%),\n{plotting.TOWARDS}\n{marks}")
-    plotting.add_family_legend(figure, [point.name for point in points])
-    plotting.name_points(axes, points)
+    figure, found = plotting.network_panels(frame, 3.4, shared="")
+    named = []
+    for part, (axes,) in found:
+        means = part.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
+        points = [
+            plotting.Point(
+                str(row["method"]),
+                plotting.missing_percent(row["proxy_auroc"]),
+                plotting.missing_percent(row["auroc"]),
+                bool(row["chosen"]),
+            )
+            for row in means[means["group"].isin([PAPER, LATER])].to_dict("records")
+        ]
+        plotting.scale_toward_hundred(axes, "x", "y")
+        plotting.draw_scatter(axes, points)
+        fused = plotting.missing_percent(float(means.loc[means["method"] == AUTO, "auroc"].iloc[0]))
+        axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")
+        marks = "rings: fused in auto; dashed: auto; dotted: x = y"
+        axes.set(xlabel=f"proxy OOD sets: mean AUROC (%)\\n{marks}", ylabel="real OOD sets: mean AUROC (%)")
+        named.append((axes, points))
+    plotting.add_family_legend(figure, [point.name for _, points in named for point in points], {})
+    for axes, points in named:
+        plotting.name_points(axes, points)
     return figure
 
 

@@ -21,11 +21,12 @@ from oodshape.features.features import Features
 from oodshape.images.identity import smallest
 from oodshape.methods.detector import Detector
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
+from oodshape.report.method_styles import display_name
 from oodshape.studies.catalog import STUDIES, Study
 from oodshape.studies.figures import AUROC
 from oodshape.studies.load_networks import Network, load_networks
 from oodshape.studies.methods import measure, works_on_features
-from oodshape.studies.plotting import add_legend, line_style, panels
+from oodshape.studies.plotting import add_legend, line_style, network_panels
 from oodshape.studies.run_studies import write
 from oodshape.studies.tables import format_percent
 
@@ -100,14 +101,16 @@ def tabulate_samples(frame: DataFrame, digits: int = 1) -> DataFrame:
 
 def draw_samples(frame: DataFrame) -> Figure:
     """Draw AUROC over the number of fitting images: the mean over resamples, and a band of one standard deviation."""
-    figure, [axes] = panels(3.1)
-    for name, part in frame.groupby("method", sort=False):
-        groups = part.groupby("images")["auroc"]
-        mean, spread = 100 * groups.mean(), 100 * groups.std().fillna(0.0)
-        style = line_style(str(name))
-        axes.plot(mean.index, mean, "o", label=name, **style)
-        axes.fill_between(mean.index, mean - spread, mean + spread, color=style["color"], alpha=0.15, linewidth=0)
-    axes.set(xscale="log", xlabel="images to fit on (logarithmic)", ylabel=f"mean {AUROC}")
+    figure, found = network_panels(frame, 2.0)
+    for rows, (axes,) in found:
+        for name, part in rows.groupby("method", sort=False):
+            groups = part.groupby("images")["auroc"]
+            mean, spread = 100 * groups.mean(), 100 * groups.std().fillna(0.0)
+            style = line_style(str(name))
+            axes.plot(mean.index, mean, "o", label=display_name(str(name)), **style)
+            axes.fill_between(mean.index, mean - spread, mean + spread, color=style["color"], alpha=0.15, linewidth=0)
+        axes.set(xscale="log", xlabel="images to fit on (logarithmic)")
+    found[0][1][0].set_ylabel(f"mean {AUROC}")
     add_legend(figure, 4)
     return figure
 

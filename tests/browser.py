@@ -8,6 +8,25 @@ from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
+# figures that are smaller than a reader can use, and tables that leave their column without a way to scroll
+SMALL = """() => [...document.querySelectorAll("main svg[role=img], main figure, main img")].filter((each) => {
+  const { width, height } = each.getBoundingClientRect();
+  return each.checkVisibility() && (width < 60 || height < 60);
+}).map((each) => each.outerHTML.slice(0, 120))"""
+WIDE = """() => [...document.querySelectorAll("main table")].filter((each) => {
+  if (!each.checkVisibility()) return false;
+  for (let box = each.parentElement; box.tagName !== "MAIN"; box = box.parentElement) {
+    if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return box.tabIndex < 0;
+  }
+  return each.scrollWidth > each.closest("main").clientWidth + 1;
+}).map((each) => each.outerHTML.slice(0, 120))"""
+
+
+def bad_layout(page: Any) -> list[str]:
+    """What is too small, too wide or cut off on a page."""
+    wide = page.evaluate("document.documentElement.scrollWidth") - page.viewport_size["width"]
+    return [*page.evaluate(SMALL), *page.evaluate(WIDE), *([f"the page is {wide} px too wide"] if wide > 0 else [])]
+
 
 class Opened:
     """A page that notes every request, error and line of its console."""

@@ -27,7 +27,6 @@ PATHS = {
     "imagenet_v2": "imagenet_v2/{label}/{n:040x}.jpeg",
     "imagenet_c": "imagenet_c/fog/3/ILSVRC2012_val_{n:08d}.JPEG",
     "imagenet_r": "imagenet_r/n01443537/art_{n}.jpg",
-    "imagenet_es": "imagenet_es/es-test/n01443537/{n}.jpeg",
 }
 
 

@@ -34,8 +34,8 @@ MODULES = (
     "core.values core.options metrics.registry metrics.conformal metrics.detection metrics.sequential_test "
     "images.decode.read images.decode.preprocessing images.sources.listing images.datasets.catalog guard.describe "
     "guard.export.guarded_file guard.export.recalibrate guard.watch.watch guard.scoring.decide "
-    "guard.scoring.score_formats guard.service.settings methods.records methods.describe networks.model_names "
-    "report.pages.watch_page cli.all_commands"
+    "guard.scoring.score_formats guard.scoring.review guard.service.settings methods.records methods.describe "
+    "networks.model_names report.pages.watch_page cli.all_commands"
 )
 SIDE = 4
 

@@ -1,12 +1,14 @@
-"""Docstrings as Markdown: examples in fences, and shapes such as [N, C] kept from looking like links."""
+"""Docstrings as Markdown: examples in fences, shapes such as [N, C] kept from looking like links, options listed."""
 
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import re
 from typing import Any
 
-from griffe import Extension, Object
+from griffe import Extension, Function, Object, Parameter, ParameterKind
 
 CODE = (ast.Assign, ast.For, ast.With, ast.Import, ast.ImportFrom)
 
@@ -42,10 +44,30 @@ def _escaped(prose: str) -> str:
     return "".join(piece if piece.startswith("`") else re.sub(r"([\[\]*|])", r"\\\1", piece) for piece in pieces)
 
 
+def list_options(function: Function) -> None:
+    """Give a function that takes groups of options the keywords and the text that `takes_options` gives it."""
+    path = function.canonical_path.removeprefix(f"{function.module.canonical_path}.")
+    found: Any = importlib.import_module(function.module.canonical_path)
+    for name in path.split("."):
+        found = getattr(found, name)
+    shown = inspect.signature(found).parameters
+    if "options" in shown or function.docstring is None:
+        return
+    del function.parameters["options"]
+    for each in shown.values():
+        if each.name not in function.parameters and each.name not in ("self", "cls"):
+            said = inspect.formatannotation(each.annotation).replace("pathlib.", "")
+            kind, default = ParameterKind.keyword_only, repr(each.default)
+            function.parameters.add(Parameter(each.name, annotation=said, kind=kind, default=default))
+    function.docstring.value = inspect.getdoc(found) or ""
+
+
 class Docstrings(Extension):
     """Puts every docstring into Markdown before it is rendered."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
         """Rewrite the docstring of an object, if it has one."""
+        if isinstance(obj, Function) and "options" in obj.parameters:
+            list_options(obj)
         if obj.docstring is not None:
             obj.docstring.value = as_markdown(obj.docstring.value)

@@ -20,7 +20,7 @@ from fill import FAMILIES
 from inline_figures import inline, site_css
 from oodshape.methods.records import RECORDS
 
-FIGURE = re.compile(r'(<p>)?<img alt="([^"]*)" src="([^"]+\.svg)" ?/?>(?(1)</p>)?')
+FIGURE = re.compile(r'(<p>)?<img alt="([^"]*)" src="([^"]+\.svg)" ?/?>(?(1)</p>)')
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', flags=re.DOTALL)
 
 
@@ -55,6 +55,16 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    """The page for addresses that do not exist says where to go on."""
+    if template_name != "404.html":
+        return output_content
+    start = re.search(r'<a href="([^"]*index\.html)"', output_content)
+    assert start is not None
+    advice = f'<h1>Page not found</h1>\n<p>Search above, or go to <a href="{start[1]}">the start page</a>.</p>'
+    return output_content.replace("<h1>404 - Not found</h1>", advice)
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """The page with its generated parts."""
     return pages.complete(page.file.src_uri, markdown, Path(config.docs_dir))
@@ -66,9 +76,10 @@ def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
 
     def drawn(found: re.Match[str]) -> str:
         path = folder / found[3]
-        tag = "figure" if found[1] else "span"
         figure = inline(path.read_text(encoding="utf-8"), html.unescape(found[2]), path.stem)
-        return f'<{tag} class="drawn">{figure}</{tag}>'
+        if found[1]:
+            return f'<figure class="drawn">{figure}</figure>'
+        return f'<span class="drawn">{figure}<small>{found[2]}</small></span>'  # one of several: it says what it shows
 
     def shown(found: re.Match[str]) -> str:
         formula = html.unescape(found[2]).strip()

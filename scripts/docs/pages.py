@@ -204,10 +204,10 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
     title, _, words = (written or f"# {record.name}\n").partition("\n")
     method = make_method(record)
     filled = ", ".join(f"{slot} `{piece}`" for slot, piece in slots(method).items())
-    drawn = [f"![ID and OOD scores of {name}](../img/methods/{file}-scores.svg)"]
+    drawn = [f"![ID and OOD scores of {RECORDS[name].name}](../img/methods/{file}-scores.svg)"]
     drawn_words = "Scores of ID and OOD images of the embedded digits (ConvNet, all six OOD sets)."
     if (docs / "img" / "methods" / f"{file}-theta.svg").is_file():
-        drawn.insert(0, f"![Shaping function of {name}](../img/methods/{file}-theta.svg)")
+        drawn.insert(0, f"![Shaping function of {RECORDS[name].name}](../img/methods/{file}-theta.svg)")
         drawn_words = (
             "First: θ(z) = f(z) / z as fitted on the embedded digits (ConvNet); its mean at each value where it also "
             "depends on the other features of the image. Second: the scores of ID images and of all six OOD sets."
@@ -277,5 +277,10 @@ def complete(page: str, written: str, docs: Path = DOCS) -> str:
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """The fenced code blocks of a language; the empty name means blocks without one."""
-    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    """The fenced code blocks of a language; the empty name means blocks without one.
+
+    >>> blocks("```python\\n1\\n```\\nwords\\n```\\noodshape\\n```\\n", "")
+    ['oodshape\\n']
+    """
+    found = re.findall(r"^```(\w*)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    return [code for name, code in found if name == language]

@@ -115,7 +115,7 @@ def test_a_failing_method_has_a_row_that_says_why(results: Results, tmp_path: Pa
 def test_results_are_tables_pages_and_frames(results: Results, tmp_path: Path) -> None:
     results.page(tmp_path / "deep" / "page.html")
     assert "<title>OOD detection on evaluation" in (tmp_path / "deep" / "page.html").read_text()
-    assert results.to_latex().count(r"\begin{table}") == 1
+    assert results.to_latex().count(r"\begin{table*}") == 1
     assert len(results.to_pandas()) == len(results.rows) == 10
     assert {"scores.parquet", "table.tex"} <= {path.name for path in _saved(results, tmp_path)}
     with pytest.raises(InputError, match="cannot be rebuilt: network SmallViT .*images train .DataLoader"):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import save_file
 
 from oodshape import METHODS as EVERY
 from oodshape import Classifier, Features, InputError, auroc, fpr_at_tpr
@@ -16,8 +17,6 @@ from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark, ModelSpec, OodSpec
 from oodshape.images.datasets.catalog import CATALOG, open_source
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.images.sources.image_set import limited
-from oodshape.methods.registry import paper_methods
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
@@ -81,6 +80,15 @@ def test_a_network_of_ones_own(digits: Benchmark) -> None:
             run(replace(digits, models=(ModelSpec(name=name),)), replace(FEW, models=(), trust_code=True))
 
 
+def test_a_network_of_timm_in_a_file(digits: Benchmark, tmp_path: Path, torchvision_ops: object) -> None:
+    timm = pytest.importorskip("timm")
+    save_file(timm.create_model("test_resnet", num_classes=8).state_dict(), tmp_path / "w.safetensors")
+    models = '[[models]]\nname = "timm:test_resnet"\nweights = "w.safetensors"\n'
+    (tmp_path / "mine.toml").write_text(digits.text.partition("[[models]]")[0] + models)
+    results = run(Benchmark.load(tmp_path / "mine.toml"), replace(FEW, models=("Test_ResNet",)))
+    assert {(row.model, row.family) for row in results.rows} == {("timm:test_resnet", "ConvNet")}
+
+
 def test_sources(tmp_path) -> None:
     np.savez(tmp_path / "x.npz", images=np.zeros((3, 4, 4), np.uint8), labels=np.arange(3))
     assert open_source("array:x.npz", tmp_path).labels.tolist() == [0, 1, 2]
@@ -97,39 +105,6 @@ def test_sources(tmp_path) -> None:
             open_source(source, tmp_path)
     with pytest.raises(InputError, match="put it at"):
         open_source("catalog:imagenet/Texture", tmp_path, tmp_path)
-
-
-SETS = {"train": "train", "test": "test", "SVHN": "svhn", "Texture": "texture32"}
-METHODS = ("msp", "energy", "react", "ash-s", "optfs-v", "optfs-e")
-LIMIT = 40  # one swapped pair of scores is 0.06 points; the script holds whole sets to 0.3
-
-
-def test_from_images_to_rows_as_from_the_published_features(shared: Path) -> None:
-    """scripts/check_oracle.py does the same for whole sets, after minutes of extraction; see docs/results.md."""
-    whole = Benchmark.load("cifar10")
-    file = str(shared / "weights" / "densenet101_cifar10.safetensors")
-    some = replace(
-        whole,
-        models=(replace(whole.models[0], weights=file),),
-        ood=tuple(ood for ood in whole.ood if ood.name in SETS),
-    )
-    data = shared / "data"
-    results = run(some, Options(methods=METHODS, limit=LIMIT, data=data, resamples=1, progress=False))
-    head = np.load(shared / "features" / "cifar10_densenet101" / "head.npz")
-    parts = {}
-    for ours, theirs in SETS.items():
-        subset = limited(open_source(f"catalog:cifar10/{ours}", Path(), data), LIMIT)
-        stored = np.load(shared / "features" / "cifar10_densenet101" / f"{theirs}.npz")["features"]
-        rows = stored[np.asarray(subset.indices)]  # type: ignore[attr-defined]
-        parts[ours] = Features.from_arrays(rows, (head["weight"], head["bias"]))
-    assert len(results.rows) == 2 * len(METHODS)
-    for row in results.rows:
-        detector = paper_methods("cifar10")[row.method].fit(parts["train"])
-        expected = auroc(detector.score(parts["test"]), detector.score(parts[row.ood]))
-        assert 100 * row.value("auroc") == pytest.approx(100 * expected, abs=0.5), (row.method, row.ood)
-        assert row.limit == LIMIT
-        assert row.id_accuracy is not None
-        assert row.id_accuracy > 0.85
 
 
 GOOD = """
@@ -231,6 +206,8 @@ def test_weights_are_found_by_the_network_s_name_or_as_published(tmp_path: Path)
         (tmp_path / file).touch()
         assert zoo.find_weights("resnet50", tmp_path) == tmp_path / file
     assert zoo.find_weights("vit_b_16", tmp_path) is None
+    (tmp_path / "cifar10_densenet_101.tar").touch()  # the name among the checkpoints of the paper's authors
+    assert zoo.find_weights("cifar10-densenet101", tmp_path) == tmp_path / "cifar10_densenet_101.tar"
 
 
 def test_a_model_without_weights_is_skipped_with_a_line_in_every_format(digits: Benchmark, tmp_path: Path) -> None:

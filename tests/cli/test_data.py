@@ -153,12 +153,12 @@ def test_one_command_gets_a_benchmark_and_a_second_one_does_nothing(published: S
     assert list((data / "downloads").iterdir()) == []
 
 
-def test_one_set_offline_and_by_hand(published: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OODSHAPE_OFFLINE", "1")
-    offline = call("data", "get", "SVHN", "--data", "data", cwd=tmp_path)
-    assert (offline.returncode, published.asked) == (2, [])
-    assert offline.stderr == "error: test_32x32.mat: not downloaded, because OODSHAPE_OFFLINE is set\n"
-    monkeypatch.delenv("OODSHAPE_OFFLINE")
+def test_one_set_offline_and_by_hand(published: Server, tmp_path: Path) -> None:
+    for command in (("data", "get", "SVHN"), ("bench", "cifar10", "--download")):
+        offline = call("--offline", *command, "--data", "data", "--yes", cwd=tmp_path)
+        assert (offline.returncode, published.asked) == (2, [])
+        assert "test_32x32.mat" in offline.stderr
+        assert offline.stderr.endswith("not downloaded, because --offline or OODSHAPE_OFFLINE forbids it\n")
     assert call("data", "get", "SVHN", "--data", "data", "--yes", cwd=tmp_path).returncode == 0
     by_hand = call("data", "get", "Species", "--data", "data", cwd=tmp_path)
     assert by_hand.returncode == 0

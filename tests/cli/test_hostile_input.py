@@ -244,6 +244,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "score": (*GUARD, "--images", "odd"),
     "merge": (f"{EVIL}.csv", "--out", "merged.csv"),
     "decide": ("scores.csv", "--fdr", "0.99"),
+    "review": ("scores.csv", "--to", "label-studio", "--root", "odd/none", "--out", "tasks.json"),
     "inspect": ("guard.safetensors",),
     "check": (*GUARD, "--images", "odd"),
     "export": (*GUARD, "--out", f"{EVIL}/guarded.onnx"),

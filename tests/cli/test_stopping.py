@@ -60,7 +60,7 @@ def of_session(session: int) -> list[int]:
 
 
 def begun(home: Path, sign: Path, *words: str) -> subprocess.Popen[str]:
-    """A run that has begun its work and waits in it: the sign has content."""
+    """A run that has begun its work and waits in it: the sign is a lock, or has content."""
     (home / GO).unlink(missing_ok=True)
     run = subprocess.Popen(
         [sys.executable, "-c", SLOW, *words],
@@ -71,7 +71,7 @@ def begun(home: Path, sign: Path, *words: str) -> subprocess.Popen[str]:
         start_new_session=True,
     )
     until = time.monotonic() + 300
-    while not any(path.stat().st_size > 200 for path in home.glob(str(sign))):
+    while not any(path.name == "lock" or path.stat().st_size > 200 for path in home.glob(str(sign))):
         assert run.poll() is None, run.communicate()
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -100,7 +100,7 @@ def test_a_stopped_run_says_so_and_goes_on(home: Path) -> None:
 def test_no_process_outlives_a_killed_fit(end: signal.Signals, home: Path) -> None:
     cache = f"cache-{end.name}"
     words = ("--images", "train", "--calibrate", "val", "--method", "energy", "--out", "again.safetensors")
-    run = begun(home, Path(cache) / "*" / "meta.json", "fit", *MODEL, *words, "--cache", cache)
+    run = begun(home, Path(cache) / "*" / "lock", "fit", *MODEL, *words, "--cache", cache)
     os.kill(run.pid, end)
     assert run.wait(timeout=500) == -end
     time.sleep(0.5)  # an orphan has 5 s to go; threads need none

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urldefrag
 
 import pytest
@@ -20,6 +21,8 @@ import typer
 from torch.utils.data import DataLoader, TensorDataset
 
 import oodshape.images.datasets.digits
+from axe import violations
+from browser import Opened, bad_layout
 from commands import call
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.spec import Benchmark
@@ -64,28 +67,63 @@ class Page(HTMLParser):
             self.anchors.add(given["id"])
         if tag == "a":
             self.links.append(given.get("href") or "")
-        elif tag == "link" or given.get("src"):
+        elif given.get("src") or (tag == "link" and given.get("rel") not in ("canonical", "next", "prev")):
             self.loads.append(given.get("src") or given.get("href") or "")
 
 
-def test_the_site(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as it is served below a path."""
+    folder = (tmp_path_factory.mktemp("site") / "below" / "a-path").resolve()
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {"PATH": "", "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": ":".join(map(str, sys.path))}
+    environment["OODSHAPE_SITE"] = "https://example.org/below/a-path/"
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
+    return folder
 
-    site = (tmp_path / "site").resolve()
+
+def test_the_site_has_a_good_layout(browser: Any, site: Path) -> None:
+    shown = Opened(browser, site / "methods" / "index.html", 390, "dark")
+    for width in (390, 1280):
+        shown.page.set_viewport_size({"width": width, "height": 800})
+        for path in sorted(site.rglob("*.html")):
+            if path.name != "404.html":  # its addresses begin with the path that it is served from
+                shown.page.goto(path.as_uri())
+                assert bad_layout(shown.page) == [], (path.name, width)
+    shown.page.goto((site / "methods" / "index.html").as_uri())
+    for wanted in ("descending", "ascending"):
+        shown.page.get_by_role("button", name="digits").click()
+        assert shown.page.locator("[aria-sort]").get_attribute("aria-sort") == wanted
+        areas = [cell.split()[0] for cell in shown.page.locator("tbody td:nth-child(6)").all_inner_texts()]
+        known = [float(area) for area in areas if area != "-"]
+        assert known == sorted(known, reverse=wanted == "descending")
+        assert areas.index("-") == len(known)
+    assert shown.said == []
+    shown.context.close()
+
+
+@pytest.mark.parametrize(
+    "page", ["index", "tutorial", "methods/index", "methods/optfs-e", "api", "architecture", "studies/shaping"]
+)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_of_the_site_violates_a_rule(page: str, scheme: str, browser: Any, site: Path) -> None:
+    assert violations(browser, site / f"{page}.html", scheme=scheme) == []
+
+
+def test_the_site(site: Path) -> None:
     made = {path.resolve(): Page(path) for path in site.rglob("*.html")}
     assert {site / page.replace(".md", ".html") for page in WRITTEN} <= made.keys()
     for path, page in made.items():
         outside = [address for address in page.loads if "//" in address]
         assert not outside, f"{path.name} asks another host"
         for address in [*page.loads, *page.links]:
-            if "//" in address or address.startswith(("mailto:", "data:")) or path.name == "404.html":
+            if "//" in address or address.startswith(("mailto:", "data:")):
                 continue
             file, anchor = urldefrag(unquote(address))
-            target = (path.parent / file).resolve() if file else path
+            start = site.parents[1] if file.startswith("/") else path.parent  # 404.html is served at any depth
+            target = (start / file.removeprefix("/")).resolve() if file else path
             assert target.exists(), f"{path.name} links to {address}"
             if anchor and target in made:
                 assert anchor in made[target].anchors, f"{path.name} links to {address}"

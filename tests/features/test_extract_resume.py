@@ -154,9 +154,9 @@ def test_a_changed_byte_makes_a_cache_unusable(tmp_path: Path, name: str) -> Non
 
 def test_a_run_goes_on_before_the_first_chunk_that_changed(tmp_path: Path) -> None:
     entry = filled(tmp_path, 30)
-    assert entry.start({}, 10) == 30
+    assert entry.start(10) == 30
     flip(tmp_path / "features.part", 128 + 15 * 24)
-    assert entry.start({}, 10) == 10
+    assert entry.start(10) == 10
     for first in (10, 20, 30):
         entry.put(first, VALUES[first : first + 10], CLASSES[first : first + 10])
     entry.finish()
@@ -171,4 +171,4 @@ def test_rows_that_no_checksum_covers_yet_are_made_again(tmp_path: Path) -> None
         file.write(bytes(10 * 24))  # killed before the checksum
     with (tmp_path / "predictions.part").open("ab") as file:
         file.write(bytes(10 * 8))
-    assert entry.start({}, 10) == 20
+    assert entry.start(10) == 20

@@ -152,7 +152,7 @@ def test_a_part_of_other_images_or_another_guard_is_refused(guard: Guard, digits
         score_to_file(guard, source, one_by_one([files[0], *files[2:]]), out, SIXTEEN)
     with pytest.raises(InputError, match="no such number"):
         score_to_file(guard, source, one_by_one(files[:20]), out, SIXTEEN)
-    with pytest.raises(InputError, match="another guard, batch size or release"):
+    with pytest.raises(InputError, match="another guard, batch size or oodshape"):
         score_to_file(guard, source, one_by_one(files), out, RunOptions(batch_size=17))
     with pytest.raises(InputError, match=r"must end in .csv, .jsonl or .parquet"):
         score_to_file(guard, source, one_by_one(files), tmp_path / "s.xlsx")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import pytest
 from typer.testing import CliRunner
 
@@ -111,7 +112,6 @@ def test_the_history_has_60_to_120_blocks() -> None:
         # (0, 0.05], (0.05, 0.1] ...
         wanted = [((part > i / 20 + 1e-9) & (part <= (i + 1) / 20 + 1e-9)).sum() for i in range(20)]
         assert block.tolist() == wanted
-    assert history.evidence[-1].tolist() == [watch.rejection.highest, watch.middle.highest]
 
 
 def test_no_split_of_the_stream_changes_anything(tmp_path: Path) -> None:
@@ -193,16 +193,36 @@ def test_the_command_over_time(tmp_path: Path) -> None:
     """A shift, a page, a look without new rows, and a reset with new ones."""
     write_scores(tmp_path / "a.csv", np.concatenate([calm(1500, 2), shifted(300)]), "dog")
     told = ("--alpha", "0.05", "--n-calibration", "999", "--state", "w.safetensors")
+    for i in range(1600, 1800):
+        PIL.Image.new("L", (8, 8)).save(tmp_path / f"{i}.png")
     done = call("watch", "a.csv", *told, "--page", "w.html", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
+    assert "rejected since the change: w-rejected.csv" in done.stdout
+    state = Watch.load(tmp_path / "w.safetensors")
+    began, p_values = state.history.events[0].began, np.concatenate([calm(1500, 2), shifted(300)])
+    wanted = [i for i, p in enumerate(p_values) if p <= 0.05 + 1e-9 and i + 1 >= began]
+    with open(tmp_path / "w-rejected.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["path"] for row in rows] == [str(tmp_path / f"{i}.png") for i in wanted]
+    assert [int(row["image"]) for row in rows] == [i + 1 for i in wanted]
     assert "ALARM at image 15" in done.stdout
     page = (tmp_path / "w.html").read_text()
-    for said in ("the change began near image 1,", "Classes", "allowed: up to 7.1 %", "&lt;b&gt;"):
+    assert 24 <= page.count("<li><figure") <= 48
+    assert 10 <= page.count("<img") < page.count("<li><figure") == page.count("<img") + page.count("image not found")
+    for said in (
+        "w-rejected.csv",
+        "accepted and rejected alike",
+        "the change began near image 1,",
+        "Classes",
+        "allowed: up to 7.1 %",
+        "&lt;b&gt;",
+    ):
         assert said in page, said
     assert '<td class="words"><b>' not in page
     seen = call("watch", "--state", "w.safetensors", "--page", "w2.html", cwd=tmp_path)
     assert seen.returncode == 3
-    assert (tmp_path / "w2.html").read_text() == page
+    assert (tmp_path / "w2.html").read_text() == page.replace("w-rejected", "w2-rejected")
+    assert (tmp_path / "w2-rejected.csv").read_bytes() == (tmp_path / "w-rejected.csv").read_bytes()
     write_scores(tmp_path / "c.csv", calm(900, 9), "dog")
     done = call("watch", "c.csv", "--state", "w.safetensors", "--reset", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
@@ -218,16 +238,14 @@ def test_the_command_over_time(tmp_path: Path) -> None:
         ({"block": 2}, "a history has 3 images in a block of 2"),
         ({"rejected": np.array([4])}, "a history rejects more images than it has"),
         ({"rejected": np.array([0, 0])}, "T"),
-        ({"evidence": np.zeros((1, 3))}, "a history has other columns"),
+        ({"p_values": np.array([[1, 1, 1]])}, "a history has other columns"),
         ({"classes": np.ones((2, 3), np.int64)}, "other counts than two for each of 2 classes"),
         ({"names": ("cat",)}, "other counts than two for each of 1 classes"),
     ],
 )
 def test_a_history_that_no_stream_leads_to_is_refused(changes: dict[str, Any], said: str) -> None:
     """A damaged state with the right checksum ended in an IndexError at its next image."""
-    whole = history_room.History().after(
-        np.array([0.1, 0.5, 0.9]), np.zeros(3, bool), 0, ("cat", "dog", "cat"), (0.5, 0.0)
-    )
+    whole = history_room.History().after(np.array([0.1, 0.5, 0.9]), np.zeros(3, bool), 0, ("cat", "dog", "cat"))
     with pytest.raises(InputError, match=said):
         replace(whole, **changes)
 

@@ -258,6 +258,13 @@ def test_the_official_layouts_are_found(tmp_path: Path) -> None:
             assert np.asarray(data[0]).dtype == np.uint8
 
 
+def test_the_folders_of_the_paper_s_authors_are_found(tmp_path: Path) -> None:
+    for folder in ("tin/val", "LSUN_C", "LSUN_R", "imagenet_o", "species_sub", "Places365"):
+        pictures(tmp_path / folder, "a.jpg")
+    found = {row.entry.name for name in PAPER for row in status(tmp_path, name) if row.state == "found"}
+    assert found == {"TinyImageNet", "LSUN-Crop", "LSUN-Resize", "ImageNet-O", "Species", "Places365"}
+
+
 def test_what_is_damaged_is_reported_with_the_reason(tmp_path: Path) -> None:
     official(tmp_path)
     path = tmp_path / "svhn" / "test_32x32.mat"

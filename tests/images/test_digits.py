@@ -40,7 +40,7 @@ def test_split_is_the_one_the_networks_were_trained_on(sets):
 
 
 def test_bad_sets_are_refused():
-    with pytest.raises(InputError, match=r"x: images must be uint8 \[N, H, W\(, 3\)\], got float64\[2, 4, 4\]"):
+    with pytest.raises(InputError, match=r"x: images are uint8 \[N, H, W\(, 3\)\], got float64\[2, 4, 4\]"):
         ArraySet("x", np.zeros((2, 4, 4)))  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"x: 2 images need 2 labels, got \[3\]"):
         ArraySet("x", np.zeros((2, 4, 4), np.uint8), np.zeros(3, np.int64))

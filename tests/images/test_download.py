@@ -220,7 +220,7 @@ def test_a_killed_run_leaves_nothing_that_looks_complete(server: Server, tmp_pat
 def test_offline_nothing_is_asked(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OODSHAPE_OFFLINE", "1")
     server.offers["/set.bin"] = Offer(CONTENT)
-    with pytest.raises(InputError, match="OODSHAPE_OFFLINE forbids downloads"):
+    with pytest.raises(InputError, match="--offline or OODSHAPE_OFFLINE forbids downloads"):
         obtain(source_of(CONTENT, f"{server.address}/set.bin"), tmp_path)
     assert server.asked == []
 

@@ -112,7 +112,7 @@ def test_a_parquet_column_by_row(tmp_path: Path) -> None:
     assert [shade(images[row]) for row in order] == order
     assert images.labels.tolist() == list(range(190))
     assert images.called(51) == f"{tmp_path}/1.parquet/1"
-    assert images.encoded(images.called(51)).getvalue() == encoded(51)
+    assert images.encoded_bytes(51) == encoded(51)
 
 
 def test_cells_as_hugging_face_has_them(tmp_path: Path) -> None:
@@ -177,6 +177,12 @@ def test_archives_tables_globs_and_single_images_behind_an_address(tmp_path: Pat
     }.items():
         images = image_set(f"{address}/{given}")
         assert [shade(images[row]) for row in range(len(images))] == shades, given
+
+
+def test_offline_no_address_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OODSHAPE_OFFLINE", "1")
+    with pytest.raises(InputError, match="--offline or OODSHAPE_OFFLINE forbids"):
+        readable("http://192.0.2.1/a.png")
 
 
 def test_what_is_not_behind_an_address_is_one_line() -> None:

@@ -15,6 +15,7 @@ from torch import nn
 from oodshape import Classifier, InputError, Preprocessing
 from oodshape.networks.device import described, device_named
 from oodshape.networks.loading import Source, built, open_model, prepared
+from oodshape.networks.model_names import imagenet_classes
 from oodshape.networks.zoo import build
 from small_nets import Net, body, explains, images
 
@@ -78,13 +79,49 @@ def test_timm_and_torchvision(tmp_path: Path, torchvision_ops: object) -> None:
     save_file(torchvision.models.resnet18().state_dict(), tmp_path / "v.safetensors")
     published = tmp_path / "resnet18-f37072fd.pth"  # the name under which torchvision publishes them
     torch.save(torchvision.models.resnet18().state_dict(), published)
-    assert open_model("torchvision:resnet18", weights=published).names[0] == "tench"
+    names = open_model("torchvision:resnet18", weights=published).names
+    assert names[0] == "tench"
+    assert names == tuple(imagenet_classes().values())
+    for file, wanted in (("resnet10t_176_c3-f3215ab1.pth", names), ("of another set.pth", ())):
+        torch.save(timm.create_model("resnet10t").state_dict(), tmp_path / file)
+        assert open_model("timm:resnet10t", weights=tmp_path / file).names == wanted
     with pytest.raises(InputError, match="did you mean .*resnet10t"):
         open_model("timm:resnet10x", weights=tmp_path / "t.safetensors")
     with pytest.raises(InputError, match="torchvision has no model 'resnet19'"):
         open_model("torchvision:resnet19")
     with pytest.raises(InputError, match="has no trained head"):
         open_model("timm:resnet10t", num_classes=4)
+
+
+@pytest.mark.parametrize("spec", ["timm:resnet10t.c3_in1k", "torchvision:resnet18", "hf:nobody/nothing"])
+def test_hubs_are_announced_and_offline_never_asked(
+    spec: str,
+    torchvision_ops: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("transformers" if spec.startswith("hf:") else "timm")
+    touched: list[object] = []
+
+    def refuse(*words: object, **_: object) -> None:
+        touched.append(words)
+        raise OSError("no network here")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("OODSHAPE_OFFLINE", "1")
+    with pytest.raises(InputError, match=f"{spec}: not in the cache of its hub, and --offline .* forbids downloads"):
+        open_model(spec)
+    assert (touched, capsys.readouterr().err) == ([], "")
+    monkeypatch.delenv("OODSHAPE_OFFLINE")
+    with pytest.raises(InputError, match="cannot get"):
+        open_model(spec)
+    assert touched
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("downloading"))
+    assert spec in line
 
 
 class Touch:

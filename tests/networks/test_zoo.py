@@ -9,11 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
+from torch.nn import functional as f
 
 from oodshape.core.errors import InputError
 from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.networks.classifier import Classifier
-from oodshape.networks.zoo import MODELS, build
+from oodshape.networks.weights import load_weights
+from oodshape.networks.zoo import MODELS, build, find_weights
 from small_nets import C, explains
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -124,3 +126,38 @@ def test_torchvision_networks(torchvision_ops: object) -> None:
         assert classifier.head_name == name
     with pytest.raises(InputError, match=r"no nn\.Linear layer gives"):
         Classifier(models.squeezenet1_1(num_classes=C))(torch.randn(2, 3, 32, 32))
+
+
+JAX = """stem/kernel stem/bias MixerBlock_0/LayerNorm_0/scale MixerBlock_0/LayerNorm_0/bias
+MixerBlock_0/token_mixing/Dense_0/kernel MixerBlock_0/token_mixing/Dense_0/bias
+MixerBlock_0/token_mixing/Dense_1/kernel MixerBlock_0/token_mixing/Dense_1/bias
+MixerBlock_0/LayerNorm_1/scale MixerBlock_0/LayerNorm_1/bias
+MixerBlock_0/channel_mixing/Dense_0/kernel MixerBlock_0/channel_mixing/Dense_0/bias
+MixerBlock_0/channel_mixing/Dense_1/kernel MixerBlock_0/channel_mixing/Dense_1/bias
+pre_head_layer_norm/scale pre_head_layer_norm/bias head/kernel head/bias"""  # of Mixer-B_16.npz, in timm's order
+
+
+def test_google_s_mixer_loads_from_npz(tmp_path: Path, torchvision_ops: object) -> None:
+    mixer = pytest.importorskip("timm.models.mlp_mixer")
+    small = {"num_classes": 5, "img_size": 8, "patch_size": 4, "num_blocks": 1, "embed_dim": 6}
+    net, other = (mixer.MlpMixer(**small).eval() for _ in range(2))
+    axes = {1: (0,), 2: (1, 0), 4: (2, 3, 1, 0)}
+    values = [value.permute(axes[value.ndim]).numpy() for value in net.state_dict().values()]
+    np.savez(tmp_path / "Mixer-B_16.npz", **dict(zip(JAX.split(), values, strict=True)))
+    assert find_weights("mixer_b_16", tmp_path) == tmp_path / "Mixer-B_16.npz"
+    load_weights(other, tmp_path / "Mixer-B_16.npz")
+    images = torch.rand(2, 3, 8, 8)
+    assert torch.equal(net(images), other(images))
+
+
+def test_the_authors_mixer_nano_computes_what_its_weights_say() -> None:
+    net, x = build("cifar10-mixer_nano"), torch.rand(2, 3, 32, 32)
+    own = net.state_dict()
+    part = lambda name: (own[f"{name}.weight"], own[f"{name}.bias"])  # noqa: E731
+    t = f.conv2d(x, *part("patch_emb.0"), stride=4).flatten(2).mT
+    for i in range(8):
+        for mlp, apply in (("mlp1", f.conv1d), ("mlp2", f.linear)):
+            at = f"mixer_layers.{i}.{mlp}"
+            inner = f.gelu(apply(f.layer_norm(t, (128,), *part(f"{at}.ln")), *part(f"{at}.fc1")))
+            t = t + apply(inner, *part(f"{at}.fc2"))
+    torch.testing.assert_close(net(x), f.linear(f.layer_norm(t, (128,), *part("ln")).mean(1), *part("clf")))

@@ -32,11 +32,13 @@ RUNS = {
     "scripts/check_table.py": "--help",
     "scripts/count_lines.py": "--by-package",
     "scripts/draw_auto.py": "--out drawn",
+    "scripts/draw_check_page.py": "--out drawn",
     "scripts/draw_photographs.py": "--stored --out drawn",
     "scripts/draw_speed.py": "",
     "scripts/fill_studies.py": "--features features --only shaping",
     "scripts/lowest.py": "serve onnx",
     "scripts/make_digits.py": "--out digits.npz",
+    "scripts/make_golden.py": "golden",
     "scripts/make_docs_figures.py": "",
     "scripts/make_proxies.py": "--features zoo --data data --weights weights --out made",
     "scripts/make_paper_csv.py": "--help",
@@ -59,6 +61,7 @@ RUNS = {
 }
 REFUSED = {"scripts/train_digits.py": "its weights are not written"}  # of a network that has learnt too little
 NEEDS = {
+    "scripts/draw_check_page.py": "playwright",
     "scripts/draw_photographs.py": "skimage",
     "benches/scale.py": "ray",
     "benches/rivals.py": "pytorch_ood",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +17,14 @@ from commands import call
 from data import arrays
 from oodshape import METHODS, InputError
 from oodshape.images.decode.limits import Limits
+from oodshape.report.palette import WASH
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown
 from oodshape.studies import plotting as drawing
 from oodshape.studies.catalog import STUDIES
 from oodshape.studies.load_networks import Network, find_folders, load_folder, load_networks
 from oodshape.studies.methods import compare_methods, compare_with_optfs
 from oodshape.studies.optfs_variants import compare_variants, sweep_limits
-from oodshape.studies.run_studies import write
+from oodshape.studies.run_studies import compute, write
 
 
 def write_folder(folder: Path, *, seed: int = 0, signed: bool = False) -> Path:
@@ -100,12 +103,13 @@ def test_wrong_folders_say_what_is_missing(tmp_path) -> None:
 @pytest.mark.parametrize("name", list(STUDIES))
 def test_every_study_writes_tables_and_figures(name: str, two, tmp_path) -> None:
     paths = list(write(name, two, tmp_path))
-    stems = {path.stem for path in paths if path.suffix == ".svg"}
-    assert {f"{name}-cifar10_densenet101", f"{name}-imagenet_deit_tiny"} <= stems
+    stems = [name, f"{name}-families"] if name == "generalisation" else [name]
     assert {(path.stem, path.suffix) for path in paths} == {
         *((name, kind) for kind in (".csv", ".md", ".tex")),
         *((stem, f".{kind}") for stem in stems for kind in drawing.FORMATS),
     }
+    drawn = (tmp_path / f"{name}.svg").read_text()
+    assert all(network.name in drawn for network in two)  # each panel has the name of its network
     frame = pd.read_csv(tmp_path / f"{name}.csv")
     assert set(frame["network"]) == {"cifar10_densenet101", "imagenet_deit_tiny"}
     text = (tmp_path / f"{name}.md").read_text()
@@ -130,6 +134,43 @@ def test_frames_escape_and_align() -> None:
     assert r"\begin{tabular}{lr}" in latex
     assert r"50 \% &  \\" in latex
     assert r"\caption{T \& U.}" in latex
+    assert r"\label{tab:t-u}" in latex
+
+
+def test_latex_compiles_and_stays_within_the_page(two, tmp_path) -> None:
+    if not shutil.which("pdflatex"):
+        pytest.skip("pdflatex is not installed")
+    packages = r"\usepackage[margin=2cm]{geometry}\usepackage{booktabs,graphicx}"
+    text = rf"\documentclass[twocolumn]{{article}}{packages}\begin{{document}}"
+    for name in ("variants", "limits", "weights", "generalisation"):
+        list(write(name, two, tmp_path))
+        text += (tmp_path / f"{name}.tex").read_text() + r"\clearpage" + "\n"
+    (tmp_path / "all.tex").write_text(text + r"\end{document}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+    assert r"\begin{table*}" in text
+    assert "Ours (E)" in text
+
+
+def test_methods_are_compared_on_one_set(two) -> None:
+    every, one = (compare_methods(each.with_options(ood, ("msp",))) for each, ood in ((two[0], ""), (two[0], "far")))
+    assert every.query("ood == 'far'").to_dict("records") == one.to_dict("records")
+    with pytest.raises(InputError, match="has no OOD set 'sun'; there are far, near"):
+        two[0].with_options("sun")
+
+
+def test_the_scatter_names_eight_methods(two) -> None:
+    frame = compute("generalisation", two)
+    figure = STUDIES["generalisation"].draw_families(frame)
+    (axes,) = figure.axes
+    assert axes.get_ylabel().startswith("transformers")
+    named = [text.get_text() for text in axes.texts]
+    assert len(named) <= 8
+    assert {"OptFS (E)", "auto", "MSP"} <= set(named)
+    colors = [line.get_color() for line in axes.lines[:-1]]
+    assert colors.count(WASH) == len(colors) - 8 > 20
 
 
 def test_studies_run_on_digits(tmp_path) -> None:
@@ -150,11 +191,11 @@ def test_real_networks_agree_with_the_authors(shared, real_features) -> None:
         assert set(network.surrogates) == set(real["surrogates"])
         table = compare_variants(replace(network, methods=dict(METHODS)))
         means = 100 * table.groupby("variant")["auroc"].mean()
-        assert means["ours (V)"] == pytest.approx(oracle["optfs-v"]["average"]["auroc"], abs=0.05)
-        assert means["ours (E)"] == pytest.approx(oracle["optfs-e"]["average"]["auroc"], abs=0.05)
-        assert means["dynamic"] == pytest.approx(means["ours (V)"], abs=0.5)  # the paper: almost the same
+        assert means["Ours (V)"] == pytest.approx(oracle["optfs-v"]["average"]["auroc"], abs=0.05)
+        assert means["Ours (E)"] == pytest.approx(oracle["optfs-e"]["average"]["auroc"], abs=0.05)
+        assert means["Dynamic"] == pytest.approx(means["Ours (V)"], abs=0.5)  # the paper: almost the same
         pairs = 100 * compare_with_optfs(network).groupby("method")["auroc"].mean()
         for name in ("msp", "mls", "energy", "dice", "react"):
             assert pairs[name] == pytest.approx(oracle[name]["average"]["auroc"], abs=0.05)
         limits = sweep_limits(replace(network, methods=dict(METHODS)), (0.001,)).groupby("method")["auroc"].mean()
-        assert 100 * limits["optfs-v"] == pytest.approx(means["ours (V)"], abs=1e-9)
+        assert 100 * limits["optfs-v"] == pytest.approx(means["Ours (V)"], abs=1e-9)

@@ -58,9 +58,7 @@ class Protocol:
         """(name, source) of the ID sets besides train and test, and of the images to choose by."""
         fits_on_val = any(self.fitted_on(name) == VAL for name in methods)
         if self.tuned and not (self.settings and benchmark.val and benchmark.ood_val):
-            raise InputError(
-                f"{benchmark.name} has no OpenOOD settings, or no validation images, to choose by; use other --settings"
-            )
+            raise InputError(f"{benchmark.name} has no OpenOOD settings or no validation images, to choose by")
         if fits_on_val and not benchmark.val:
             raise InputError(f"OpenOOD's settings need ID validation images: {benchmark.name} has no val in [id]")
         if self.tuned or fits_on_val:

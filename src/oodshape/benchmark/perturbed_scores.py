@@ -1,24 +1,16 @@
-"""Scores of methods that perturb the images: a second pass through the network, kept on disk like the features."""
+"""Scores of methods that perturb the images: a second pass through the network."""
 
 from __future__ import annotations
 
-import json
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import compute_fingerprint, npz_arrays, replacing
 from oodshape.core.progress import progress_bar
-from oodshape.core.values import encode
-from oodshape.features.extraction import PROBED, Extraction
-from oodshape.features.features import Features
 from oodshape.features.tensor_batches import tensor_identities
 from oodshape.images.decode.prefetch import decoded_rows
 from oodshape.images.decode.preprocessing import Preprocessing
@@ -53,37 +45,18 @@ def perturbed_scores(
     classifier: Classifier,
     images: ImageSet,
     preprocessing: Preprocessing,
-    features: Features,
     *,
-    cache: Path | None = None,
     progress: bool | None = None,
     workers: int | None = None,
 ) -> Tensor:
-    """[N] float32 scores of a detector that goes back to the images; `features` are those of the same images.
-
-    With a cache they are kept next to the features, under a name that changes with the fitted method. Scores of a
-    network that gives other features for the first images now are made anew.
-    """
-    probe = next(features[:PROBED].chunks())[1].float().numpy()
-    file = None
-    if cache is not None:
-        folder = Extraction(classifier, images, preprocessing).folder(cache)
-        file = folder / f"scores-{_identity(detector)}.npz"
-        with suppress(InputError):  # not there, or damaged
-            kept = npz_arrays(file)
-            apart = np.abs(kept["probe"] - probe).max()
-            if len(kept["scores"]) == len(images) and apart <= classifier.rounding * np.abs(probe).max():
-                return torch.from_numpy(kept["scores"])
-    scores = np.empty(len(images), np.float32)
+    """[N] float32 scores of a detector that goes back to the images."""
+    scores = torch.empty(len(images))
     decoding = decoded_rows(images, preprocessing, range(len(images)), BATCH, workers)
     with progress_bar(f"{images.name} perturbed", len(images), progress) as report, closing(decoding):
         for rows, pixels, _ in decoding:
-            scores[rows] = detector.score(classifier, preprocessing.normalize(pixels)).cpu().numpy()
+            scores[rows.start : rows.stop] = detector.score(classifier, preprocessing.normalize(pixels)).cpu()
             report(rows.stop)
-    if file is not None:
-        with replacing(file) as temporary, temporary.open("wb") as stream:
-            np.savez(stream, scores=scores, probe=probe)
-    return torch.from_numpy(scores)
+    return scores
 
 
 def tensor_scores(detector: Detector, classifier: Classifier, batches: Any, identities: Keys) -> Tensor:
@@ -103,10 +76,3 @@ def tensor_scores(detector: Detector, classifier: Classifier, batches: Any, iden
             "this method reads images twice, and the loader gives other images the second time: turn random "
             "augmentation off, and give a loader that can be iterated again"
         ) from None
-
-
-def _identity(detector: Detector) -> str:
-    """What decides a score besides the image and the network: the recipe and what was fitted."""
-    tensors: dict[str, NDArray[Any]] = {}
-    value = encode((detector.method, detector.shape, detector.head), tensors)
-    return compute_fingerprint(json.dumps(value), *(tensors[name] for name in sorted(tensors)))

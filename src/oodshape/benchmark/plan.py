@@ -167,7 +167,7 @@ class Model:
         return learned(method, self.classifier, images, steps, seed=seed, workers=self.options.workers)
 
     def score(self, detector: Detector, name: str) -> tuple[Tensor, float | None]:
-        """The scores of a set, and the seconds they took: None where they may come from the cache.
+        """The scores of a set, and the seconds they took: None where a loader is read again.
 
         A perturbation goes back to the images.
         """
@@ -181,12 +181,10 @@ class Model:
             self.classifier,
             self.image_set(name),
             self.prepares(name),
-            self.features[name],
-            cache=options.cache,
             progress=options.progress,
             workers=options.workers,
         )
-        return scores, None if options.cache else time.perf_counter() - start
+        return scores, time.perf_counter() - start
 
 
 def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, Method]:

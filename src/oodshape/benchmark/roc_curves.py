@@ -56,7 +56,7 @@ class Curve:
         if low == high:
             low, high = low - 0.5, high + 0.5
         counts = [np.histogram(part.clip(low, high), bins=BINS, range=(low, high))[0] for part in (inside, outside)]
-        fpr, tpr = _roc(inside, outside)
+        fpr, tpr = roc_points(inside, outside)
         return cls(
             model=model,
             method=method,
@@ -70,7 +70,7 @@ class Curve:
         )
 
 
-def _roc(inside: Any, outside: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def roc_points(inside: Any, outside: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """At most `POINTS` points of the ROC curve (FPR, TPR), even along it, both ends among them."""
     thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
     rates = np.zeros((2, len(thresholds) + 1))

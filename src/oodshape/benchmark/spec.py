@@ -36,14 +36,12 @@ class OodSpec:
 class ShiftedSpec:
     """ID images of another look, which a full spectrum counts as ID.
 
-    `preprocessing = "uncropped"`: they have their final size already. Those with an `only_with` are only in the
-    spectrum that names it.
+    `preprocessing = "uncropped"`: they have their final size already.
     """
 
     name: str
     images: str
     preprocessing: str = ""
-    only_with: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +85,7 @@ class Benchmark:
     val: str = ""  # ID images that are neither trained nor tested on
     ood_val: str = ""  # OOD images that settings may be chosen by, where that is asked for
     shifted: tuple[ShiftedSpec, ...] = ()
-    spectrum: str = ""  # which of the shifted sets are ID: none, those of `fs`, or those of `fs+` a word too
+    spectrum: str = ""  # fs: the shifted sets are ID too
     base: Path = Path()  # paths in the file are relative to this folder
     hash: str = ""
     text: str = ""  # the TOML that it was read from, if any
@@ -151,20 +149,14 @@ class Benchmark:
         ):
             double = {name for name in names if names.count(name) > 1}
             if double:
-                raise InputError(
-                    f"{where}: two entries for the {kind} {sorted(double)[0]!r}; give each a name of its own"
-                )
+                raise InputError(f"{where}: two entries for the {kind} {sorted(double)[0]!r}; rename one")
         return made
 
-    def full_spectrum(self, with_: str = "") -> Benchmark:
-        """The same benchmark with the shifted images counted as ID, those of a word too: another one by name."""
-        words = sorted({look.only_with for look in self.shifted} - {""})
+    def full_spectrum(self) -> Benchmark:
+        """The same benchmark with the shifted images counted as ID: another one by name."""
         if not self.shifted:
             raise InputError(f"{self.name} has no shifted ID images, and so no full spectrum")
-        if with_ and with_ not in words:
-            raise InputError(f"{self.name} has no shifted images {with_!r}; there are {', '.join(words) or 'none'}")
-        kind = f"fs+{with_}" if with_ else "fs"
-        return replace(self, name=f"{self.name}-{kind}", title=f"{self.title}, full spectrum ({kind})", spectrum=kind)
+        return replace(self, name=f"{self.name}-fs", title=f"{self.title}, full spectrum (fs)", spectrum="fs")
 
     @property
     def of_paper(self) -> str:
@@ -179,8 +171,7 @@ class Benchmark:
     @property
     def pooled(self) -> tuple[ShiftedSpec, ...]:
         """The shifted sets that count as ID."""
-        kind, _, word = self.spectrum.partition("+")
-        return tuple(look for look in self.shifted if kind and look.only_with in ("", word))
+        return self.shifted if self.spectrum else ()
 
     def chosen(self, models: list[str]) -> tuple[ModelSpec, ...]:
         """The models with these ids or names in tables, in any case; all of them for an empty list."""

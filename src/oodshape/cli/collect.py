@@ -87,9 +87,7 @@ def collect(
             from oodshape.engines import ray
 
             if mine.shards > 1 or keeping.cache is not None:
-                raise InputError(
-                    "the engine ray makes its own shards and keeps no features: leave --shard, --cache out"
-                )
+                raise InputError("the engine ray makes its own shards and keeps no features: no --shard, no --cache")
             timings = ray.collect(source, given, out, pool=pool, **options)
             lines = [timings.line()]
         else:

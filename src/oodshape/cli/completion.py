@@ -11,22 +11,6 @@ def method_names(incomplete: str) -> list[str]:
     return [f"{before}{comma}{name}" for name in RECORDS if name.startswith(last)]
 
 
-def metric_names(incomplete: str) -> list[str]:
-    """Metrics that begin so; the last one of several with commas between them."""
-    from oodshape.metrics.registry import METRICS
-
-    before, comma, last = incomplete.rpartition(",")
-    names = (name.replace("_", "-") for name in METRICS)
-    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
-
-
-def study_names(incomplete: str) -> list[str]:
-    """Studies that begin so."""
-    from oodshape.studies.catalog import STUDIES
-
-    return [name for name in (*STUDIES, "all") if name.startswith(incomplete)]
-
-
 def benchmark_names(incomplete: str) -> list[str]:
     """Benchmarks that come with oodshape and begin so."""
     from oodshape.benchmark.spec import Benchmark

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.shared_options import IMAGES, ON_ANY_DEVICE, GuardOption, ModelOption, check_inputs, resolve_device
-from oodshape.cli.terminal import say
+from oodshape.cli.terminal import say, show_progress
 from oodshape.core.files import check_writable
 from oodshape.core.options import ImageOptions, ModelOptions
 
@@ -32,5 +32,7 @@ def export(
     from oodshape.guard.guard import Guard
 
     fitted = Guard.load(guard, trust_code=opening.trust_code)
-    report = fitted.export(out, model, images=images, **vars(resolve_device(opening)), **vars(reading))
+    report = fitted.export(
+        out, model, images=images, progress=show_progress(), **vars(resolve_device(opening)), **vars(reading)
+    )
     say(str(report))

@@ -75,14 +75,6 @@ def fit(
     reading: ImageOptions,
     subset: SubsetOptions,
     keeping: CacheOptions,
-    keep_samples: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Keep thumbnails of N training images in the guard, to show next to an image that is explained. "
-            "Everybody who has the guard file can see them.",
-        ),
-    ] = 0,
     engine: EngineOption = "local",
     running: RunOptions,
     json: JsonOption = False,
@@ -123,12 +115,11 @@ def fit(
             options |= {name: in_column(options[name], reading.column) for name in ("images", "calibrate")}
             from oodshape.engines.ray import fit_guard
 
-            if parts or images is None or keep_samples or keeping.cache is not None:
-                raise InputError("the engine ray takes --images, not --parts, and keeps no samples and no features")
+            if parts or images is None or keeping.cache is not None:
+                raise InputError("the engine ray takes --images, not --parts, and keeps no features")
             guard = fit_guard(source, limit=subset.limit, pool=pool, on_timings=timings.append, **options)
         else:
-            options |= {"cache": cache_folder(keeping.cache), "keep_samples": keep_samples, **vars(reading)}
-            options |= {"limit": subset.limit}
+            options |= {"cache": cache_folder(keeping.cache), "limit": subset.limit, **vars(reading)}
             guard = Guard.fit(source, parts=parts or None, **options)
     guard.save(out)
     if json:

@@ -14,10 +14,11 @@ import typer
 from oodshape.cli.option_groups import GLOBAL, Command, Group, flat
 from oodshape.cli.terminal import set_quiet, show_line
 from oodshape.core.errors import InputError, missing_extra
+from oodshape.core.machine import OFFLINE, is_offline
 
 # the commands in the order of the help, by panel
 PANELS = {
-    "Guard": "fit calibrate check score inspect decide watch export serve",
+    "Guard": "fit calibrate check score inspect decide review watch export serve",
     "Benchmark": "bench report compare repeat study",
     "Scaling": "collect merge",
     "Reference": "methods models data",
@@ -108,6 +109,9 @@ def common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but results and errors.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Never use the network; OODSHAPE_OFFLINE=1 does the same.")
+    ] = False,
     limits: Annotated[
         str,
         typer.Option(
@@ -119,6 +123,9 @@ def common(
 ) -> None:
     """Options that stand before a command."""
     set_quiet(quiet)
+    if offline and not is_offline():
+        os.environ[OFFLINE] = "1"  # processes that are started have it too
+        context.call_on_close(lambda: os.environ.pop(OFFLINE))
     if limits:
         from oodshape.images.decode.limits import Limits
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.completion import metric_names
 from oodshape.cli.shared_options import DataOption, cache_folder, resolve_device, words
 from oodshape.cli.terminal import show_progress
 from oodshape.core.options import CacheOptions, Help, ModelOptions, RunOptions, SubsetOptions
@@ -19,7 +18,6 @@ ColumnsOption = Annotated[
     str,
     typer.Option(
         metavar="METRICS",
-        autocompletion=metric_names,
         help="The columns of the tables, separated by commas, e.g. auroc,near-auroc,aupr-out,image-ms: metrics, and "
         "with near- or far- their means over these OOD sets. An unknown name lists all \\[default: auroc,fpr95].",
     ),

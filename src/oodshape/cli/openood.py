@@ -32,14 +32,13 @@ class OpenOod:
         ),
     ] = None
     full_spectrum: Annotated[
-        Literal["fs", "fs+es"] | None,
+        bool,
         typer.Option(
             "--full-spectrum",
-            metavar="KIND",
-            help="Count shifted ID images as ID: those of ImageNet-V2, -C and -R (fs), or of ImageNet-ES too (fs+es).",
+            help="Count shifted ID images as ID: those of ImageNet-V2, -C and -R, or CIFAR-10-C.",
             rich_help_panel=PANEL,
         ),
-    ] = None
+    ] = False
     other_lists: Annotated[
         bool,
         typer.Option(
@@ -53,8 +52,8 @@ class OpenOod:
 
     def of(self, benchmark: Benchmark) -> Benchmark:
         """The benchmark with these settings and this spectrum."""
-        if self.full_spectrum is not None:
-            benchmark = benchmark.full_spectrum(self.full_spectrum.partition("+")[2])
+        if self.full_spectrum:
+            benchmark = benchmark.full_spectrum()
         if self.settings is None:
             return benchmark
         return benchmark.with_settings("openood" if self.tuned else self.settings)

@@ -109,7 +109,12 @@ class Command(_Flags, typer.core.TyperCommand):
     """A command."""
 
 
-GLOBAL = {"--quiet": 0, "-q": 0, "--limits": 1}  # options before the command, and the number of their values
+GLOBAL = {
+    "--quiet": 0,
+    "-q": 0,
+    "--offline": 0,
+    "--limits": 1,
+}  # options before the command, and the number of their values
 
 
 class Group(_Flags, typer.core.TyperGroup):

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from oodshape.cli.completion import metric_names
 from oodshape.cli.method_options import ColumnsOption
 from oodshape.cli.terminal import console, say
 
@@ -29,7 +28,6 @@ def report(
         str,
         typer.Option(
             metavar="COLUMN",
-            autocompletion=metric_names,
             help="The column that printed tables are sorted by, the best on top below `auto`, or `table`: the order of "
             "the paper and of the files \\[default: the first column].",
         ),

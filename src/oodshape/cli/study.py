@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.completion import benchmark_names, method_names, study_names
+from oodshape.cli.completion import benchmark_names, method_names
 from oodshape.cli.method_options import Compared
 from oodshape.cli.openood import StudySettings
 from oodshape.cli.shared_options import words
@@ -18,9 +18,7 @@ def study(
     *,
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME", autocompletion=study_names, help="A study, or `all`; an unknown name lists them."
-        ),
+        typer.Argument(metavar="NAME", help="A study, or `all`; an unknown name lists them."),
     ],
     benchmark: Annotated[
         str,
@@ -49,9 +47,13 @@ def study(
             help="Show the paper's figures and the difference next to ours (validation, variants, dynamic, limits).",
         ),
     ] = False,
-    real: Annotated[
+    ood: Annotated[
         str,
-        typer.Option(help="The OOD set that stands for real OOD data \\[default: the benchmark's, or the largest]."),
+        typer.Option(
+            metavar="NAME",
+            help="The OOD set that stands for real OOD data \\[default: the benchmark's, or the largest]; for "
+            "generalisation: the only one \\[default: all].",
+        ),
     ] = "",
     settings: Annotated[
         StudySettings | None,
@@ -79,7 +81,7 @@ def study(
     names = select_studies(name, compared_names)
     how: dict[str, Any] = {"settings": settings or "", **compared.as_kwargs()}
     loaded = load_networks(benchmark, features or [], **how)
-    networks = [network.with_options(real, compared_names) for network in loaded]
+    networks = [network.with_options(ood, compared_names) for network in loaded]
     for network in networks:
         say(network.describe())
     if compare_paper:

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
+from oodshape.core.progress import set_silent
 from oodshape.core.text import printable
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def set_quiet(quiet: bool) -> None:
     """Print nothing but results and errors from now on."""
     global _quiet
     _quiet = quiet
+    set_silent(quiet)
 
 
 def is_quiet() -> bool:

@@ -47,7 +47,7 @@ def watch(
     import numpy as np
 
     from oodshape.guard.scoring.decide import Calibration, on_grid
-    from oodshape.guard.watch.watch import Watch, locked_state, read_blocks
+    from oodshape.guard.watch.watch import Watch, locked_state, read_blocks, rejected_since_change
     from oodshape.report.pages.watch_page import write_watch
 
     check_writable(state, page)
@@ -81,10 +81,10 @@ def watch(
             if quiet and seen.alarm and size == 1:
                 break
     if page is not None:
-        write_watch(seen, page)
+        listed = write_watch(seen, page, rejected_since_change(seen, scores))
     for line in str(seen).splitlines():
         say(line)
     if page is not None:
-        say(f"page: {page}")
+        say(f"page: {page}" + (f"; rejected since the change: {listed}" if listed else ""))
     if seen.alarm:
         raise typer.Exit(ALARM_STATUS)

@@ -1,4 +1,4 @@
-"""Cores, the cache folder, and locks between processes."""
+"""Cores, the cache folder, whether the network may be used, and locks between processes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from filelock import lock_descriptor
+
+OFFLINE = "OODSHAPE_OFFLINE"
 
 
 def cores() -> int:
@@ -18,6 +20,11 @@ def default_cache() -> Path:
     """Return the folder for cached features: $OODSHAPE_CACHE, or oodshape in the user's cache folder."""
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("OODSHAPE_CACHE") or Path(user) / "oodshape")
+
+
+def is_offline() -> bool:
+    """Whether `--offline` or the environment variable OODSHAPE_OFFLINE forbids to use the network."""
+    return os.environ.get(OFFLINE, "0") not in ("", "0")
 
 
 def lock_file(descriptor: int, waiting: Callable[[], None]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Report = Callable[..., None]
 T = TypeVar("T")
 FIRST, PAUSE = 5.0, 30.0  # seconds before the first line and between two lines, where there is no terminal
+_silent = False
 _running: list[Progress] = []  # the display on the screen: rich allows one at a time
 
 
@@ -45,6 +46,18 @@ def progress_bar(text: str, total: int | None, show: bool | None = None, unit: s
         finally:
             bar.refresh()  # or the last state is never shown
             bar.remove_task(task)
+
+
+def announce(text: str) -> None:
+    """Write a line on stderr, such as about a download, unless `set_silent` forbids it."""
+    if not _silent:
+        sys.stderr.write(printable(text) + "\n")
+
+
+def set_silent(silent: bool) -> None:
+    """Announce nothing from now on, or announce again."""
+    global _silent
+    _silent = silent
 
 
 def track_named(items: Iterable[tuple[str, T]], text: str, show: bool | None, unit: str) -> Iterator[tuple[str, T]]:
@@ -102,7 +115,7 @@ def _line_reporter(text: str, total: int | None, unit: str) -> Report:
             return
         due = now + PAUSE
         parts = [f"{done:,}{'' if total is None else f' of {total:,}'} {unit}"]
-        if done > before:
+        if done > before and unit != "steps":  # which do not take the same time
             speed = (done - before) / (now - start)
             parts.append(f"{speed:.3g} {unit}/s")
             parts += [] if total is None else [f"{timedelta(seconds=round((total - done) / speed))} left"]

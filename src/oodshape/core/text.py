@@ -59,3 +59,12 @@ def join_names(names: list[str]) -> str:
     ('a', 'a, b and c')
     """
     return " and ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]])
+
+
+def slug(name: str) -> str:
+    """Turn a name into a part of a label or a file name.
+
+    >>> slug("MLP-Mixer (B/16)")
+    'mlp-mixer-b-16'
+    """
+    return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")

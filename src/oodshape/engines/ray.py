@@ -1,4 +1,4 @@
-"""Ray Data as the engine: shards of images go to a pool of actors, each with the network loaded once.
+"""Ray as the engine: shards of images go to a pool of actors, each with the network loaded once.
 
 A fit is a map-side reduce: an actor makes one part per shard, tasks add parts up, and the fit itself is that of
 `Guard.fit(parts=...)`. Scores go to one Parquet file per shard in a folder that all machines see, then into one file;
@@ -37,17 +37,15 @@ from oodshape.guard.guard import Guard
 from oodshape.guard.scoring.resumable_scores import identity, plan_shard
 from oodshape.guard.scoring.score_formats import Counter as Rows
 from oodshape.guard.scoring.score_formats import Tally, merge_shards, writer
-from oodshape.guard.scoring.score_images import rows_of, see
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.overlap import copies
 from oodshape.images.sources.image_set import Shard, limited
 from oodshape.images.sources.listing import Given, Listing, image_set, one_by_one
-from oodshape.images.sources.memory import Pictures
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed
 from oodshape.networks.loading import Model, Source, open_model, prepared
 
-__all__ = ["GuardScorer", "Pool", "RunTimings", "collect", "fit_guard", "score"]
+__all__ = ["Pool", "RunTimings", "collect", "fit_guard", "score"]
 DEFAULT = RunOptions()
 FEWEST = 16  # shards that a run is cut into at least: what a worker that dies may lose
 LARGEST = 4096  # images of a shard at most
@@ -98,7 +96,9 @@ def collect(
         "upright": upright,
         "hold_out": hold_out,
     }
-    merge = ray.remote(max_retries=AGAIN)(merged_parts)
+    # on the driver's node: what lies on another one is lost with it
+    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), False)
+    merge = ray.remote(max_retries=AGAIN, num_cpus=0, scheduling_strategy=here)(merged_parts)
     waiting: list[Any] = []
     lost = 0
     with one_line_each():
@@ -214,8 +214,7 @@ def score(
     scored = 0
     with one_line_each():
         for row in mapped(ShardScorer, told, left, pool, listing.name, run.progress):
-            tally = json.loads(row["tally"])
-            scored += tally["images"] - tally["resumed"]
+            scored += row["tally"].images - row["tally"].resumed
     rows, named = merge_shards(paths)
     counter = Rows(rows, None)
     with replacing(out) as temporary:
@@ -238,24 +237,3 @@ def _begun(folder: Path) -> tuple[Any, ...] | None:
         return tuple(json.loads((folder / "run.json").read_text()))
     except (OSError, ValueError, TypeError):
         return None
-
-
-class GuardScorer:
-    """Score images in your own pipeline: `ds.map_batches(GuardScorer, fn_constructor_kwargs={...}, compute=...)`.
-
-    Takes batches with a column of encoded images or of uint8 arrays, and gives them `label`, `score`, `p_value`,
-    `accepted` and `error` as further columns.
-    """
-
-    @takes_options(ModelOptions)
-    def __init__(self, guard: str, model: str, column: str = "bytes", **options: Unpack[ModelKeywords]) -> None:
-        self.guard, self.column = Guard.load(guard), column
-        self.source = self.guard.open_network(model, make_options(ModelOptions, options))
-
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        images = Pictures(list(batch[self.column]), "batch")
-        seen = see(self.guard, self.source, images, images.pairs(), RunOptions(workers=0))
-        rows = [row for each in seen for row in rows_of(self.guard, each)]
-        columns = ("label", "score", "p_value", "accepted", "error")
-        kept = {name: values for name, values in batch.items() if name != self.column}
-        return kept | {name: [getattr(row, name) for row in rows] for name in columns}

@@ -26,12 +26,10 @@ class Chunked(Protocol):
     @property
     def half(self) -> bool:
         """Whether the values are float16."""
-        ...
 
     @property
     def identities(self) -> Keys:
         """[N]: which image each row is of."""
-        ...
 
     def __len__(self) -> int: ...
 
@@ -40,7 +38,6 @@ class Chunked(Protocol):
 
         `whole` asks for a single run where that costs no memory.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)

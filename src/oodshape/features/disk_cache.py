@@ -1,6 +1,5 @@
 """Features on disk: a folder per network, preprocessing and data, filled in chunks, afterwards only read.
 
-<cache>/<key>/meta.json         what it is, for people
 <cache>/<key>/features.part     the rows so far (a .npy file that is not full yet), and predictions.part
 <cache>/<key>/features.npy      all rows: its name is the sign that the folder is complete
 <cache>/<key>/predictions.npy
@@ -69,12 +68,10 @@ class Entry:
             return None
         return features, np.array(predictions)
 
-    def start(self, meta: dict[str, Any], chunk: int) -> int:
-        """Say what the folder is; the first row that is still to be written comes out: a chunk's start, or N."""
+    def start(self, chunk: int) -> int:
+        """Return the first row that is still to be written: a chunk's start, or N."""
         whole, receipt = self.folder / "features.npy", self.folder / "predictions.npy"
         with naming_cache(self.folder):
-            with replacing(self.folder / "meta.json") as temporary:
-                temporary.write_text(json.dumps(meta, indent=2) + "\n")
             if whole.exists():  # one of the two is not sound; others may still read them: make new files
                 for path in (whole, receipt, self.sums):
                     path.unlink(missing_ok=True)

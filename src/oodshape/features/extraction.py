@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from collections.abc import Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import PIL
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import oodshape
 from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint, replacing
 from oodshape.core.options import RunOptions
@@ -136,10 +132,10 @@ class Extraction:
                 kept = entry.load()  # that process has filled it, or died
                 if kept is not None and self.still(*kept):
                     return kept
-                first = entry.start(self._meta(prints), chunk)  # drops a whole folder that is not to be used
+                first = entry.start(chunk)  # drops a whole folder that is not to be used
                 if first > 0 and not self.still(*entry.begun(first)):
                     entry.discard()
-                    first = entry.start(self._meta(prints), chunk)
+                    first = entry.start(chunk)
                 report(first, images.name)
                 with closing(self._batches(first)) as batches:
                     pending: list[Batch] = []
@@ -235,23 +231,3 @@ class Extraction:
                     none = f"none of the {self.n} images of {self.images.name} can be read: "
                     raise NoneReadable(f"{none if self.skip else ''}{error}") from None
         raise AssertionError("there is at least one image")
-
-    def _meta(self, prints: dict[str, str]) -> dict[str, Any]:
-        """What the features are, for people who look into the cache."""
-        return {
-            "images": self.images.name,
-            "number": self.n,
-            "classifier": repr(self.classifier),
-            "preprocessing": repr(self.preprocessing),
-            "dtype": self.dtype,
-            "precision": self.classifier.precision,
-            "fingerprints": {**prints, "head": self.classifier.head.fingerprint},
-            "begun": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": {
-                "oodshape": oodshape.__version__,
-                "torch": torch.__version__,
-                "numpy": np.__version__,
-                "pillow": PIL.__version__,
-                "python": platform.python_version(),
-            },
-        }

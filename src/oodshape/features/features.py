@@ -32,6 +32,7 @@ from oodshape.networks.head import Head
 
 CHUNK_BYTES = 16 << 20
 SAMPLED_ROWS = 256  # whose values say between which limits a quantile is searched
+WITHOUT_CLASSES = frozenset(["bank", "scatter", "unit_scatter", "squares", "profile"])  # need no product with the head
 ABOUT_MEANS = frozenset(["squares"])  # who asks for these takes them around the mean
 
 
@@ -46,9 +47,7 @@ def check_matrix(features: Any, width: int) -> Any:
     if 0 in values.shape:
         raise InputError(f"features are empty: shape {list(values.shape)}")
     if values.shape[1] != width:
-        raise InputError(
-            f"features have {values.shape[1]} columns, but the head reads {width}; are they from another network?"
-        )
+        raise InputError(f"features have {values.shape[1]} columns, but the head reads {width}: another network's?")
     if (values.dtype if isinstance(values, Tensor) else values.dtype.name) not in FLOATS:
         raise InputError(f"features must be float16, float32 or float64, got {values.dtype}")
     return values
@@ -385,7 +384,9 @@ class Features:
         moments = RunningMoments(self, needs)
         statistics = RunningStatistics(self.head, len(self), half=self.half) if stats else None
         sums = np.zeros(self.width) if statistics is None and needs & ABOUT_MEANS else None
-        for first, raw, classes, logits in self.chunks_with_logits():
+        headless = statistics is None and needs <= WITHOUT_CLASSES
+        plain = ((first, raw, torch.zeros(len(raw), dtype=torch.int64), None) for first, raw in self.chunks())
+        for first, raw, classes, logits in plain if headless else self.chunks_with_logits():
             moments.add(first, raw, classes, logits)
             if statistics is not None:
                 statistics.add(raw, classes)

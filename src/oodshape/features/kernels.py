@@ -85,18 +85,11 @@ def _scale_rows(z, values, origin, scale, padded, out, first, last_row):  # type
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _frozen_rows(z, classes, weight, origin, scale, padded, out, first, last_row):  # type: ignore[no-untyped-def]
     last = np.float32(len(padded) - 1)
-    cells = np.empty(BLOCK, np.uint32)
-    blocks = z.shape[1] // BLOCK * BLOCK
     for i in range(first, last_row):
-        w = weight[classes[i]]
+        row, w = z[i], weight[classes[i]]
         total = np.float32(0.0)
-        for start in range(0, blocks, BLOCK):
-            for j in range(BLOCK):
-                cells[j] = _cell(z[i, start + j], origin, scale, last)
-            for j in range(BLOCK):
-                total += padded[cells[j]] * z[i, start + j] * w[start + j]
-        for j in range(blocks, z.shape[1]):
-            total += padded[_cell(z[i, j], origin, scale, last)] * z[i, j] * w[j]
+        for j in range(len(row)):
+            total += padded[_cell(row[j], origin, scale, last)] * row[j] * w[j]
         out[i] = total
 
 
@@ -277,24 +270,28 @@ def bracket(z: Tensor, low: float, high: float) -> tuple[tuple[int, int, int], A
 
 
 def look_up(table: Tensor, places: Tensor) -> Tensor:
-    """[...]: the value of a 1-d table at each place; graphs know this form better than table[places]."""
+    """[...]: the value of a table at each place, row by row for a 2-d one; graphs take these forms best."""
+    if table.ndim > 1:
+        return table.gather(-1, places)
     return table.index_select(0, places.reshape(-1)).reshape(places.shape)
 
 
 def search_sorted(values: Tensor, ordered: Tensor, *, right: bool) -> Tensor:
     """int64: how many of the `ordered` are below each value (`right`: or equal to it), NaN as the lowest.
 
-    In a graph it is a binary search of fixed length: other runtimes have no such operator.
+    Each row of `values` [K, n] has a row of its own in an `ordered` [K, N]. In a graph it is a binary search of fixed
+    length: other runtimes have no such operator.
     """
     if not torch.compiler.is_compiling():
         return torch.searchsorted(ordered, torch.where(values.isnan(), -torch.inf, values), right=right)
-    steps = len(ordered).bit_length()
-    table = torch.nn.functional.pad(ordered, (1, 2**steps - 1 - len(ordered)), value=torch.inf)
+    size = ordered.shape[-1]
+    steps = size.bit_length()
+    table = torch.nn.functional.pad(ordered, (1, 2**steps - 1 - size), value=torch.inf)
     place = torch.zeros(values.shape, dtype=torch.int64, device=values.device)
     for step in range(steps - 1, -1, -1):
         edge = look_up(table, place + 2**step)
         place = torch.where(values >= edge if right else values > edge, place + 2**step, place)
-    return place.clamp_max(len(ordered))  # a value of infinity is not below the padding
+    return place.clamp_max(size)  # a value of infinity is not below the padding
 
 
 def find_cells(z: Tensor, edges: Tensor, grid: tuple[float, float] | None = None) -> Tensor:

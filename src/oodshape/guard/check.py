@@ -20,9 +20,10 @@ from oodshape.images.sources.image_set import ImageSource
 from oodshape.images.sources.listing import Given, Listing, classes_of, one_by_one
 from oodshape.images.sources.memory import check_prepared
 from oodshape.metrics.conformal import rejected_count
-from oodshape.metrics.detection import Estimate, aurc
+from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, measure
 from oodshape.networks.loading import Source
+from oodshape.networks.model_names import readable_names
 
 LEVEL = 0.95  # of every interval but the promise's
 DEFAULT = RunOptions()
@@ -77,12 +78,11 @@ def exact_share(count: int, of: int) -> Estimate:
 
 @dataclass(frozen=True)
 class Selective:
-    """What gets accepted should be right: accuracy in general and among accepted images, and the area under risk."""
+    """What gets accepted should be right: accuracy in general and among accepted images."""
 
     images: int  # with a label
     accuracy: Estimate
     accepted: dict[str, Estimate]  # detector -> accuracy among the images that it accepts; none where it accepts none
-    aurc: dict[str, float]  # detector -> area under its risk-coverage curve: low is good
 
 
 def selective(inside: SetCheck) -> Selective | None:
@@ -92,13 +92,11 @@ def selective(inside: SetCheck) -> Selective | None:
     known = inside.labels >= 0
     right = (inside.classes == inside.labels)[known]
     accepted: dict[str, Estimate] = {}
-    areas: dict[str, float] = {}
     for name, scores in inside.judged.items():
         kept = right[scores.passed[known]]
-        areas[name] = aurc(scores.values[known], right)
         if len(kept):
             accepted[name] = exact_share(int(kept.sum()), len(kept))
-    return Selective(int(known.sum()), exact_share(int(right.sum()), len(right)), accepted, areas)
+    return Selective(int(known.sum()), exact_share(int(right.sum()), len(right)), accepted)
 
 
 SAME = 0.5  # the share of known scores above which the ID images are the calibration images
@@ -293,6 +291,6 @@ def _named(guard: Fitted, labels: Labels, classes: tuple[str, ...]) -> Labels | 
         return labels
     if not names:
         return labels if len(classes) == guard.detector.classes else None
-    place = {name: number for number, name in enumerate(names)}
-    order = np.array([place.get(name, -1) for name in classes], np.int64)
+    place = {name: number for number, name in enumerate(readable_names(names))}
+    order = np.array([place.get(name, -1) for name in readable_names(classes)], np.int64)
     return np.where(labels >= 0, order[labels], -1)

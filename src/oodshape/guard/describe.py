@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,21 +22,12 @@ from oodshape.guard.export.guarded_file import EXIF
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.metrics import conformal
 
+Guarded = Any  # a guard, which this module cannot import, or the `Contents` of its file
 NO_GUARANTEE = "no guarantee: calibrated on training images"
 NO_GUARD = (
     "it holds a detector without preprocessing and network, as Detector.save writes it; make a guard of the model: "
     "oodshape fit, or Guard.fit"
 )
-
-
-class Guarded(Protocol):
-    """A guard, as this module sees it."""
-
-    @property
-    def detector(self) -> Any: ...
-
-    @property
-    def about(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +40,7 @@ class Contents:
     arrays: dict[str, NDArray[Any]]
 
     @classmethod
-    def of(cls, guard: Guarded | Contents) -> Contents:
+    def of(cls, guard: Guarded) -> Contents:
         """Return what the file of a guard would contain."""
         if isinstance(guard, Contents):
             return guard
@@ -165,7 +156,7 @@ def sanity_line(rates: Mapping[str, float]) -> str:
     return f"accepts {', '.join(f'{100 * rate:.0f} % of {name}' for name, rate in rates.items())}"
 
 
-def chosen_lines(guard: Guarded | Contents) -> list[str]:
+def chosen_lines(guard: Guarded) -> list[str]:
     """What was selected and why, in a few lines; none for a method that does not select."""
     found = Contents.of(guard)
     fusion, method, components = found.fusion, found.about["method"], found.components
@@ -194,7 +185,7 @@ def _by_proxy(fusion: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     return {proxy: dict(zip(names, column, strict=True)) for proxy, column in pairs}
 
 
-def facts(guard: Guarded | Contents) -> dict[str, Any]:
+def facts(guard: Guarded) -> dict[str, Any]:
     """All that a guard says about itself, as JSON can hold it."""
     found = Contents.of(guard)
     detector, about, fusion, per_class = found.detector, found.about, found.fusion, found.groups is not None
@@ -225,7 +216,7 @@ def facts(guard: Guarded | Contents) -> dict[str, Any]:
     }
 
 
-def lines(guard: Guarded | Contents) -> list[tuple[str, str]]:
+def lines(guard: Guarded) -> list[tuple[str, str]]:
     """(what, value) for people."""
     found = Contents.of(guard)
     fact, detector, about = facts(found), found.detector, found.about
@@ -251,7 +242,7 @@ def lines(guard: Guarded | Contents) -> list[tuple[str, str]]:
     return rows
 
 
-def per_class_line(guard: Guarded | Contents) -> str:
+def per_class_line(guard: Guarded) -> str:
     """How many classes have a threshold of their own."""
     found = Contents.of(guard)
     own, classes = len(found.class_scores) - 1, found.detector["classes"] or 0

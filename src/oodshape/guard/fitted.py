@@ -15,7 +15,6 @@ from oodshape.core.errors import InputError
 from oodshape.core.options import ModelOptions
 from oodshape.core.values import Sizes, Value
 from oodshape.guard.describe import guarantee_line
-from oodshape.guard.fit.samples import Samples
 from oodshape.guard.fit.sanity import Sanity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
@@ -42,7 +41,6 @@ class About(Value):
     baseline: Detector | None = None  # a threshold on the softmax, fitted and calibrated on the same images
     version: str = ""  # of oodshape
     precision: Precision = "float32"  # in which the network ran
-    samples: Samples | None = None  # some images of the fitting set, where they were asked for
     input_shape: tuple[int, ...] | None = None  # of an image as the network takes it; None: images of several sizes
     sanity: Sanity | None = None  # scores of noise and constant images; None where they could not be made
     # text features of the classes, where they are the head: another machine would give them other last bits
@@ -62,8 +60,6 @@ class Fitted(Value):
         classes = self.detector.classes
         if self.classes and len(self.classes) != classes:
             raise InputError(f"the network has {classes} classes, but {len(self.classes)} names were given")
-        if self.about.samples is not None and classes is not None and int(self.about.samples.classes.max()) >= classes:
-            raise InputError(f"a kept image has the class {self.about.samples.classes.max()}, there are {classes}")
 
     def open_network(self, model: Model, opening: ModelOptions = DEFAULT) -> Source:
         """Open the network of this guard; raise InputError where it is not the one that the guard was fitted for."""

@@ -40,7 +40,6 @@ from oodshape.guard.export.onnx import ExportReport, export_guard
 from oodshape.guard.fit.collect import PartFiles, part_files, parts_for, recipe_of
 from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.fit import class_names, fit_detector, own_model
-from oodshape.guard.fit.samples import Samples, check_kept
 from oodshape.guard.fit.sanity import check_sanity
 from oodshape.guard.fit.split import refuse_copies, split_collected, split_images, split_tensors
 from oodshape.guard.fitted import About, Fitted
@@ -99,7 +98,6 @@ class Guard(Fitted):
         prompt: str = PROMPT,
         upright: bool = False,
         exportable: bool = False,
-        keep_samples: int = 0,
         **options: Unpack[FitKeywords],
     ) -> Guard:
         """Fit a guard to a network, from in-distribution images, and calibrate its threshold.
@@ -109,7 +107,7 @@ class Guard(Fitted):
         out, with a warning.
 
         Args:
-            model: A spec such as `timm:NAME` (`networks.opening.FORMS` lists them), a torch network or a Classifier.
+            model: A spec such as `timm:NAME` or `package.module:function`, a torch network or a Classifier.
             images: In-distribution images to fit on, such as the training set.
             parts: In place of images: files that `oodshape collect` wrote, as a glob or a list.
             calibrate: The calibration set: in-distribution images that the network was not trained on. Without it
@@ -123,8 +121,6 @@ class Guard(Fitted):
             prompt: The sentence around a name for such a model; {} stands for the name.
             upright: Rotate images as their EXIF orientation says.
             exportable: Restrict `auto` to methods that can be part of an ONNX graph.
-            keep_samples: Number of training thumbnails to keep in the guard, for explanations. Everybody who has the
-                guard file can see them.
 
         Returns:
             The fitted and calibrated guard.
@@ -139,10 +135,8 @@ class Guard(Fitted):
         recipe = recipe_of(method, exportable)
         if (images is None) == (parts is None):
             raise InputError("give images to fit on, or parts that were collected of them: one of the two")
-        if keep_samples:
-            check_kept(keep_samples, reading.prepared or parts is not None)
         images, calibrate = (in_column(each, reading.column) for each in (images, calibrate))
-        samples, head = None, ""
+        head = ""
         if reading.prepared:
             found = split_tensors(
                 source.classifier, images, calibrate, alpha, limit, recipe.wants_proxy, cache, run.progress
@@ -159,7 +153,6 @@ class Guard(Fitted):
                 found = split_images(extractor, images, calibrate, recipe, alpha, limit)
             else:
                 found = split_collected(extractor, collected, calibrate, alpha)
-            samples = Samples.of(extractor, images, keep_samples) if keep_samples else None
         held_out = calibrate is not None
         detector, baseline = fit_detector(found, method, recipe, alpha, per_class=per_class, held_out=held_out)
         about = About(
@@ -176,7 +169,6 @@ class Guard(Fitted):
             baseline=baseline,
             version=oodshape.__version__,
             precision=source.classifier.precision,
-            samples=samples,
             text=None if source.text is None else source.text.cpu().numpy(),
             input_shape=found.shape,
             selection=found.sketch() if len(detector.held_out()[0]) < len(found.held_out) else None,
@@ -215,9 +207,7 @@ class Guard(Fitted):
             if model is not None or per_class is not None:
                 raise InputError("a model and thresholds per class need images: give calibrate images=... (--images)")
             if alpha is None:
-                raise InputError(
-                    "nothing would change: give images that the network was not trained on, another alpha, or both"
-                )
+                raise InputError("nothing would change: give images that the network was not trained on, or an alpha")
             moved = None if about.baseline is None else replace(about.baseline, alpha=alpha)
             return type(self)(replace(detector, alpha=alpha), replace(about, baseline=moved))
         opening = make_options(ModelOptions, options)
@@ -241,9 +231,7 @@ class Guard(Fitted):
         if reading.prepared:
             seen = run_tensors(source.classifier, images, shape=self.about.input_shape, progress=run.progress)
             rows = np.flatnonzero(np.isin(seen.identities, used))
-            refuse_copies(
-                [f"image {row}" for row in rows], len(seen.identities), "images by which fit selected methods"
-            )
+            refuse_copies([f"image {row}" for row in rows], len(seen.identities), SELECTED)
             return Features.from_tensors(seen, source.classifier.head)
         held = image_set(in_column(images, reading.column), upright=self.about.upright)
         check_enough(len(held), alpha)
@@ -289,8 +277,7 @@ class Guard(Fitted):
             model: The guard's network.
 
         Returns:
-            One explanation per image: predictions, score and p-value, those of each component detector, the features
-            that contribute most, and the nearest of the samples that the guard keeps.
+            One explanation per image: predictions, score and p-value, and those of each component detector.
 
         Raises:
             InputError: If the images or the network cannot be used.
@@ -352,7 +339,13 @@ class Guard(Fitted):
 
     @takes_options(ModelOptions, ImageOptions)
     def export(
-        self, path: str | Path, model: Model, *, images: Given | None = None, **options: Unpack[ExportKeywords]
+        self,
+        path: str | Path,
+        model: Model,
+        *,
+        images: Given | None = None,
+        progress: bool | None = None,
+        **options: Unpack[ExportKeywords],
     ) -> ExportReport:
         """Export network and guard as one ONNX file: images -> logits, score, accepted.
 
@@ -362,6 +355,7 @@ class Guard(Fitted):
             path: The file to write.
             model: The guard's network.
             images: Images to compare on; None: made-up ones.
+            progress: Whether to show the steps; None: where standard error is a terminal.
 
         Returns:
             How the graph compares with torch.
@@ -371,7 +365,7 @@ class Guard(Fitted):
         """
         reading = make_options(ImageOptions, options)
         source = self.open_network(model, make_options(ModelOptions, options))
-        return export_guard(self, source, path, in_column(images, reading.column))
+        return export_guard(self, source, path, in_column(images, reading.column), progress)
 
     def save(self, path: str | Path) -> None:
         """Write the guard to one safetensors file; `Detector.load` reads its detector."""

@@ -1,9 +1,9 @@
-"""The result for one image: a `Verdict`, a row of scores (`Scored`), and what both have in common."""
+"""The result for one image: a `Verdict`, or a row of scores (`Scored`)."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from oodshape.core.text import facts_html
 
@@ -59,13 +59,3 @@ class Scored(NamedTuple):
     def rejected(self) -> bool:
         """Whether the image was read and is rejected as OOD."""
         return self.accepted is False
-
-
-class Judged(Protocol):
-    """What a watch needs to know of an image: a `Verdict` or a `Scored` row has it."""
-
-    @property
-    def label(self) -> str | int | None: ...
-
-    @property
-    def p_value(self) -> float | None: ...  # None: it could not be read

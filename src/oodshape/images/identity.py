@@ -50,9 +50,7 @@ def checked(values: Any, n: int) -> Keys:
         return array.astype(np.uint64)
     if array.shape == (n,) and array.dtype.kind in "UO":
         return hashed(map(str, array.tolist()))
-    raise InputError(
-        f"identities must be {n} texts or whole numbers from 0 on, one per image, got {array.dtype}{list(array.shape)}"
-    )
+    raise InputError(f"identities must be {n} texts or whole numbers from 0 on, got {array.dtype}{list(array.shape)}")
 
 
 def keys(identities: Keys, seed: int, purpose: str) -> Keys:

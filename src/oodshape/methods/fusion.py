@@ -29,35 +29,38 @@ C = TypeVar("C", bound="Component")
 
 
 def log_p(values: Tensor, reference: Tensor) -> Tensor:
-    """[n]: log of the smoothed fraction of the ID values `reference` [N], ascending, that are as low.
+    """[..., n]: log of the smoothed fraction of the ID values `reference` [..., N], ascending, that are as low.
 
     The fraction is (1 + #{< value}) / (N + 1), linear between neighbours. Below the lowest tenth it falls exponentially
     with the mean distance there, so that values below every ID value keep their order. It is the mean of the fractions
     just below and just above the value: equal ID values, which differ in their last bits from batch to batch, get one
     p-value.
     """
-    k = int(TAIL * len(reference))
-    near = _rounding(reference[k])
-    limit, reach = reference[k] - near, (reference[k] - reference[:k]).mean().clamp_min(1e-12).maximum(near)
-    tail = _body(limit.reshape(1), reference) - (limit - values) / reach
-    return torch.where(values < limit, tail, _body(values, reference))
+    k = int(TAIL * reference.shape[-1])
+    start = reference[..., k : k + 1]
+    near = _rounding(start)
+    limit, reach = start - near, (start - reference[..., :k]).mean(-1, keepdim=True).clamp_min(1e-12).maximum(near)
+    body = _body(torch.cat([limit, values], dim=-1), reference)  # one search, because a graph has many nodes for each
+    tail = body[..., :1] - (limit - values) / reach
+    return torch.where(values < limit, tail, body[..., 1:])
 
 
 def _body(values: Tensor, reference: Tensor) -> Tensor:
-    """[n]: the log of the fraction, without the tail."""
+    """[..., n]: the log of the fraction, without the tail."""
     around = _rounding(values)
-    places = (_place(values - around, reference) + _place(values + around, reference)) / 2
-    return (places / (len(reference) + 1)).log()
+    both = torch.stack([values - around, values + around], dim=-2)
+    places = _place(both.flatten(-2), reference).reshape(both.shape).mean(dim=-2)
+    return (places / (reference.shape[-1] + 1)).log()
 
 
 def _rounding(values: Tensor) -> Tensor:
-    """[n]: how much rounding may have changed them."""
+    """[..., n]: how much rounding may have changed them."""
     return ROUNDING * values.abs().clamp_min(SMALL)
 
 
 def _place(values: Tensor, reference: Tensor) -> Tensor:
-    """[n]: 1 + the number of ID values below, linear between neighbours; N above the highest."""
-    n = len(reference)
+    """[..., n]: 1 + the number of ID values below, linear between neighbours; N above the highest."""
+    n = reference.shape[-1]
     place = search_sorted(values.contiguous(), reference, right=False)
     low, high = look_up(reference, (place - 1).clamp_min(0)), look_up(reference, place.clamp_max(n - 1))
     between = torch.where(high > low, (values - low) / (high - low).clamp_min(1e-30), 0.0).clamp(0, 1)
@@ -86,6 +89,11 @@ class Component(FittedScore):
     def log_p(self, scores: Tensor) -> Tensor:
         """[n]: log p-values of the method's own scores among the selection images."""
         return log_p(scores, self.tensor("reference", scores))
+
+
+def _each_log_p(parts: Sequence[Component], scores: Sequence[Tensor]) -> Tensor:
+    """[K, n]: log p-values of the scores of each part, all by one search."""
+    return log_p(torch.stack(list(scores)), torch.stack([part.tensor("reference", scores[0]) for part in parts]))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,6 +148,9 @@ class Fusion(FittedScore):
             )
         if len(self.components) > 1 and (self.sums is None or self.minima is None):
             raise InputError(f"a fusion of {len(self.components)} components needs the sums and minima of ID images")
+        references = [part.reference for part in (*self.components, *self.filters)]
+        if len({len(each) for each in (*references, self.sums, self.minima) if each is not None}) > 1:
+            raise InputError("the components of a fusion must have the scores of the same ID images")
 
     @classmethod
     def of_components(
@@ -148,21 +159,22 @@ class Fusion(FittedScore):
         """Fuse components and filters, given the scores [N] of each on the selection images."""
         if len(components) == 1:
             return cls(components)
-        logs = [part.log_p(scores) for part, scores in zip((*components, *filters), id_scores, strict=True)]
-        sums, minima = (np.sort(found.cpu().numpy()) for found in _combined(torch.stack(logs), filters))
+        each = _each_log_p((*components, *filters), id_scores)
+        sums, minima = (np.sort(found.cpu().numpy()) for found in _combined(each, filters))
         return cls(components, sums=sums, minima=minima, filters=filters)
 
     def of(self, seen: Evidence) -> Tensor:
         """[n] fused scores."""
         if len(self.components) == 1:
             return self.components[0].of(seen)
-        return self.fuse(torch.stack([part.log_p(part.of(seen)) for part in (*self.components, *self.filters)]))
+        parts = (*self.components, *self.filters)
+        return self.fuse(_each_log_p(parts, [part.of(seen) for part in parts]))
 
     def fuse(self, each: Tensor) -> Tensor:
         """[K, n] log p-values of the components, then of the filters -> [n] fused log p-values."""
-        together, lowest = _combined(each, self.filters)
-        fisher = log_p(together, self.tensor("sums", together))
-        fused = torch.minimum(fisher, log_p(lowest, self.tensor("minima", lowest)) + VETO)
+        reference = torch.stack([self.tensor(name, each) for name in ("sums", "minima")])
+        fisher, lowest = log_p(torch.stack(_combined(each, self.filters)), reference)
+        fused = torch.minimum(fisher, lowest + VETO)
         for place, one in enumerate(self.filters, len(self.components)):
             fused = torch.minimum(fused, one.bound(each[place]))
         return fused

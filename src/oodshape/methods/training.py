@@ -114,9 +114,7 @@ class Training:
     def features(self) -> Features:
         """The training features, or an error that says why statistics are not enough."""
         if self.maybe_features is None:
-            raise InputError(
-                "this recipe goes over the features themselves: give fit the Features, not their statistics"
-            )
+            raise InputError("this recipe goes over the features: give fit the Features, not their statistics")
         return self.maybe_features
 
 

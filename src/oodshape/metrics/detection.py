@@ -72,7 +72,8 @@ def fpr_at_tpr(id_scores: Any, ood_scores: Any, *, tpr: float = 0.95, positive: 
     0.5
     """
     check_fraction("tpr", tpr, one=True)
-    _check_positive(positive)
+    if positive not in get_args(Positive):
+        raise InputError(f"positive must be 'id' or 'ood', got {positive!r}")
     outcome = Outcome.of(id_scores, ood_scores)
     return float(false_positive_rate(outcome if positive == "id" else swap(outcome), tpr))
 
@@ -228,11 +229,6 @@ def kept_at(tpr: float, n: int) -> int:
     return bisect_left(range(n + 1), tpr, key=lambda m: m / n)
 
 
-def _check_positive(positive: str) -> None:
-    if positive not in get_args(Positive):
-        raise InputError(f"positive must be 'id' or 'ood', got {positive!r}")
-
-
 def interval(value: float, values: Floats, level: float) -> Estimate:
     """The value with the percentile interval of its resamples."""
     check_fraction("level", level)
@@ -267,33 +263,6 @@ def as_scores(values: Any, name: str) -> Floats:
     if bad.size:
         raise InputError(f"{name}[{bad[0]}] is NaN ({bad.size} of {array.size} are); a NaN score has no rank")
     return array.astype(np.float64)
-
-
-def risk_coverage(scores: Any, correct: Any) -> tuple[Floats, Floats]:
-    """([n], [n]): coverage k / n, and the share of errors among the k images with the highest scores.
-
-    Images of equal score have no order: each is counted with the share of errors among them.
-
-    >>> [part.tolist() for part in risk_coverage([3.0, 1.0, 2.0, 2.0], [True, False, True, False])]
-    [[0.25, 0.5, 0.75, 1.0], [0.0, 0.25, 0.3333333333333333, 0.5]]
-    """
-    values, right = as_scores(scores, "scores"), np.asarray(correct)
-    if right.shape != values.shape or right.dtype != bool:
-        raise InputError(f"correct must be {len(values)} truth values, one per image, got {right.dtype}{right.shape}")
-    _, place, counts = np.unique(-values, return_inverse=True, return_counts=True)
-    wrong = np.bincount(place, weights=~right) / counts
-    errors = np.cumsum(np.repeat(wrong, counts))
-    kept = np.arange(1, len(values) + 1)
-    return kept / len(values), errors / kept
-
-
-def aurc(scores: Any, correct: Any) -> float:
-    """The area under the risk-coverage curve (Geifman & El-Yaniv, 2017): the mean risk over all coverages; low is good.
-
-    >>> round(aurc([4.0, 3.0, 2.0, 1.0], [True, True, True, False]), 4), round(aurc([1.0, 1.0], [True, False]), 4)
-    (0.0625, 0.5)
-    """
-    return float(risk_coverage(scores, correct)[1].mean())
 
 
 def mcnemar(one: Any, other: Any) -> float:

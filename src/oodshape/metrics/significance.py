@@ -111,20 +111,6 @@ def paired_bootstrap(
     return Difference(whole, low, high, p_value)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values after Holm's correction: at most the level of them is wrong, however many are compared.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    values = np.asarray(p_values, np.float64)
-    order = np.argsort(values, kind="stable")
-    scaled = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
-    adjusted = np.empty_like(values)
-    adjusted[order] = np.minimum(scaled, 1.0)
-    return [float(value) for value in adjusted]
-
-
 def _sets(scores: Scores) -> tuple[Floats, dict[str, Floats]]:
     if not scores[1]:
         raise InputError("there is no OOD set to compare on")

@@ -93,7 +93,9 @@ class Head:
         return torch.addmm(self.bias, features, self.weight.T)
 
     def to(self, device: torch.device | str) -> Head:
-        """The same head on another device."""
+        """The same head on another device; itself, with its fingerprint, where it is there already."""
+        if self.weight.device == torch.device(device):
+            return self
         return Head(self.weight.to(device), self.bias.to(device))
 
 

@@ -31,7 +31,7 @@ def from_hugging_face(
 
     CLIP and SigLIP compare images with texts: the `classes` in a `prompt` are their head, or the `text` features
     [C, M] that these gave before. Code that comes with a model is not run, and transformers does not ask whether to
-    run it.
+    run it. What a hub does not give is an OSError.
     """
     if num_classes is not None:
         raise InputError(f"hf:{name} decides the number of classes itself: leave num_classes out")
@@ -56,8 +56,9 @@ def from_hugging_face(
     except InputError:
         raise
     except (OSError, ValueError, ImportError) as error:
-        first = " ".join(str(error).split())
-        raise InputError(f"transformers cannot open hf:{name}: {first}") from None
+        if isinstance(error, OSError) and not (Path(name).is_absolute() or Path(name).is_dir()):
+            raise  # not in a cache, or no connection
+        raise InputError(f"transformers cannot open hf:{name}: {' '.join(str(error).split())}") from None
     if weights is not None:
         load_weights(net, weights)
     return net.eval(), preprocessing_of(processor), _names(net)

@@ -302,9 +302,7 @@ def outputs_of(output: Any) -> list[Tensor]:
             return found
     if not isinstance(output, Tensor):
         keys = f" with {list(output)}" if isinstance(output, Mapping) else ""
-        raise InputError(
-            f"the network must return logits, or an object with .logits; got {type(output).__name__}{keys}"
-        )
+        raise InputError(f"the network must return logits or an object with .logits, got {type(output).__name__}{keys}")
     return [output]
 
 

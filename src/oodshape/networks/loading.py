@@ -20,7 +20,8 @@ from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import device_named
 from oodshape.networks.hugging_face import from_hugging_face
-from oodshape.networks.model_names import FORMS, no_model
+from oodshape.networks.model_names import FORMS, imagenet_classes, no_model
+from oodshape.networks.published_weights import load_published
 from oodshape.networks.torch_export import load_archive
 from oodshape.networks.weights import classes_in, is_torchscript, load_weights
 from oodshape.networks.zero_shot import HEAD, PROMPT, ZeroShot
@@ -176,7 +177,8 @@ def _from_spec(
             raise InputError(f"{spec} holds its weights: leave weights and num_classes out")
         net = load_archive(spec, trust_code=opening.trust_code)
     elif kind == "hf" and name:
-        net, native, names = from_hugging_face(name, weights, num_classes, classes, prompt, text)
+        opened = partial(from_hugging_face, name, weights, num_classes, classes, prompt, text)
+        net, native, names = load_published(spec, opened)
     elif kind in _LIBRARIES and name:
         net, native, names = _LIBRARIES[kind](name, weights, num_classes)
     elif name:
@@ -205,7 +207,12 @@ def _from_zoo(name: str, weights: Path | None, num_classes: int | None) -> Opene
         raise InputError(f"zoo:{name} needs weights ({entry.weights}); give the file (--weights)")
     if weights is not None and num_classes is None:
         num_classes = classes_in(entry.make(entry.classes), weights)
-    return zoo.build(name, weights, num_classes), entry.native, ()
+    of_imagenet = entry.id_set == "imagenet" and num_classes in (None, entry.classes)
+    return zoo.build(name, weights, num_classes), entry.native, _imagenet_names() if of_imagenet else ()
+
+
+def _imagenet_names() -> tuple[str, ...]:
+    return tuple(imagenet_classes().values())
 
 
 def _from_timm(name: str, weights: Path | None, num_classes: int | None) -> Opened:
@@ -217,7 +224,11 @@ def _from_timm(name: str, weights: Path | None, num_classes: int | None) -> Open
     except RuntimeError as error:
         like = ", ".join(difflib.get_close_matches(name, timm.list_models(), n=4))
         raise InputError(f"timm:{name}: {one_line(error)}{f'; did you mean {like}?' if like else ''}") from None
-    return net, Preprocessing.from_timm(net), ()
+    # published weights with 1,000 classes are ImageNet's; a folder or another hub (NAME with a colon) may hold any
+    told: Any = net
+    published = weights is None or str(told.pretrained_cfg.get("url")).endswith(f"/{weights.name}")
+    of_imagenet = published and ":" not in name and told.num_classes == len(imagenet_classes())
+    return net, Preprocessing.from_timm(net), _imagenet_names() if of_imagenet else ()
 
 
 def _from_torchvision(name: str, weights: Path | None, num_classes: int | None) -> Opened:
@@ -270,12 +281,7 @@ def _filled(
     if weights is None:
         if num_classes is not None:
             raise InputError(f"{spec} with num_classes={num_classes} has no trained head: give its weights")
-        try:
-            return make(**trained)
-        except OSError as error:  # no connection, no such file at the publisher's
-            raise InputError(
-                f"cannot get the published weights of {spec} ({error}); give a file with weights"
-            ) from None
+        return load_published(f"the published weights of {spec}", partial(make, **trained))
     if num_classes is None:
         num_classes = classes_in(make(**plain), weights)
     net = make(**plain) if num_classes is None else make(**plain, num_classes=num_classes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import difflib
+from collections.abc import Iterable
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -22,6 +24,7 @@ class Known(NamedTuple):
     made_by: str  # the library, or `own`, and its name there
     paper: str  # the preprocessing behind the paper's tables: normalisation, resize, crop, interpolation
     native: str  # that which the weights were made for
+    authors: str  # the file of weights among the checkpoints of the paper's authors
 
 
 _TEXT = (files("oodshape.networks") / "model_names.csv").read_text(encoding="utf-8")
@@ -34,6 +37,23 @@ FORMS = (
     "(network, Preprocessing)), or a torch.export archive FILE.pt2 that you trust"
 )
 WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")  # how files of weights end
+
+
+@cache
+def imagenet_classes() -> dict[str, str]:
+    """Return ImageNet's 1,000 classes in the order of its networks: WordNet id -> name."""
+    text = (files("oodshape.networks") / "imagenet_classes.tsv").read_text(encoding="utf-8")
+    return dict(line.split("\t") for line in text.splitlines())
+
+
+def readable_names(classes: Iterable[str]) -> tuple[str, ...]:
+    """Replace WordNet ids, the names of ImageNet's class folders, by names.
+
+    >>> readable_names(["n01440764", "my class"])
+    ('tench', 'my class')
+    """
+    known = imagenet_classes()
+    return tuple(known.get(each, each) for each in classes)
 
 
 def check_spec(spec: str) -> None:

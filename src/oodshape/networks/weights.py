@@ -20,13 +20,17 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import one_line, reading
-from oodshape.images.decode.limits import Limits
+from oodshape.images.decode.limits import Limits, npz_within
 
 PICKLED = (".pth", ".pt", ".tar", ".bin", ".ckpt")
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # the first that is there holds the weights
 PREFIXES = ("module.", "model.", "backbone.", "net.", "network.", "encoder.", "_orig_mod.")
 # torchvision's transformers were published with other names for the layers of their MLPs.
 RENAMED = ((".mlp.linear_1.", ".mlp.0."), (".mlp.linear_2.", ".mlp.3."))
+# the parameters of Google's MLP-Mixer (.npz) under timm's names
+JAX = {"MixerBlock_": "blocks.", "LayerNorm_0": "norm1", "LayerNorm_1": "norm2", "token_mixing": "mlp_tokens"}
+JAX |= {"channel_mixing": "mlp_channels", "Dense_0": "fc1", "Dense_1": "fc2", "stem": "stem.proj"}
+JAX |= {"pre_head_layer_norm": "norm", "kernel": "weight", "scale": "weight", "/": "."}
 LONGEST = 1000  # letters of a name that a file asks for; torch's own message takes their square in time
 # what a damaged, encrypted or foreign archive leads to
 BROKEN = (
@@ -76,8 +80,10 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         raise InputError(f"there is no file {path}")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
+    if path.suffix == ".npz":
+        return _read_jax(path)
     if path.suffix not in PICKLED:
-        known = ", ".join((".safetensors", *PICKLED))
+        known = ", ".join((".safetensors", *PICKLED, ".npz"))
         raise InputError(f"{path} has an unknown ending; weights are read from {known}")
     content = _read_pickle(path)
     while isinstance(content, Mapping) and (
@@ -101,6 +107,17 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
     with reading(path, "weights are read from safetensors files and torch files"):
         weights: dict[str, Tensor] = load_file(path)
+    return weights
+
+
+def _read_jax(path: Path) -> dict[str, Tensor]:
+    """The arrays of an .npz file, with names and axes as in torch."""
+    weights = {}
+    for name, array in npz_within(path).items():
+        for theirs, ours in JAX.items():
+            name = name.replace(theirs, ours)
+        axes = {2: (1, 0), 4: (3, 2, 0, 1)}.get(array.ndim, tuple(range(array.ndim)))
+        weights[name] = torch.tensor(array.transpose(axes))
     return weights
 
 

@@ -15,7 +15,7 @@ from oodshape.core.files import replacing
 from oodshape.report.pages.benchmark_page import write_page
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown, to_latex, to_markdown
 from oodshape.report.tables.named_tables import Kind, by_ood, tables_of
-from oodshape.report.tables.openood import is_openood, openood_tables, show_openood, write_openood
+from oodshape.report.tables.openood import is_openood, openood_tables, show_openood
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table
 from oodshape.report.tables.terminal import show
 
@@ -48,8 +48,6 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     write_page(results, folder / "report.html", columns)
     _write_tables(tables, folder, results)
-    if is_openood(results):
-        write_openood(results, folder)
 
 
 def show_report(

@@ -56,28 +56,17 @@ def family(name: str) -> str:
     return RECORDS[name].family if name in RECORDS else OWN
 
 
+def _dashed(*lengths: str) -> tuple[Any, ...]:
+    return tuple((0, tuple(map(float, each.split()))) for each in lengths)
+
+
 # of a family's members, one after the other: they have one colour
-DASHES: tuple[Any, ...] = (
+DASHES = (
     "-",
-    (0, (4, 1.5)),
-    (0, (1, 1)),
-    (0, (8, 1.5)),
-    (0, (4, 1, 1, 1)),
-    (0, (4, 1, 1, 1, 1, 1)),
-    (0, (8, 1, 2, 1)),
-    (0, (2, 2)),
-    (0, (8, 1, 1, 1, 1, 1)),
-    (0, (3, 3)),
-    (0, (6, 3)),
-    (0, (2, 1, 1, 3)),
-    (0, (10, 3)),
-    (0, (1, 3)),
-    (0, (12, 1.5)),
-    (0, (6, 1, 1, 3)),
-    (0, (3, 1, 3, 3)),
-    (0, (10, 1, 1, 1)),
+    *_dashed("4 1.5", "1 1", "8 1.5", "4 1 1 1", "4 1 1 1 1 1", "8 1 2 1", "2 2", "8 1 1 1 1 1", "3 3", "6 3"),
+    *_dashed("2 1 1 3", "10 3", "1 3", "12 1.5", "6 1 1 3", "3 1 3 3", "10 1 1 1"),
 )
-OWN_DASHES = ((0, (5, 1.5, 1, 1.5)), (0, (5, 2.5, 1, 2.5)), (0, (7, 1.5, 1, 1.5)), (0, (7, 2.5, 1, 2.5)))
+OWN_DASHES = _dashed("5 1.5 1 1.5", "5 2.5 1 2.5", "7 1.5 1 1.5", "7 2.5 1 2.5")
 
 
 @dataclass(frozen=True)

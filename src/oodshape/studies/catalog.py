@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Study:
-    """A study: its title, the tidy rows of one network, the table to print and the figures.
+    """A study: its title, the tidy rows of one network, and from those of all networks the table and the figure.
 
-    `tabulate` takes the rows of all networks and the number of decimals that the number of images supports.
+    `tabulate` also takes the number of decimals that the number of images supports; `draw_families` draws one more.
     """
 
     title: str
     compute: Callable[[Network], DataFrame]
     tabulate: Callable[[DataFrame, int], DataFrame]
     draw: Callable[[DataFrame], Figure]
-    draw_all: Callable[[DataFrame], Figure] | None = None
+    draw_families: Callable[[DataFrame], Figure] | None = None
 
 
 STUDIES: dict[str, Study] = {
@@ -56,13 +56,13 @@ STUDIES: dict[str, Study] = {
         "Number of intervals K; K = 0 is Energy; means over OOD sets",
         optfs_variants.sweep_intervals,
         partial(tabulate_means, index=["method", "k"], descending="method"),
-        figures.draw_intervals,
+        partial(figures.draw_sweep, column="k", factor=1, label="intervals K (0: Energy), not to scale"),
     ),
     "limits": Study(
         "Limits of the intervals at the p and 100 - p percentiles; means over OOD sets",
         optfs_variants.sweep_limits,
         partial(tabulate_means, index=["method", "tail"], also=("lower", "upper"), descending="method"),
-        figures.draw_limits,
+        partial(figures.draw_sweep, column="tail", factor=100, label="percentile p of the limits, not to scale"),
     ),
     "compatibility": Study(
         "Scores and methods alone and with OptFS; means over OOD sets",
@@ -91,7 +91,7 @@ STUDIES: dict[str, Study] = {
         figures.draw_intuition,
     ),
     "generalisation": Study(
-        "Generalisation: mean AUROC per method on each network, on ConvNets, and on transformers and MLPs",
+        "Generalisation: AUROC per method on each network, on ConvNets, on transformers and on MLPs",
         compare_methods,
         tables.tabulate_generalisation,
         figures.draw_bars,

@@ -1,4 +1,4 @@
-"""Draw a figure per study: the tidy rows of one network -> a matplotlib Figure, one column of a paper wide."""
+"""Draw a figure per study: the tidy rows of all networks -> a matplotlib Figure with a panel or column for each."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oodshape.methods.records import FEATURED
+from oodshape.report.method_styles import display_name
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PALE, TEXT, WASH
 from oodshape.studies import plotting
 
@@ -16,172 +17,161 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 AUROC, FPR = "AUROC (%)", "FPR95 (%)"
-STEPS = "; not to scale"
-# the paper's figure of shaping functions, row by row: element-wise methods left, whole-vector methods right
-PANELS = {
-    "react": "ReAct",
-    "ash-p": "ASH-P",
-    "bfact": "BFAct",
-    "ash-b": "ASH-B",
-    "vra-p": "VRA-P",
-    "ash-s": "ASH-S",
-    "optfs-v": "OptFS, ID data only",
-    "ash-rand": "ASH-Rand",
-}
+# the paper's figure of shaping functions: element-wise methods, then whole-vector methods
+PANELS = ("optfs-v", "react", "bfact", "vra-p", "ash-p", "ash-b", "ash-s", "ash-rand")
+# the methods that the scatter plot names, as far as they are compared; others follow, the best first
+NAMED = ("auto", FEATURED, "msp", "energy", "react", "ash-s", "vim", "knn")
 
 
 def draw_variants(frame: DataFrame) -> Figure:
     """Draw the mean AUROC of each variant, and a mark for each OOD set."""
     names = list(frame["variant"].unique())
-    figure, (axes,) = plotting.panels(0.55 + 0.19 * len(names))
-    for place, name in enumerate(names):
-        values = 100 * frame.loc[frame["variant"] == name, "auroc"]
-        axes.plot(values, [place] * len(values), "|", color=PALE, markersize=5)
-        axes.plot([values.mean()], [place], "o", color=plotting.line_style(name)["color"], markersize=4.5)
-    plotting.label_rows(axes, names)
-    axes.grid(axis="y", visible=False)
-    axes.set(xlabel=f"{AUROC}; marks: OOD sets", ylabel="variant")
+    figure, found = plotting.network_panels(frame, 0.3 + 0.19 * len(names), shared="xy")
+    for part, (axes,) in found:
+        for place, name in enumerate(names):
+            values = 100 * part.loc[part["variant"] == name, "auroc"]
+            axes.plot(values, [place] * len(values), "|", color=PALE, markersize=5)
+            axes.plot([values.mean()], [place], "o", color=plotting.line_style(name)["color"], markersize=4.5)
+        plotting.label_rows(axes, names)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel(f"{AUROC}\ndot: mean, marks: OOD sets")
     return figure
 
 
 def draw_validation(frame: DataFrame) -> Figure:
     """Draw the AUROC on each OOD set of theta with and without its OOD data."""
-    figure, (axes,) = plotting.panels(0.85 + 0.22 * len(frame))
-    for place, pair in enumerate(100 * frame[["auroc_with", "auroc_without"]].to_numpy(float)):
-        axes.plot(pair, [place] * 2, color=PALE, linewidth=0.8)
-    without, real = plotting.line_style("ours (V)")["color"], plotting.line_style("odin")["color"]
-    axes.plot(100 * frame["auroc_without"], range(len(frame)), "o", color=without, label="ID data only")
-    axes.plot(100 * frame["auroc_with"], range(len(frame)), "D", color=real, fillstyle="none", label="with OOD data")
-    plotting.label_rows(axes, frame["ood"].tolist())
-    axes.set(xlabel=AUROC, ylabel="OOD set")
+    most = frame.groupby("network").size().max()
+    figure, found = plotting.network_panels(frame, 0.5 + 0.2 * most, shared="x")
+    without, real = plotting.line_style("Ours (V)")["color"], plotting.line_style("odin")["color"]
+    for part, (axes,) in found:
+        for place, pair in enumerate(100 * part[["auroc_with", "auroc_without"]].to_numpy(float)):
+            axes.plot(pair, [place] * 2, color=PALE, linewidth=0.8)
+        axes.plot(100 * part["auroc_without"], range(len(part)), "o", color=without, label="ID data only")
+        axes.plot(100 * part["auroc_with"], range(len(part)), "D", color=real, fillstyle="none", label="with OOD data")
+        plotting.label_rows(axes, part["ood"].tolist())
+        axes.set_xlabel(AUROC)
     plotting.add_legend(figure, 2)
     return figure
 
 
 def draw_dynamic(frame: DataFrame) -> Figure:
     """Draw theta(z) with the class of the unshaped features, and with classes that may change."""
-    figure, (axes,) = plotting.panels(2.2)
-    for name, part in frame.groupby("curve", sort=False):
-        axes.plot((part["left"] + part["right"]) / 2, part["theta"], label=name, **plotting.line_style(str(name)))
-    axes.set(xlabel="feature value z", ylabel="θ(z)")
+    figure, found = plotting.network_panels(frame, 1.7)
+    for part, (axes,) in found:
+        for name, curve in part.groupby("curve", sort=False):
+            middle = (curve["left"] + curve["right"]) / 2
+            # the curves are almost the same
+            width = {"linewidth": 1.2} if name == "Dynamic" else {"linewidth": 3.0, "alpha": 0.4}
+            axes.plot(middle, curve["theta"], label=name, **plotting.line_style(str(name)) | width)
+        axes.set_xlabel("feature value z")
+    found[0][1][0].set_ylabel("θ(z)")
     plotting.add_legend(figure, 2)
     return figure
 
 
-def draw_intervals(frame: DataFrame) -> Figure:
-    """Draw mean AUROC and FPR95 over the number of intervals."""
-    return _draw_sweep(frame, "k", [str(k) for k in frame["k"].unique()], f"number of intervals K (0: Energy){STEPS}")
+def draw_sweep(frame: DataFrame, column: str, factor: int, label: str) -> Figure:
+    """Draw mean AUROC and FPR95 over the values in a column, which are shown times the factor."""
+    figure, found = plotting.network_panels(frame, 2.6, 2)
+    ticks = [f"{factor * value:g}" for value in frame[column].unique()]
+    for part, pair in found:
+        means = part.groupby(["method", column], sort=False)[["auroc", "fpr95"]].mean().reset_index()
+        for axes, metric in zip(pair, ("auroc", "fpr95"), strict=True):
+            for method, line in means.groupby("method", sort=False):
+                look = plotting.line_style(str(method)) | {"label": display_name(str(method)), "markersize": 2.5}
+                axes.plot(range(len(line)), 100 * line[metric], "o", **look)
+            axes.set_xticks(range(len(ticks)), ticks, rotation=90 if len(found) > 1 else 0)
+        pair[-1].set_xlabel(label)
+    _label_metrics(found[0][1])
+    plotting.add_legend(figure, 2)
+    return figure
 
 
-def draw_limits(frame: DataFrame) -> Figure:
-    """Draw mean AUROC and FPR95 over the percentiles that limit the intervals."""
-    names = [f"{100 * tail:g}" for tail in frame["tail"].unique()]
-    return _draw_sweep(frame, "tail", names, f"limits at the percentiles p and 100 - p: p{STEPS}")
-
-
-def _draw_sweep(frame: DataFrame, column: str, ticks: list[str], label: str) -> Figure:
-    figure, pair = plotting.panels(3.1, 2, sharex=True)
-    means = frame.groupby(["method", column], sort=False)[["auroc", "fpr95"]].mean().reset_index()
-    for axes, metric, name in zip(pair, ("auroc", "fpr95"), (AUROC, FPR), strict=True):
-        for method, part in means.groupby("method", sort=False):
-            axes.plot(range(len(part)), 100 * part[metric], "o", label=method, **plotting.line_style(str(method)))
+def _label_metrics(pair: list[Axes]) -> None:
+    for axes, name in zip(pair, (AUROC, FPR), strict=True):
         axes.set_ylabel(f"mean {name}")
-    pair[1].set_xticks(range(len(ticks)), ticks)
-    pair[1].set_xlabel(label)
-    plotting.add_legend(figure, 2)
-    return figure
 
 
 def draw_compatibility(frame: DataFrame) -> Figure:
     """Draw bars of mean AUROC and FPR95: each score or method alone (pale) and with OptFS."""
-    figure, pair = plotting.panels(3.1, 2, sharex=True)
-    means = frame.groupby(["base", "shaped"], sort=False)[["auroc", "fpr95"]].mean()
+    figure, found = plotting.network_panels(frame, 2.6, 2)
     bases = list(dict.fromkeys(frame["base"]))
-    for axes, metric, name in zip(pair, ("auroc", "fpr95"), (AUROC, FPR), strict=True):
-        for shaped, shift in ((False, -0.2), (True, 0.2)):
-            heights = [100 * means.loc[(base, shaped), metric] for base in bases]
-            color = plotting.line_style(FEATURED)["color"] if shaped else WASH
-            bars = axes.bar(np.arange(len(bases)) + shift, heights, 0.38, color=color)
-            bars.set_label("+ OptFS" if shaped else "base")
-            axes.bar_label(bars, fmt="%.0f", fontsize=6, padding=1)
-        axes.set_ylabel(f"mean {name}")
-        axes.set_ylim(0, 112)
-        axes.grid(axis="x", visible=False)
-    pair[1].set_xticks(range(len(bases)), bases)
-    pair[1].set_xlabel("score or method")
+    for part, pair in found:
+        means = part.groupby(["base", "shaped"], sort=False)[["auroc", "fpr95"]].mean()
+        for axes, metric in zip(pair, ("auroc", "fpr95"), strict=True):
+            for shaped, shift in ((False, -0.2), (True, 0.2)):
+                heights = [100 * means.loc[(base, shaped), metric] for base in bases]
+                color = plotting.line_style(FEATURED)["color"] if shaped else WASH
+                bars = axes.bar(np.arange(len(bases)) + shift, heights, 0.38, color=color)
+                bars.set_label("+ OptFS" if shaped else "base")
+                axes.bar_label(bars, fmt="%.0f", fontsize=5, padding=1)
+            axes.set_ylim(0, 112)
+            axes.grid(axis="x", visible=False)
+            axes.set_xticks(range(len(bases)), map(display_name, bases))
+    _label_metrics(found[0][1])
     plotting.add_legend(figure, 2)
     return figure
 
 
 def draw_shaping(frame: DataFrame) -> Figure:
-    """Draw eight panels: theta(z) of each method, and the optimal theta with OOD data, scaled to fit it."""
-    figure, axes = plotting.panels(5.6, 4, 2, sharex=True)
-    curves = dict(list(frame.groupby("curve", sort=False)))
-    for each, (name, title) in zip(axes, PANELS.items(), strict=True):
-        _draw_profile(each, title, curves.get(name), curves["optfs with OOD"])
-    for each in axes[-2:]:
-        each.set_xlabel("feature value z")
-    for each in axes[::2]:
-        each.set_ylabel("θ(z)")
-    plotting.add_legend(figure, 1)
+    """Draw a row per method: its theta(z), and the optimal theta with OOD data, both scaled to a largest value of 1."""
+    figure, found = plotting.network_panels(frame, 6.6, len(PANELS))
+    for part, column in found:
+        curves = dict(list(part.groupby("curve", sort=False)))
+        for axes, name in zip(column, PANELS, strict=True):
+            _draw_profile(axes, curves.get(name), curves["optfs with OOD"])
+        column[-1].set_xlabel("feature value z")
+    for axes, name in zip(found[0][1], PANELS, strict=True):
+        axes.set_ylabel(display_name(name))
+    figure.supylabel("θ(z) / max |θ|; bands: standard deviation", fontsize=7.5)
+    plotting.add_legend(figure, 3)
     return figure
 
 
-def _draw_profile(axes: Axes, title: str, curve: DataFrame | None, optimal: DataFrame) -> None:
-    axes.set_title(title)
+def _draw_profile(axes: Axes, curve: DataFrame | None, optimal: DataFrame) -> None:
     axes.axhline(0.0, color=TEXT, linewidth=0.4)
+    axes.set_ylim(-1.15, 1.15)
     if curve is None:
-        axes.text(0.5, 0.5, "not defined here", transform=axes.transAxes, ha="center")
+        axes.text(0.5, 0.6, "not defined here", transform=axes.transAxes, ha="center")
         return
     name = str(curve["curve"].iloc[0])
-    middle = (curve["left"] + curve["right"]).to_numpy() / 2
+    middle, there = (curve["left"] + curve["right"]).to_numpy() / 2, curve["count"].to_numpy() > 0
     theta, best = curve["theta"].to_numpy(), optimal["theta"].to_numpy()
-    scaled = scale_to_fit(best, theta, curve["count"].to_numpy())
-    axes.plot(
-        middle,
-        scaled,
-        label="OptFS with OOD data, scaled to fit",
-        **plotting.line_style("optfs with OOD") | {"linewidth": 0.9},
-    )
-    axes.plot(middle, theta, **plotting.line_style(name) | {"linestyle": "-", "linewidth": 1.5})
-    if curve["std"].notna().any():
-        std = curve["std"].to_numpy()
-        color = plotting.line_style(name)["color"]
-        axes.fill_between(middle, theta - std, theta + std, color=color, alpha=0.2, linewidth=0)
-    both = np.concatenate([scaled, theta])
-    low, high = min(float(np.nanmin(both)), 0.0), max(float(np.nanmax(both)), 0.0)
-    margin = 0.1 * (high - low) or 0.5
-    axes.set_ylim(low - margin, high + margin)  # from the lines only: the bands may be much wider
-
-
-def scale_to_fit(best: Any, theta: Any, count: Any) -> Any:
-    """Scale `best` by least squares to `theta`, over the intervals that hold values."""
-    known = np.isfinite(theta) & (count > 0)
-    factor = (best[known] @ theta[known]) / (best[known] @ best[known])
-    return best * factor
+    size = np.nanmax(np.abs(theta[there]))
+    look = plotting.line_style("optfs with OOD") | {"linewidth": 0.9, "label": "OptFS with OOD data"}
+    axes.plot(middle, best / np.abs(best[there]).max(), **look)
+    look = plotting.line_style(name) | {"linestyle": "-"}
+    axes.plot(middle, theta / size, **look, label="OptFS, ID data only" if name == "optfs-v" else "other methods")
+    low, high = ((theta + sign * curve["std"].to_numpy()) / size for sign in (-1, 1))
+    axes.fill_between(middle, low, high, color=look["color"], alpha=0.2, linewidth=0)
 
 
 def draw_weights(frame: DataFrame) -> Figure:
     """Draw mean and standard deviation of the weights w_max over the feature value, ID and OOD."""
-    figure, (axes,) = plotting.panels(2.3)
-    for (name, part), color in zip(frame.groupby("set", sort=False), (ID_COLOR, OOD_COLOR), strict=False):
-        middle = (part["left"] + part["right"]) / 2
-        label = str(name)
-        axes.plot(middle, part["mean"], color=color, label=label, linestyle="-" if color == ID_COLOR else "--")
-        axes.fill_between(
-            middle, part["mean"] - part["std"], part["mean"] + part["std"], color=color, alpha=0.15, linewidth=0
-        )
-    axes.axhline(0.0, color=TEXT, linewidth=0.4)
-    axes.set(xlabel="feature value z", ylabel="weight of the predicted class")
-    plotting.add_legend(figure, 2)
+    figure, found = plotting.network_panels(frame, 1.8, shared="")
+    for part, (axes,) in found:
+        for (name, rows), color in zip(part.groupby("set", sort=False), (ID_COLOR, OOD_COLOR), strict=False):
+            middle, mean, std = (rows["left"] + rows["right"]) / 2, rows["mean"], rows["std"]
+            axes.plot(middle, mean, color=color, label=str(name), linestyle="-" if color == ID_COLOR else "--")
+            axes.fill_between(middle, mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
+        axes.axhline(0.0, color=TEXT, linewidth=0.4)
+        axes.set_xlabel("feature value z")
+    found[0][1][0].set_ylabel("weight of the predicted class")
+    plotting.add_legend(figure, 4)
     return figure
 
 
 def draw_intuition(frame: DataFrame) -> Figure:
     """Draw a = E[I_ID] as the unit vector, and b = E[I_OOD] of each OOD set at its angle and length."""
+    most = int(frame.groupby("network").size().max())
+    top = max(1.15 * float(frame["y"].max()), 0.12 * most, 0.3)
+    figure, found = plotting.network_panels(frame, 0.4 + 2.0 * (top + 0.12), across=1)
+    for part, (axes,) in found:
+        _draw_vectors(axes, part, top)
+    return figure
+
+
+def _draw_vectors(axes: Axes, frame: DataFrame, top: float) -> None:
     rows = sorted(frame.itertuples(index=False), key=lambda row: -float(row.y))  # type: ignore[arg-type]
-    top = max(1.15 * float(frame["y"].max()), 0.12 * len(rows), 0.3)
-    figure, (axes,) = plotting.panels(0.55 + 2.0 * (top + 0.12))
     axes.set_aspect("equal")  # otherwise the drawn angles are wrong
     arrow: Any = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "linewidth": 1.2}
     axes.annotate("", (1, 0), (0, 0), arrowprops=arrow | {"color": ID_COLOR})
@@ -195,41 +185,54 @@ def draw_intuition(frame: DataFrame) -> Figure:
         line = {"arrowstyle": "-", "color": PALE, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 1}
         axes.annotate(text, point, position, va="center", fontsize=6.8, arrowprops=line, annotation_clip=False)
     axes.set(xlabel="along a, in units of |a|", ylabel="across a", ylim=(-0.12, top), xlim=(0, 1.02))
-    return figure
 
 
 def draw_bars(frame: DataFrame) -> Figure:
     """Draw bars of the mean AUROC of every method, that of OptFS (E) as a dashed line."""
-    means = frame.groupby("method", sort=False)["auroc"].mean()
-    figure, (axes,) = plotting.panels(0.7 + 0.155 * len(means))
-    for place, (name, value) in enumerate(means.items()):
-        axes.barh(place, 100 * value, 0.7, color=plotting.line_style(str(name))["color"])
-        axes.text(101.5, place, f"{100 * value:.1f}", va="center", fontsize=6.5)
-    if FEATURED in means:
-        axes.axvline(100 * means[FEATURED], **plotting.line_style(FEATURED) | {"color": TEXT, "linewidth": 0.9})
-    plotting.label_rows(axes, [str(name) for name in means.index])
-    axes.set(xlim=(0, 100), xlabel=f"mean {AUROC}; dashed: {FEATURED}", ylabel="method")
-    axes.grid(axis="y", visible=False)
+    names = list(map(str, frame["method"].unique()))
+    figure, found = plotting.network_panels(frame, 0.5 + 0.155 * len(names))
+    for part, (axes,) in found:
+        means = part.groupby("method", sort=False)["auroc"].mean()
+        for place, name in enumerate(names):
+            if name in means.dropna():
+                axes.barh(place, 100 * means[name], 0.7, color=plotting.line_style(name)["color"])
+                axes.text(101.5, place, f"{100 * means[name]:.1f}", va="center", fontsize=6.5)
+        if FEATURED in means.dropna():
+            axes.axvline(100 * means[FEATURED], **plotting.line_style(FEATURED) | {"color": TEXT, "linewidth": 0.9})
+        plotting.label_rows(axes, list(map(display_name, names)))
+        axes.set(xlim=(0, 100), xlabel=f"AUROC (%), {_sets(part)}")
+        axes.grid(axis="y", visible=False)
+    plotting.add_family_legend(figure, names, {display_name(FEATURED): {"color": TEXT, "linestyle": "--"}})
     return figure
 
 
+def _sets(frame: DataFrame) -> str:
+    names = frame["ood"].unique()
+    return str(names[0]) if len(names) == 1 else f"mean over {len(names)} OOD sets"
+
+
 def draw_generalisation(table: DataFrame) -> Figure:
-    """Draw a point per method: mean AUROC on ConvNets and on transformers and MLPs; both are equal on the line."""
-    known = table.dropna()
-    figure, (axes,) = plotting.panels(4.0)
-    axes.set(
-        xlabel=f"ConvNets: mean {AUROC}, {plotting.TOWARDS}\ndotted: x = y",
-        ylabel=f"transformers and MLPs: mean {AUROC},\n{plotting.TOWARDS}",
-    )
-    if known.empty:
-        axes.text(0.5, 0.5, "needs a ConvNet and another network", transform=axes.transAxes, ha="center")
+    """Draw a point per method: mean AUROC on ConvNets against that on transformers, and against that on MLPs."""
+    others = [name for name in table.columns[2:] if table[["ConvNets", name]].dropna().size]
+    figure, panels = plotting.panels(3.6, 1, max(len(others), 1), sharey=True)
+    if not others:
+        panels[0].text(0.5, 0.5, "needs a ConvNet and another network", transform=panels[0].transAxes, ha="center")
         return figure
-    points = [
-        plotting.Point(str(name), plotting.missing_percent(x), plotting.missing_percent(y))
-        for name, x, y in zip(known["method"], known["convnets"], known["others"], strict=True)
-    ]
-    plotting.scale_toward_hundred(axes, "x", "y")
-    plotting.draw_scatter(axes, points)
-    plotting.add_family_legend(figure, [point.name for point in points])
-    plotting.name_points(axes, points)  # last, because the legend moves the axes
+    drawn = []
+    for axes, other in zip(panels, others, strict=True):
+        known = table[["method", "ConvNets", other]].dropna().sort_values(other, ascending=False)
+        points = [
+            plotting.Point(str(name), plotting.missing_percent(x), plotting.missing_percent(y))
+            for name, x, y in known.itertuples(index=False)
+        ]
+        points.sort(key=lambda point: NAMED.index(point.name) if point.name in NAMED else len(NAMED))
+        plotting.scale_toward_hundred(axes, "x", "y")
+        plotting.draw_scatter(axes, points[: len(NAMED)], points[len(NAMED) :])
+        note = f"both axes {plotting.TOWARDS}; dotted: x = y"
+        axes.set(xlabel=f"ConvNets: mean {AUROC}\n{note}", ylabel=f"{other}: mean {AUROC}")
+        drawn.append((axes, points[: len(NAMED)], points[len(NAMED) :]))
+    grey = {"linestyle": "none", "marker": "o", "color": WASH}
+    plotting.add_family_legend(figure, [one.name for _, named, _ in drawn for one in named], {"other methods": grey})
+    for each in drawn:  # last, because the legend moves the axes
+        plotting.name_points(*each)
     return figure

@@ -41,6 +41,7 @@ class Network:
     proxy: tuple[Features, ...] = ()  # scrambled ID images: the proxy OOD set that `auto` selects by
     held_out: Features | None = None  # further ID images
     requested_real: str = ""  # the OOD set to use as real OOD data
+    only: str = ""  # the one OOD set to compare methods on; empty: all
     compared_names: tuple[str, ...] = ()  # the methods to compare; empty: all
     settings: str = "general"  # the source of the hyperparameters
     id_set: str = ""  # of the paper, if it is one of them
@@ -60,13 +61,18 @@ class Network:
         """The methods that a study compares."""
         return {name: find_method(name, self.methods) for name in self.compared_names} or self.methods
 
-    def with_options(self, real: str = "", methods: tuple[str, ...] = ()) -> Network:
-        """Set the real OOD set and the methods to compare."""
-        if real and real not in self.ood:
-            raise InputError(f"{self.name} has no OOD set {real!r}; there are {', '.join(self.ood)}")
+    @property
+    def with_one_set(self) -> Network:
+        """The same network with the one OOD set to compare methods on, where there is one."""
+        return replace(self, ood={self.only: self.ood[self.only]}) if self.only else self
+
+    def with_options(self, ood: str = "", methods: tuple[str, ...] = ()) -> Network:
+        """Set the OOD set that stands for real OOD data and that methods are compared on, and these methods."""
+        if ood and ood not in self.ood:
+            raise InputError(f"{self.name} has no OOD set {ood!r}; there are {', '.join(self.ood)}")
         for name in methods:
             find_method(name, self.methods)  # refuses an unknown method
-        return replace(self, requested_real=real or self.requested_real, compared_names=methods)
+        return replace(self, requested_real=ood or self.requested_real, only=ood, compared_names=methods)
 
     def describe(self) -> str:
         """Return one line with the sizes of all sets and the settings."""
@@ -194,9 +200,10 @@ def load_networks(
     """
     if features:
         found = [load_folder(folder, settings=settings) for folder in find_folders(features)]
-        missing = set(models) - {network.name for network in found}
-        if missing:
-            raise InputError(f"no network {sorted(missing)[0]!r}; there are {', '.join(n.name for n in found)}")
-        return [network for network in found if not models or network.name in models]
+        known = {network.name.casefold(): network for network in found}
+        for name in models:
+            if name.casefold() not in known:
+                raise InputError(f"no network {name!r}; there are {', '.join(n.name for n in found)}")
+        return [known[name.casefold()] for name in models] or found
     spec = Benchmark.load(benchmark)
     return list(load_benchmark(spec.with_settings(settings) if settings else spec, Options(models=models, **how)))

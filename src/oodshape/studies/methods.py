@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+import numpy as np
+
+from oodshape.core.own_code import locate_failure
+from oodshape.core.progress import announce
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.metrics.registry import DEFAULT_METRICS
+from oodshape.networks.model_names import Family
 from oodshape.studies.load_networks import Network
 
 if TYPE_CHECKING:
@@ -65,28 +70,35 @@ def compare_with_optfs(network: Network) -> DataFrame:
 def compare_methods(network: Network) -> DataFrame:
     """Return method, ood, fpr95, auroc of every compared method that works on these features.
 
-    Methods that perturb images are left out, and those that select by a proxy OOD set if there is none.
+    Methods that perturb images are left out, and those that select by a proxy OOD set if there is none. The OOD sets
+    are all of them, or the requested one. A method that fails is announced, and has no figures.
     """
-    detectors = {
-        name: method.fit(network.train, proxy=network.proxy)
-        for name, method in network.compared.items()
-        if works_on_features(method) or (network.proxy and method.wants_proxy)
-    }
-    return measure_all(network, detectors, "method")
+    from pandas import DataFrame
+
+    rows: list[dict[str, Any]] = []
+    for name, method in network.compared.items():
+        if works_on_features(method) or (network.proxy and method.wants_proxy):
+            try:
+                rows += measure(network.with_one_set, method.fit(network.train, proxy=network.proxy), method=name)
+            except Exception as error:  # as in a benchmark, one method does not end a run
+                announce(f"failed: {name} on {network.name}: {locate_failure(error)}")
+                rows.append({"method": name, "ood": network.real} | {each.name: np.nan for each in DEFAULT_METRICS})
+    return DataFrame(rows)
 
 
 def average_by_family(frame: DataFrame) -> DataFrame:
-    """Return method, convnets, others: the mean AUROC on ConvNets and on all other networks.
+    """Return method, ConvNets, transformers, MLPs: the mean AUROC on the networks of each family.
 
     Takes the columns network, family, method and auroc. The OOD sets of a network are averaged first, so that each
-    network has the same weight. A method that is missing on one network of a group gets NaN.
+    network has the same weight. A method that is missing on one network of a family gets NaN.
     """
     from pandas import DataFrame
 
     order = frame["method"].unique()
     means = frame.groupby(["method", "network"], sort=False)["auroc"].mean().unstack("network").loc[order]
-    families = frame.drop_duplicates("network").set_index("network")["family"]
-    is_convnet = (families[means.columns] == "ConvNet").to_numpy()
-    groups = {"convnets": means.loc[:, is_convnet], "others": means.loc[:, ~is_convnet]}
-    averages = {name: group.mean(axis=1, skipna=False) for name, group in groups.items()}
+    families = frame.drop_duplicates("network").set_index("network")["family"][means.columns]
+    averages = {
+        f"{family}s": means.loc[:, (families == family).to_numpy()].mean(axis=1, skipna=False)
+        for family in get_args(Family)
+    }
     return DataFrame(averages).rename_axis("method").reset_index()

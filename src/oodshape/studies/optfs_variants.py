@@ -25,7 +25,10 @@ TAILS = (0.0, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)  # the paper's eigh
 
 def _sources(network: Network) -> dict[str, Features]:
     """Return the sets that theta is fitted with: one real OOD set, and the surrogates."""
-    return {"real": network.ood[network.real], **network.surrogates}
+    return {
+        "Real": network.ood[network.real],
+        **{name.capitalize(): noise for name, noise in network.surrogates.items()},
+    }
 
 
 def compare_variants(network: Network) -> DataFrame:
@@ -40,9 +43,9 @@ def compare_variants(network: Network) -> DataFrame:
         name: fit_with_ood(train, source, objective=objective, optfs=optfs)
         for name, source in _sources(network).items()
     }
-    shapes["dynamic"] = fit_dynamic(train, optfs=optfs)
+    shapes["Dynamic"] = fit_dynamic(train, optfs=optfs)
     detectors = {name: replace(vanilla, shape=shape) for name, shape in shapes.items()}
-    return measure_all(network, detectors | {"ours (V)": vanilla, "ours (E)": methods["optfs-e"].fit(train)}, "variant")
+    return measure_all(network, detectors | {"Ours (V)": vanilla, "Ours (E)": methods["optfs-e"].fit(train)}, "variant")
 
 
 def sweep_intervals(network: Network, numbers: Sequence[int] = NUMBERS) -> DataFrame:
@@ -78,7 +81,7 @@ def compare_dynamic(network: Network) -> DataFrame:
     fixed = network.methods["optfs-v"].fit(network.train).shape
     dynamic = fit_dynamic(network.train, optfs=find_optfs(network.methods))
     columns = {**interval_columns(dynamic.edges), **vars(measure_changed(network.train, fixed))}
-    curves: dict[str, Any] = {"ours (V)": fixed, "dynamic": dynamic}
+    curves: dict[str, Any] = {"Ours (V)": fixed, "Dynamic": dynamic}
     frames = [DataFrame({"curve": name, **columns, "theta": shape.theta}) for name, shape in curves.items()]
     return concat(frames, ignore_index=True)
 

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oodshape.core.files import replacing
-from oodshape.report.method_styles import CHOICE, FAMILIES, family, style
-from oodshape.report.palette import INKS, OOD_COLOR, PALE, TEXT
+from oodshape.report.method_styles import CHOICE, FAMILIES, display_name, family, style
+from oodshape.report.palette import INKS, OOD_COLOR, PALE, TEXT, WASH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
-WIDTH = 3.3  # inches: one column of a paper
+WIDTH, WIDE = 3.3, 6.9  # inches: one column of a paper, and both
+ACROSS = 4  # networks next to each other
 FORMATS = ("svg", "pdf", "png")
 MARKERS = dict(zip(FAMILIES, ("o", "s", "D", "^", "*", "P"), strict=True))
 FLOOR = 0.01  # percent: the smallest drawn distance from an AUROC of 100
 TOWARDS = "logarithmic towards 100"
-SIZE = 5.8  # of the names, in points
+SIZE, FEW = 5.8, 8  # of the names, in points; a number of names that can all be placed
+# where the name of a point may stand, in points to the right and up; far away, with a line to it, if few have names
+OFFSETS = ((5, 0), (-5, 0), *((side * (4 + up), way * up) for up in (8, 16, 26) for way in (1, -1) for side in (1, -1)))
 # names that are not methods: variants of OptFS (V) have its colour, those fitted with OOD images the OOD colour
 _OPTFS = INKS["optfs"].light
 _VARIANTS: dict[str, tuple[str, Any]] = {
     "optfs with OOD": (OOD_COLOR, "-"),
-    **dict.fromkeys(("real", "gaussian", "uniform"), (_OPTFS, "-")),
-    "ours (V)": (_OPTFS, style("optfs-v").dashes),
-    "ours (E)": (_OPTFS, style("optfs-e").dashes),
-    "dynamic": (INKS["own"].light, (0, (1, 1))),
+    **dict.fromkeys(("Real", "Gaussian", "Uniform"), (_OPTFS, "-")),
+    "Ours (V)": (_OPTFS, style("optfs-v").dashes),
+    "Ours (E)": (_OPTFS, style("optfs-e").dashes),
+    "Dynamic": (INKS["own"].light, (0, (1, 1))),
 }
 
 
@@ -47,12 +50,41 @@ def use_style() -> Iterator[None]:
 
 
 def panels(height: float, rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
-    """Create a figure one column wide and its axes, row by row."""
+    """Create a figure as wide as a column of a paper, or as both for several columns, and its axes, row by row."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure = Figure(figsize=(WIDTH if columns == 1 else WIDE, height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **settings)
     return figure, list(axes.ravel())
+
+
+def network_panels(
+    frame: DataFrame, height: float, rows: int = 1, *, across: int = ACROSS, shared: str = "y"
+) -> tuple[Figure, list[tuple[DataFrame, list[Axes]]]]:
+    """Create `rows` axes of this height in all for each network, the first with its name.
+
+    The axes of one row have the same scale in all networks along the `shared` sides. Returns the figure and, for each
+    network, its part of the frame and its axes from top to bottom.
+    """
+    groups = list(frame.groupby("network", sort=False))
+    across = min(across, len(groups))
+    blocks = -(-len(groups) // across)
+    figure, axes = panels(0.35 + height * blocks, rows * blocks, across)
+    found: list[tuple[DataFrame, list[Axes]]] = []
+    for place, (name, part) in enumerate(groups):
+        block, column = divmod(place, across)
+        own = [axes[(block * rows + row) * across + column] for row in range(rows)]
+        own[0].set_title(str(name))
+        for each, first in zip(own, found[0][1] if found else (), strict=False):
+            for side in shared:
+                getattr(each, f"share{side}")(first)
+            each.tick_params(labelleft=column == 0 or "y" not in shared)
+        for each in own[:-1]:
+            each.tick_params(labelbottom=False)
+        found.append((part.reset_index(drop=True), own))
+    for each in axes[(blocks - 1) * rows * across :]:
+        each.set_visible(any(each in own for _, own in found))
+    return figure, found
 
 
 def line_style(name: str) -> dict[str, Any]:
@@ -93,15 +125,6 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     return paths
 
 
-def slug(name: str) -> str:
-    """Turn a name into a part of a file name.
-
-    >>> slug("MLP-Mixer (B/16)")
-    'mlp-mixer-b-16'
-    """
-    return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-") or "network"
-
-
 class Point(NamedTuple):
     """A method and its coordinates in a figure; a ring marks selected methods."""
 
@@ -124,17 +147,16 @@ def scale_toward_hundred(axes: Axes, *sides: str) -> None:
         axis: Axis = getattr(axes, f"{side}axis")
         getattr(axes, f"set_{side}scale")("log")
         axis.set_inverted(True)
-        axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(lambda value, place: f"{100 - value:g}")
         axis.set_minor_locator(NullLocator())
 
 
-def draw_scatter(axes: Axes, points: Sequence[Point]) -> None:
-    """Draw a marker per method in its family's colour, and the visible part of the line x = y."""
-    for point in points:
-        axes.plot(
-            [point.x], [point.y], MARKERS[family(point.name)], color=line_style(point.name)["color"], markersize=4.5
-        )
+def draw_scatter(axes: Axes, points: Sequence[Point], pale: Sequence[Point] = ()) -> None:
+    """Draw a marker per method in its family's colour, `pale` ones in grey, and the visible part of the line x = y."""
+    for point in (*pale, *points):
+        color = WASH if point in pale else line_style(point.name)["color"]
+        axes.plot([point.x], [point.y], MARKERS[family(point.name)], color=color, markersize=4.5)
         if point.ring:
             axes.plot([point.x], [point.y], "o", color=TEXT, fillstyle="none", markersize=8, markeredgewidth=0.8)
     wide, high = sorted(axes.get_xlim()), sorted(axes.get_ylim())
@@ -143,34 +165,42 @@ def draw_scatter(axes: Axes, points: Sequence[Point]) -> None:
         axes.plot([low, top], [low, top], color=PALE, linestyle=":", linewidth=0.9, scalex=False, scaley=False)
 
 
-def name_points(axes: Axes, points: Sequence[Point]) -> None:
-    """Write names to the right of points where there is room: selected methods and OptFS first, then the best."""
+def name_points(axes: Axes, points: Sequence[Point], pale: Sequence[Point] = ()) -> None:
+    """Write names next to points where there is room: selected methods and OptFS first, then the best."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
-    scale, right = figure.dpi / 72, axes.get_window_extent().x1
-    at = {point: axes.transData.transform((point.x, point.y)) for point in points}
+    scale, box = figure.dpi / 72, axes.get_window_extent()
+    at = {point: axes.transData.transform((point.x, point.y)) for point in (*points, *pale)}
     taken = [(x, x, y) for x, y in at.values()]  # where a point or a name begins and ends, and its height
     for point in sorted(
         points, key=lambda one: (not one.ring, family(one.name) not in (CHOICE, "optfs"), -sum(at[one]))
     ):
-        start, middle = at[point] + (4 * scale, 0)
-        end = start + 0.59 * SIZE * len(point.name) * scale
-        clear = all(end < first or start > last or abs(middle - y) > SIZE * scale for first, last, y in taken)
-        if clear and end < right:
-            taken.append((start, end, middle))
-            place: Any = {"textcoords": "offset points", "va": "center", "fontsize": SIZE}
-            axes.annotate(point.name, (point.x, point.y), (4, 0), color=line_style(point.name)["color"], **place)
+        name = display_name(point.name)
+        wide = 0.59 * SIZE * len(name) * scale
+        for right, up in OFFSETS if len(points) <= FEW else OFFSETS[:2]:
+            start, middle = at[point] + (right * scale - (wide if right < 0 else 0), up * scale)
+            end = start + wide
+            clear = all(end < first or start > last or abs(middle - y) > SIZE * scale for first, last, y in taken)
+            if clear and box.x0 < start and end < box.x1 and box.y0 < middle < box.y1:
+                taken.append((start, end, middle))
+                line: Any = {"arrowstyle": "-", "color": PALE, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
+                place: Any = {"textcoords": "offset points", "va": "center", "ha": "right" if right < 0 else "left"}
+                place |= {"fontsize": SIZE, "color": line_style(point.name)["color"]}
+                axes.annotate(name, (point.x, point.y), (right, up), arrowprops=line if up else None, **place)
+                break
 
 
-def add_family_legend(figure: Figure, names: Sequence[str]) -> None:
-    """Add a legend of the families of these methods below the axes."""
+def add_family_legend(figure: Figure, names: Sequence[str], more: Mapping[str, Any]) -> None:
+    """Add a legend of the families of these methods, and of `more` lines by label, below the axes."""
     from matplotlib.lines import Line2D
 
     first = {family(name): name for name in reversed(names)}
-    there = [own for own in FAMILIES if own in first]
-    handles = [
-        Line2D([], [], linestyle="none", marker=MARKERS[own], color=style(first[own]).color, markersize=4.5)
-        for own in there
-    ]
-    add_legend(figure, 2, handles, [FAMILIES[own] for own in there])
+    looks: dict[str, Any] = {
+        title: {"linestyle": "none", "marker": MARKERS[own], "color": style(first[own]).color}
+        for own, title in FAMILIES.items()
+        if own in first
+    }
+    looks |= more
+    handles = [Line2D([], [], markersize=4.5, **look) for look in looks.values()]
+    add_legend(figure, 2 if figure.get_figwidth() == WIDTH else 3, handles, list(looks))

@@ -36,22 +36,17 @@ def write(name: str, networks: Sequence[Network], folder: Path, *, paper: bool =
     texts = {
         "csv": frame.to_csv(index=False, lineterminator="\n"),
         "md": frame_markdown(table, study.title, notes),
-        "tex": frame_latex(table, study.title, notes),
+        "tex": frame_latex(table, study.title, notes, f"study-{name}"),
     }
     for kind, text in texts.items():
         with replacing(folder / f"{name}.{kind}") as temporary:
             temporary.write_text(text, encoding="utf-8")
         yield folder / f"{name}.{kind}"
-    drawn = [
-        (study.draw, rows, f"{name}-{plotting.slug(str(network))}")
-        for network, rows in frame.groupby("network", sort=False)
-    ]
-    if study.draw_all is not None:
-        drawn.append((study.draw_all, frame, name))
-    for draw, rows, stem in drawn:
-        with plotting.use_style():
-            figure = draw(rows.reset_index(drop=True))
-        yield from plotting.save(figure, folder, stem)
+    for stem, draw in ((name, study.draw), (f"{name}-families", study.draw_families)):
+        if draw is not None:
+            with plotting.use_style():
+                figure = draw(frame)
+            yield from plotting.save(figure, folder, stem)
 
 
 def print_study(name: str, networks: Sequence[Network]) -> str:

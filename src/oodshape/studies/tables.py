@@ -136,10 +136,10 @@ def tabulate_weights(frame: DataFrame, digits: int = 1) -> DataFrame:
 
 
 def tabulate_generalisation(frame: DataFrame, digits: int = 1) -> DataFrame:
-    """Return per method: the mean AUROC on each network, on ConvNets and on the others."""
+    """Return per method: the mean AUROC on each network and on each family."""
     means = frame.groupby(["method", "network"], sort=False)["auroc"].mean().unstack("network")
-    groups = average_by_family(frame).set_index("method")
-    table = means.join(groups.rename(columns={"convnets": "ConvNets", "others": "transformers and MLPs"}))
+    groups = average_by_family(frame).set_index("method").dropna(axis=1, how="all")
+    table = means.join(groups.add_prefix("all "))
     order = list(METHODS)
     table = table.loc[sorted(table.index, key=lambda name: order.index(name) if name in METHODS else len(order))]
     return table.map(format_percent, digits=digits).rename_axis("method").reset_index()

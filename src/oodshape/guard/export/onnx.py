@@ -22,6 +22,7 @@ from torch import Tensor, nn
 import oodshape
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import replacing
+from oodshape.core.progress import progress_bar
 from oodshape.core.text import format_count
 from oodshape.guard.export.guarded_file import EXIF, OUTPUTS, open_session
 from oodshape.guard.export.onnx_file import read_sealed, seal
@@ -76,6 +77,7 @@ def export_onnx(
     classes: Sequence[str] | None = None,
     head: str | None = None,
     method: str = "",
+    progress: bool | None = None,
 ) -> ExportReport:
     """Write `images` [N, ...] -> `logits`, `score`, `accepted` as one ONNX file, for any N, and compare it with torch.
 
@@ -83,37 +85,40 @@ def export_onnx(
     onnxruntime on the images given, and a difference from torch that rounding does not explain is an error: then
     no file is written. The name of the `method`, preprocessing, class names and calibration scores go into the file's
     metadata, and so does `upright`: whether images are turned as their EXIF orientation says. The file ends with a
-    checksum.
+    checksum. `progress` shows the steps; None: where standard error is a terminal.
     """
     onnx, _, _ = (import_optional(name, "onnx", "ONNX export") for name in ("onnx", "onnxruntime", "onnxscript"))
     if not isinstance(images, Tensor) or images.ndim < 2 or len(images) == 0:
         raise InputError("export needs a batch of preprocessed images [N, ...] to trace the network and to compare")
     guarded = wrap(net, detector, detector.limits, head, images)
-    _check(net.net if isinstance(net, Classifier) else net, guarded, images[:2])
-    model = _traced(guarded, images)
-    (batch, *_) = next(value for value in model.graph.input if value.name == "images").type.tensor_type.shape.dim
-    if batch.dim_value:
-        raise InputError(
-            f"{path} was not written: the network's forward fixes the number of images, here {batch.dim_value}; "
-            "write x.shape[0] where it has len(x) or a number"
-        )
     names = None if classes is None else list(map(str, classes))
     if names is not None and len(names) != guarded.tap.out_features:
         raise InputError(f"{len(names)} class names were given, the network has {guarded.tap.out_features} classes")
-    said = _metadata(detector, preprocessing, upright, names, method)
-    model.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in said.items())
-    model.graph.initializer.append(onnx.numpy_helper.from_array(guarded.threshold.cpu().numpy(), "threshold"))
-    answers = _run(model, images, [*OUTPUTS, "features"])
-    report = _compared(guarded, images, answers, Path(path))
-    features = next(output for output in model.graph.output if output.name == "features")
-    model.graph.output.remove(features)
-    onnx.checker.check_model(model)
-    with replacing(path) as temporary:
-        temporary.write_bytes(seal(model.SerializeToString()))
-        (alone,) = open_session(read_sealed(temporary)).run(["score"], {"images": _array(images[:1])})
-        apart = float(np.abs(alone - answers["score"][:1]).max())
-        if not apart <= TOLERANCE * float(np.abs(answers["score"]).max()):
-            raise InputError(f"{path} was not written: an image's score alone and in a batch differ by {apart:.2g}")
+    _check(net.net if isinstance(net, Classifier) else net, guarded, images[:2])
+    with progress_bar("export", 2, progress, "steps") as report_step:
+        report_step(0, text="export: capture the graph")
+        model = _traced(guarded, images)
+        (batch, *_) = next(value for value in model.graph.input if value.name == "images").type.tensor_type.shape.dim
+        if batch.dim_value:
+            raise InputError(
+                f"{path} was not written: the network's forward fixes the number of images, here {batch.dim_value}; "
+                "write x.shape[0] where it has len(x) or a number"
+            )
+        said = _metadata(detector, preprocessing, upright, names, method)
+        model.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in said.items())
+        model.graph.initializer.append(onnx.numpy_helper.from_array(guarded.threshold.cpu().numpy(), "threshold"))
+        report_step(1, text="export: compare with torch and write")
+        answers = _run(model, images, [*OUTPUTS, "features"])
+        report = _compared(guarded, images, answers, Path(path))
+        features = next(output for output in model.graph.output if output.name == "features")
+        model.graph.output.remove(features)
+        onnx.checker.check_model(model)
+        with replacing(path) as temporary:
+            temporary.write_bytes(seal(model.SerializeToString()))
+            (alone,) = open_session(read_sealed(temporary)).run(["score"], {"images": _array(images[:1])})
+            apart = float(np.abs(alone - answers["score"][:1]).max())
+            if not apart <= TOLERANCE * float(np.abs(answers["score"]).max()):
+                raise InputError(f"{path} was not written: an image's score alone and in a batch differ by {apart:.2g}")
     return report
 
 
@@ -265,7 +270,9 @@ def _silence() -> Iterator[None]:
 COMPARED = 64  # images at the most
 
 
-def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given | None = None) -> ExportReport:
+def export_guard(
+    guard: Fitted, source: Source, path: str | Path, images: Given | None = None, progress: bool | None = None
+) -> ExportReport:
     """Write the ONNX file, compared on the first images given, or on made-up ones; how it compares."""
     about = guard.about
     batch = made_up(guard.preprocessing) if images is None else _given(guard, images)
@@ -279,6 +286,7 @@ def export_guard(guard: Fitted, source: Source, path: str | Path, images: Given 
         upright=about.upright,
         method=about.method,
         classes=about.classes or None,
+        progress=progress,
     )
 
 

@@ -51,7 +51,7 @@ def collected(
             share=recipe.keeps,
             proxy=recipe.wants_proxy,
             held_out=hold_out,
-            images=compute_fingerprint(identities_of(images)),
+            list_of_images=compute_fingerprint(identities_of(images)),
             total=len(images),
             batch_size=extractor.run.batch_size,
             classes=classes_of(images),

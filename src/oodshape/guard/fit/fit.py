@@ -20,6 +20,7 @@ from oodshape.methods.records import BASELINE
 from oodshape.methods.registry import METHODS
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.loading import Source
+from oodshape.networks.model_names import readable_names
 
 FEWEST, MOST = 10, 0.8  # images of a class, and their share that one prediction has, to tell the order of classes
 WEAK = 0.8  # the AUROC on scrambled images below which no selection is a good one
@@ -70,8 +71,8 @@ def _warn_if_weak(scorer: object) -> None:
 
 def class_names(source: Source, given: tuple[str, ...], train: Features | Summed) -> tuple[str, ...]:
     """The names of the classes: the model's own, or those of the images' labels where they are in its order."""
-    classes = train.head.classes
-    if len(source.names) == classes:
+    classes, given = train.head.classes, readable_names(given)
+    if len(source.names) == classes and source.names != given:
         return source.names
     if len(given) != classes:
         return ()

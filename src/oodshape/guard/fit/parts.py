@@ -62,7 +62,7 @@ class Made(Value):
     share: float  # of the images, kept to select methods by
     proxy: bool  # whether scrambled images went through the network too
     held_out: bool  # whether a share of the images was kept to set the threshold
-    images: str  # a hash of all images' identities in their order
+    list_of_images: str  # a hash of all images' identities in their order
     total: Annotated[int, AtLeast(1)]  # images in all, before any was read
     batch_size: Annotated[int, AtLeast(1)]
     classes: tuple[str, ...] = ()  # the names behind the labels
@@ -76,28 +76,10 @@ class Made(Value):
 
     def difference(self, other: Made) -> str:
         """The first thing that keeps two parts from adding up, in words; empty where nothing does."""
-        mine, theirs = (dict(replace(each, shard=1, shards=other.shards)._items()) for each in (self, other))
-        for name, what in DIFFERENCES.items():
-            if mine[name] != theirs[name]:
-                return f"{what} {theirs[name] or 'none'}, not {mine[name] or 'none'}"
+        for (name, mine), (_, theirs) in zip(self._items(), other._items(), strict=True):
+            if mine != theirs and name not in ("shard", "shards", "version"):
+                return f"another {name.replace('_', ' ')}: {theirs or 'none'}, not {mine or 'none'}"
         return ""
-
-
-DIFFERENCES = {
-    "network": "another network",
-    "images": "another list of images",
-    "total": "another number of images,",
-    "batch_size": "another batch size,",
-    "preprocessing": "another preprocessing,",
-    "upright": "images turned otherwise,",
-    "precision": "another precision,",
-    "needs": "what other methods need,",
-    "share": "another share to select by,",
-    "proxy": "another method's proxy,",
-    "held_out": "images held out,",
-    "head": "another head,",
-    "classes": "other names of classes,",
-}
 
 
 @dataclass(frozen=True, eq=False)

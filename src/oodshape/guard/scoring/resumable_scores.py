@@ -153,9 +153,7 @@ def _resume(
         file.write(json.dumps({"oodshape": who}).encode() + b"\n")
         return 0, who
     if first != json.dumps({"oodshape": who}).encode() + b"\n":
-        raise InputError(
-            f"{part} was begun with another guard, batch size or release of oodshape; remove it to start anew"
-        )
+        raise InputError(f"{part} was begun with another guard, batch size or oodshape; remove it to start anew")
     end, keep, mark = file.tell(), 0, who
     for block, seal in _blocks(file, part, batch_size):
         mark_now = compute_fingerprint(mark, b"".join(block))

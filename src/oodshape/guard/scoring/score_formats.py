@@ -210,7 +210,7 @@ def _shown(value: Any) -> str:
 OnRow = Callable[[Scored], None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tally:
     """How many images were scored, and what became of them."""
 
@@ -221,16 +221,13 @@ class Tally:
     resumed: int = 0  # of the images, those that an earlier run had scored
     first_error: str = ""  # the first image that could not be read, and why
 
-    def with_row(self, row: Scored) -> Tally:
-        """The tally with one more image."""
-        return Tally(
-            self.images + 1,
-            self.accepted + bool(row.accepted),
-            self.rejected + row.rejected,
-            self.unreadable + bool(row.error),
-            self.resumed,
-            self.first_error or (f"{row.path}: {row.error}" if row.error else ""),
-        )
+    def add(self, row: Scored) -> None:
+        """Count one more image."""
+        self.images += 1
+        self.accepted += bool(row.accepted)
+        self.rejected += row.rejected
+        self.unreadable += bool(row.error)
+        self.first_error = self.first_error or (f"{row.path}: {row.error}" if row.error else "")
 
     def lines(self) -> list[str]:
         again = f" ({self.resumed:,} of them by an earlier run)" if self.resumed else ""
@@ -246,7 +243,7 @@ class Counter:
 
     def __iter__(self) -> Iterator[Scored]:
         for row in self.rows:
-            self.tally = self.tally.with_row(row)
+            self.tally.add(row)
             if self.on_row is not None:
                 self.on_row(row)
             yield row

@@ -21,9 +21,9 @@ Count = Annotated[int, AtLeast(0)]
 Ints = NDArray[np.int64]
 
 
-def _zeros(*shape: int, kind: type = np.int64) -> Any:
+def _zeros(*shape: int) -> Any:
     """One block without images."""
-    return field(default_factory=lambda: np.zeros(shape, kind))
+    return field(default_factory=lambda: np.zeros(shape, np.int64))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,7 +39,7 @@ class Event(Value):
 class History(Value):
     """Counts by block of readable images, the last one still growing; next to them what happened, and every class.
 
-    >>> History().after(np.array([0.01, 0.5]), np.array([True, False]), 1, ("cat", "dog"), (0.5, 0.0)).rejected
+    >>> History().after(np.array([0.01, 0.5]), np.array([True, False]), 1, ("cat", "dog")).rejected
     array([1])
     """
 
@@ -47,13 +47,12 @@ class History(Value):
     p_values: Annotated[Ints, Sizes("T B"), AtLeast(0)] = _zeros(1, BINS)  # by twentieths
     rejected: Annotated[Ints, Sizes("T"), AtLeast(0)] = _zeros(1)
     unreadable: Annotated[Ints, Sizes("T"), AtLeast(0)] = _zeros(1)
-    evidence: Annotated[NDArray[np.float64], Sizes("T E"), AtLeast(0)] = _zeros(1, 2, kind=np.float64)  # logs
     names: tuple[str, ...] = ()
     classes: Annotated[Ints, Sizes("N K"), AtLeast(0)] | None = None  # accepted, rejected
     events: tuple[Event, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.p_values.shape[1] != BINS or self.evidence.shape[1] != 2:
+        if self.p_values.shape[1] != BINS:
             raise InputError("a history has other columns than it must have")
         if (self.rejected > self.sizes).any():
             raise InputError("a history rejects more images than it has")
@@ -82,20 +81,18 @@ class History(Value):
         rejected: NDArray[np.bool_],
         unreadable: int,
         labels: Sequence[str],
-        evidence: tuple[float, float],
     ) -> History:
         """The history after some more images, at most as many as there is room for."""
-        blocks: list[NDArray[Any]] = [self.p_values, self.rejected, self.unreadable, self.evidence]
+        blocks: list[Ints] = [self.p_values, self.rejected, self.unreadable]
         if len(p_values) and self.sizes[-1] >= self.block:
             blocks = [np.concatenate([each, np.zeros_like(each[-1:])]) for each in blocks]
-        p, counts, lost, logs = (each.copy() for each in blocks)
+        p, counts, lost = (each.copy() for each in blocks)
         # a p-value of 1 is in the last twentieth, and each edge in the one that it ends
         place = np.clip(np.ceil(p_values * BINS * (1 - 1e-12)).astype(int) - 1, 0, BINS - 1)
         p[-1] += np.bincount(place, minlength=BINS)
         counts[-1] += int(rejected.sum())
         lost[-1] += unreadable
-        logs[-1] = np.maximum(evidence, 0.0)
-        made = replace(self, p_values=p, rejected=counts, unreadable=lost, evidence=logs)
+        made = replace(self, p_values=p, rejected=counts, unreadable=lost)
         return made._with_classes(labels, rejected)._bounded()
 
     def _with_classes(self, labels: Sequence[str], rejected: NDArray[np.bool_]) -> History:
@@ -119,15 +116,7 @@ class History(Value):
             return self
         starts = np.arange(0, len(self.p_values), 2)
         p, rejected, unreadable = (np.add.reduceat(x, starts) for x in (self.p_values, self.rejected, self.unreadable))
-        last = np.minimum(starts + 1, len(self.p_values) - 1)
-        return replace(
-            self,
-            block=2 * self.block,
-            p_values=p,
-            rejected=rejected,
-            unreadable=unreadable,
-            evidence=self.evidence[last],
-        )
+        return replace(self, block=2 * self.block, p_values=p, rejected=rejected, unreadable=unreadable)
 
     def with_event(self, event: Event) -> History:
         """The history with one more thing that happened."""

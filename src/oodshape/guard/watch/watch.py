@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.text import format_count
 from oodshape.core.values import AtLeast, Value, encode, load_values
 from oodshape.guard.scoring.score_formats import ScoreRow, read_scores
-from oodshape.guard.verdict import Judged
+from oodshape.guard.verdict import Scored, Verdict
 from oodshape.guard.watch.history import Event, History
 from oodshape.metrics.conformal import allowed_rate, rank
 from oodshape.metrics.sequential_test import RateTest
@@ -76,6 +77,23 @@ def read_blocks(scores: str, after: ReadPosition | None, *, size: int, follow: b
         raise _changed(scores, after)
     if block:
         yield block, position()
+
+
+def rejected_since_change(watch: Watch, scores: str | None = None) -> Iterator[tuple[int, ScoreRow]]:
+    """Read the score files of a watch again: (image number, row) of what was rejected since the change of the alarm.
+
+    Without a state, `scores` is the file. There is nothing to read without an alarm, from standard input, or where a
+    file is gone.
+    """
+    alarms = [event for event in watch.history.events if event.kind == "alarm"]
+    parts = [(each.file, each.rows) for each in watch.read] or [(scores or "-", watch.seen + watch.unreadable)]
+    if not (watch.alarm and alarms and all(Path(file).is_file() for file, _ in parts)):
+        return
+    rows = (row for file, count in parts for row in islice(read_scores(file), count) if row.p_value is not None)
+    limit = rank(watch.n_calibration, watch.alpha) + 0.5
+    for image, row in enumerate(rows, 1):
+        if image >= (alarms[-1].began or alarms[-1].image) and (row.p_value or 0) * (watch.n_calibration + 1) < limit:
+            yield image, row
 
 
 def _changed(scores: str, after: ReadPosition) -> InputError:
@@ -135,14 +153,14 @@ class Watch(Value):
         """A watch that has seen nothing: of a threshold for alpha, calibrated on n_calibration images."""
         return cls(alpha, n_calibration, delta, *_tests(alpha, n_calibration, delta))
 
-    def add(self, verdicts: Judged | Iterable[Judged]) -> Watch:
+    def add(self, verdicts: Verdict | Scored | Iterable[Verdict | Scored]) -> Watch:
         """The watch after some more images, given by what a guard said: verdicts, or rows of scores.
 
         >>> from oodshape import Verdict
         >>> Watch.begin(alpha=0.05, n_calibration=99).add(Verdict("cat", 0, 9.1, 0.62, True, 7.9)).history.names
         ('cat',)
         """
-        rows: list[Judged] = [verdicts] if hasattr(verdicts, "p_value") else list(verdicts)  # type: ignore[list-item]
+        rows = [verdicts] if isinstance(verdicts, (Verdict, Scored)) else list(verdicts)
         return self.after([row.p_value for row in rows], labels=["" if x.label is None else str(x.label) for x in rows])
 
     def after(
@@ -164,7 +182,7 @@ class Watch(Value):
             raise InputError(f"p-values lie in (0, 1], got {p[wrong][0]:g} at place {int(wrong.argmax()) + 1}")
         names = np.array([""] * len(lost) if labels is None else list(labels), object)
         now, start = self, 0
-        while start < len(lost):  # by blocks of the history, which keeps the evidence at the end of each
+        while start < len(lost):  # by blocks of the history
             read = np.flatnonzero(~lost[start:])
             end = start + int(read[now.history.room]) if len(read) > now.history.room else len(lost)
             part = slice(start, end)
@@ -182,8 +200,7 @@ class Watch(Value):
         low = below <= rank(self.n_calibration, MIDDLE)
         rejection, middle = self.rejection.after(rejected), self.middle.after(low)
         unreadable = self.unreadable + int(lost.sum())
-        logs = rejection.highest, middle.highest
-        history = self.history.after(known, rejected, int(lost.sum()), names[~lost].tolist(), logs)
+        history = self.history.after(known, rejected, int(lost.sum()), names[~lost].tolist())
         now = replace(self, rejection=rejection, middle=middle, unreadable=unreadable, history=history)
         if not now.alarm or self.alarm:
             return now

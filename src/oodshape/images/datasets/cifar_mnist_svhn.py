@@ -179,9 +179,7 @@ def read_idx(path: Path, dims: int) -> NDArray[np.uint8]:
             data = _inflated(path, data, dims)
     magic, header = _magic(dims), 4 + 4 * dims
     if data[:4] != magic[: len(data)]:
-        raise InputError(
-            f"{path} is no IDX file of {dims}-dimensional bytes: it begins with {data[:4].hex()}, not {magic.hex()}"
-        )
+        raise InputError(f"{path} is no IDX file of {dims} dimensions: it begins {data[:4].hex()}, not {magic.hex()}")
     shape = _sizes(data[:header])
     size = header + math.prod(shape)
     if len(data) < header or len(data) != size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from http.client import HTTPException, HTTPMessage
@@ -15,24 +14,19 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import oodshape
 from oodshape.core.errors import InputError
 from oodshape.core.files import NO_ROOM, one_line, temporary_file, writing
+from oodshape.core.machine import OFFLINE, is_offline
 from oodshape.images.datasets.download_sources import DOWNLOADS, Source, digest
 from oodshape.images.datasets.unpack import unpack
 
 CHUNK = 1 << 20
 TIMEOUT = 60  # seconds without a byte
 ATTEMPTS = 5  # at one address, as long as each transfers something
-OFFLINE = "OODSHAPE_OFFLINE"
 FULL = 64  # hex digits of a sha256
 Report = Callable[[int], None]
 
 
 class _Refused(Exception):
     """What an address offers cannot be the file: another try at this address would not help."""
-
-
-def is_offline() -> bool:
-    """Whether the environment variable OODSHAPE_OFFLINE forbids to use the network."""
-    return os.environ.get(OFFLINE, "0") not in ("", "0")
 
 
 def download(source: Source, folder: Path, report: Report = lambda done: None, *, unverified: bool = False) -> Path:
@@ -46,7 +40,7 @@ def download(source: Source, folder: Path, report: Report = lambda done: None, *
         check_file(source, path, f"delete {path} and get it again")
         return path
     if is_offline():
-        raise InputError(f"{source.file} is not at {path}, and {OFFLINE} forbids downloads")
+        raise InputError(f"{source.file} is not at {path}, and --offline or {OFFLINE} forbids downloads")
     if not source.is_verified and not unverified:
         raise InputError(
             f"{source.file} is not downloaded: its checksum is not published; --unverified downloads it all the same"

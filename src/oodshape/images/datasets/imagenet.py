@@ -40,9 +40,7 @@ def imagenet_val(folder: str | Path, *, name: str = "imagenet") -> ImageFiles:
     with reading(folder.parent):
         files = {int(path.stem[-8:]): path.name for path in folder.glob("ILSVRC2012_val_" + "[0-9]" * 8 + ".*")}
         if not files:
-            raise InputError(
-                f"no ILSVRC2012_val_*.JPEG in {folder}; for class folders use ImageFolder({str(folder)!r})"
-            )
+            raise InputError(f"no ILSVRC2012_val_*.JPEG in {folder}; for class folders use ImageFolder")
         numbers = sorted(files)
         return ImageFiles(name, folder, [files[number] for number in numbers], _labels_beside(folder, numbers))
 

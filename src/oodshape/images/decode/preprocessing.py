@@ -208,9 +208,7 @@ def picture(image: Image) -> PIL.Image.Image:
         or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3))
         or 0 in array.shape
     ):
-        raise InputError(
-            f"an image must be a PIL image, or uint8 [H, W] or [H, W, 3], got {array.dtype}{list(array.shape)}"
-        )
+        raise InputError(f"an image is a PIL image, or uint8 [H, W] or [H, W, 3], got {array.dtype}{list(array.shape)}")
     return PIL.Image.fromarray(array)
 
 

@@ -19,21 +19,10 @@ def thumbnail(image: Image, side: int = SIDE) -> str:
     >>> thumbnail(np.zeros((2, 2), np.uint8))[:22]
     'data:image/png;base64,'
     """
-    return data_uri(encoded(image, side))
-
-
-def encoded(image: Image, side: int = SIDE) -> bytes:
-    """The small image as a file."""
     shown = picture(image)
     shown = in_mode(shown, "L" if shown.mode in ("1", "L", "LA") or shown.mode.startswith("I;16") else "RGB").copy()
     shown.thumbnail((side, side))
     kind, options = ("png", {"optimize": True}) if shown.mode == "L" else ("webp", {"quality": 80, "method": 6})
     data = io.BytesIO()
     shown.save(data, format=kind, **options)
-    return data.getvalue()
-
-
-def data_uri(file: bytes) -> str:
-    """A small image's file as an address that a page can hold."""
-    kind = "png" if file.startswith(b"\x89PNG") else "webp"
-    return f"data:image/{kind};base64,{b64encode(file).decode()}"
+    return f"data:image/{kind};base64,{b64encode(data.getvalue()).decode()}"

@@ -52,27 +52,19 @@ class Stored(IndexedImages):
 
     def _open(self, index: int, upright: bool) -> Image:
         try:
-            return open_image(self._file(index), upright=upright)
+            return open_image(BytesIO(self.encoded_bytes(index)), upright=upright)
         except Unreadable as error:
             raise Unreadable(self.called(index), error.reason) from None
 
-    def _file(self, index: int) -> BytesIO:
-        """The encoded image as a file; whatever its store makes of a file that has gone or is damaged, as one error."""
+    def encoded_bytes(self, index: int) -> bytes:
+        """The encoded image; whatever its store makes of a file that has gone or is damaged, as one error."""
         try:
-            return BytesIO(self._data(index))
+            return self._data(index)
         except InputError:
             raise
         except (OSError, *DAMAGE) as error:
             why = (error.strerror if isinstance(error, OSError) else None) or error
             raise Unreadable(self.called(index), f"cannot be read ({one_line(why) or type(error).__name__})") from None
-
-    def encoded_bytes(self, index: int) -> bytes:
-        """The encoded image of that number."""
-        return self._file(index).getvalue()
-
-    def encoded(self, name: str) -> BytesIO:
-        """The bytes of the image of that name."""
-        return self._file(next(row for row in range(len(self)) if self.called(row) == name))
 
     @cached_property
     def identities(self) -> identity.Keys:
@@ -100,9 +92,7 @@ class TarImages(Stored):
         labels: list[int] = []
         for number, archive in enumerate(self.files):
             if archive.lower().endswith(PACKED):
-                raise InputError(
-                    f"{archive} is compressed, and its images cannot be read one by one; unpack it to .tar"
-                )
+                raise InputError(f"{archive} is compressed: its images cannot be read one by one; unpack it to .tar")
             with reading(archive, "it must be a tar file"):
                 try:
                     found = _scanned(archive)

@@ -32,23 +32,15 @@ class ImageSource(Protocol):
     @property
     def name(self) -> str:
         """A short name for messages."""
-        ...
 
     def pairs(self) -> Iterator[Pair]:
         """The name of each image, and what `read` needs besides it."""
-        ...
 
     def count(self) -> int | None:
         """The number of images; None where it cannot be known before the pass."""
-        ...
 
     def read(self, pair: Pair, *, upright: bool) -> Image:
         """The image of a pair as a preprocessing takes it, turned as its EXIF orientation says or not."""
-        ...
-
-    def encoded(self, name: str) -> Any:
-        """What a decoder can open of the image of that name: its path, or its bytes as a file."""
-        ...
 
 
 class ImageSet(Protocol):
@@ -61,25 +53,20 @@ class ImageSet(Protocol):
     @property
     def name(self) -> str:
         """A short name for tables and messages."""
-        ...
 
     @property
     def labels(self) -> NDArray[np.int64]:
         """[N]: the class of each image, -1 for none."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """16 hex digits that change with the images or their order."""
-        ...
 
     def __len__(self) -> int:
         """The number of images."""
-        ...
 
     def __getitem__(self, index: int) -> Image:
         """An image: a PIL image, or a uint8 array [H, W] or [H, W, 3]."""
-        ...
 
 
 def identities_of(images: ImageSet) -> Keys:
@@ -160,10 +147,6 @@ class IndexedImages(ABC):
         """The image of that number."""
         return self.open(pair[1], upright=upright)
 
-    def encoded(self, name: str) -> Any:
-        """The path of an image."""
-        return name
-
     def turned(self: S, upright: bool) -> S:
         """The same images, turned in this way."""
         made = copy(self)
@@ -190,9 +173,7 @@ class ArraySet:
         """Fill in missing labels and refuse shapes that hold no images."""
         images = np.asanyarray(self.images)
         if images.dtype != np.uint8 or images.ndim not in (3, 4) or len(images) == 0:
-            raise InputError(
-                f"{self.name}: images must be uint8 [N, H, W(, 3)], got {images.dtype}{list(images.shape)}"
-            )
+            raise InputError(f"{self.name}: images are uint8 [N, H, W(, 3)], got {images.dtype}{list(images.shape)}")
         labels = np.full(len(images), -1) if self.labels is None else np.asarray(self.labels)
         if labels.shape != images.shape[:1]:
             raise InputError(f"{self.name}: {len(images)} images need {len(images)} labels, got {list(labels.shape)}")

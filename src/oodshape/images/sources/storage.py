@@ -12,6 +12,7 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import one_line
+from oodshape.core.machine import OFFLINE, is_offline
 from oodshape.images.decode.formats import EXTENSIONS
 from oodshape.images.decode.limits import Limits
 
@@ -82,9 +83,7 @@ def read_bytes(path: str, first: int = 0, last: int | None = None) -> bytes:
         file.seek(first)
         data = bytes(file.read(most + 1 if last is None else min(last - first, most + 1)))
     if len(data) > most:
-        raise InputError(
-            f"{path} has more than {most:,} bytes, the limit of inflated; where it can be trusted, raise it"
-        )
+        raise InputError(f"{path} has more than {most:,} bytes, the limit of inflated; raise it for a file you trust")
     return data
 
 
@@ -132,6 +131,8 @@ def _store(address: str) -> tuple[Any, str]:
     protocol = address.partition("://")[0]
     if protocol.lower() not in STORES or "::" in address:
         raise InputError(f"{address} cannot be opened: addresses begin with {'://, '.join(STORES)}:// and have no '::'")
+    if is_offline() and protocol.lower() not in ("file", "memory"):
+        raise InputError(f"{address} is not read: --offline or {OFFLINE} forbids to use the network")
     try:
         from fsspec.core import url_to_fs
 

@@ -17,11 +17,9 @@ class Differentiable(Protocol):
 
     def __call__(self, images: Tensor) -> Outputs:
         """[N, ...] images -> features and logits, without gradients."""
-        ...
 
     def logits(self, images: Tensor) -> Tensor:
         """[N, ...] images -> [N, C] logits, with the graph."""
-        ...
 
 
 class Step(Recipe):

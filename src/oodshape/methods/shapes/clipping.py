@@ -70,9 +70,7 @@ class BFAct(Shaper):
     def fit(self, train: Training) -> SoftClip:
         t = train.stats.quantile(self.q)
         if t <= 0:
-            raise InputError(
-                f"BFAct needs a positive limit, but the {self.q:g}-quantile of the features is {t:g}; raise q"
-            )
+            raise InputError(f"BFAct needs a positive limit, the {self.q:g}-quantile of the features is {t:g}; raise q")
         return SoftClip(t=t, order=self.order)
 
 

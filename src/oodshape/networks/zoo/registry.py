@@ -79,9 +79,9 @@ def model_entry(name: str) -> ModelEntry:
 
 
 def find_weights(name: str, folder: Path | None) -> Path | None:
-    """The file in a folder with the weights of a network: called like the network, or as it was published."""
+    """The file in a folder with the weights of a network: called like it, as published, or as the authors call it."""
     names = [f"{model_entry(name).name}{end}" for end in (".safetensors", *PICKLED)]
-    names += [source.to for source in all_sources().get(name, ())]
+    names += [source.to for source in all_sources().get(name, ())] + [KNOWN[name].authors or "-"]
     return next((folder / file for file in names if (folder / file).is_file()), None) if folder else None
 
 

@@ -20,10 +20,10 @@ from oodshape.methods.describe import cited
 from oodshape.methods.records import FEATURED, RECORDS
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, UNITS, Metric
+from oodshape.networks.model_names import imagenet_classes
 from oodshape.report.method_styles import BLOCKS, block, display_name, style
-from oodshape.report.pages.html import document, page_json, web_file, write_html
-from oodshape.report.tables.named_tables import STANDARD4
-from oodshape.report.tables.paper import comparable, paper_figures
+from oodshape.report.pages.html import document, page_json, section, web_file, write_html
+from oodshape.report.tables.paper import STANDARD4, comparable, paper_figures
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, caveats, skipped_notes, table
 
 SCRIPTS = (
@@ -42,6 +42,7 @@ LESSON = (
     "These networks are tiny: methods that measure distances among features win here. On ImageNet, OptFS has the "
     "lowest FPR95 on EfficientNet-Lite0 (see Results in the documentation); no method wins on every network."
 )
+Columns = tuple[Column, ...]
 TABLES = ("model", "ood", "standard4")  # of the paper's, those that compare methods
 
 
@@ -55,7 +56,8 @@ def payload(results: Results, columns: Sequence[Column] = DEFAULT_COLUMNS) -> di
     kinds = {row.group for row in results.rows}
     sides = [Column(ERROR, kind) for kind in ("near", "far") if {"near", "far"} <= kinds]
     asked = [*map(Column, metrics), *(column for column in (*columns, *sides) if column.metric in metrics)]
-    known = dict.fromkeys(asked)
+    known, said = dict.fromkeys(asked), results.provenance.get("settings", {})
+    of_imagenet = "imagenet" in (said.get("id_set"), said.get("settings"))
     first = [*columns, *sides, *(Column(METRICS[name]) for name in COST)]
     return {
         "models": _models(results),
@@ -76,6 +78,7 @@ def payload(results: Results, columns: Sequence[Column] = DEFAULT_COLUMNS) -> di
             for s in results.shapes
             if not s.is_identity and s.model in models and s.method in methods
         },
+        "classes": list(imagenet_classes().values()) if of_imagenet else [],
         "samples": _samples(results, models, methods, oods),
         "paper": _paper(results, models, methods, oods),
         "ties": {
@@ -150,15 +153,7 @@ def _methods(results: Results) -> list[dict[str, Any]]:
     found = []
     for name in results.names("method"):
         color, dashes = style(name).web
-        said: dict[str, Any] = {
-            "name": name,
-            "title": display_name(name),
-            "sentence": "",
-            "needs": "",
-            "fails": "",
-            "papers": [],
-            "paper": "",
-        }
+        said: dict[str, Any] = {"name": name, "title": display_name(name), "papers": [], "paper": ""}
         if name in RECORDS:
             record = RECORDS[name]
             said |= {"sentence": record.summary, "needs": record.needs, "fails": record.fails}
@@ -211,12 +206,15 @@ def _paper(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, 
     return {"metrics": metrics, "figures": found, "standard4": whole} if found else None
 
 
-def write_page(results: Results, path: str | Path, columns: tuple[Column, ...] = DEFAULT_COLUMNS) -> None:
-    """Write the page of these results atomically; its table shows these columns at first."""
-    write_html(path, page(results, columns))
+def write_page(results: Results, path: str | Path, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]) -> None:
+    """Write the page of these results atomically; its table shows these columns at first.
+
+    `more` are sections behind the leaderboard: id=(title, HTML).
+    """
+    write_html(path, page(results, columns, **more))
 
 
-def page(results: Results, columns: tuple[Column, ...] = DEFAULT_COLUMNS) -> str:
+def page(results: Results, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]) -> str:
     """The page's HTML."""
     overview = table(results, "model")
     parts = {
@@ -229,6 +227,8 @@ def page(results: Results, columns: tuple[Column, ...] = DEFAULT_COLUMNS) -> str
         "notes": "".join(f"<li>{escape(note)}</li>" for note in _notes(results, overview)),
         "caveat": _caveat(results),
         "skipped": _skipped(results),
+        "links": "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in more.items()),
+        "more": "\n".join(section(name, head, body) for name, (head, body) in more.items()),
         "origin": _facts(results.provenance),
         "data": page_json(payload(results, columns)),
     }

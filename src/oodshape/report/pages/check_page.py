@@ -10,7 +10,7 @@ from oodshape.metrics.detection import Estimate, mcnemar
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN
 from oodshape.networks.loading import Source
 from oodshape.report.pages.html import banner, html_table, tiles, write_html
-from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, payload, risk_curves
+from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, payload, roc_curves
 from oodshape.report.pages.scored_page import Origin, render_scored_page
 from oodshape.report.pages.scored_set import CLEAR, Role
 
@@ -59,10 +59,10 @@ def write_check(check: Check, path: str | Path, source: Source | None = None, or
         (scored, each.listing) for scored, (each, _) in zip(scored_sets, sets, strict=True) if each.listing is not None
     ]
     items = [] if source is None or len(seen) < len(sets) else describe_images(check.guard, source, seen)
-    data = payload(check.guard, scored_sets, items) | {"risk": risk_curves(check)}
+    data = payload(check.guard, scored_sets, items) | {"roc": roc_curves(check)}
     table = html_table(HEAD, check_rows(check), "Figures by set and detector")
     note = f"{NOTE} The threshold of the MSP baseline was calibrated on the same images for the same alpha."
-    more = {"table": ("Figures", f'{table}<p class="soft">{escape(note)}</p>')}
+    more = {"table": ("Figures and ROC curves", f'{table}<p class="soft">{escape(note)}</p><div id="roc"></div>')}
     if check.selective is not None:
         more = {"right": ("Accuracy on accepted images", _render_accuracy(check, check.selective))} | more
     if check.unreadable:
@@ -89,7 +89,8 @@ def decision(check: Check) -> tuple[str, str, str]:
     if share < WEAK:
         kind, head = "ok", f"Protective: {accepts}"
     else:
-        kind, head = ("bad", f"Not protective: {accepts}") if share >= FAILING else ("warn", f"In part: {accepts}")
+        kind, word = ("bad", "Not") if share >= FAILING else ("warn", "Partly")
+        head = f"{word} protective: {accepts}"
         body += " A larger alpha rejects more OOD images, and more ID images: try it below."
     if check.guaranteed is not None and check.known <= SAME and check.rejected > check.guaranteed[1]:
         kind, head = "bad", f"Rejects too many ID images: {_rate(1 - check.inside.guard.share.value)}, not {alpha:g} %"
@@ -175,34 +176,26 @@ def right_line(check: Check) -> list[str]:
     if found is None:
         return []
     parts = [
-        f"{100 * found.accepted[name].value:.1f} % on images accepted by {DETECTORS[name]} (AURC {100 * area:.2f})"
-        for name, area in found.aurc.items()
-        if name in found.accepted
+        f"{100 * accepted.value:.1f} % on images accepted by {DETECTORS[name]}"
+        for name, accepted in found.accepted.items()
     ]
     return ["; ".join([f"accuracy {100 * found.accuracy.value:.1f} % on {found.images:,} labelled ID images", *parts])]
 
 
 def _render_accuracy(check: Check, found: Selective) -> str:
-    """Return the table of accuracy and area under the risk-coverage curve, and the place of the curves."""
+    """Return the table of accuracy on all labelled images and on the accepted ones."""
     assert check.inside.labels is not None
     known = check.inside.labels >= 0
-    rows = [["all images", f"{found.images:,}", _percent(found.accuracy), "–"]]
+    rows = [["all images", f"{found.images:,}", _percent(found.accuracy)]]
     rows += [
         [
             f"accepted by {'the guard' if name == 'guard' else 'MSP'}",
             f"{int(check.inside.judged[name].passed[known].sum()):,}",
             _percent(found.accepted[name]) if name in found.accepted else "–",
-            f"{100 * area:.2f}",
         ]
-        for name, area in found.aurc.items()
+        for name in check.inside.judged
     ]
-    note = (
-        "Accuracy of the network on the labelled ID images: on all of them and on the accepted ones. AURC: the mean "
-        "error rate (in percent) among the k images with the highest scores, over every k; lower is better. Dotted: "
-        "the fraction accepted at the guard's alpha."
-    )
-    table = html_table(["images", "number", "accuracy", "AURC (%)"], rows, "Accuracy")
-    return f'{table}<div id="risk"></div><p class="soft">{escape(note)}</p>'
+    return html_table(["images", "number", "accuracy"], rows, "Accuracy of the network on labelled ID images")
 
 
 def _rate(share: float) -> str:

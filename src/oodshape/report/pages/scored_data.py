@@ -8,26 +8,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodshape.benchmark.roc_curves import roc_points
 from oodshape.core.errors import InputError
 from oodshape.guard.check import Check, SetCheck
-from oodshape.guard.explain import Explanation, Impact, explain_listed
+from oodshape.guard.explain import Explanation, explain_listed
 from oodshape.guard.fitted import Fitted
-from oodshape.images.decode.thumbnail import data_uri, thumbnail
+from oodshape.images.decode.thumbnail import thumbnail
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.metrics import conformal
-from oodshape.metrics.detection import risk_coverage
 from oodshape.networks.loading import Source
+from oodshape.report.method_styles import display_name
 from oodshape.report.pages.scored_set import Role, ScoredSet, ShownImage
 
 SHOWN = 500  # images on a page
-LARGE, BIG, SMALL = 60, 224, 72  # so many are shown large; pixels of the longer side of these and of the others
+SIDE = 144  # pixels of the longer side of an image
 MOST = 0.5  # the largest alpha that the slider goes to
 STEPS = 1000  # of the slider, to a share of 1
 BINS = 60
-POINTS = 200  # of a risk-coverage curve
+ALL = "all OOD images"
 
 Images = ImageSource
-Numbered = tuple[int, ShownImage]  # the number of its set, and the image
 
 
 def collect_set(guard: Fitted, images: SetCheck, role: Role, keep: int) -> ScoredSet:
@@ -52,8 +52,6 @@ def payload(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[st
     edges = _edges([held_out, *values], detector.threshold)
     softmax = guard.about.baseline is not None and all(len(scored.softmax_p) for scored in sets)
     sides = {"guard": False} | ({"softmax": True} if softmax else {})
-    kept = guard.about.samples
-    near = {at for item in items for at, _ in item["near"]}
     return {
         "alpha": alpha,
         "ticks": ticks.tolist(),
@@ -72,64 +70,29 @@ def payload(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[st
             for scored, own in zip(sets, values, strict=True)
         ],
         "items": items,
-        "samples": {}
-        if kept is None
-        else {
-            str(at): [kept.names[at], str(guard.label(int(kept.classes[at]))), data_uri(kept.file(at))]
-            for at in sorted(near)
-        },
     }
 
 
 def describe_images(guard: Fitted, source: Source, sets: Sequence[tuple[ScoredSet, Images]]) -> list[dict[str, Any]]:
-    """What the page says about every image that it shows, those that say most first: these are drawn large."""
-    order = sorted(
-        ((place, item) for place, (scored, _) in enumerate(sets) for item in scored.items),
-        key=lambda each: _interest(sets[each[0]][0], each[1]),
-    )
-    large = {id(item) for _, item in _in_turn(order, sets)[:LARGE]}
+    """What the page says about every image that it shows."""
     found = []
-    for place, (_, images) in enumerate(sets):
-        items = [item for at, item in order if at == place]
-        explained = explain_listed(guard, source, images, [item.pair for item in items])
-        for item, why in zip(items, explained, strict=True):
-            side = BIG if id(item) in large else SMALL
-            told = _describe(item, why) | {"set": place, "picture": _picture(images, item, side, guard.about.upright)}
-            found.append(told)
+    for place, (scored, images) in enumerate(sets):
+        explained = explain_listed(guard, source, images, [item.pair for item in scored.items])
+        for item, why in zip(scored.items, explained, strict=True):
+            found.append(_describe(item, why) | {"set": place, "picture": _picture(images, item, guard.about.upright)})
     return found
 
 
-def risk_curves(check: Check) -> dict[str, Any] | None:
-    """The risk-coverage curves of a labelled ID set by detector, as [coverage, risk], and the areas under them."""
-    measured, inside = check.selective, check.inside
-    if measured is None or inside.labels is None:
-        return None
-    known = inside.labels >= 0
-    right = (inside.classes == inside.labels)[known]
-    curves = {}
-    for name, scores in inside.judged.items():
-        coverage, risk = risk_coverage(scores.values[known], right)
-        some = np.unique(np.linspace(0, len(risk) - 1, min(POINTS, len(risk))).astype(int))
-        curves[name] = [[_short(value) for value in part[some]] for part in (coverage, risk)]
-    kept = {name: float(np.mean(scores.passed[known])) for name, scores in inside.judged.items()}
-    return {"curves": curves, "areas": measured.aurc, "kept": kept}
-
-
-def _interest(scored: ScoredSet, item: ShownImage) -> tuple[bool, float]:
-    """Mistakes first, the clearest first; then the rest by p-value."""
-    passes = item.p_value > scored.alpha
-    is_wrong = passes if scored.role == "ood" else not passes
-    return not is_wrong, -item.p_value if scored.role == "ood" and is_wrong else item.p_value
-
-
-def _in_turn(order: list[Numbered], sets: Sequence[tuple[ScoredSet, Images]]) -> list[Numbered]:
-    """The same with one of each kind in turn: no kind takes all the room."""
-    kinds: dict[tuple[str, bool], list[Numbered]] = {}
-    for place, item in order:
-        scored = sets[place][0]
-        kinds.setdefault((scored.role, item.p_value > scored.alpha), []).append((place, item))
-    longest = max((len(kind) for kind in kinds.values()), default=0)
-    return [kind[turn] for turn in range(longest) for kind in kinds.values() if turn < len(kind)]
+def roc_curves(check: Check) -> dict[str, Any]:
+    """ROC points [FPR, TPR] by OOD set and detector; of several sets, also of all their images together."""
+    parts = {each.name: {name: scores.values for name, scores in each.judged.items()} for each in check.outside}
+    if len(parts) > 1:
+        detectors = check.inside.judged
+        parts = {ALL: {name: np.concatenate([each[name] for each in parts.values()]) for name in detectors}} | parts
+    return {
+        of: {name: roc_points(check.inside.judged[name].values, values) for name, values in each.items()}
+        for of, each in parts.items()
+    }
 
 
 def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
@@ -140,23 +103,14 @@ def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
         "label": item.label,
         "truth": item.truth,
         "guesses": [[str(guess.label), _short(guess.probability)] for guess in why.guesses],
-        "components": [[opinion.method, _short(opinion.p_value)] for opinion in why.components],
-        "shaped": why.shaped_by,
-        "for": [_impact(each) for each in why.supporting],
-        "against": [_impact(each) for each in why.opposing],
-        "near": [[near.sample, _short(near.cosine)] for near in why.nearest],
+        "components": [[display_name(opinion.method), _short(opinion.p_value)] for opinion in why.components],
     }
 
 
-def _impact(impact: Impact) -> list[float | None]:
-    after = None if impact.after is None else _short(impact.after)
-    return [impact.feature, _short(impact.value), _short(impact.before), after]
-
-
-def _picture(images: Images, item: ShownImage, side: int, upright: bool) -> str:
+def _picture(images: Images, item: ShownImage, upright: bool) -> str:
     """The image as a data address; empty where it has gone since."""
     try:
-        return thumbnail(images.read(item.pair, upright=upright), side)
+        return thumbnail(images.read(item.pair, upright=upright), SIDE)
     except InputError:
         return ""
 

@@ -18,6 +18,7 @@ from oodshape.guard.verdict import Scored
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_count
 from oodshape.networks.loading import Source
+from oodshape.report.method_styles import display_name
 from oodshape.report.pages.html import banner, document, html_table, page_json, section, web_file, write_html
 from oodshape.report.pages.scored_data import SHOWN, Images, describe_images, payload
 from oodshape.report.pages.scored_set import ScoredSet, ShownImage, group_tables
@@ -48,8 +49,8 @@ def render_scored_page(
     counts = {kind: sum(len(each) for each in sets if each.role == role) for role, kind in kinds.items()}
     images = " and ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
     calibrated = 0 if guard.detector.calibration is None else len(guard.detector.calibration)
-    parts_of = getattr(guard.detector.scorer, "components", ())
-    method = f"{guard.about.method}{f' ({names})' if (names := ', '.join(each.name for each in parts_of)) else ''}"
+    components = ", ".join(display_name(each.name) for each in getattr(guard.detector.scorer, "components", ()))
+    method = display_name(guard.about.method) + (f" ({components})" if components else "")
     parts = {
         "title": escape(title),
         "sub": escape(f"method {method} · {calibrated:,} calibration images · {images or 'no'} images"),
@@ -120,7 +121,7 @@ def write_scored(
         more["unreadable"] = (f"Unreadable: {seen.unreadable:,}", table)
     items = describe_images(guard, source, [(scored, images)])
     title = f"Scores: {scored.name}, {Path(origin.guard).name or 'a guard in memory'}"
-    data = payload(guard, [scored] if len(scored) else [], items) | {"risk": None}
+    data = payload(guard, [scored] if len(scored) else [], items)
     write_html(
         path, render_scored_page(title, banner(*_verdict(scored, guard.detector)), guard, [scored], data, origin, more)
     )

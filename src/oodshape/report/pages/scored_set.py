@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.images import identity
-from oodshape.metrics.significance import holm
 from oodshape.report.pages.html import html_table
 
 Pair = tuple[str, int]
@@ -21,19 +20,15 @@ Role = Literal["id", "ood", "new"]
 CLEAR = 0.01  # significance level
 ROWS = 15  # rows of a table of classes or folders
 FEW = 10  # a group of fewer images has no rate
-MARKED = (
-    "Marked: rejected significantly more often than the rest of its set (Fisher's exact test, Holm, 1 %). "
-    f"Without a mark, the order may be chance. Groups of fewer than {FEW} images have no rate and come last."
-)
+NOTE = f"The order may be chance. Groups of fewer than {FEW} images have no rate and come last."
 
 
 class Group(NamedTuple):
-    """Images of one class or folder: their number, how many are rejected, and whether that is significant."""
+    """Images of one class or folder: their number, and how many are rejected."""
 
     name: str
     images: int
     rejected: int
-    stands_out: bool
 
 
 class Groups:
@@ -48,26 +43,12 @@ class Groups:
         self._of.append(self.names.setdefault(name, len(self.names)))
 
     def rank(self, p_values: array[float], alpha: float) -> list[Group]:
-        """Sort the groups by their rejection rate, small ones last; mark significantly higher rates than the rest."""
-        from scipy.stats import fisher_exact
-
-        rejected = np.bincount(self._places[np.asarray(p_values) <= alpha], minlength=len(self.names)).tolist()
-        sizes, total, all_out = self._sizes.tolist(), len(self._of), sum(rejected)
-        chances = [
-            float(fisher_exact([[r, n - r], [all_out - r, total - n - (all_out - r)]], alternative="greater").pvalue)
-            for n, r in zip(sizes, rejected, strict=True)
-        ]
-        clear = [chance < CLEAR for chance in holm(chances)] if len(chances) > 1 else [False] * len(chances)
-        rows = map(Group, self.names, sizes, rejected, clear)
+        """Sort the groups by their rejection rate, small ones last."""
+        places = np.asarray(self._of, np.int32)
+        sizes = np.bincount(places, minlength=len(self.names)).tolist()
+        rejected = np.bincount(places[np.asarray(p_values) <= alpha], minlength=len(self.names)).tolist()
+        rows = map(Group, self.names, sizes, rejected)
         return sorted(rows, key=lambda row: (row.images < FEW, -row.rejected / row.images, -row.images, row.name))
-
-    @property
-    def _places(self) -> NDArray[np.int32]:
-        return np.asarray(self._of, np.int32)
-
-    @property
-    def _sizes(self) -> NDArray[np.int64]:
-        return np.bincount(self._places, minlength=len(self.names))
 
 
 class ShownImage(NamedTuple):
@@ -168,7 +149,7 @@ def group_tables(sets: Sequence[ScoredSet]) -> str:
     if not parts:
         return "<p>One class, one folder.</p>"
     at = f"At alpha = {100 * sets[0].alpha:g} %, that of the guard."
-    return "\n".join([f"<p>{at}</p>", *parts, f'<p class="soft">{MARKED}</p>'])
+    return "\n".join([f"<p>{at}</p>", *parts, f'<p class="soft">{NOTE}</p>'])
 
 
 def _table(name: str, what: str, groups: Sequence[Group], root: str) -> str:
@@ -179,9 +160,8 @@ def _table(name: str, what: str, groups: Sequence[Group], root: str) -> str:
             f"{group.images:,}",
             f"{group.rejected:,}",
             f"{100 * group.rejected / group.images:.1f} %" if group.images >= FEW else "–",
-            "marked" if group.stands_out else "",
         ]
         for group in groups[:ROWS]
     ]
     rest = f'<p class="soft">and {len(groups) - ROWS:,} more</p>' if len(groups) > ROWS else ""
-    return html_table([what, "images", "rejected", "rate", "marked"], rows, f"{name} by {what}") + rest
+    return html_table([what, "images", "rejected", "rate"], rows, f"{name} by {what}") + rest

@@ -6,17 +6,23 @@ The best value of a column is bold, the second and third are underlined.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from oodshape.core.text import slug
+from oodshape.report.method_styles import display_name
 from oodshape.report.tables.table import Cell, Table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 STYLED = "Bold: best of the column. Underlined: second and third."
+NAMED = ("method", "base")  # columns of data frames that hold methods
+COLUMN = 64  # characters that fit into one column of a page with two
+HEAD = 12  # characters of a head in one line
 
 
 @dataclass(frozen=True)
@@ -37,15 +43,15 @@ class Grid:
     rules: frozenset[int] = frozenset()
 
     @classmethod
-    def of_table(cls, table: Table, corner: str) -> Grid:
-        """The grid of a table of methods; the corner is the head of their names."""
+    def of_table(cls, table: Table, show: Callable[[str], str] = str) -> Grid:
+        """The grid of a table of methods, which are called as `show` says."""
         span = len(table.columns)
         return cls(
             title=table.title,
-            heads=(corner, *(f"{each.head}{each.metric.arrow}" for _ in table.groups for each in table.columns)),
+            heads=("method", *(f"{each.head}{each.metric.arrow}" for _ in table.groups for each in table.columns)),
             rows=tuple(
                 (
-                    (Cell(line.method), ""),
+                    (Cell(show(line.method)), ""),
                     *((cell, entry.mark) for entry in line.entries for cell in entry.cells),
                 )
                 for line in table.lines
@@ -72,12 +78,13 @@ class Grid:
 
 def to_markdown(table: Table) -> str:
     """The table in GitHub's Markdown."""
-    return _markdown(Grid.of_table(table, "method"))
+    return _markdown(Grid.of_table(table))
 
 
 def to_latex(table: Table) -> str:
-    r"""The table as a LaTeX `table` that needs the package booktabs only."""
-    return _latex(Grid.of_table(table, "Method"))
+    r"""The table as a LaTeX `table`, or `table*` where it is wide; it needs the packages booktabs and graphicx."""
+    grid = Grid.of_table(table, lambda name: table.names.get(name, display_name(name)))
+    return _latex(replace(grid, heads=("Method", *grid.heads[1:])), slug(table.title))
 
 
 def frame_markdown(frame: DataFrame, title: str, notes: Sequence[str] = ()) -> str:
@@ -94,9 +101,10 @@ def frame_markdown(frame: DataFrame, title: str, notes: Sequence[str] = ()) -> s
     return _markdown(Grid.of_frame(frame, title, notes))
 
 
-def frame_latex(frame: DataFrame, title: str, notes: Sequence[str] = ()) -> str:
-    r"""The frame as a LaTeX `table` that needs the package booktabs only."""
-    return _latex(Grid.of_frame(frame, title, notes))
+def frame_latex(frame: DataFrame, title: str, notes: Sequence[str] = (), label: str = "") -> str:
+    r"""The frame as a LaTeX table with methods under their display names; it needs booktabs and graphicx."""
+    named = frame.assign(**{name: frame[name].map(display_name) for name in NAMED if name in frame})
+    return _latex(Grid.of_frame(named.rename(columns=display_name), title, notes), label or slug(title))
 
 
 def cells_of(frame: DataFrame) -> list[list[str]]:
@@ -125,13 +133,18 @@ def _markdown(grid: Grid) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _latex(grid: Grid) -> str:
+def _latex(grid: Grid, label: str) -> str:
     marks = ("{}", r"\textbf{{{}}}", r"\underline{{{}}}")
-    caption = " ".join(f"{_in_latex(part).rstrip('.')}." for part in (grid.title, *grid.notes))
+    heads = [textwrap.wrap(head, HEAD, break_long_words=False) for head in grid.heads]
+    columns = zip(*([len(cell.text + after) for cell, after in row] for row in grid.rows), strict=True)
+    widths = [2 + max(*lengths, *map(len, head), 0) for lengths, head in zip(columns, heads, strict=True)]
+    kind = "table*" if sum(widths) > COLUMN else "table"
     lines = [
-        r"\begin{table}",
+        rf"\begin{{{kind}}}",
         r"  \centering\scriptsize\setlength{\tabcolsep}{1mm}",
-        rf"  \caption{{{caption}}}",
+        rf"  \caption{{{_in_latex(grid.title).rstrip('.')}.}}",
+        rf"  \label{{tab:{label}}}",
+        r"  \resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"  \begin{{tabular}}{{{grid.align}}}",
         r"    \toprule",
     ]
@@ -140,12 +153,19 @@ def _latex(grid: Grid) -> str:
         starts = [2 + grid.span * place for place in range(len(groups))]
         rules = [rf"\cmidrule(lr){{{start}-{start + grid.span - 1}}}" for start in starts]
         lines += [f"    {' & '.join(['', *groups]).strip()} " + r"\\", "    " + " ".join(rules)]
-    lines += ["    " + " & ".join(map(_in_latex, grid.heads)) + r" \\", r"    \midrule"]
+    stacked = [r" \\ ".join(map(_in_latex, head)) for head in heads]
+    shown = [
+        rf"\shortstack[{side}]{{{text}}}" if len(head) > 1 else text
+        for text, head, side in zip(stacked, heads, grid.align, strict=True)
+    ]
+    lines += ["    " + " & ".join(shown) + r" \\", r"    \midrule"]
     for place, row in enumerate(grid.rows):
         lines += [r"    \midrule"] if place in grid.rules else []
         cells = [marks[cell.place].format(_in_latex(cell.text)) + after for cell, after in row]
         lines.append("    " + " & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]) + "\n"
+    notes = " ".join(f"{_in_latex(note).rstrip('.')}." for note in grid.notes)
+    below = [rf"  \par\smallskip\begin{{minipage}}{{\linewidth}}\raggedright {notes}\end{{minipage}}"] if notes else []
+    return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}}", *below, rf"\end{{{kind}}}"]) + "\n"
 
 
 def _in_markdown(text: str) -> str:

@@ -8,12 +8,11 @@ from typing import Literal
 from oodshape.benchmark.results import Results
 from oodshape.core.errors import InputError
 from oodshape.report.method_styles import CHOICE, family
-from oodshape.report.tables.paper import compare_with_paper, paper_figures
+from oodshape.report.tables.paper import STANDARD4, compare_with_paper, paper_figures
 from oodshape.report.tables.table import DEFAULT_COLUMNS, By, Column, Line, Table, parse_columns, table
 
 Kind = Literal["model", "ood", "standard4", "groups"]
 UNSORTED = "table"  # the order of the methods' own table
-STANDARD4 = ("iNaturalist", "SUN", "Places", "Texture")  # the sets of MOS, on which most papers report
 
 
 def tables_of(

@@ -1,4 +1,4 @@
-"""Results as OpenOOD reports them: near and far means next to its leaderboard, as tables and in its CSV layout."""
+"""Results as OpenOOD reports them: near and far means next to its leaderboard."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from oodshape.benchmark.results import Results
 from oodshape.core.columns import show_columns
-from oodshape.core.files import reading, replacing
+from oodshape.core.files import reading
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.registry import ERROR
 from oodshape.report.tables.markdown_latex import cells_of
@@ -33,12 +32,10 @@ BOARDS = {
     "openood-imagenet": "imagenet1k_ood",
     "openood-imagenet-fs": "imagenet1k_fsood",
 }
-# the columns of OpenOOD's files -> the metric, "" being the accuracy
-METRICS = {"FPR@95": "fpr95_ood", "AUROC": "auroc", "AUPR_IN": "aupr_in", "AUPR_OUT": "aupr_out", "ACC": ""}
 PAPERS_FPR = "FPR95 (paper)"  # the other direction, which OpenOOD does not report
-FIGURES = {**METRICS, PAPERS_FPR: ERROR.name}
+# OpenOOD's heads -> the metric, "" being the accuracy
+FIGURES = {"FPR@95": "fpr95_ood", "AUROC": "auroc", "ACC": "", PAPERS_FPR: ERROR.name}
 GROUPS = ("near", "far")
-FOLDER = "openood"
 HEADS = ("AUROC", "published", "difference", "FPR95 (OpenOOD)", PAPERS_FPR)
 
 
@@ -197,20 +194,3 @@ def why_not_comparable(results: Results) -> str:
     if results.skipped:
         return f"{results.skipped[0][0]} is missing"
     return ""
-
-
-def write_openood(results: Results, folder: Path) -> None:
-    """Write openood/<method>.csv (in a folder per network where there are several)."""
-    figures = Figures(results)
-    groups = figures.groups.items()
-    lines = [
-        (name, names) for group, sets in groups for name, names in (*((o, [o]) for o in sets), (f"{group}ood", sets))
-    ]
-    for network in figures.runs:
-        place = folder / FOLDER / (network.replace("/", "-") if len(figures.runs) > 1 else "")
-        place.mkdir(parents=True, exist_ok=True)
-        for method in results.names("method"):
-            rows = [[name, *(figures.show(network, method, sets, head) for head in METRICS)] for name, sets in lines]
-            path = place / f"{openood_fact(method, 'name') or method.replace(':', '-')}.csv"
-            with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows([["", *METRICS], *rows])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -13,6 +13,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from oodshape.benchmark.results import Results
+from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
 from oodshape.metrics.registry import DEFAULT_METRICS, METRICS
@@ -21,6 +22,7 @@ from oodshape.report.tables.table import Cell, Column, Entry, Line, Table
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+STANDARD4 = ("iNaturalist", "SUN", "Places", "Texture")  # the sets of MOS, on which most papers report
 Figures = dict[str, float]  # in percent, by the metric's name
 Place = tuple[str, str, str, str]  # table, ID set, model, OOD set
 
@@ -46,9 +48,12 @@ def compare_with_paper(table: Table, results: Results, kind: str, model: str | N
     """The table with two more groups of columns after each: the paper's figures, and ours minus the paper's.
 
     `kind` is what the columns are: model, ood (of `model`), standard4 or groups. The paper's average is that of
-    the columns that are here, so that both averages are over the same models or sets.
+    the columns that are here, so that both averages are over the same models or sets. There is no difference between
+    means over other OOD sets.
     """
     id_set = comparable(results)
+    wanted = STANDARD4 if kind == "standard4" else paper_sets(id_set)
+    same = kind == "ood" or {_plain(name) for name in results.names("ood")} == set(map(_plain, wanted))
 
     def printed(name: str) -> dict[str, Figures]:
         """The paper's figures for a model or an OOD set, empty where it has none."""
@@ -63,10 +68,11 @@ def compare_with_paper(table: Table, results: Results, kind: str, model: str | N
     for line in table.lines:
         entries: list[Entry] = []
         for entry, figures in zip(line.entries, columns, strict=True):
-            entries += [entry, *_paper_entries(entry, table.columns, figures.get(line.method, {}))]
+            entries += [entry, *_paper_entries(entry, table.columns, figures.get(line.method, {}), same)]
         lines.append(Line(line.method, tuple(entries), line.rule))
     heads = [part for name in table.groups for part in (name, f"{name} (paper)", f"{name} (difference)")]
-    return replace(table, groups=tuple(heads), lines=tuple(lines), notes=(*table.notes, *_notes(kind)))
+    notes = (*table.notes, *_notes(kind), *(() if same else (OTHER_SETS,)))
+    return replace(table, groups=tuple(heads), lines=tuple(lines), notes=notes, names=OURS)
 
 
 def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
@@ -88,33 +94,38 @@ def comparable(results: Results) -> str:
     return id_set
 
 
-def _paper_entries(entry: Entry, columns: Iterable[Column], paper: Figures) -> tuple[Entry, Entry]:
+def _paper_entries(entry: Entry, columns: Iterable[Column], paper: Figures, same: bool) -> tuple[Entry, Entry]:
     """The paper's figures and the differences, both as printed, neither ranked."""
     theirs, gaps = [], []
     for cell, column in zip(entry.cells, columns, strict=True):
-        text, gap = _difference(cell.text, paper.get(column.name), 2)
+        text, gap = _difference(cell.text, paper.get(column.name), 2, same)
         theirs.append(Cell(text))
         gaps.append(Cell(gap))
     return Entry(tuple(theirs)), Entry(tuple(gaps))
 
 
-def _difference(ours: str, paper: float | None, decimals: int) -> tuple[str, str]:
-    """The paper's figure and ours minus it, as printed; - where one of them is missing."""
+def _difference(ours: str, paper: float | None, decimals: int, same: bool) -> tuple[str, str]:
+    """The paper's figure and ours minus it, as printed; - where one is missing or they are not of the `same` thing."""
     if paper is None:
         return "-", "-"
     text = f"{paper:.{decimals}f}"
-    return text, "-" if ours == "-" else f"{float(ours) - float(text):+.{decimals}f}"
+    return text, f"{float(ours) - float(text):+.{decimals}f}" if same and ours != "-" else "-"
+
+
+def paper_sets(id_set: str) -> tuple[str, ...]:
+    """The names of the OOD sets that the paper tests networks of an ID set on."""
+    return tuple(ood.name for ood in Benchmark.load(id_set).ood)
 
 
 def _notes(kind: str) -> Iterable[str]:
     yield "(paper): as the paper prints it (Zhao et al., ICLR 2024). (difference): ours minus the paper's."
     if kind != "ood":
         sets = "four" if kind == "standard4" else "eight"
-        yield f"The paper's figures are means over all {sets} OOD sets and full data sets, whatever was used here."
+        yield f"The paper's figures are means over all {sets} OOD sets and full data sets."
 
 
+OTHER_SETS = "No difference where our mean is over other OOD sets than the paper's."
 StudyFigures = dict[str, dict[str, dict[str, float]]]  # by network of the paper, row and measure, as printed
-EVERY = "Average"  # over the paper's eight networks
 
 
 @dataclass(frozen=True)
@@ -139,7 +150,7 @@ def _validation(frame: DataFrame) -> DataFrame:
 
 def _changed(frame: DataFrame) -> DataFrame:
     first = frame.drop_duplicates("network")
-    return first.assign(row="r", r=100 * first["without_bias"])
+    return first.assign(row="r", **{name: 100 * first[name] for name in ("without_bias", "with_bias")})
 
 
 def _limits(frame: DataFrame) -> DataFrame:
@@ -165,13 +176,18 @@ STUDIES: dict[str, StudyTable] = {
         },
     ),
     "variants": StudyTable("Table 5", "variant", lambda frame: _means(frame, "variant"), _SEPARATION),
-    "dynamic": StudyTable("Table 6", "ratio", _changed, {"r": ("r without bias", 1)}),
+    "dynamic": StudyTable(
+        "Table 6",
+        "ratio",
+        _changed,
+        {"without_bias": ("r without bias (paper's formula)", 1), "with_bias": ("r with bias (authors' code)", 1)},
+    ),
     "limits": StudyTable(
         "Table 7", "percentile", _limits, {"lower": ("lower", 2), "upper": ("upper", 2), **_SEPARATION}
     ),
 }
-_VARIANTS = {name: name.lower() for name in ("Real", "Gaussian", "Uniform", "Dynamic")}
-_VARIANTS |= {"optfs-v": "ours (V)", "optfs-e": "ours (E)"}
+OURS = {"optfs-v": "Ours (V)", "optfs-e": "Ours (E)"}  # how the paper calls them
+_VARIANTS = {name: name for name in ("Real", "Gaussian", "Uniform", "Dynamic")} | OURS
 
 
 @cache
@@ -193,58 +209,53 @@ def study_figures(study: str) -> StudyFigures:
 
 def check_studies(names: Sequence[str], id_sets: Mapping[str, str]) -> None:
     """Refuse a comparison where the paper has nothing to compare with, before anything is computed."""
-    if not set(names) & set(STUDIES):
+    printed = [name for name in names if name in STUDIES]
+    if not printed:
         raise InputError(
             f"the paper prints figures of {', '.join(STUDIES)}, not of {names[0]}; leave --compare-paper out"
         )
-    if "imagenet" not in id_sets.values():
-        raise InputError(f"the paper's studies are of ImageNet, {', '.join(id_sets)} is not; leave --compare-paper out")
+    if not any(model_for(study, *each) for study in printed for each in id_sets.items()):
+        raise InputError(
+            f"{', '.join(id_sets)} is no network of the paper's tables on ImageNet; leave --compare-paper out"
+        )
 
 
-def model_for(study: str, network: str) -> str:
-    """The network of the paper to compare with: the same, else the mean over all, else the only one of the table.
+def model_for(study: str, network: str, id_set: str) -> str:
+    """The network of a table of the paper that a network is; empty if it is none of them.
 
-    >>> model_for("variants", "imagenet_resnet50"), model_for("variants", "imagenet_deit_tiny")
-    ('ResNet50', 'Average')
+    >>> model_for("variants", "imagenet_resnet50", "imagenet"), model_for("variants", "imagenet_deit_tiny", "imagenet")
+    ('ResNet50', '')
     """
-    models = study_figures(study)
-    ours = _plain(network)
-    same = [model for model in models if ours.endswith(_plain(model))]
-    return same[0] if same else EVERY if EVERY in models else next(iter(models))
+    models = study_figures(study) if id_set == "imagenet" else ()
+    return next((model for model in models if _plain(network).endswith(_plain(model))), "")
 
 
 def compare_study_with_paper(study: str, frame: DataFrame, id_sets: Mapping[str, str]) -> tuple[DataFrame, list[str]]:
-    """A row for each network and row of the study, and notes; - where the paper has no figure.
+    """A row for each network and row of the study, and notes; - where the paper has no figure for the same.
 
     `id_sets` names the ID set of each network.
     """
     from pandas import DataFrame
 
     table, lines = STUDIES[study], []
-    known = {name: model_for(study, name) for name, id_set in id_sets.items() if id_set == "imagenet"}
+    wanted = set(map(_plain, paper_sets("imagenet")))
+    sets = {name: set(map(_plain, part["ood"])) for name, part in frame.groupby("network") if "ood" in part}
     for _, ours in table.ours(frame).iterrows():
-        model = known.get(str(ours["network"]), "")
+        network = str(ours["network"])
+        model = model_for(study, network, id_sets[network])
         rows = {_plain(name): row for name, row in study_figures(study).get(model, {}).items()}
         paper = rows.get(_plain(str(ours["row"])), {})
-        line = {"network": str(ours["network"]), "the paper's": model or "-", table.row: str(ours["row"])}
+        line = {"network": network, table.row: str(ours["row"])}
         for name, (head, decimals) in table.measures.items():
+            same = name not in _SEPARATION or sets[network] == wanted
             line[head] = f"{ours[name]:.{decimals}f}"
-            line[f"{head} (paper)"], line[f"{head} (difference)"] = _difference(line[head], paper.get(name), decimals)
+            theirs = _difference(line[head], paper.get(name), decimals, same)
+            line[f"{head} (paper)"], line[f"{head} (difference)"] = theirs
         lines.append(line)
-    return DataFrame(lines), list(_study_notes(table, known))
+    note = f"(paper): {table.where} of the paper (Zhao et al., ICLR 2024), on full data sets. "
+    return DataFrame(lines), [f"{note}(difference): ours minus the paper's. {OTHER_SETS}"]
 
 
 def _plain(name: str) -> str:
     """A name without case, hyphens and underscores: folders and the paper do not agree on them."""
     return re.sub(r"[\s_-]", "", name).casefold()
-
-
-def _study_notes(table: StudyTable, known: dict[str, str]) -> Iterator[str]:
-    yield (
-        f"(paper): {table.where} of the paper (Zhao et al., ICLR 2024), on full data sets, whatever was used here. "
-        "(difference): ours minus the paper's."
-    )
-    for network, model in known.items():
-        if not _plain(network).endswith(_plain(model)):
-            whose = "the mean over its eight networks" if model == EVERY else f"{model}, its only network there"
-            yield f"{network} is not among the paper's networks: the paper's figures are those of {whose}."

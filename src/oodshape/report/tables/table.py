@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -113,6 +113,7 @@ class Table:
     notes: tuple[str, ...]
     columns: tuple[Column, ...]
     members: tuple[tuple[str, ...], ...]  # the models or OOD sets that each group is the mean over
+    names: Mapping[str, str] = field(default_factory=dict)  # of methods in LaTeX, where not their display names
 
 
 def table(

@@ -179,8 +179,9 @@ const doesPass = (pick, i) => (pick.ood < 0 ? i / DATA.models[pick.model].id : p
 function thumbnail(pick, i) {
   const source = DATA.samples.images[pick.images[i]], isId = pick.ood < 0, isRight = doesPass(pick, i) === isId;
   const [label, predicted] = [pick.labels[i], pick.predicted[i]];
-  const own = isId && label >= 0 ? [`class ${label}`] : [];
-  const taken = [...own, ...(own.length && label === predicted ? [] : [`predicted ${predicted}`])].join(", ");
+  const own = isId && label >= 0 ? [DATA.classes[label] ?? `class ${label}`] : [];
+  const guess = `predicted ${DATA.classes[predicted] ?? predicted}`;
+  const taken = [...own, ...(own.length && label === predicted ? [] : [guess])].join(", ");
   const verdict = `${isRight ? "right" : "wrong"}: ${doesPass(pick, i) ? "accepted" : "rejected"}`;
   const share = `${(100 * pick.shares[i]).toFixed(1)} %`;
   const more = isId ? `scores below ${share} of OOD` : `scores above ${share} of ID`;

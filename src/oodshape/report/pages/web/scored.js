@@ -63,20 +63,21 @@ async function copyCommand(event) {
   setTimeout(() => { button.textContent = "Copy"; }, 1500);
 }
 
-// What other alphas would do, to be read at once and in print: a line each; a click moves the slider there.
+// What other alphas would do, to be read at once and in print: a column each; a click moves the slider there.
 function drawAsked() {
-  const rows = DATA.ticks.flatMap((alpha, tick) => (tick === own || ASKED.includes(alpha) ? [tick] : []));
-  const figure = (set, detector, tick) => share(set.role === "ood" ? set.images - set.rejected[detector][tick]
-    : set.rejected[detector][tick], set.images);
-  const sides = DATA.sets.flatMap((set) => Object.keys(set.rejected).map((detector) => [set, detector]));
-  const heads = sides.map(([set, detector]) => `${set.name} ${set.role === "ood" ? "accepted" : "rejected"}${
-    detector === "softmax" ? ", MSP" : ""}`);
+  const shown = DATA.ticks.flatMap((alpha, tick) => (tick === own || ASKED.includes(alpha) ? [tick] : []));
+  const figure = ({ role, images, rejected }, detector, tick) =>
+    share(role === "ood" ? images - rejected[detector][tick] : rejected[detector][tick], images);
+  const current = (tick) => ({ "aria-current": tick === state.tick ? "true" : undefined });
   const go = (tick) => () => { moveTo(tick); document.querySelector(`[data-tick="${tick}"]`).focus(); };
-  const line = (tick) => make("tr", { "aria-current": tick === state.tick ? "true" : undefined }, make("th", { scope: "row" },
-    make("button", { type: "button", class: "chip", "data-tick": tick, onclick: go(tick) }, percentOf(DATA.ticks[tick])),
-    tick === own ? " (guard)" : ""), ...sides.map(([set, detector]) => make("td", {}, figure(set, detector, tick))));
+  const head = (tick) => make("th", { scope: "col", ...current(tick) }, make("button", { type: "button", class: "chip",
+    "data-tick": tick, onclick: go(tick) }, percentOf(DATA.ticks[tick])), tick === own ? " guard" : "");
+  const row = (set) => make("tr", {}, make("th", { scope: "row" }, set.name, " ",
+    make("small", {}, set.role === "ood" ? "accepted" : "rejected")),
+  ...shown.map((tick) => make("td", current(tick), figure(set, "guard", tick),
+    ...(set.rejected.softmax ? [make("small", {}, `MSP ${figure(set, "softmax", tick)}`)] : []))));
   document.getElementById("asked").replaceChildren(make("table", {}, make("thead", {}, make("tr", {},
-    ...["alpha", ...heads].map((head) => make("th", { scope: "col" }, head)))), make("tbody", {}, ...rows.map(line))));
+    make("th", { scope: "col" }, "alpha"), ...shown.map(head))), make("tbody", {}, ...DATA.sets.map(row))));
 }
 
 // ID scores filled in blue (of the first ID set, else of the calibration set), another set in its own colour.
@@ -134,7 +135,7 @@ function thumb(item) {
   return make("li", { class: isWrong(item) ? "is-wrong" : "" },
     make("button", { type: "button", class: "item", title: item.path, "data-item": item.number, onclick: () => open(item) },
       pictured(item, ""), make("small", {}, item.label),
-      make("small", { class: "soft" }, `#${item.number} · p ${short(item.p)}`), make("span", { class: "unseen" }, `; ${said}`)));
+      make("small", { class: "soft" }, `p = ${Number(item.p.toPrecision(2))}`), make("span", { class: "unseen" }, `; ${said}`)));
 }
 
 // Errors first, the most surprising at the top: OOD images with high p-values, others with low ones.
@@ -193,26 +194,6 @@ function componentsOf(item) {
     `Compared with the calibration set, this score has p = ${short(item.p)}, which decides.`)])];
 }
 
-function featuresOf(item) {
-  const every = [...item.for, ...item.against], most = Math.max(1e-9, ...every.map((each) => Math.abs(each[2])));
-  const said = ([feature, value, before, after]) => [`feature ${feature} = ${short(value)}`, Math.abs(before) / most,
-    after === null ? short(before) : `${short(before)} → ${short(after)}`];
-  const title = item.shaped ? `w z before and after theta of ${item.shaped}` : "w z; nothing is shaped here";
-  const part = (rows, head) => (rows.length ? [make("h3", {}, head), barred(rows.map(said), ["feature", "size", title])] : []);
-  return [make("div", {}, ...part(item.for, `Supporting ${item.label}`)),
-    make("div", {}, ...part(item.against, `Opposing ${item.label}`))];
-}
-
-function nearOf(item) {
-  if (!item.near.length) return [];
-  return [make("h3", {}, "Nearest training images stored in the guard"), make("div", { class: "near" },
-    ...item.near.map(([sample, cosine]) => {
-      const [name, label, source] = DATA.samples[sample];
-      const image = pictured({ picture: source }, `${name}, predicted ${label}`);
-      return make("figure", { title: name }, image, make("figcaption", {}, `${label}, cosine ${cosine.toFixed(2)}`));
-    }))];
-}
-
 // Text first: the decision, its reason, and the predicted classes.
 function why(item) {
   const at = limit(), set = DATA.sets[item.set];
@@ -246,7 +227,7 @@ function fill(item) {
     make("div", { class: "why" },
       make("div", {}, make("h3", {}, "Score compared with ID images"), panel(undefined, 330, item.score),
         make("p", { class: "soft" }, "Red: this image. Dashed: the threshold.")),
-      make("div", {}, ...componentsOf(item)), ...featuresOf(item), make("div", {}, ...nearOf(item)))));
+      make("div", {}, ...componentsOf(item)))));
 }
 
 function open(item) {
@@ -256,30 +237,48 @@ function open(item) {
   box.scrollTop = 0;
 }
 
-function drawRisk() {
-  const area = document.getElementById("risk");
-  if (!area || !DATA.risk) return;
-  const { curves, kept } = DATA.risk;
-  const most = 1.08 * Math.max(0.01, ...Object.values(curves).flatMap(([, risk]) => risk));
-  const width = Math.min(560, Math.max(280, area.clientWidth));
-  const { svg, X, Y, box } = axes({ width, height: 240, x: [0, 100], y: [0, 100 * most], label:
-    "Risk-coverage curves: error rate among accepted images by the fraction accepted", xTicks: [0, 25, 50, 75, 100],
-  yTicks: ticks(0, 100 * most, 4), xLabel: "% of labelled ID images accepted", yLabel: "% wrong among them" });
-  const looks = { guard: { color: "var(--id)", dashes: "" }, softmax: { color: "var(--rest)", dashes: "5 3" } };
-  for (const [name, [coverage, risk]] of Object.entries(curves)) {
-    svg.append(line(coverage.map((x, i) => [X(100 * x), Y(100 * risk[i])]), looks[name], 2));
-    svg.append(sketch("line", { class: "hint", x1: X(100 * kept[name]), x2: X(100 * kept[name]), y1: box.top, y2: box.bottom }));
-  }
+const LOOKS = { guard: { color: "var(--id)", dashes: "" }, softmax: { color: "var(--rest)", dashes: "5 3" } };
+
+function legendOf(curves) {
   const key = (name) => make("span", {}, sketch("svg", { class: "key", viewBox: "0 0 22 10", "aria-hidden": "true" },
-    sketch("line", { x1: 0, x2: 22, y1: 5, y2: 5, stroke: looks[name].color, "stroke-width": 4, "stroke-dasharray": looks[name].dashes })),
-    name === "guard" ? "guard" : "MSP");
-  area.replaceChildren(make("div", { class: "legend" }, ...Object.keys(curves).map(key)), svg);
+    sketch("line", { x1: 0, x2: 22, y1: 5, y2: 5, stroke: LOOKS[name].color, "stroke-width": 4, "stroke-dasharray": LOOKS[name].dashes })),
+  name === "guard" ? "guard" : "MSP");
+  return make("div", { class: "legend" }, ...Object.keys(curves).map(key));
+}
+
+// The curves of one OOD set, or of all of them, and the points of the threshold that the slider shows.
+function drawRoc() {
+  const area = document.getElementById("roc");
+  if (!area) return;
+  const names = Object.keys(DATA.roc), name = state.roc ?? names[0], curves = DATA.roc[name];
+  const sets = DATA.sets.filter((set) => set.role === "ood" && (set.name === name || !DATA.sets.some((each) => each.name === name)));
+  const rate = (group, detector, isAccepted) => {
+    const images = group.reduce((sum, set) => sum + set.images, 0);
+    const out = group.reduce((sum, set) => sum + set.rejected[detector][state.tick], 0);
+    return (100 * (isAccepted ? images - out : out)) / images;
+  };
+  const width = Math.min(460, Math.max(280, area.clientWidth));
+  const { svg, X, Y } = axes({ width, height: 0.8 * width, x: [0, 100], y: [0, 100], label:
+    `ROC curves of ${name}: ID images accepted by OOD images accepted`, xTicks: [0, 25, 50, 75, 100],
+  yTicks: [0, 25, 50, 75, 100], xLabel: "% of OOD images accepted (FPR)", yLabel: "% of ID images accepted (TPR)" });
+  for (const [detector, [fpr, tpr]] of Object.entries(curves)) {
+    svg.append(line(fpr.map((x, i) => [X(100 * x), Y(100 * tpr[i])]), LOOKS[detector], 2));
+    if (!sets[0].rejected[detector]) continue;
+    const inside = DATA.sets.filter((set) => set.role === "id");
+    svg.append(sketch("circle", { cx: X(rate(sets, detector, true)), cy: Y(100 - rate(inside, detector, false)), r: 4.5,
+      fill: LOOKS[detector].color }));
+  }
+  const choice = make("select", { onchange: (event) => { state.roc = event.target.value; drawRoc(); document.querySelector("#roc select").focus(); } },
+    ...names.map((each) => make("option", { value: each, selected: each === name }, each)));
+  area.replaceChildren(...(names.length > 1 ? [make("label", {}, "ROC curves of ", choice)] : []), legendOf(curves), svg,
+    make("p", { class: "soft" }, "Dots: the threshold at the chosen alpha."));
 }
 
 function refresh() {
   tell();
   drawAsked();
   drawPanels();
+  drawRoc();
   drawWalls();
 }
 
@@ -316,6 +315,5 @@ box.addEventListener("click", (event) => { if (event.target === box) box.close()
 box.addEventListener("close", () => document.querySelector(`[data-item="${state.open}"]`)?.focus());
 buildTheme();
 refresh();
-drawRisk();
 let width = innerWidth;
-addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawPanels(); drawRisk(); } });
+addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawPanels(); drawRoc(); } });

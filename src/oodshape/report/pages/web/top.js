@@ -54,7 +54,8 @@ function drawNearFar() {
   lines.forEach((index, i) => {
     const y = step * i + 18, color = DATA.methods[index].name === "auto" ? "var(--link)" : "var(--soft)";
     const [a, b] = [X(100 * near.get(index)), X(100 * far.get(index))];
-    const words = index === best && !named.includes(index) ? `${titleOf(index)} (best in hindsight)` : titleOf(index);
+    const words = index === best && !named.includes(index) ? `${titleOf(index)} (best${
+      width < 500 ? "" : " in hindsight"})` : titleOf(index);
     svg.append(sketch("text", { class: "label", x: 0, y: y + 4 }, words),
       sketch("line", { x1: a, x2: b, y1: y, y2: y, stroke: color, "stroke-width": 2 }),
       sketch("circle", { cx: a, cy: y, r: 5.5, fill: color, stroke: color, "stroke-width": 2 }),
