@@ -104,10 +104,10 @@ class _Worker:
 
     def __init__(self, work: Callable[..., Any], told: list[Any]) -> None:
         try:
-            self.work = work(**imported().get(told[0]))
+            self.work: Callable[[int], dict[str, Any]] = work(**imported().get(told[0]))
         except Exception as error:
             said = failure(error)  # to be said where there is someone to hear it
-            self.work = lambda batch: {FAILED: [said]}
+            self.work = lambda number: {FAILED: said}
 
     def ready(self) -> dict[str, Any]:
         """Nothing, once the worker is made."""
@@ -116,7 +116,7 @@ class _Worker:
     def run(self, number: int) -> dict[str, Any]:
         """The row of a shard."""
         try:
-            return {name: values[0] for name, values in self.work({"shard": [number]}).items()}
+            return self.work(number)
         except Exception as error:
             traceback.print_exc()  # into Ray's logs
             return {FAILED: failure(error)}

@@ -214,8 +214,7 @@ def score(
     scored = 0
     with one_line_each():
         for row in mapped(ShardScorer, told, left, pool, listing.name, run.progress):
-            tally = json.loads(row["tally"])
-            scored += tally["images"] - tally["resumed"]
+            scored += row["tally"].images - row["tally"].resumed
     rows, named = merge_shards(paths)
     counter = Rows(rows, None)
     with replacing(out) as temporary:
