@@ -83,7 +83,7 @@ def filled(text: str, found: dict[str, Any]) -> str:
 def read(folder: Path) -> dict[str, Any]:
     """What was measured next to pytorch-ood, and what was checked by limits."""
     paths = [folder / "measured" / f"{name}.json" for name in CHECKED]
-    checked = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    checked = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
     return {**json.loads((folder / "speed.json").read_text(encoding="utf-8")), "checked": checked}
 
 
