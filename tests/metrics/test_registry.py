@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from math import comb
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -87,7 +88,26 @@ def test_intervals_of_means_cover_the_truth_as_often_as_they_say() -> None:
         found = measure(inside, ood, correct=right, resamples=200, seed=seed)[1]
         for name in names:
             hits[name] += found[name].low <= truth[name].value <= found[name].high
-    assert all(count / 150 >= 0.85 for count in hits.values()), hits  # 0.95, with percentile intervals of 100 images
+    assert all(count / 150 >= 0.9 for count in hits.values()), hits  # 0.95, less three standard errors
+
+
+@pytest.mark.parametrize(("shift", "n_id", "n_ood"), [(2.0, 288, 20), (3.5, 288, 20), (3.5, 100, 50), (2.0, 288, 3)])
+def test_intervals_of_a_few_images_cover_the_truth(shift: float, n_id: int, n_ood: int) -> None:
+    normal, rng = NormalDist(), np.random.default_rng(1)
+    truth = {"auroc": normal.cdf(shift / math.sqrt(2)), "fpr95": normal.cdf(normal.inv_cdf(0.95) - shift)}
+    hits = dict.fromkeys(truth, 0)
+    for _ in range(150):
+        found = measure(rng.normal(shift, 1, n_id), {"ood": rng.normal(0, 1, n_ood)})[0]["ood"]
+        for name, value in truth.items():
+            hits[name] += found[name].low <= value <= found[name].high
+    assert all(count / 150 >= 0.9 for count in hits.values()), hits  # 0.95, less three standard errors
+
+
+def test_one_image_says_next_to_nothing() -> None:
+    found = measure(np.arange(100.0), {"ood": [-1.0]})[0]["ood"]
+    assert found["fpr95"] == Estimate(0.0, 0.0, 1.0)
+    assert (found["auroc"].value, found["auroc"].high) == (1.0, 1.0)
+    assert found["auroc"].low < 0.3
 
 
 def test_costs_have_no_interval_and_are_not_bounded_by_one() -> None:

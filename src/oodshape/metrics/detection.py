@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 CHUNK = 1 << 16  # counts per array while resampling: half a megabyte, so that a chunk stays in the processor's cache
+MANY = 1000  # images of a side from which on its resamples need no unseen image
 RISK = 20  # 1 / 20 = 5 %: the risk at which the joint coverage is read
 
 
@@ -120,14 +121,15 @@ def bootstrap(
 ) -> Estimate:
     """The value of any metric(id_scores, ood_scores) with its percentile bootstrap interval.
 
-    ID and OOD are resampled separately, each to its own size. `registry.measure` makes the same draws, but faster.
+    ID and OOD are resampled separately, as `draw` says. `registry.measure` makes the same draws, but faster.
 
     >>> bootstrap(detection_error, [4.0, 3.0, 2.0, 1.0], [2.5, 2.0, 0.0, 0.0], resamples=200)
-    Estimate(value=0.25, low=0.0, high=0.375)
+    Estimate(value=0.25, low=0.0, high=0.5)
     """
     id_values, ood_values = as_scores(id_scores, "id_scores"), as_scores(ood_scores, "ood_scores")
+    every = np.concatenate([id_values, ood_values])
     draws = draw(len(id_values), len(ood_values), resamples, seed)
-    values = [metric(id_values[i], ood_values[j]) for rows in draws for i, j in zip(*rows, strict=True)]
+    values = [metric(every[i], every[j]) for rows in draws for i, j in zip(*rows, strict=True)]
     return interval(metric(id_values, ood_values), np.array(values), level)
 
 
@@ -230,23 +232,37 @@ def kept_at(tpr: float, n: int) -> int:
 
 
 def interval(value: float, values: Floats, level: float) -> Estimate:
-    """The value with the percentile interval of its resamples."""
+    """The value with the percentile interval of its resamples, which never leaves the value out."""
     check_fraction("level", level)
-    return Estimate(float(value), *np.quantile(values, [(1 - level) / 2, (1 + level) / 2]).tolist())
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    return Estimate(float(value), min(low, float(value)), max(high, float(value)))
 
 
 def draw(n_id: int, n_ood: int, resamples: int, seed: int, ood: int = 0) -> Iterator[tuple[Ints, Ints]]:
-    """Chunks of [B, n_id] and [B, n_ood] indices; two streams, so the chunk size changes no draw.
+    """Chunks of [B, ID images] and [B, OOD images]: indices of all images, ID first.
 
-    `ood` is the number of the OOD set: all sets share the draws of the ID images.
+    Resamples of a few images say too little about images that were not seen: with one OOD image, or none accepted, an
+    interval of them alone would be a point. So a side with fewer than `MANY` images has one more, unseen image, which
+    each resample gives the score of any image of both sides, as one image's worth of a prior.
+
+    `ood` is the number of the OOD set: all sets share the draws of the ID images. Each kind of draw has a stream of its
+    own, so the chunk size changes none.
     """
     if resamples < 1:
         raise InputError(f"resamples must be at least 1, got {resamples}; a metric alone needs no interval")
     id_stream, *_, ood_stream = np.random.default_rng(seed).spawn(2 + ood)
+    unseen = {stream: stream.spawn(1)[0] for stream in (id_stream, ood_stream)}
     rows = max(1, CHUNK // (n_id + n_ood))
+
+    def side(stream: np.random.Generator, n: int, first: int, size: int) -> Ints:
+        if n >= MANY:
+            return stream.integers(n, size=(size, n)) + first
+        drawn = stream.integers(n + 1, size=(size, n + 1))
+        return np.where(drawn < n, drawn + first, unseen[stream].integers(n_id + n_ood, size=(size, 1)))
+
     for start in range(0, resamples, rows):
         size = min(rows, resamples - start)
-        yield id_stream.integers(n_id, size=(size, n_id)), ood_stream.integers(n_ood, size=(size, n_ood))
+        yield side(id_stream, n_id, 0, size), side(ood_stream, n_ood, n_id, size)
 
 
 def as_scores(values: Any, name: str) -> Floats:

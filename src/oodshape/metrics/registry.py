@@ -180,7 +180,7 @@ def measure(
 ) -> tuple[dict[str, dict[str, Estimate]], dict[str, Estimate]]:
     """Every metric of one method on one network: by OOD set and name, and the means over the sets by name.
 
-    Intervals are percentile bootstrap intervals; ID images are resampled once for all sets.
+    Intervals are percentile bootstrap intervals; ID images are resampled once for all sets (`detection.draw`).
 
     Args:
         id_scores: [n_id] scores of the ID images.
@@ -193,8 +193,8 @@ def measure(
         seed: Decides the resamples.
 
     >>> sets, means = measure([4.0, 3.0, 2.0], {"noise": [1.0, 0.0]})
-    >>> sets["noise"]["auroc"], means["auroc"]
-    (Estimate(value=1.0, low=1.0, high=1.0), Estimate(value=1.0, low=1.0, high=1.0))
+    >>> sets["noise"]["auroc"].value, means["auroc"].value, round(means["auroc"].low, 2)
+    (1.0, 1.0, 0.37)
     """
     if not ood_scores:
         raise InputError("there is no OOD set to measure on")
@@ -208,9 +208,11 @@ def measure(
         whole = detection.count(id_ranks, ood_ranks, width, right, fit_seconds, (image_seconds or {}).get(ood))
         values = {name: metric.function(whole) for name, metric in METRICS.items()}
         points[ood] = {name: float(value) for name, value in values.items() if value is not None}
+        every = np.concatenate([id_ranks, ood_ranks])  # an unseen ID image with the score of an OOD image is wrong
+        known = None if right is None else np.concatenate([right, np.zeros(len(ood_ranks), bool)])
         chunks: dict[str, list[Any]] = {name: [] for name in points[ood] if METRICS[name].interval}
         for i, j in detection.draw(len(id_ranks), len(ood_ranks), resamples, seed, place):
-            resample = detection.count(id_ranks[i], ood_ranks[j], width, None if right is None else right[i])
+            resample = detection.count(every[i], every[j], width, None if known is None else known[i])
             for name, parts in chunks.items():
                 parts.append(METRICS[name].function(resample))
         drawn[ood] = {name: np.concatenate(parts) for name, parts in chunks.items()}

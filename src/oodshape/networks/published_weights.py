@@ -30,11 +30,14 @@ def load_published(what: str, load: Callable[[], T]) -> T:
             patch.object(hub, "HF_HUB_OFFLINE", True) if hub else nullcontext(),
         ):
             return load()
-    except OSError as error:
+    except OSError:
         if is_offline():
             raise InputError(
-                f"{what} is not in the cache of its hub ({one_line(error)}), and --offline or {OFFLINE} forbids "
-                "downloads; give a file with --weights (weights=...), or allow the download"
+                f"{what}: not in the cache of its hub, and --offline or {OFFLINE} forbids downloads; give a file with "
+                "--weights (weights=...), or allow the download"
             ) from None
     announce(f"downloading {what} into the cache of its hub")
-    return load()
+    try:
+        return load()
+    except OSError as error:  # no connection, no such file at the publisher's
+        raise InputError(f"cannot get {what} ({one_line(error)}); give a file with weights") from None
