@@ -28,7 +28,7 @@ from oodshape.images.decode.read import open_image
 from oodshape.networks.zoo import build
 from pairs import declare_operators
 
-BATCH, ROUNDS, IMAGES, SIDE, SCORED = 32, 5, 96, 400, 32
+BATCH, ROUNDS, IMAGES, SIDE = 32, 5, 96, 400
 
 
 def main() -> None:
@@ -72,19 +72,22 @@ def next_to_torchvision(folder: str, images: ImageFolder) -> dict[str, object]:
 def scored(net: torch.nn.Module, images: ImageFolder) -> None:
     """`guard.score` of a folder over a loop that decodes and runs the network, in batches of 32 and of 1."""
     guard = guards(net)["optfs-e"]
-    some = images.files[:SCORED]
+    paths = images.files
 
-    def loop(size: int) -> None:
+    def loop(some: list[str], size: int) -> None:
         with torch.inference_mode():
             for start in range(0, len(some), size):
                 pixels = [IMAGENET.pixels(open_image(path, upright=False)) for path in some[start : start + size]]
                 net(IMAGENET.normalize(np.stack(pixels)))
 
     for size, limit in ((32, 1.1), (1, 1.25)):
+        some = paths if size > 1 else paths[: len(paths) // 3]
         took = timed(
             {
-                "loop": lambda size=size: loop(size),
-                "guard": lambda size=size: list(guard.score(some, net, batch_size=size, progress=False, workers=0)),
+                "loop": lambda some=some, size=size: loop(some, size),
+                "guard": lambda some=some, size=size: list(
+                    guard.score(some, net, batch_size=size, progress=False, workers=0)
+                ),
             },
             ROUNDS,
         )

@@ -83,7 +83,7 @@ def filled(text: str, found: dict[str, Any]) -> str:
 def read(folder: Path) -> dict[str, Any]:
     """What was measured next to pytorch-ood, and what was checked by limits."""
     paths = [folder / "measured" / f"{name}.json" for name in CHECKED]
-    checked = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    checked = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
     return {**json.loads((folder / "speed.json").read_text(encoding="utf-8")), "checked": checked}
 
 
@@ -98,23 +98,25 @@ def limits(checked: Sequence[dict[str, Any]]) -> str:
             sign, kept = ">=" if one["at_least"] else "<=", "met" if one["kept"] else "missed"
             lines.append(f"| {one['name']}{rows} | {one['median']:.3g}{spread} | {sign} {one['limit']:g} | {kept} |")
             notes += [f"- {one['name']}{rows}: {one['note']}"] if one["note"] else []
-    where = ", ".join(
-        f"{each['processor']} with {each['threads']} threads, load {each['load']:g}" for each in checked[:1]
-    )
-    return "\n".join([f"On a {where}.", "", *lines, "", "Product passes by section:", "", *notes])
+    first = checked[0]
+    where = f"On a {first['processor']} with {first['threads']} threads, load {first['load']:g}.{_noise(first)}"
+    return "\n".join([where, "", *lines, "", "Product passes by section:", "", *notes])
 
 
 def run(found: dict[str, Any]) -> str:
     """Where the figures come from, in words."""
     turns = ", ".join(f"{int(size):,} ({number})" for size, number in found["turns"].items())
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    quiet = found["load"] < 2 * found["threads"]
-    machine = "" if quiet else " **Other programs ran at the same time: the ratios are rough.**"
     return (
         f"One run of {found['minutes']:g} minutes on a {found['processor']}, {found['threads']} threads (mean load "
         f"{found['load']:g}); {found['width']:,} features in float32, {found['classes']:,} classes; images (turns): "
-        f"{turns}. {versions}, Python {found['python']}.{machine}"
+        f"{turns}. {versions}, Python {found['python']}.{_noise(found)}"
     )
+
+
+def _noise(found: dict[str, Any]) -> str:
+    quiet = found["load"] < 2 * found["threads"]
+    return "" if quiet else " **Other programs ran at the same time: the ratios are rough.**"
 
 
 def table(found: dict[str, Any]) -> str:
