@@ -188,9 +188,8 @@ def fuse_tried(tried: Tried, names: Sequence[str], selection: Features, syntheti
     if base is None or not isinstance(base.scorer, Clusters) or len(names) == 1:
         return fusion
     accepted = [replace(base, scorer=fusion).score(images) >= math.log(UNLIKELY) for images in synthetic]
-    if all(float(each.double().mean()) <= FEW for each in accepted):
-        return fusion
-    for (name, (weight, limit)), images in zip(FILTERS.items(), synthetic, strict=False):
+    needed = any(float(each.double().mean()) > FEW for each in accepted)
+    for (name, (weight, limit)), images in zip(FILTERS.items(), synthetic if needed else (), strict=False):
         detector = replace(base, scorer=Unlike.of_images(base.scorer, images))
         scores.append(detector.score(selection))
         filters.append(Filter.of_detector(name, detector, scores[-1], weight=weight, limit=limit))
