@@ -110,7 +110,7 @@ def test_one_certain_component_has_a_veto(form: str) -> None:
 
 
 def fuse_with_filter() -> tuple[Detector, Tensor]:
-    """A detector with a filter against noise, and images: 20 of the noise, then 100 ID images."""
+    """A detector with filters, and images: 20 of those that the components accept, then 100 ID images."""
     train = features(400)
     one, drawn = next(train.chunks())[1][:1].float(), torch.Generator().manual_seed(0)
     accepted = one * (1 + 0.02 * torch.randn(60, train.width, generator=drawn))
@@ -124,15 +124,16 @@ def fuse_with_filter() -> tuple[Detector, Tensor]:
 def test_a_filter_decides_alone_below_its_limit(form: str) -> None:
     """The laws: fused p <= limit * (p / limit) ** 3 of the filter, and fused log p <= q_min(min L) + log 5."""
     (detector, z), (weight, bias) = fuse_with_filter(), arrays(1)[1]
-    (one,) = detector.scorer.filters  # what the components reject needs none
-    assert (one.name, one.limit, one.weight) == ("constant images", 0.05, 2)
+    filters = detector.scorer.filters
+    assert [(one.name, one.limit, one.weight) for one in filters] == [("noise", 0.01, 0), ("constant images", 0.05, 2)]
     net = nn.Sequential(nn.Identity(), nn.Linear(z.shape[1], len(weight))).requires_grad_(False)
     net[1].load_state_dict({"weight": torch.as_tensor(weight), "bias": torch.as_tensor(bias)})
-    parts = [replace(detector, scorer=part) for part in (*detector.scorer.components, one)]
+    parts = [replace(detector, scorer=part) for part in (*detector.scorer.components, *filters)]
     fused = run_as(form, Several(net, {"auto": detector}), z)[0].double()
     each = [part.scorer.log_p(Several(net, {"": part})(z)[0]).double() for part in parts]
-    assert (fused <= 3 * each[-1] - 2 * math.log(0.05) + 1e-3).all()
-    lowest, minima = torch.stack(each[:-1]).amin(dim=0), torch.from_numpy(detector.scorer.minima.copy()).double()
+    for one, logs in zip(filters, each[-2:], strict=True):
+        assert (fused <= 3 * logs - 2 * math.log(one.limit) + 1e-3).all()
+    lowest, minima = torch.stack(each[:-2]).amin(dim=0), torch.from_numpy(detector.scorer.minima.copy()).double()
     assert (fused <= log_p(lowest, minima) + math.log(5) + 1e-3).all()
     plain = METHODS["auto"].fit(features(400), proxy=[proxy()])
     assert plain.score(Features.from_arrays(z[:20].numpy(), (weight, bias))).min() > math.log(0.05)
@@ -142,8 +143,7 @@ def test_a_filter_decides_alone_below_its_limit(form: str) -> None:
 def test_a_filter_is_exact_in_single_precision() -> None:
     """Rounding must not reach the p-values: exported guards whose scores differ by more than 1e-4 are refused."""
     detector, z = fuse_with_filter()
-    (one,) = detector.scorer.filters
-    wanted = []
+    one, wanted = detector.scorer.filters[1], []
     for part in (one.scorer.images, one.scorer.classes):
         centred = z.double() / z.double().norm(dim=1, keepdim=True) - torch.tensor(part.center).double()
         white, means = centred @ torch.tensor(part.whitening).double(), torch.tensor(part.means).double()

@@ -46,7 +46,7 @@ CROSSED = "crossed features"
 DISTANCES = "mds++"  # whose distances the filters use
 # what filters are against, the weight in the sum and the limit: smooth OOD images resemble constant ones, none noise
 FILTERS = {"noise": (0.0, 0.01), "constant images": (2.0, 0.05)}
-UNLIKELY, FEW = 0.02, 0.02  # a filter is added if more than FEW of the images have a p-value of at least UNLIKELY
+UNLIKELY, FEW = 0.02, 0.02  # filters are added if more than FEW images of a kind have a p-value of at least UNLIKELY
 NO_IMAGES = (
     "no scrambled images: extract them with proxy_features(classifier, images, preprocessing) and pass fit(train, "
     "proxy=...)"
@@ -68,7 +68,7 @@ class Auto(ScoreRecipe):
     MDS++ rejects inputs that are far from all training features. `fuse` = 1 uses the best candidate as it is.
 
     If `proxy` holds noise and constant images after the scrambled ones, and the fusion accepts more than a few of
-    either, a filter against them is added (`Unlike`). It needs MDS++ among the candidates.
+    either, a filter against each is added (`Unlike`). It needs MDS++ among the candidates.
     """
 
     wants_proxy = True
@@ -178,18 +178,21 @@ def try_on_proxies(
 
 
 def fuse_tried(tried: Tried, names: Sequence[str], selection: Features, synthetic: Sequence[Features]) -> Fusion:
-    """Fuse candidates, with a filter for each kind of synthetic image of which their fusion accepts more than a few."""
+    """Fuse candidates, with a filter for each kind of synthetic image if the fusion accepts more than a few of any.
+
+    A filter also rejects ID images, which lowers the threshold: what the components reject just so needs one then.
+    """
     parts = tuple(Component.of_detector(name, tried.detectors[name], tried.inside[name]) for name in names)
     scores = [tried.inside[name] for name in names]
     fusion, base, filters = Fusion.of_components(parts, scores), tried.detectors.get(DISTANCES), []
     if base is None or not isinstance(base.scorer, Clusters) or len(names) == 1:
         return fusion
-    for (name, (weight, limit)), images in zip(FILTERS.items(), synthetic, strict=False):
-        accepted = replace(base, scorer=fusion).score(images) >= math.log(UNLIKELY)
-        if float(accepted.double().mean()) > FEW:
-            detector = replace(base, scorer=Unlike.of_images(base.scorer, images))
-            scores.append(detector.score(selection))
-            filters.append(Filter.of_detector(name, detector, scores[-1], weight=weight, limit=limit))
+    accepted = [replace(base, scorer=fusion).score(images) >= math.log(UNLIKELY) for images in synthetic]
+    needed = any(float(each.double().mean()) > FEW for each in accepted)
+    for (name, (weight, limit)), images in zip(FILTERS.items(), synthetic if needed else (), strict=False):
+        detector = replace(base, scorer=Unlike.of_images(base.scorer, images))
+        scores.append(detector.score(selection))
+        filters.append(Filter.of_detector(name, detector, scores[-1], weight=weight, limit=limit))
     return Fusion.of_components(parts, scores, tuple(filters))
 
 
