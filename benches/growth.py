@@ -72,7 +72,9 @@ def main() -> int:
                             points.append({"axis": axis, **sizes, "side": side, "method": name, **found})
                             print(axis, f"{value:,}", side, name, found, flush=True)
             if given.out is not None:
-                given.out.write_text(json.dumps({"points": points}, indent=1) + "\n")
+                given.out.write_text(
+                    json.dumps({"command": "python benches/growth.py", "points": points}, indent=1) + "\n"
+                )
     return 0
 
 

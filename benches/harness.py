@@ -100,7 +100,14 @@ def write_checked(**more: Any) -> None:
     if "--json" not in sys.argv:
         return
     path = Path(sys.argv[sys.argv.index("--json") + 1])
-    about = {"processor": host_processor(), "threads": THREADS, "load": round(os.getloadavg()[1], 1)}
+    said = " ".join(word for word in sys.argv[1:] if word not in ("--json", str(path)))
+    command = f"python benches/{Path(sys.argv[0]).name} {said}".rstrip()
+    about = {
+        "command": command,
+        "processor": host_processor(),
+        "threads": THREADS,
+        "load": round(os.getloadavg()[1], 1),
+    }
     path.write_text(json.dumps({**about, **more, "lines": CHECKED}, indent=1) + "\n")
 
 

@@ -100,7 +100,7 @@ def limits(checked: Sequence[dict[str, Any]]) -> str:
             notes += [f"- {one['name']}{rows}: {one['note']}"] if one["note"] else []
     first = checked[0]
     where = f"On a {first['processor']} with {first['threads']} threads, load {first['load']:g}.{_noise(first)}"
-    return "\n".join([where, "", *lines, "", "Product passes by section:", "", *notes])
+    return "\n".join([where, "", *lines, *(["", "Product passes by section:", "", *notes] if notes else [])])
 
 
 def run(found: dict[str, Any]) -> str:

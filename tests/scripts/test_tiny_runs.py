@@ -48,6 +48,7 @@ RUNS = {
     "scripts/train_mixer_nano.py": "--data data/cifar10 --out trained --epochs 1 --batch 10 --device cpu",
     "benches/decide.py": "features --quick",
     "benches/decode.py": "",
+    "benches/growth.py": "--quick",
     "benches/guard.py": "",
     "benches/live.py": "--quick",
     "benches/memory.py": "--rows 4000",
@@ -64,6 +65,7 @@ NEEDS = {
     "scripts/draw_check_page.py": "playwright",
     "scripts/draw_photographs.py": "skimage",
     "benches/scale.py": "ray",
+    "benches/growth.py": "pytorch_ood",
     "benches/rivals.py": "pytorch_ood",
     "benches/live.py": "timm",
 }
