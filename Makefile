@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Threads that wait for work sleep: test workers and other programs need the cores.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test test-ray test-rounding test-portable test-lowest test-newest test-locked test-pythons test-scripts audit lint bench fuzz kill docs docs-serve clean
+.PHONY: demo test test-ray test-speed test-rounding test-portable test-lowest test-newest test-locked test-pythons test-scripts audit lint bench fuzz kill docs docs-serve clean
 
 # What depends most on other packages: file formats, every method, the images, the commands.
 FAST := tests/test_imports.py tests/metrics tests/methods/test_contract.py \
@@ -41,13 +41,22 @@ demo: $(VENV)/.ready
 test: lint test-rounding
 	$(BIN)/pytest -n 2
 
-# The engine of Ray, on one local cluster: apart from the rest, since Ray is large and takes both cores for itself.
-$(VENV)/.ready-ray: $(VENV)/.ready-dev
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+# The engine of Ray, on two nodes on this machine, and an S3 server: apart from the rest, since Ray is large and takes
+# both cores for itself. In an environment on top of the other one, whose versions stay as they are.
+RAY := .venv-ray
+$(RAY)/.ready: $(VENV)/.ready-dev
+	$(BIN)/python -m venv $(RAY)
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+	  > $$($(RAY)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/below.pth
+	$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'ray>=2.54' pyarrow s3fs 'moto[server]'
 	touch $@
 
-test-ray: $(VENV)/.ready-ray
-	OMP_NUM_THREADS=1 $(BIN)/pytest tests/engines
+test-ray: $(RAY)/.ready
+	OMP_NUM_THREADS=1 PYTHONPATH=src $(RAY)/bin/python -m pytest tests/engines
+
+# A loop that takes twice its time fails: see benches/limits.toml.
+test-speed: $(VENV)/.ready-dev
+	OMP_NUM_THREADS=1 $(BIN)/python benches/guard.py
 
 # What other processors, batch sizes and thread counts may compute, simulated (tests/rounding.py). The whole suite:
 # make test-rounding SEED=2 ROUNDING=
@@ -136,4 +145,4 @@ docs-serve: docs
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory out/site $(PORT)
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(NEWEST) $(LOCKED) .venv-3.* out build dist
+	rm -rf $(VENV) $(RAY) $(LOWEST) $(NEWEST) $(LOCKED) .venv-3.* out build dist

@@ -6,6 +6,9 @@ A ratio is taken within each round, so that what else the machine does falls on 
 from __future__ import annotations
 
 import ctypes
+import json
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite.binding import get_host_cpu_name as host_processor
 from numpy.typing import NDArray
 
 from oodshape import Features, Head
@@ -79,11 +83,25 @@ def timed_once(task: Callable[[], object]) -> NDArray[np.float64]:
     return np.array([time.perf_counter() - wall, time.process_time() - cpu])
 
 
-def check(name: str, ratio: Ratio, limit: float, *, at_least: bool = False) -> bool:
-    """Print one line; whether the limit is kept."""
+CHECKED: list[dict[str, Any]] = []  # every line that was printed, for `write_checked`
+
+
+def check(name: str, ratio: Ratio, limit: float, *, at_least: bool = False, note: str = "") -> bool:
+    """Print one line and keep it; whether the limit is kept."""
     good = ratio.median >= limit if at_least else ratio.median <= limit
+    values = {key: round(value, 3) for key, value in ratio._asdict().items()}
+    CHECKED.append({"name": name, **values, "limit": limit, "at_least": at_least, "kept": bool(good), "note": note})
     print(f"  {name:<40} {ratio!s:<26}  {'>=' if at_least else '<='} {limit:g}x  {'ok' if good else 'MISSED'}")
     return good
+
+
+def write_checked(**more: Any) -> None:
+    """Write what was checked to the file after `--json`, if one is given, and where it was measured."""
+    if "--json" not in sys.argv:
+        return
+    path = Path(sys.argv[sys.argv.index("--json") + 1])
+    about = {"processor": host_processor(), "threads": THREADS, "load": round(os.getloadavg()[1], 1)}
+    path.write_text(json.dumps({**about, **more, "lines": CHECKED}, indent=1) + "\n")
 
 
 class Peak(threading.Thread):

@@ -1,6 +1,6 @@
 """Time and memory next to pytorch-ood for every method that both have: fit and score, by the number of images.
 
-    python benches/rivals.py [--quick] [--sizes 10000,50000] [--methods vim,knn] [--out docs/speed.json]
+    python benches/rivals.py [--quick] [--sizes 10000,200000] [--methods vim,knn] [--out docs/speed.json]
 
 Both read the same float32 features of 2,048 numbers, 1,000 classes, from a file that lies in memory, so that what is
 counted is what a library adds. Ours and theirs take turns, each in a process of its own, which measures the time of
@@ -39,10 +39,10 @@ from oodshape import Features, Head
 from oodshape.core.files import replacing
 from pairs import BATCH, NOTES, OURS, rivals, theirs
 
-SIZES = {10_000: 3, 50_000: 2, 200_000: 1}  # images -> turns
+SIZES = {1_000: 5, 5_000: 3, 10_000: 3, 50_000: 1}  # images -> turns
 QUICK = {5_000: 1}  # more than features: with fewer a covariance has no inverse
-LONGEST = 10.0  # seconds of scoring, then theirs is stopped and scaled
-PATIENCE = 240.0  # seconds of a process, then it is ended
+LONGEST = 4.0  # seconds of scoring, then theirs is stopped and scaled
+PATIENCE = 120.0  # seconds of a process, then it is ended
 COMPARED = 256  # images whose order by both scores is compared
 MEMORY = 0.8  # of the machine's, that a process may take
 Job = Callable[[], dict[str, Any]]
@@ -121,7 +121,7 @@ def cell(name: str, size: int, jobs: dict[str, Job], turns: int) -> dict[str, An
     sides = {side: _middle(runs) for side, runs in found.items()}
     pairs = list(zip(*found.values(), strict=False))
     ratios = {
-        step: float(np.median([b[step] / a[step] for a, b in pairs if step in a and step in b]))
+        step: np.quantile([b[step] / a[step] for a, b in pairs if step in a and step in b], (0.5, 0.25, 0.75))
         for step in ("fit", "score")
         if any(step in a and step in b for a, b in pairs)
     }
@@ -130,7 +130,8 @@ def cell(name: str, size: int, jobs: dict[str, Job], turns: int) -> dict[str, An
         "method": name,
         "images": size,
         **sides,
-        "ratio": {step: round(value, 3) for step, value in ratios.items()},
+        "ratio": {step: round(float(values[0]), 3) for step, values in ratios.items()},
+        "quartiles": {step: [round(float(value), 3) for value in values[1:]] for step, values in ratios.items()},
         "same_order": None if not orders or name in NOTES else round(float(orders[0]), 3),
         "note": NOTES.get(name, ""),
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ COMMANDS = (
     "inspect guard.safetensors",
     "watch scores.csv --guard guard.safetensors",
     "decide scores.csv --guard guard.safetensors",
+    "review scores.csv --sample 9 --out sample.csv",
     "fit --model zoo:digits-vit --images nowhere --out new.safetensors",
     "fit --model zoo:digits-vit --images . --out new.safetensors --method raect",
     "score --guard nothing.safetensors --model zoo:digits-vit --images .",
@@ -52,10 +54,10 @@ def cpu_seconds(words: Sequence[str], folder: Path) -> float:
     """The CPU seconds of one run of Python."""
     environment = os.environ | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "NO_COLOR": "1"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    before = os.times()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, check=False)
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)  # os.times() counts in steps of 10 ms
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def main() -> None:

@@ -31,11 +31,11 @@ class OODMetrics(lightning.Callback):
             return
         was_training = pl_module.training
         pl_module.eval()
-        results = evaluate(pl_module, **self.sets, resamples=0, samples=0, cache=None, progress=False)
+        results = evaluate(pl_module, **self.sets, resamples=1, samples=0, cache=None, progress=False)
         pl_module.train(was_training)
         for row in results.to_pandas().itertuples():
             for name in ("auroc", "fpr95"):
-                pl_module.log(f"ood/{row.method}/{row.set}/{name}", getattr(row, name))
+                pl_module.log(f"ood/{row.method}/{row.ood}/{name}", getattr(row, name))
 
 
 class Digits(lightning.LightningModule):

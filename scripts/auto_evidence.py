@@ -3,6 +3,9 @@
     python scripts/auto_evidence.py --features FOLDERS...                     # networks of auto_networks.py, and others
     python scripts/auto_evidence.py --features FOLDERS... --scrambled FOLDER  # FOLDER/NETWORK/scrambled.npz
     python scripts/auto_evidence.py --digits                                  # and the three networks of the package
+    python scripts/auto_evidence.py --features FOLDERS... --store evaluation  # into docs/measured/auto.json
+
+`python scripts/docs/fill.py` copies stored tables into the pages.
 
 A network without `calibration` images gives a part of its ID test images, which are then not tested. Noise and constant
 images are not part of the means over all sets. AUROC and FPR95 in percent, ID positive; standard errors over networks.
@@ -11,6 +14,7 @@ images are not part of the means over all sets. AUROC and FPR95 in percent, ID p
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,17 +23,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oodshape import METHODS, auroc, fpr_at_tpr
+from oodshape import METHODS, Features, auroc, fpr_at_tpr
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.spec import Benchmark
+from oodshape.core.files import replacing
 from oodshape.guard.fit.split import split_held_out
 from oodshape.images import identity
-from oodshape.methods.auto import CANDIDATES, CROSSED, MEMORISED, Auto, Tried, _guards, split, try_on_proxies
-from oodshape.methods.fusion import Component, Fusion
+from oodshape.methods.auto import CANDIDATES, CROSSED, MEMORISED, Auto, Tried, fuse_tried, split, try_on_proxies
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.conformal import threshold
 from oodshape.studies.load_networks import Network, find_folders, load_benchmark, load_folder
 
+STORED = Path(__file__).parents[1] / "docs" / "measured" / "auto.json"
+COMMAND = "python scripts/auto_evidence.py --features FOLDERS --store NAME"
 ALPHA = 0.05
 CALIBRATION = 500  # ID test images for calibration, at most a third
 NOISE = 2_000  # noise images of the networks of the package
@@ -57,7 +63,9 @@ class Case:
     before: Tried
     scores: dict[str, dict[str, dict[str, Tensor]]]  # now or before -> set -> method -> scores
     ood: list[str]
-    guards: dict[str, dict[str, Tensor]]  # name of a guard -> set -> log p-values
+    sets: dict[str, Features]
+    selection: Features
+    synthetic: Sequence[Features]
 
     @classmethod
     def of(cls, network: Network) -> Case:
@@ -76,7 +84,7 @@ class Case:
         if memorised and selecting is not None:
             parts["before"] = parts["now"]
         methods = {name: METHODS[name].unlabelled() for name in SINGLE}
-        tried, scores = {}, {}
+        sets, tried, scores = {"ID": inside, "calibration": deciding, **ood}, {}, {}
         for when, (fitting, selection) in parts.items():
             if when == "before" and parts["before"] == parts["now"]:
                 tried[when], scores[when] = tried["now"], scores["now"]
@@ -84,37 +92,42 @@ class Case:
             tried[when] = try_on_proxies(methods, fitting, selection, network.proxy)
             scores[when] = {
                 name: {method: detector.score(features) for method, detector in tried[when].detectors.items()}
-                for name, features in {"ID": inside, "calibration": deciding, **ood}.items()
+                for name, features in sets.items()
             }
-        case = cls(network.name, tried["now"], tried["before"], scores, list(ood), {})
-        guards = _guards(case.fusion(now(case)), tried["now"], parts["now"][1], network.proxy[1:])
-        for guard in guards:
-            detector = replace(tried["now"].detectors["mds++"], scorer=guard)
-            case.guards[guard.name] = {
-                name: guard.log_p(detector.score(features))
-                for name, features in {"ID": inside, "calibration": deciding, **ood}.items()
-            }
-        return case
+        chosen_by = parts["now"][1]
+        return cls(network.name, tried["now"], tried["before"], scores, list(ood), sets, chosen_by, network.proxy[1:])
 
     def single(self, method: str) -> dict[str, Tensor]:
         """The scores of one method on every set."""
         return {name: each[method] for name, each in self.scores["now"].items()}
 
-    def fusion(self, names: Sequence[str], when: str = "now") -> Fusion:
-        """Some methods, fused."""
-        tried = self.now if when == "now" else self.before
-        parts = tuple(Component.of_detector(name, tried.detectors[name], tried.inside[name]) for name in names)
-        return Fusion.of_components(parts, [tried.inside[name] for name in names])
+    def fused(self, names: Sequence[str], how: str = "filters", when: str = "now") -> dict[str, Tensor]:
+        """The fused scores of some methods on every set, with a veto unless it is `how` that Fisher's sum is.
 
-    def fused(self, names: Sequence[str], *, veto: bool, when: str = "now", guards: bool = False) -> dict[str, Tensor]:
-        """The fused scores of some methods on every set."""
-        fusion, found = self.fusion(names, when), {}
+        With "hard filters" the score is at most the log p-value of each filter, which is in no sum.
+        """
+        tried = self.now if when == "now" else self.before
+        plain = fuse_tried(tried, names, self.selection, ())
+        filters = fuse_tried(tried, names, self.selection, self.synthetic) if "filters" in how else plain
+        found = {}
         for name, each in self.scores[when].items():
-            logs = torch.stack([part.log_p(each[part.name]) for part in fusion.components])
-            found[name] = fusion.fuse(logs) if veto else logs.sum(dim=0)
-            for guard in self.guards.values() if guards else ():
-                found[name] = torch.minimum(found[name], guard[name])
+            logs = torch.stack([part.log_p(each[part.name]) for part in plain.components])
+            for one in filters.filters:
+                scores = replace(tried.detectors["mds++"], scorer=one).score(self.sets[name])
+                logs = torch.cat([logs, one.log_p(scores)[None]])
+            if how == "sum":
+                found[name] = logs.sum(dim=0)
+            elif how == "hard filters":
+                lowest = [plain.fuse(logs[: len(names)]), *logs[len(names) :]]
+                found[name] = torch.stack(lowest).amin(dim=0)
+            else:
+                found[name] = filters.fuse(logs)
         return found
+
+    @property
+    def filters(self) -> list[str]:
+        """The filters of `auto`."""
+        return [one.name for one in fuse_tried(self.now, now(self), self.selection, self.synthetic).filters]
 
 
 def ranked(tried: Tried, names: Sequence[str], *, crossed: bool = True) -> list[str]:
@@ -148,14 +161,12 @@ def every(case: Case) -> list[str]:
 
 Recipe = Callable[[Case], dict[str, Tensor]]
 RECIPES: dict[str, Recipe] = {
-    "auto": lambda case: case.fused(now(case), veto=True, guards=True),
-    "auto without guards": lambda case: case.fused(now(case), veto=True),
-    "auto without veto": lambda case: case.fused(now(case), veto=False),
-    "auto + cop": lambda case: case.fused(now(case, [*CANDIDATES, "cop"]), veto=True, guards=True),
-    "before": lambda case: case.fused(before(case), veto=False, when="before"),
-    "before + veto": lambda case: case.fused(before(case), veto=True, when="before"),
-    "everything": lambda case: case.fused(every(case), veto=False),
-    "fixed five": lambda case: case.fused(FIVE, veto=False),
+    "auto": lambda case: case.fused(now(case)),
+    "auto, hard filters": lambda case: case.fused(now(case), "hard filters"),
+    "auto without filters": lambda case: case.fused(now(case), "veto"),
+    "before": lambda case: case.fused(before(case), "sum", "before"),
+    "everything": lambda case: case.fused(every(case), "sum"),
+    "fixed five": lambda case: case.fused(FIVE, "sum"),
     "msp": lambda case: case.single("msp"),
     "energy": lambda case: case.single("energy"),
 }
@@ -194,11 +205,11 @@ def regrets(case: Case, scores: dict[str, Tensor], names: Sequence[str]) -> floa
     return best - mean(aurocs(case, scores), "near", "far")
 
 
-def print_recipes(cases: list[Case]) -> None:
-    """A row per recipe, over all networks."""
+def compare_recipes(cases: list[Case]) -> list[str]:
+    """A table with a row per recipe, over all networks."""
     head = ["recipe", "all", "FPR95", "near", "far", "noise", "constant", "noise accepted", "constant accepted"]
     head += ["worst regret: paper / all", "sets 2 below MSP", "gain over before"]
-    print(f"\n| {' | '.join(head)} |\n| --- |{' ---: |' * (len(head) - 1)}")
+    lines = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
     found = {name: [recipe(case) for case in cases] for name, recipe in RECIPES.items()}
     values = {name: [aurocs(c, s) for c, s in zip(cases, each, strict=True)] for name, each in found.items()}
     for name, each in found.items():
@@ -225,14 +236,15 @@ def print_recipes(cases: list[Case]) -> None:
             mean(row, "near", "far") - mean(old, "near", "far")
             for row, old in zip(values[name], values["before"], strict=True)
         ]
-        print(f"| {name} | {' | '.join(cells)} | {with_error(gains)} |")
+        lines.append(f"| {name} | {' | '.join(cells)} | {with_error(gains)} |")
+    return lines
 
 
-def print_networks(cases: list[Case]) -> None:
-    """A row per network."""
+def list_networks(cases: list[Case]) -> list[str]:
+    """A table with a row per network."""
     names = ["auto", "before", "everything", "fixed five", "msp"]
     head = ["network", *names, "best of the paper", "best of all", "noise accepted", "constant accepted", "fused"]
-    print(f"\n| {' | '.join(head)} |\n| --- |{' ---: |' * (len(head) - 2)} --- |")
+    lines = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 2)} --- |"]
     for case in cases:
         fused = {name: RECIPES[name](case) for name in names}
         cells = [f"{mean(aurocs(case, scores), 'near', 'far'):.2f}" for scores in fused.values()]
@@ -241,16 +253,8 @@ def print_networks(cases: list[Case]) -> None:
             best = max(every, key=lambda name: every[name])
             cells.append(f"{best} {every[best]:.2f}")
         cells += [f"{accepted(case, fused['auto'], kind):.1f}" for kind in ("noise", "constant")]
-        print(f"| {case.name} | {' | '.join(cells)} | {', '.join([*now(case), *case.guards])} |")
-
-
-def print_leave_one_out(cases: list[Case]) -> None:
-    """Whether CoP helps as a candidate, whichever network is left out."""
-    pairs = [[mean(aurocs(c, RECIPES[name](c)), "near", "far") for name in ("auto + cop", "auto")] for c in cases]
-    gains = np.array([new - old for new, old in pairs])
-    without = [float(np.delete(gains, place).mean()) for place in range(len(gains))] if len(gains) > 1 else [gains[0]]
-    print(f"\nCoP as a candidate: gain {with_error(list(gains))}; with one network left out {min(without):+.3f} to "
-          f"{max(without):+.3f}.")  # fmt: skip
+        lines.append(f"| {case.name} | {' | '.join(cells)} | {', '.join([*now(case), *case.filters])} |")
+    return lines
 
 
 def main() -> None:
@@ -259,14 +263,20 @@ def main() -> None:
     parser.add_argument("--features", type=Path, nargs="*", default=[], help="folders of feature files")
     parser.add_argument("--scrambled", type=Path, help="a folder with NETWORK/scrambled.npz")
     parser.add_argument("--digits", action="store_true", help="the networks of the package too")
+    parser.add_argument("--store", help="the name under which docs/measured/auto.json keeps the tables")
     given = parser.parse_args()
     digits = load_benchmark(Benchmark.load("digits"), Options(progress=False, limit=NOISE)) if given.digits else ()
     cases = [Case.of(network) for network in digits]
     cases += [Case.of(load_folder(folder, given.scrambled)) for folder in find_folders(given.features)]
-    print(f"{len(cases)} networks.")
-    print_recipes(cases)
-    print_networks(cases)
-    print_leave_one_out(cases)
+    tables = {"recipes": compare_recipes(cases), "networks": list_networks(cases)}
+    print(f"{len(cases)} networks.", *("\n".join(lines) for lines in tables.values()), sep="\n\n")
+    if given.store:
+        stored = (
+            json.loads(STORED.read_text(encoding="utf-8")) if STORED.is_file() else {"command": COMMAND, "tables": {}}
+        )
+        stored["tables"] |= {f"{given.store}-{name}": lines for name, lines in tables.items()}
+        with replacing(STORED) as temporary:
+            temporary.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
     python scripts/auto_networks.py --out runs                                # digits without 3, 5 and 8
     python scripts/auto_networks.py --out runs --data DATA                    # and CIFAR-10 without three classes
-    python scripts/auto_networks.py --out fresh --data DATA --classes c       # without three other classes
+    python scripts/auto_networks.py --out runs --data DATA --classes c        # without three other classes
+    python scripts/auto_networks.py --out fresh --data DATA --classes d       # without three others, and digits
 
 On CIFAR-10 a plain CNN, a VGG with a hidden layer, a ViT, a Mixer and a ConvMixer are trained for a few minutes on the
-7 remaining classes; with `--classes c` these are networks of other sizes, from another seed, and a small ResNet is in
-place of the plain CNN. Each network becomes a folder of feature files in the layout of `oodshape study`, with its
-scrambled images and ID images for calibration. Networks whose folder exists are skipped.
+7 remaining classes; with other classes these are networks of other sizes, from another seed and for other numbers of
+epochs, among them a ResNet, a DenseNet, a ConvNeXt and a network of separable convolutions. Each network becomes a
+folder of feature files in the layout of `oodshape study`, with its scrambled images and ID images for calibration.
+Networks whose folder exists are skipped.
 """
 
 from __future__ import annotations
@@ -35,9 +37,9 @@ from oodshape.images.sources.image_set import ArraySet, ImageSet, limited
 from oodshape.networks.zoo.digits_nets import SMALL_NETS
 from oodshape.studies.load_networks import PROXIES
 
-# CIFAR-10 without airplane, cat, truck; automobile, bird, dog; deer, frog, ship
-LEFT_OUT = {"a": (0, 3, 9), "b": (1, 2, 5), "c": (4, 6, 8)}
-DIGITS_LEFT_OUT = (3, 5, 8)
+# CIFAR-10 without airplane, cat, truck; automobile, bird, dog; deer, frog, ship; airplane, deer, horse
+LEFT_OUT = {"a": (0, 3, 9), "b": (1, 2, 5), "c": (4, 6, 8), "d": (0, 4, 7)}
+DIGITS_LEFT_OUT = {"a": (3, 5, 8), "d": (1, 4, 7)}
 MORE = 3000  # images of CIFAR-10's test file that are trained on too, because the training file at hand is small
 CALIBRATION = 500  # ID images for calibration
 MOST = 500  # images of an OOD set
@@ -126,12 +128,20 @@ class Residual(nn.Module):
         return made
 
 
-def plain(classes: int) -> nn.Module:
-    """Three convolutions without normalisation; 64 pooled features behind a ReLU."""
+class Dense(Residual):
+    """A block next to its input."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """[N, width, H, W] -> [N, width + growth, H, W]."""
+        return torch.cat([maps, self.layers(maps)], dim=1)
+
+
+def plain(classes: int, width: int = 64) -> nn.Module:
+    """Three convolutions without normalisation; `width` pooled features behind a ReLU."""
     layers: list[nn.Module] = []
-    for inputs, outputs in ((3, 16), (16, 32), (32, 64)):
+    for inputs, outputs in ((3, width // 4), (width // 4, width // 2), (width // 2, width)):
         layers += [nn.Conv2d(inputs, outputs, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
 
 
 def vgg(classes: int, width: int = 256) -> nn.Module:
@@ -161,6 +171,46 @@ def convmixer(classes: int, width: int = 64, depth: int = 3) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
 
 
+def densenet(classes: int, width: int = 32, growth: int = 16, depth: int = 4) -> nn.Module:
+    """Two dense blocks; pooled features behind a ReLU."""
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, 2, 1)]
+    for block in range(2):
+        for _ in range(depth):
+            layers.append(Dense(nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, growth, 3, 1, 1, bias=False)))
+            width += growth
+        layers += [nn.BatchNorm2d(width), nn.ReLU()]
+        if block == 0:
+            layers += [nn.Conv2d(width, width // 2, 1), nn.AvgPool2d(2)]
+            width //= 2
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
+
+
+def convnext(classes: int, width: int = 64, depth: int = 3) -> nn.Module:
+    """Depthwise convolutions of 7 x 7 and wide 1 x 1 ones; features of both signs behind a LayerNorm."""
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 4, 4)]
+    for _ in range(depth):
+        inside = [
+            nn.Conv2d(width, width, 7, 1, 3, groups=width),
+            nn.GroupNorm(1, width),
+            nn.Conv2d(width, 4 * width, 1),
+        ]
+        layers.append(Residual(*inside, nn.GELU(), nn.Conv2d(4 * width, width, 1)))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(width), nn.Linear(width, classes))
+
+
+def depthwise(classes: int) -> nn.Module:
+    """Separable convolutions with ReLU6; 128 pooled features between 0 and 6."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU6()]
+    for inputs, outputs, stride in ((32, 64, 1), (64, 96, 2), (96, 128, 1)):
+        layers += [
+            nn.Conv2d(inputs, inputs, 3, stride, 1, groups=inputs, bias=False),
+            nn.BatchNorm2d(inputs),
+            nn.ReLU6(),
+        ]
+        layers += [nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU6()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, classes))
+
+
 def of_tokens(mix: Callable[[], nn.Module], classes: int, width: int = 48, depth: int = 3) -> nn.Module:
     """48 features of both signs, behind a LayerNorm."""
     blocks = [TokenMixing(width, mix()) for _ in range(depth)]
@@ -174,6 +224,16 @@ NETS: dict[str, Callable[[int], nn.Module]] = {
     "mixer": partial(of_tokens, partial(OverTokens, 64)),
     "convmixer": convmixer,
 }
+MORE_NETS: dict[str, Callable[[int], nn.Module]] = {
+    "plain": partial(plain, width=96),
+    "vgg": partial(vgg, width=192),
+    "vit": partial(of_tokens, partial(Attention, 56, 4), width=56, depth=4),
+    "mixer": partial(of_tokens, partial(OverTokens, 64), width=72, depth=3),
+    "convmixer": partial(convmixer, width=80, depth=4),
+    "densenet": densenet,
+    "convnext": convnext,
+    "depthwise": depthwise,
+}
 OTHERS: dict[str, Callable[[int], nn.Module]] = {
     "resnet": resnet,
     "vgg": partial(vgg, width=128),
@@ -181,6 +241,8 @@ OTHERS: dict[str, Callable[[int], nn.Module]] = {
     "mixer": partial(of_tokens, partial(OverTokens, 64), width=64, depth=2),
     "convmixer": partial(convmixer, width=96, depth=2),
 }
+
+TRAINED = {"c": (OTHERS, 1), "d": (MORE_NETS, 20)}  # the networks and their seed
 
 
 def trained(make: Callable[[], nn.Module], data: ArraySet, epochs: int, seed: int) -> nn.Module:
@@ -220,9 +282,9 @@ def synthetic_sets(side: int, channels: int) -> dict[str, ImageSet]:
     return {name: ArraySet(name, images[..., 0] if channels == 1 else images) for name, images in made.items()}
 
 
-def small_sets() -> dict[str, ImageSet]:
+def small_sets(left_out: tuple[int, ...]) -> dict[str, ImageSet]:
     """Digits without some classes."""
-    inside, leftout = without(*scanned_digits(), DIGITS_LEFT_OUT)
+    inside, leftout = without(*scanned_digits(), left_out)
     parts = {"train": slice(0, 600), "calibration": slice(600, 900), "test": slice(900, None)}
     sets: dict[str, ImageSet] = {name: rows_of(inside, name, rows) for name, rows in parts.items()}
     sets |= {"leftout": leftout, **synthetic_sets(inside.images.shape[1], 1)}
@@ -278,16 +340,20 @@ def main() -> None:
         sets, left_out = cifar_sets(given.data, LEFT_OUT[given.classes]), LEFT_OUT[given.classes]
         train = sets["train"]
         assert isinstance(train, ArraySet)
-        other = given.classes == "c"
-        for name, make in (OTHERS if other else NETS).items():
-            made = partial(trained, partial(make, 10 - len(left_out)), train, EPOCHS, int(other))
+        nets, seed = TRAINED.get(given.classes, (NETS, 0))
+        for place, (name, make) in enumerate(nets.items()):
+            # networks of different accuracy: 4 to 11 epochs
+            epochs = 4 + place if nets is MORE_NETS else EPOCHS
+            made = partial(trained, partial(make, 10 - len(left_out)), train, epochs, seed)
             write(given.out / f"cifar7{given.classes}_{name}", made, CIFAR, sets)
-    if given.classes == "a":
-        sets = small_sets()
+    if given.classes in DIGITS_LEFT_OUT:
+        sets = small_sets(DIGITS_LEFT_OUT[given.classes])
         train = sets["train"]
         assert isinstance(train, ArraySet)
+        end = "" if given.classes == "a" else f"_{given.classes}"
         for name in SMALL_NETS:
-            write(given.out / f"digits_without_{name}", partial(train_small, name, train, given.epochs), DIGITS, sets)
+            made = partial(train_small, name, train, given.epochs)
+            write(given.out / f"digits_without{end}_{name}", made, DIGITS, sets)
 
 
 if __name__ == "__main__":

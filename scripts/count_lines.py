@@ -45,7 +45,7 @@ def main() -> None:
         base = root / "oodshape" if (root / "oodshape").is_dir() else root
         lines: Counter[str] = Counter()
         files: Counter[str] = Counter()
-        for path in sorted(root.rglob("*.py")):
+        for path in sorted([*root.rglob("*.py"), *root.rglob("*.pyi")]):
             inside = path.relative_to(base).parts
             package = inside[0] if len(inside) > 1 else "."
             lines[package] += count_code_lines(path.read_text(encoding="utf-8"))

@@ -127,11 +127,10 @@ def methods_table() -> str:
 
 
 def study(name: str, *words: str) -> str:
-    """The stored table of a study; `keep=REGEX` keeps rows, `drop=REGEX` drops columns."""
+    """A stored table of studies, or `from` another file; `keep=REGEX` keeps rows, `drop=REGEX` drops columns."""
     options = dict(word.split("=", 1) for word in words)
-    head, _, *rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in stored("studies")["tables"][name]
-    ]
+    tables = stored(options.get("from", "studies"))["tables"]
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in tables[name]]
     rows = [row for row in rows if re.search(options.get("keep", ""), " ".join(row))]
     places = [at for at, cell in enumerate(head) if "drop" not in options or not re.search(options["drop"], cell)]
     align = "".join("r" if all(re.fullmatch(r"[-+\d.,]*", row[at]) for row in rows) else "l" for at in places)

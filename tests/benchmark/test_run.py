@@ -17,8 +17,6 @@ from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark, ModelSpec, OodSpec
 from oodshape.images.datasets.catalog import CATALOG, open_source
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.images.sources.image_set import limited
-from oodshape.methods.registry import paper_methods
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
@@ -107,39 +105,6 @@ def test_sources(tmp_path) -> None:
             open_source(source, tmp_path)
     with pytest.raises(InputError, match="put it at"):
         open_source("catalog:imagenet/Texture", tmp_path, tmp_path)
-
-
-SETS = {"train": "train", "test": "test", "SVHN": "svhn", "Texture": "texture32"}
-METHODS = ("msp", "energy", "react", "ash-s", "optfs-v", "optfs-e")
-LIMIT = 40  # one swapped pair of scores is 0.06 points; the script holds whole sets to 0.3
-
-
-def test_from_images_to_rows_as_from_the_published_features(shared: Path) -> None:
-    """scripts/check_oracle.py does the same for whole sets, after minutes of extraction; see docs/results.md."""
-    whole = Benchmark.load("cifar10")
-    file = str(shared / "weights" / "densenet101_cifar10.safetensors")
-    some = replace(
-        whole,
-        models=(replace(whole.models[0], weights=file),),
-        ood=tuple(ood for ood in whole.ood if ood.name in SETS),
-    )
-    data = shared / "data"
-    results = run(some, Options(methods=METHODS, limit=LIMIT, data=data, resamples=1, progress=False))
-    head = np.load(shared / "features" / "cifar10_densenet101" / "head.npz")
-    parts = {}
-    for ours, theirs in SETS.items():
-        subset = limited(open_source(f"catalog:cifar10/{ours}", Path(), data), LIMIT)
-        stored = np.load(shared / "features" / "cifar10_densenet101" / f"{theirs}.npz")["features"]
-        rows = stored[np.asarray(subset.indices)]  # type: ignore[attr-defined]
-        parts[ours] = Features.from_arrays(rows, (head["weight"], head["bias"]))
-    assert len(results.rows) == 2 * len(METHODS)
-    for row in results.rows:
-        detector = paper_methods("cifar10")[row.method].fit(parts["train"])
-        expected = auroc(detector.score(parts["test"]), detector.score(parts[row.ood]))
-        assert 100 * row.value("auroc") == pytest.approx(100 * expected, abs=0.5), (row.method, row.ood)
-        assert row.limit == LIMIT
-        assert row.id_accuracy is not None
-        assert row.id_accuracy > 0.85
 
 
 GOOD = """

@@ -233,22 +233,3 @@ def test_a_guard_runs_in_the_precision_that_it_was_fitted_in(place: Path) -> Non
         assert warned == bool(precision)
     own, exact = found.values()
     assert 0 < np.abs(own - exact).max() < 0.1 * np.abs(exact).max()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("fit", *MODEL, "--images", "train", "--out", "x.safetensors"),
-        ("score", *GUARD, "--images", "test"),
-        ("check", *GUARD, "--id", "test", "--ood", "letters"),
-        ("bench", "digits"),
-        ("study", "all"),
-    ],
-)
-def test_a_device_that_is_not_here_is_one_line(
-    place: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("oodshape.networks.device._count", lambda kind: 0)
-    done = call(*words, "--device", "cuda", cwd=place)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "sees no cuda device here, but got 'cuda'; use auto or cpu" in done.stderr

@@ -1,11 +1,11 @@
-"""One small Ray on this machine for all tests of the engine, and a guard of digits in files."""
+"""Two nodes of Ray on this machine, each with its own object store, an S3 server, and a guard of digits in files."""
 
 from __future__ import annotations
 
 import gc
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +18,65 @@ MODEL = "zoo:digits-convnet"
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[str]:
-    """Its address."""
+def s3() -> Iterator[Any]:
+    """A client of an S3 server on loopback, which the workers know too: it is there before Ray."""
+    pytest.importorskip("s3fs", reason="need s3fs and moto (make test-ray)")
+    server = pytest.importorskip("moto.server", reason="need moto (make test-ray)").ThreadedMotoServer(port=0)
+    import boto3
+
+    server.start()
+    said = {"ENDPOINT_URL": "http://{}:{}".format(*server.get_host_and_port()), "DEFAULT_REGION": "us-east-1"}
+    said |= {"ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in said.items():
+            patch.setenv(f"AWS_{name}", value)
+        yield boto3.client("s3")
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def nodes(s3: Any) -> Iterator[Any]:
+    """Two nodes, and this process as their driver."""
     pytest.importorskip("ray", reason="need Ray (make test-ray)")
     pytest.importorskip("pyarrow", reason="shards of scores are Parquet")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
+    from ray.cluster_utils import Cluster
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's own
-        address = begun(ray)
-    yield address
+        cluster = started(lambda: Cluster(initialize_head=True, head_node_args={"include_dashboard": False}))
+        started(cluster.add_node)  # one core, and 150 MB of objects
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+    yield cluster
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its processes are left to end by themselves
         ray.shutdown()
+        cluster.shutdown()
         gc.collect()
 
 
-def begun(ray: Any, times: int = 5) -> str:
-    """The address of a new Ray; it gives itself half a minute to start, and a busy machine may need more than one."""
-    how = {"num_cpus": 2, "object_store_memory": 100_000_000, "include_dashboard": False}
+def started(start: Callable[[], Any], times: int = 5) -> Any:
+    """A node of Ray, which gives itself half a minute to start; a busy machine may need more than one."""
     for left in range(times - 1, -1, -1):
         try:
-            found = ray.init(address="local", log_to_driver=False, logging_level="error", **how)
-            return str(found.address_info["gcs_address"])
+            return start()
         except Exception as error:
             if not left or "timed out during startup" not in str(error):
                 raise
-            ray.shutdown()
     raise AssertionError
+
+
+@pytest.fixture
+def third(nodes: Any) -> Any:
+    """One more node."""
+    return started(nodes.add_node)
+
+
+@pytest.fixture(scope="session")
+def cluster(nodes: Any) -> str:
+    """The address of the nodes."""
+    return str(nodes.address)
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,12 @@ import pytest
 
 from commands import call
 from oodshape import Guard, InputError
+from oodshape.core.options import RunOptions
 from oodshape.engines.ray import Pool, fit_guard, score
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.sources.image_set import Subset
 from oodshape.images.sources.listing import image_set
+from oodshape.networks.loading import open_model
 
 pytest.importorskip("ray", reason="need Ray (make test-ray)")
 pytest.importorskip("pyarrow", reason="shards of scores are Parquet")
@@ -63,6 +67,7 @@ def test_a_fit_on_the_command_line_gives_the_guard_of_one_process(cluster: str, 
 
 
 ONE = Pool(actors=1)
+SMALL = RunOptions(batch_size=4, progress=False)
 
 
 def around(images: Any, act: Any) -> Any:
@@ -117,9 +122,7 @@ def test_a_killed_driver_resumes_and_a_vanished_file_is_a_row(cluster: str, digi
     gone = Path(listing.files[-1])
     gone.unlink()
     # at once: a worker of the killed driver may still be at a shard
-    tally, took = score(
-        Guard.load(digits / "guard.safetensors"), listing, MODEL, out, batch_size=4, pool=ONE, progress=False
-    )
+    tally, took = score(Guard.load(digits / "guard.safetensors"), listing, open_model(MODEL), out, SMALL, pool=ONE)
     assert tally.images == 90
     assert tally.unreadable == took.failed == 1
     assert tally.resumed >= 4 * len(done)
@@ -146,3 +149,65 @@ def test_a_worker_without_memory_is_one_line(cluster: str) -> None:
     with pytest.raises(InputError, match="^a worker ran out of memory: take fewer actors") as error:
         fit_guard(MODEL, images=images, method="energy", pool=ONE, shards=1, progress=False)
     assert "\n" not in str(error.value)
+
+
+def on_node(images: Any, seen: Path, dies: str = "") -> Any:
+    """Images that note the nodes on which they are read: none goes on before two are there, the one that dies never."""
+
+    def note(_: int) -> None:
+        import ray
+
+        if os.getpid() != driver:
+            node = ray.get_runtime_context().get_node_id()
+            (seen / node).touch()
+            while node == dies or len(list(seen.iterdir())) < 2:
+                time.sleep(0.05)
+
+    driver = os.getpid()
+    seen.mkdir()
+    return around(images, note)
+
+
+KNN: dict[str, Any] = {"method": "knn", "progress": False, "batch_size": 16}
+
+
+def test_two_nodes_give_the_guard_of_one_process(nodes: Any, tmp_path: Path) -> None:
+    train, held = (Subset(digits_sets()[name], range(200)) for name in ("train", "test"))
+    images = on_node(train, tmp_path / "seen")
+    guard = fit_guard(MODEL, images=images, calibrate=held, pool=Pool(actors=2), shards=6, **KNN)
+    alone = Guard.fit(MODEL, images=train, calibrate=held, **KNN)
+    assert guard.detector.n_train == alone.detector.n_train == 200
+    assert_same_scores(guard, alone, held)
+    assert len(list((tmp_path / "seen").iterdir())) == 2
+
+
+def test_a_node_that_dies_costs_time_only(nodes: Any, third: Any, digits: Path, tmp_path: Path) -> None:
+    """It is killed at an image, without a word to the others: its shards are done elsewhere, and no row is lost."""
+    seen, held = tmp_path / "seen", Subset(digits_sets()["test"], range(90))
+
+    def kill() -> None:
+        while not (seen / third.node_id).exists():
+            time.sleep(0.05)
+        nodes.remove_node(third, allow_graceful=False)
+
+    guard, images = Guard.load(digits / "guard.safetensors"), on_node(held, seen, third.node_id)
+    killer = threading.Thread(target=kill)
+    killer.start()
+    tally, _ = score(guard, images, open_model(MODEL), tmp_path / "s.csv", SMALL, pool=Pool(actors=3))
+    killer.join()
+    assert (tally.images, tally.unreadable) == (90, 0)
+    with (tmp_path / "s.csv").open() as file:
+        found = [float(row["score"]) for row in csv.DictReader(file)]
+    wanted = [row.score for row in guard.score(held, MODEL, progress=False, batch_size=4)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_images_come_from_an_s3_server(nodes: Any, s3: Any, digits: Path, tmp_path: Path) -> None:
+    guard = Guard.load(digits / "guard.safetensors")
+    s3.create_bucket(Bucket="digits")
+    for path in sorted((digits / "letters").iterdir()):
+        s3.upload_file(str(path), "digits", f"new/{path.name}")
+    tally, _ = score(guard, "s3://digits/new", open_model(MODEL), tmp_path / "s.csv", SMALL, pool=Pool(actors=2))
+    assert (tally.images, tally.unreadable) == (10, 0)
+    wanted = list(guard.score(digits / "letters", MODEL, progress=False, batch_size=4))
+    assert [row.accepted for row in wanted].count(True) == tally.accepted

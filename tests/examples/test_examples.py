@@ -10,8 +10,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import types
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +28,16 @@ SHOWN = {
 }
 
 
-class Fake(types.SimpleNamespace):
-    """The little of Hugging Face's Dataset that is used, where it is not installed: the protocol is the same."""
-
-    def __len__(self) -> int:
-        return len(self.columns["image"])
-
-    def __getitem__(self, row: int) -> dict[str, Any]:
-        return {name: values[row] for name, values in self.columns.items()}
-
-
-FAKE = types.SimpleNamespace(
-    Dataset=types.SimpleNamespace(from_dict=lambda columns, features: Fake(columns=columns, features=features)),
-    Features=dict,
-    Image=object,
-    ClassLabel=types.SimpleNamespace,
-)
+@pytest.mark.parametrize("name", ["practitioner", "researcher"])
+def test_the_notebooks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in json.loads((EXAMPLES / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), name, "exec"), names)
+            shown += cell["outputs"]
+    assert len(shown) >= 3  # they are stored with what they show
 
 
 def test_every_example_is_shown() -> None:
@@ -53,9 +45,9 @@ def test_every_example_is_shown() -> None:
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_an_example(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "hugging_face" and find_spec("datasets") is None:
-        monkeypatch.setitem(sys.modules, "datasets", FAKE)
+def test_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if name == "hugging_face":
+        pytest.importorskip("datasets")
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     printed = capsys.readouterr().out
     assert re.fullmatch(SHOWN[name], printed), printed
@@ -67,14 +59,8 @@ def test_the_demo_ends_with_what_was_found(tmp_path: Path) -> None:
     end = done.stdout[done.stdout.index("\nfitted: auto (") :].strip().splitlines()
     assert len(end) <= 15
     assert re.fullmatch(r"false rejection rate: \d+\.\d % of 288 test images \(target 5 %\)", end[1])
-    assert [line.split()[0] for line in end[3:9]] == [
-        "digits89",
-        "letters",
-        "photos",
-        "textures",
-        "gaussian",
-        "uniform",
-    ]
+    sets = [line.split()[0] for line in end[3:9]]
+    assert sets == ["digits89", "letters", "photos", "textures", "gaussian", "uniform"]
     for name, line in (("check", end[-2]), ("report", end[-1])):
         assert line.endswith((tmp_path / f"{name}.html").as_uri())
         assert (tmp_path / f"{name}.html").is_file()
@@ -104,28 +90,24 @@ def test_a_guard_is_logged_and_loaded_by_mlflow(tmp_path: Path) -> None:
 def test_lightning_logs_figures_during_training(tmp_path: Path) -> None:
     printed = run_with("lightning", "lightning_callback", cwd=tmp_path)
     figures = dict(line.split(": ") for line in printed.splitlines())
-    names = {f"ood/{m}/{s}/{f}" for m in ("energy", "mds") for s in ("letters", "photos") for f in ("auroc", "fpr95")}
-    assert set(figures) == {*names, "val/accuracy"}
-    assert float(figures["ood/mds/photos/auroc"]) > 0.7
+    assert len(figures) == 9  # the accuracy, and two figures for each of two methods and two sets
+    assert float(figures["ood/mds/photos/auroc"]) > 0.7 > float(figures["ood/mds/photos/fpr95"])
 
 
 def test_monitoring_uses_metrics_that_the_service_has(tmp_path: Path) -> None:
     service = pytest.importorskip("oodshape.guard.service.metrics")
     known = set(re.findall(r"^# TYPE (\w+)", service.Metrics(watch=True).text().decode(), re.M))
-    for name, fewest in (("dashboard.json", 10), ("alerts.yml", 8)):
-        text = (EXAMPLES / "monitoring" / name).read_text()
+    board, alerts = ((EXAMPLES / "monitoring" / name).read_text() for name in ("dashboard.json", "alerts.yml"))
+    for text in (board, alerts):
         used = {each.removesuffix("_bucket") for each in re.findall(r"\boodshape_\w+", text)}
         assert used <= known
-        assert len(used) >= fewest
-    board = json.loads((EXAMPLES / "monitoring" / "dashboard.json").read_text())
-    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+        assert len(used) > 7
     if shutil.which("promtool") is None:
         pytest.skip("needs promtool, of Debian's package prometheus")
-    for place, query in enumerate(queries):  # as recording rules, which promtool parses
-        rules = [{"record": f"panel:{place}", "expr": query.replace("$__rate_interval", "5m")}]
-        (tmp_path / f"{place}.yml").write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
-    subprocess.run(["promtool", "check", "rules", *tmp_path.glob("*.yml")], check=True, capture_output=True)
-    for words in (("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml")):
+    queries = [each["expr"] for panel in json.loads(board)["panels"] for each in panel["targets"]]
+    rules = [{"record": "r", "expr": query.replace("$__rate_interval", "5m")} for query in queries]  # to be parsed
+    (tmp_path / "panels.yml").write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    for words in (("check", "rules", tmp_path / "panels.yml", "alerts.yml"), ("test", "rules", "alerts_test.yml")):
         subprocess.run(["promtool", *words], check=True, capture_output=True, cwd=EXAMPLES / "monitoring")
 
 

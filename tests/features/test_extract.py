@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from extraction_tools import CHUNK, Counted, digits, entry, extract, same, values, write
@@ -21,7 +20,7 @@ from oodshape import Features
 from oodshape.core.errors import InputError
 from oodshape.features import extraction as extraction
 from oodshape.features.extraction import PROBED
-from oodshape.images.decode.preprocessing import DIGITS, IMAGENET
+from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.folders import ImageFolder
 from oodshape.images.sources.image_set import ArraySet, Subset
 from oodshape.networks.classifier import Classifier
@@ -66,21 +65,6 @@ def test_files_arrays_and_workers_give_the_same(tmp_path: Path) -> None:
     for workers in (0, 1, 3):
         same(extract(counted, files, workers=workers), expected)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_deit_tiny_on_real_images(shared: Path, tmp_path: Path, torchvision_ops: object) -> None:
-    timm = pytest.importorskip("timm")
-    net = timm.create_model("deit_tiny_patch16_224", pretrained=False)
-    weights = load_file(shared / "weights/deit_tiny_patch16_224.fp16.safetensors")
-    net.load_state_dict({key: value.float() for key, value in weights.items()})
-    rows = np.arange(0, 1000, 42)
-    images = Subset(ImageFolder(shared / "data/imagenet/val"), rows.tolist())
-    cropped = dataclasses.replace(IMAGENET, resize=None)  # these files are 224 x 224 already
-    features = extract(Counted(net, None), images, tmp_path, preprocessing=cropped, dtype="float16")
-    stored = np.load(shared / "features/imagenet_deit_tiny/val.npz")  # of two images per class, here is the first
-    np.testing.assert_allclose(values(features), stored["features"][2 * rows], rtol=0, atol=0.02)
-    assert features.labels.tolist() == rows.tolist()
-    assert features.accuracy > 0.5
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -40,11 +40,11 @@ def test_the_images_are_those_it_says() -> None:
     assert np.array_equal(noise, noise_images(8, 6, 3))
 
 
-def test_guards_are_fitted_on_other_images() -> None:
+def test_filters_are_fitted_on_other_images() -> None:
     """Neither noise nor colours are those of the check, but for black and white."""
     other = {image.tobytes() for image in (*noise_images(8, 6, 3, 1), *lattice_images(8, 6, 3))}
     assert sum(image.tobytes() in other for image in (*noise_images(8, 6, 3), *constant_images(8, 6, 3))) == 2
-    assert (lattice_images(8, 6, 3).shape, lattice_images(8, 6, 5).shape) == ((216, 8, 6, 3), (216, 8, 6, 5))
+    assert (lattice_images(8, 6, 3).shape, lattice_images(8, 6, 5).shape) == ((512, 8, 6, 3), (512, 8, 6, 5))
 
 
 def test_noise_and_constant_images_follow_the_scrambled_ones(digits: Path) -> None:
@@ -156,13 +156,18 @@ def test_no_class_loses_its_own_threshold() -> None:
 
 
 def test_the_guarantee_holds_over_refits() -> None:
-    """1,000 refits with other calibration images: mean rejection <= alpha, within 3 standard errors."""
-    alpha, recipe = 0.1, Method(score=Auto(candidates=("msp", "energy"), fuse=2))
+    """1,000 refits with other calibration images and filters: mean rejection <= alpha, within 3 standard errors."""
+    alpha, recipe = 0.1, Method(score=Auto(candidates=("msp", "mds++"), fuse=2))
+    drawn, (z, head) = np.random.default_rng(0), arrays(2)
+    synthetic = [
+        Features.from_arrays(one * drawn.normal(1, 0.02, (40, len(one))).astype(np.float32), head) for one in z
+    ]
     rates = []
     for seed in range(1, 1001):
         selecting, deciding = split_held_out(TRAIN, features(190, seed=seed), alpha)
         assert selecting is not None
-        detector = recipe.fit(TRAIN, held_out=selecting).calibrate(deciding, alpha)
+        detector = recipe.fit(TRAIN, proxy=[synthetic[0], *synthetic], held_out=selecting).calibrate(deciding, alpha)
+        assert [each.name for each in detector.scorer.filters] == ["noise", "constant images"]
         fresh = features(100, seed=10_000 + seed)
         rates.append(1 - float(detector.decide(fresh).accepted.double().mean()))
     error = 3 * np.std(rates) / np.sqrt(len(rates))

@@ -330,6 +330,28 @@ def test_half_and_endless_headers_are_cut(server: Server) -> None:
             raise AssertionError("10 MB of headers were accepted")
 
 
+def test_small_chunks_and_large_headers_are_refused(server: Server) -> None:
+    """Each chunk costs time, even where nobody reads the body: 3 MB of them took 20 seconds, without /health."""
+    chunked = b" HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+    start, other = time.monotonic(), b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    with ExitStack() as lines:
+        for head in (b"POST /predict", b"GET /health", other + b"POST /predict"):
+            (line,) = hold(server, head + chunked + b"\r\n", 1, lines)
+            with suppress(ConnectionError):
+                line.sendall(b"1\r\nx\r\n" * 500_000)
+                while line.recv(1000):
+                    pass
+            assert httpx.get(f"{server.address}/health", timeout=2).status_code == 200
+        assert time.monotonic() - start < 10
+        for size, status in ((10_000, b" 200 "), (100_000, b" 400 ")):
+            (line,) = hold(server, other[:-2] + b"A: " + b"a" * size + b"\r\n\r\n", 1, lines)
+            assert status in line.recv(100)
+        (line,) = hold(server, b"POST /predict" + chunked + b"\r\n" + b"1\r\n{\r\n" * 200 + b"0\r\n\r\n", 1, lines)
+        assert b"application/json" in line.recv(1000)  # the service itself answers
+    assert not server.events("failed")
+    assert "Traceback" not in server.log.read_text()
+
+
 def test_a_client_that_hangs_up_is_no_failure(server: Server, digits: Path) -> None:
     before = statuses(server)
     with ExitStack() as lines:

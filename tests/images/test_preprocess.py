@@ -67,16 +67,6 @@ def test_arrays_and_pictures_are_the_same() -> None:
     assert torch.equal(CIFAR(array[::2, ::-1]), CIFAR(array[::2, ::-1].copy()))  # views too
 
 
-def test_by_hand() -> None:
-    colour = Preprocessing(mean=(0.5, 0.0, 0.2), std=(0.5, 0.25, 1.0))
-    out = colour(np.array([[[0, 255, 51]]], np.uint8))
-    torch.testing.assert_close(out, torch.tensor([-1.0, 4.0, 0.0]).view(3, 1, 1))
-    corner = dataclasses.replace(DIGITS, crop=4)(np.full((1, 2), 255, np.uint8))  # padded with black
-    white = torch.zeros(4, 4)
-    white[1, 1:3] = 1  # three missing rows: one before, two after
-    torch.testing.assert_close(corner[0], (white - 0.303) / 0.320)
-
-
 def test_batches_are_the_images_one_by_one() -> None:
     images = [picture(300 + i, 280) for i in range(3)]
     batch = IMAGENET.batch(images)

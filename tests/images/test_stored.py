@@ -179,6 +179,12 @@ def test_archives_tables_globs_and_single_images_behind_an_address(tmp_path: Pat
         assert [shade(images[row]) for row in range(len(images))] == shades, given
 
 
+def test_offline_no_address_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OODSHAPE_OFFLINE", "1")
+    with pytest.raises(InputError, match="--offline or OODSHAPE_OFFLINE forbids"):
+        readable("http://192.0.2.1/a.png")
+
+
 def test_what_is_not_behind_an_address_is_one_line() -> None:
     with pytest.raises(InputError, match="no image lies in memory://nowhere"):
         image_set("memory://nowhere")

@@ -113,11 +113,11 @@ def test_hubs_are_announced_and_offline_never_asked(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     monkeypatch.setenv("OODSHAPE_OFFLINE", "1")
-    with pytest.raises(InputError, match=f"{spec} is not in the cache of its hub .*--offline.* forbids downloads"):
+    with pytest.raises(InputError, match=f"{spec}: not in the cache of its hub, and --offline .* forbids downloads"):
         open_model(spec)
     assert (touched, capsys.readouterr().err) == ([], "")
     monkeypatch.delenv("OODSHAPE_OFFLINE")
-    with pytest.raises(InputError, match="cannot (get|open)"):
+    with pytest.raises(InputError, match="cannot get"):
         open_model(spec)
     assert touched
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("downloading"))

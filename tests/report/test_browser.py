@@ -151,7 +151,7 @@ def test_the_paper_beside_ours(browser: Any, tmp_path: Path) -> None:
     write_page(made, tmp_path / "page.html")
     shown = Opened(browser, tmp_path / "page.html")
     shown.page.locator("#filters select").first.select_option("model")
-    shown.page.get_by_role("button", name="Beside the paper").click()
+    shown.page.get_by_role("button", name="Next to the paper").click()
     figures = paper_figures()
     resnet = [figures["ood", "imagenet", "ResNet50", name]["msp"]["auroc"] for name in ("SUN", "Texture")]
     swin = figures["model", "imagenet", "SWIN-S", "Average"]["msp"]["auroc"]  # the paper has no figures by set for it

@@ -1,4 +1,4 @@
-"""The page is one valid file that fetches nothing and escapes every name; its colours are read well."""
+"""The page is one valid file that fetches nothing and escapes every name; methods have colours of their own."""
 
 from __future__ import annotations
 
@@ -77,32 +77,6 @@ def test_results_without_rows_make_no_page(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no rows"):
         write_page(Results([], {}), tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []
-
-
-SLATE = "#1e2129"  # the ground of the documentation in the dark: Material's hsl(232, 15%, 14%)
-
-
-def luminance(color: str) -> float:
-    """WCAG 2.2: relative luminance of an sRGB colour."""
-    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    r, g, b = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-@pytest.mark.parametrize("name", palette.INKS)
-def test_every_ink_is_read_on_every_ground(name: str) -> None:
-    ink = palette.INKS[name]
-    for ground in palette.GROUNDS.values():
-        assert contrast(ink.light, ground.light) >= 4.5
-        assert contrast(ink.dark, ground.dark) >= 4.5
-    assert contrast(ink.dark, SLATE) >= 4.5
-    assert contrast(palette.INKS["text"].light, palette.QUIET["best"].light) >= 4.5
-    assert contrast(palette.INKS["text"].dark, palette.QUIET["best"].dark) >= 4.5
 
 
 def test_no_method_has_the_colour_of_id_or_ood_images() -> None:

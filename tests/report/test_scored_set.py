@@ -64,11 +64,7 @@ HEAD = (np.eye(3, 4), np.zeros(3))
 
 @pytest.mark.parametrize(
     ("calibration", "rejected", "said"),
-    [
-        (70, 0.08, "consistent with all"),
-        (70, 0.25, "More are"),
-        (5000, 0.08, "More are"),
-    ],
+    [(70, 0.08, "consistent with all"), (70, 0.25, "More are"), (5000, 0.08, "More are")],
 )
 def test_few_calibration_images_explain_more_rejections(calibration: int, rejected: float, said: str) -> None:
     train, held_out = (Features.from_arrays(RNG.random((n, 4)), HEAD) for n in (50, calibration))

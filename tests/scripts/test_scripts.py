@@ -52,7 +52,7 @@ draw_speed = importlib.import_module("draw_speed")
 
 def test_the_page_is_what_its_figures_say() -> None:
     """Else: python scripts/draw_speed.py."""
-    found = json.loads((ROOT / "docs" / "speed.json").read_text())
+    found = draw_speed.read(ROOT / "docs")
     page = (ROOT / "docs" / "speed.md").read_text()
     assert draw_speed.filled(page, found) == page
     assert draw_speed.filled(page, {**found, "minutes": found["minutes"] + 1}) != page

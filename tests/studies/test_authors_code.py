@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +13,16 @@ from scipy.optimize import minimize
 from scipy.stats import spearmanr
 
 from data import arrays, features, proxy
-from oodshape import METHODS, Auto, Classifier, Features, InputError, Method, auroc, proxy_features
+from oodshape import METHODS, Auto, Features, InputError, Method, auroc
 from oodshape.benchmark.spec import Benchmark
 from oodshape.features.proxy import crossed_features
-from oodshape.images.datasets.cifar_mnist_svhn import cifar
 from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.methods.auto import split
 from oodshape.methods.held_out_classes import HeldOutClasses
 from oodshape.methods.records import RECORDS
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.networks import zoo
-from oodshape.studies.load_networks import load_folder, load_networks
+from oodshape.studies.load_networks import load_networks
 from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood
 from small_study import network
 
@@ -161,20 +158,3 @@ def test_regret_is_what_was_missed(frame: pd.DataFrame) -> None:
         table.loc["near", "best_all"],
         pytest.approx(100 * table.loc["near", "auroc_best_all"], abs=0.006),
     )
-
-
-def test_auto_on_a_real_network(shared: Path) -> None:
-    """On the CIFAR-10 DenseNet the choice is not behind the best method of the paper in hindsight."""
-    real = load_folder(shared / "features" / "cifar10_densenet101")
-    entry = zoo.model_entry("cifar10-densenet101")
-    classifier = Classifier(zoo.build(entry.name, shared / "weights" / "densenet101_cifar10.safetensors"))
-    images = cifar(shared / "data" / "cifar10", train=True)
-    scrambled = proxy_features(classifier, images, entry.native, size=100, progress=False)
-    names = [name for name, method in METHODS.items() if name not in NEWER and not method.wants_proxy]
-    methods = {name: METHODS[name] for name in names}
-    made = replace(real, proxy=tuple(scrambled), methods=methods)
-    table = study_auto.compute_regret(study_auto.compare_selection(made).assign(network="net"))
-    mean = table.set_index("ood").loc["mean"]
-    assert mean["auroc_best_paper"] > 0.94
-    assert mean["regret_auto_paper"] < 0.005
-    assert mean["rank_paper"] > 0.6

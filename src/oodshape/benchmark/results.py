@@ -191,21 +191,18 @@ class Results:
                 raise InputError(f"{path} has format {data['format']}, this oodshape reads {FORMAT}")
             verify_checksum(data)
             json.dumps(data, ensure_ascii=False).encode()  # half a character, which no page and no table can hold
+            shown = data["samples"]
             return cls(
                 rows=tuple(map(Row.of_flat, data["rows"])),
                 provenance=data["provenance"],
                 skipped=data["skipped"],
                 curves=tuple(Curve(**_tuples(curve)) for curve in data["curves"]),
                 shapes=tuple(Theta(**_tuples(shape)) for shape in data["shapes"]),
-                samples=_samples(data["samples"]),
+                samples=Samples(tuple(shown["images"]), tuple(Pick(**_tuples(pick)) for pick in shown["picks"])),
                 averages_of=tuple(map(Average.of_flat, data["averages_of"])),
                 ties=tuple(Ties(**_tuples(each)) for each in data["ties"]),
                 failed=tuple(Failed(**each) for each in data["failed"]),
             )
-
-
-def _samples(data: dict[str, Any]) -> Samples:
-    return Samples(tuple(data["images"]), tuple(Pick(**_tuples(pick)) for pick in data["picks"]))
 
 
 def _tuples(item: dict[str, Any]) -> dict[str, Any]:

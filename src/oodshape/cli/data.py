@@ -5,19 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.completion import benchmark_names
 from oodshape.cli.shared_options import DataOption
 from oodshape.core.errors import InputError, no_such
 from oodshape.core.machine import OFFLINE, is_offline
 from oodshape.core.progress import progress_bar
 from oodshape.images.datasets.catalog import CATALOG, Entry, Status, status
-from oodshape.images.datasets.download import obtain
 from oodshape.images.datasets.download_sources import Source, all_sources, show_size
+
+if TYPE_CHECKING:
+    from oodshape.benchmark.spec import Benchmark
 
 MB = 10**6
 Wanted = dict[Source, Path]  # published files, each with the folder of data or of weights that it goes into
@@ -145,6 +146,8 @@ def _size(sources: Iterable[Source]) -> str:
 
 def wanted_files(names: Iterable[str], data: Path | None, weights: Path | None) -> Wanted:
     """The files that some names stand for and that are not there: benchmarks, data sets, networks."""
+    from oodshape.benchmark.spec import Benchmark  # the help needs none of it
+
     wanted: Wanted = {}
     for name in names:
         if name in Benchmark.names():
@@ -217,6 +220,8 @@ def _ask(question: str) -> None:
 
 def _obtain_all(todo: Wanted, unverified: bool) -> list[str]:
     """Download and unpack file after file; returns the errors, a line each."""
+    from oodshape.images.datasets.download import obtain
+
     errors, before = [], 0
     with progress_bar("all files", sum(source.bytes for source in todo) // MB or None, unit="MB") as report_all:
         for source, root in todo.items():

@@ -19,12 +19,12 @@ def methods(
     ] = None,
 ) -> None:
     """List the methods, or describe one: summary, needs, failures, settings, deviations, paper and code."""
-    from oodshape.core.columns import show_columns, show_facts
+    from oodshape.core.columns import show_columns
     from oodshape.methods.describe import describe_method, method_lines
 
     out = console()
     if name is not None:
-        show_facts(describe_method(name), out)
+        show_columns((), [fact for fact in describe_method(name) if fact[1]], out)
     elif out.is_terminal:
         show_columns(("method", "name", "summary"), [line[:3] for line in method_lines()], out)
         out.print("\n`oodshape methods NAME` describes one: needs, failures, settings, paper and code.")

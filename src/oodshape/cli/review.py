@@ -10,6 +10,7 @@ import typer
 from oodshape.cli.terminal import say
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
+from oodshape.core.text import format_count
 
 
 def review(
@@ -24,12 +25,10 @@ def review(
     ] = "csv",
     up_to: Annotated[
         float | None,
-        typer.Option(
-            metavar="P", help="The largest p-value of a borderline image \\[default: 2 x the largest rejected]."
-        ),
+        typer.Option(help="The largest p-value of a borderline image \\[default: 2 x that of a rejected]."),
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(metavar="N", help="A random sample of all images instead, accepted and rejected.")
+        int | None, typer.Option(help="A random sample of all images instead, accepted and rejected.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Which random sample.")] = 0,
     root: Annotated[Path, typer.Option(help="The folder of images that Label Studio serves.")] = Path("."),
@@ -40,7 +39,7 @@ def review(
     take: Annotated[
         Literal["ood", "id"],
         typer.Option(
-            metavar="LABEL", help="The images for the list: ood for `check --ood`, id for `calibrate` (only --sample)."
+            metavar="LABEL", help="Images of the list: ood for `check`, id for `calibrate` (only of --sample)."
         ),
     ] = "ood",
 ) -> None:
@@ -54,24 +53,16 @@ def review(
     check_writable(out)
     if (scores is None) == (labels is None):
         raise InputError("give SCORES to write images to label, or --labels FILE to read labels")
-    if labels is not None:
-        found = reviewing.read_labels(labels, take)
-        reviewing.write_list(found.paths, out)
-        counts = ", ".join(f"{found.counts[each]:,} {each}" for each in reviewing.LABELS)
-        say(f"{labels}: {counts}, {found.counts['']:,} without one clear label")
-        use = f"check --ood {out}" if take == "ood" else f"calibrate --images {out}"
-        say(f"list: {out}; next: oodshape {use} ...")
-        return
-    assert scores is not None
-    if sample is None:
-        rows = reviewing.select_rows(scores, up_to=up_to)
-    elif up_to is None:
-        rows = reviewing.sample_rows(scores, sample, seed)
-    else:
+    if sample is not None and up_to is not None:
         raise InputError("give --up-to or --sample, not both")
-    if to == "csv":
-        reviewing.write_table(rows, out)
-    else:
-        reviewing.write_tasks(rows, out, root)
-        say(f"labelling interface: {reviewing.INTERFACE}")
-    say(f"{out}: {len(rows):,} images to label; next: oodshape review --labels FILE --out ood.csv")
+    if labels is not None:
+        found, counts = reviewing.read_labels(labels, take)
+        reviewing.write_list(found, out)
+        say(f"{labels}: {counts['ood']:,} ood, {counts['id']:,} id, {counts['']:,} without one clear label")
+        say(f"list: {out}; next: oodshape {'check --ood' if take == 'ood' else 'calibrate --images'} {out} ...")
+    elif scores is not None:
+        rows = reviewing.select_rows(scores, up_to) if sample is None else reviewing.sample_rows(scores, sample, seed)
+        reviewing.write_review(rows, out, None if to == "csv" else root)
+        if to != "csv":
+            say(f"labelling interface: {reviewing.INTERFACE}")
+        say(f"{out}: {format_count(len(rows), 'image')} to label; next: oodshape review --labels FILE --out ood.csv")

@@ -79,7 +79,7 @@ def parse_preprocessing(text: str) -> tuple[dict[str, Any], bool]:
 UPRIGHT = "upright"
 PREPROCESSING = (
     "resize=256 (the shorter side) or resize=64x48 (HEIGHTxWIDTH, then no crop unless it is given), crop=224, "
-    "mean=0.485,0.456,0.406 and std=... (fractions of 255), interpolation=bilinear, bicubic or nearest, "
+    "mean=0.485,0.456,0.406 and std=... (fractions of 255), interpolation=bilinear, bicubic, nearest or another, "
     "upright (rotate images as EXIF says; torchvision's and timm's loaders do not)"
 )
 PreprocessingOption = Annotated[
@@ -94,20 +94,14 @@ PreprocessingOption = Annotated[
 
 def _size(text: str) -> int | tuple[int, int]:
     height, _, width = text.lower().partition("x")
-    sides = [int(side) for side in (height, *([width] if width else []))]
+    sides = int(height), int(width or height)
     if min(sides) < 1:
         raise ValueError
-    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+    return sides if width else sides[0]
 
 
 def _numbers(text: str) -> tuple[float, ...]:
     return tuple(float(word) for word in text.split(","))
-
-
-def _interpolation(text: str) -> str:
-    if text not in ("bilinear", "bicubic", "nearest"):
-        raise ValueError
-    return text
 
 
 _SETTINGS: dict[str, Callable[[str], Any]] = {
@@ -115,7 +109,7 @@ _SETTINGS: dict[str, Callable[[str], Any]] = {
     "crop": int,
     "mean": _numbers,
     "std": _numbers,
-    "interpolation": _interpolation,
+    "interpolation": str,
 }
 
 

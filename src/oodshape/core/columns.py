@@ -24,8 +24,3 @@ def show_columns(head: Sequence[str], rows: Iterable[Sequence[str]], console: Co
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
-
-
-def show_facts(facts: Iterable[tuple[str, str]], console: Console) -> None:
-    """Each fact on a line behind its name; those with nothing to say are left out."""
-    show_columns((), [fact for fact in facts if fact[1]], console)

@@ -1,10 +1,9 @@
-"""A pool of Ray's actors: each makes its worker once, takes one shard after the other, and dies without harm."""
+"""A pool of Ray's actors: each makes its worker once, takes one shard after the other, and can be replaced."""
 
 from __future__ import annotations
 
-import logging
 import traceback
-import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,28 +60,43 @@ def mapped(
         return
     pool = pool or Pool()
     size = min(pool.size(), len(numbers))
-    ray.data.DataContext.get_current().enable_progress_bars = False  # there is our own
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # it would print stacks next to our line
+    actor = ray.remote(_Worker).options(num_cpus=1, num_gpus=pool.gpus)
     ref = ray.put(told)  # once, not once per shard
-    data = ray.data.from_items([{"shard": number} for number in numbers], override_num_blocks=len(numbers))
-    with warnings.catch_warnings():  # Ray has no other way to bound restarts, and takes this one away in 2.64
-        warnings.simplefilter("ignore", DeprecationWarning)
-        rows = data.map_batches(
-            _Worker,
-            fn_constructor_kwargs={"work": work, "told": [ref]},
-            batch_size=1,
-            compute=ray.data.ActorPoolStrategy(size=size),
-            num_cpus=1,
-            num_gpus=pool.gpus or None,
-            max_restarts=AGAIN,
-            max_task_retries=AGAIN,
-        )
+    left, deaths, done = numbers[::-1], Counter[int](), 0
+    # What each worker is at: the number of a shard, or 0 until it is made. Of a node that has died, shards go to the
+    # workers of other nodes; a new worker has none until there is room for it.
+    running: dict[Any, tuple[Any, int]] = {}
+    idle: list[Any] = []
+
+    def start() -> None:
+        worker = actor.remote(work, [ref])
+        running[worker.ready.remote()] = worker, 0
+
+    for _ in range(size):
+        start()
     with progress_bar(f"{name} on {size} actors", len(numbers), progress, "shards") as report:
-        for done, row in enumerate(rows.iter_rows(), 1):
+        while done < len(numbers):
+            while left and idle:
+                worker, number = idle.pop(), left.pop()
+                running[worker.run.remote(number)] = worker, number
+            found = ray.wait(list(running), num_returns=1)[0][0]
+            worker, number = running.pop(found)
+            try:
+                row = ray.get(found)
+            except ray.exceptions.RayError:
+                deaths[number] += 1
+                if deaths[number] > AGAIN:
+                    raise
+                left.extend([number] if number else [])
+                start()
+                continue
             if FAILED in row:
                 raise InputError(row[FAILED])
-            yield row
-            report(done)
+            idle.append(worker)
+            if number:
+                done += 1
+                yield row
+                report(done)
 
 
 class _Worker:
@@ -90,17 +104,22 @@ class _Worker:
 
     def __init__(self, work: Callable[..., Any], told: list[Any]) -> None:
         try:
-            self.work = work(**imported().get(told[0]))
+            self.work: Callable[[int], dict[str, Any]] = work(**imported().get(told[0]))
         except Exception as error:
             said = failure(error)  # to be said where there is someone to hear it
-            self.work = lambda batch: {FAILED: [said]}
+            self.work = lambda number: {FAILED: said}
 
-    def __call__(self, batch: dict[str, Any]) -> Any:
+    def ready(self) -> dict[str, Any]:
+        """Nothing, once the worker is made."""
+        return {}
+
+    def run(self, number: int) -> dict[str, Any]:
+        """The row of a shard."""
         try:
-            return self.work(batch)
+            return self.work(number)
         except Exception as error:
             traceback.print_exc()  # into Ray's logs
-            return {FAILED: [failure(error)]}
+            return {FAILED: failure(error)}
 
 
 @contextmanager
@@ -113,7 +132,7 @@ def one_line_each() -> Iterator[None]:
         cause: Any = error
         while isinstance(cause, exceptions.RayTaskError) and cause.cause is not None:
             cause = cause.cause
-        if isinstance(cause, exceptions.ActorDiedError) and not lacks_memory(str(cause)):
+        if isinstance(cause, exceptions.RayActorError) and not lacks_memory(str(cause)):
             raise InputError(
                 f"a worker died {AGAIN + 1} times on one shard, often for want of memory: take fewer actors "
                 "(--engine ray:N) or a smaller --batch-size, and look into Ray's logs"
@@ -136,7 +155,5 @@ def lacks_memory(said: str) -> bool:
 
 
 def imported() -> Any:
-    """Ray with its data sets, or one line on how to get them."""
-    ray = import_optional("ray", "ray", "the engine ray")
-    import_optional("ray.data", "ray", "the engine ray")
-    return ray
+    """Ray, or one line on how to get it."""
+    return import_optional("ray", "ray", "the engine ray")

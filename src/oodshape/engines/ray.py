@@ -1,4 +1,4 @@
-"""Ray Data as the engine: shards of images go to a pool of actors, each with the network loaded once.
+"""Ray as the engine: shards of images go to a pool of actors, each with the network loaded once.
 
 A fit is a map-side reduce: an actor makes one part per shard, tasks add parts up, and the fit itself is that of
 `Guard.fit(parts=...)`. Scores go to one Parquet file per shard in a folder that all machines see, then into one file;
@@ -96,7 +96,9 @@ def collect(
         "upright": upright,
         "hold_out": hold_out,
     }
-    merge = ray.remote(max_retries=AGAIN)(merged_parts)
+    # on the driver's node: what lies on another one is lost with it
+    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), False)
+    merge = ray.remote(max_retries=AGAIN, num_cpus=0, scheduling_strategy=here)(merged_parts)
     waiting: list[Any] = []
     lost = 0
     with one_line_each():
@@ -212,8 +214,7 @@ def score(
     scored = 0
     with one_line_each():
         for row in mapped(ShardScorer, told, left, pool, listing.name, run.progress):
-            tally = json.loads(row["tally"])
-            scored += tally["images"] - tally["resumed"]
+            scored += row["tally"].images - row["tally"].resumed
     rows, named = merge_shards(paths)
     counter = Rows(rows, None)
     with replacing(out) as temporary:

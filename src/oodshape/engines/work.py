@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -67,16 +66,12 @@ class Collector:
         classifier = job.open_network().classifier
         self.extractor = Extractor(classifier, preprocessing, upright, job.run)
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
-        """One row for each shard: its number, the part, and how many images were lost."""
-        rows = [self._one(int(number)) for number in batch["shard"]]
-        return {name: [row[name] for row in rows] for name in rows[0]}
-
-    def _one(self, number: int) -> dict[str, Any]:
+    def __call__(self, number: int) -> dict[str, Any]:
+        """The row of a shard: its number, the part, and how many images were lost."""
         shard = Shard(number, self.job.shards)
         part = collected(self.extractor, self.images, self.recipe, shard=shard, hold_out=self.hold_out)
         data = packed(part, part.head or self.extractor.classifier.head)
-        return {"shard": number, "part": data, "lost": part.lost}
+        return {"part": data, "lost": part.lost}
 
 
 class ShardScorer:
@@ -87,21 +82,11 @@ class ShardScorer:
         self.job, self.guard, self.listing, self.folder = job, guard, listing, folder
         self.source = job.open_network()
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
-        """One row for each shard: its number, its counts, and when and where it was done."""
-        rows = [self._one(int(number)) for number in batch["shard"]]
-        return {name: [row[name] for row in rows] for name in rows[0]}
-
-    def _one(self, number: int) -> dict[str, Any]:
+    def __call__(self, number: int) -> dict[str, Any]:
+        """The row of a shard: its counts, and when and where it was done."""
         begun = time.time()
         tally = self._scored(number, begun + PATIENCE)
-        return {
-            "shard": number,
-            "tally": json.dumps(vars(tally)),
-            "begun": begun,
-            "ended": time.time(),
-            "pid": os.getpid(),
-        }
+        return {"tally": tally, "begun": begun, "ended": time.time(), "pid": os.getpid()}
 
     def _scored(self, number: int, until: float) -> Tally:
         """The shard in its file; a worker of a run that was killed a moment ago may still be at it."""

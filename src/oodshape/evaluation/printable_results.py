@@ -77,7 +77,7 @@ class Results(benchmark.Results):
         write_page(self, path, parse_columns(columns))
 
     def to_latex(self, kind: Kind | None = None, columns: str = "") -> str:
-        """The table in LaTeX, which needs the package booktabs.
+        """The table in LaTeX, which needs the packages booktabs and graphicx.
 
         Args:
             kind: model: a column per network, means over OOD sets; ood: a table per network, a column per OOD set;

@@ -33,6 +33,7 @@ from oodshape.networks.head import Head
 
 CHUNK_BYTES = 16 << 20
 SAMPLED_ROWS = 256  # whose values say between which limits a quantile is searched
+WITHOUT_CLASSES = frozenset(["bank", "scatter", "unit_scatter", "squares", "profile"])  # need no product with the head
 ABOUT_MEANS = frozenset(["squares"])  # who asks for these takes them around the mean
 
 
@@ -410,7 +411,9 @@ class Features:
         moments = RunningMoments(self, needs)
         statistics = RunningStatistics(self.head, len(self), half=self.half) if stats else None
         sums = np.zeros(self.width) if statistics is None and needs & ABOUT_MEANS else None
-        for first, raw, classes, logits in self.chunks_with_logits():
+        headless = statistics is None and needs <= WITHOUT_CLASSES
+        plain = ((first, raw, torch.zeros(len(raw), dtype=torch.int64), None) for first, raw in self.chunks())
+        for first, raw, classes, logits in plain if headless else self.chunks_with_logits():
             moments.add(first, raw, classes, logits)
             if statistics is not None:
                 statistics.add(raw, classes)

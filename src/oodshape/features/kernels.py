@@ -85,18 +85,11 @@ def _scale_rows(z, values, origin, scale, padded, out, first, last_row):  # type
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _frozen_rows(z, classes, weight, origin, scale, padded, out, first, last_row):  # type: ignore[no-untyped-def]
     last = np.float32(len(padded) - 1)
-    cells = np.empty(BLOCK, np.uint32)
-    blocks = z.shape[1] // BLOCK * BLOCK
     for i in range(first, last_row):
-        w = weight[classes[i]]
+        row, w = z[i], weight[classes[i]]
         total = np.float32(0.0)
-        for start in range(0, blocks, BLOCK):
-            for j in range(BLOCK):
-                cells[j] = _cell(z[i, start + j], origin, scale, last)
-            for j in range(BLOCK):
-                total += padded[cells[j]] * z[i, start + j] * w[start + j]
-        for j in range(blocks, z.shape[1]):
-            total += padded[_cell(z[i, j], origin, scale, last)] * z[i, j] * w[j]
+        for j in range(len(row)):
+            total += padded[_cell(row[j], origin, scale, last)] * row[j] * w[j]
         out[i] = total
 
 

@@ -34,54 +34,54 @@ class Bank:
     that share a number (parts whose rows were numbered alike): both count.
     """
 
-    def __init__(self, width: int, *, half: bool = False) -> None:
-        """An empty bank for rows of the given width, in float16 where they come so."""
-        self._keys, self._kept = np.zeros(0, np.uint64), np.empty((BANK, width), np.float16 if half else np.float32)
+    def __init__(self, width: int, *, half: bool = False, coming: Keys | None = None) -> None:
+        """An empty bank for rows of the given width, in float16 where they come so.
+
+        Where the keys of all rows that are `coming` are given and differ, each row that stays has its place from the
+        start: it is copied once.
+        """
+        known = np.zeros(0, np.uint64) if coming is None else np.sort(coming)
+        self._planned = len(known) > 0 and bool((known[1:] > known[:-1]).all())
+        self._keys = known[: BANK if self._planned else 0]
+        self._kept = np.empty((len(self._keys), width), np.float16 if half else np.float32)
 
     def add(self, keys: Keys, rows: Array) -> None:
         """Let some rows in; where there is no room, those with the largest keys make it."""
+        if self._planned:
+            places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            for row in np.flatnonzero(self._keys[places] == keys):
+                self._kept[places[row]] = rows[row]
+            return
         if len(self._keys) == BANK:  # spares the sorting of all the others
-            below = keys <= self._keys.max()
+            below = keys <= self._keys[-1]
             keys, rows = keys[below], rows[below]
-        before = len(self._keys)
-        both = np.concatenate([self._keys, keys])
-        stays = np.zeros(len(both), bool)
-        stays[self._distinct(both, rows)[:BANK]] = True
-        new, left = np.flatnonzero(stays[before:]), np.flatnonzero(~stays[:before])
-        places = np.concatenate([left, np.arange(before, before + len(new))])[: max(len(new), len(left))]
-        self._keys = np.concatenate([self._keys, np.zeros(max(len(new) - len(left), 0), np.uint64)])
-        self._keys[places[: len(new)]], self._kept[places[: len(new)]] = keys[new], rows[new]
-        if len(places) > len(new):  # one row took the place of two
-            stayed = np.delete(np.arange(len(self._keys)), places[len(new) :])
-            self._kept[: len(stayed)], self._keys = self._kept[stayed], self._keys[stayed]
-
-    def _distinct(self, keys: Keys, rows: Array) -> NDArray[np.int64]:
-        """The places of the rows, first the bank's and then the new ones, by ascending key; each image once."""
-        order = np.argsort(keys, kind="stable")
-        same = np.flatnonzero(np.diff(keys[order]) == 0)
-        if len(same) == 0:
-            return order
-        kept: list[NDArray[np.int64]] = []
-        starts = np.concatenate([[0], np.flatnonzero(np.diff(keys[order])) + 1, [len(order)]])
-        for first, last in pairwise(starts):
-            kept.append(order[first:last] if last - first == 1 else self._images(order[first:last], rows))
-        return np.concatenate(kept)
-
-    def _images(self, places: NDArray[np.int64], rows: Array) -> NDArray[np.int64]:
-        """The places of the different images among rows of one key, in an order of their own."""
-        before = len(self._keys)
-        found = [self._kept[place] if place < before else rows[place - before] for place in places]
-        values = [row.astype(np.float32) for row in found]
-        chosen: list[int] = []
-        for i in sorted(range(len(places)), key=lambda i: values[i].tolist()):
-            if all(np.abs(values[i] - values[j]).max() > ROUNDING * np.abs(values[j]).max() for j in chosen):
-                chosen.append(i)
-        return places[chosen]
+        both, values = np.concatenate([self._keys, keys]), np.concatenate([self._kept, rows])
+        order = _distinct(both, values)[:BANK]
+        self._keys, self._kept = both[order], values[order]
 
     def result(self) -> tuple[Keys, Array]:
         """([B] keys, ascending, and [B, M] their rows)."""
-        order = self._distinct(self._keys, self._kept[:0])
-        return self._keys[order], np.asarray(self._kept[order])
+        return self._keys, self._kept
+
+
+def _distinct(keys: Keys, rows: Array) -> NDArray[np.int64]:
+    """The places of the rows by ascending key; each image once."""
+    order = np.argsort(keys, kind="stable")
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(keys[order])) + 1, [len(order)]])
+    if len(starts) > len(order):
+        return order
+    same = (order[first:last] for first, last in pairwise(starts))
+    return np.concatenate([places if len(places) == 1 else _images(places, rows) for places in same])
+
+
+def _images(places: NDArray[np.int64], rows: Array) -> NDArray[np.int64]:
+    """The places of the different images among rows of one key, in an order of their own."""
+    values = rows[places].astype(np.float32)
+    chosen: list[int] = []
+    for i in sorted(range(len(places)), key=lambda i: values[i].tolist()):
+        if all(np.abs(values[i] - values[j]).max() > ROUNDING * np.abs(values[j]).max() for j in chosen):
+            chosen.append(i)
+    return places[chosen]
 
 
 SEED = 0
@@ -118,7 +118,7 @@ class Moments:
             if str(part.dtype) not in types.split() or part.ndim != len(letters) or 0 in part.shape:
                 wanted = f"{types.replace(' ', ' or ')} with the axes {letters}"
                 raise InputError(f"{name} must be {wanted}, got {part.dtype}{list(part.shape)}")
-            if part.dtype.kind == "f" and not np.isfinite(part).all():
+            if part.dtype.kind == "f" and not np.isfinite([part.min(), part.max()]).all():  # without a copy
                 raise InputError(f"{name} holds a NaN or infinite value")
             for letter, size in zip(letters, part.shape, strict=True):
                 if sizes.setdefault(letter, size) != size:
@@ -218,7 +218,7 @@ class RunningMoments:
         labelled = self.labels is not None
         self.sums = RunningSums(needs - {Statistic.BANK}, self.head, exact=exact, labelled=labelled)
         self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
-        self.bank = Bank(self.head.width, half=features.half) if "bank" in needs else None
+        self.bank = None if self.keys is None else Bank(self.head.width, half=features.half, coming=self.keys)
 
     def add(self, first: int, raw: Tensor, classes: Tensor, logits: Tensor | None = None) -> None:
         """Add the rows from number `first` on, as stored, and where they are known their logits."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
@@ -77,17 +76,14 @@ def synthetic_features(
     """
     as_they_are = replace(preprocessing, resize=None, crop=None)
     found = []
-    for name, pixels in _synthetic_images(*size, preprocessing.channels).items():
-        images = ArraySet(name, pixels[..., 0] if preprocessing.channels == 1 else pixels)
+    channels = preprocessing.channels
+    for name, pixels in (("noise", noise_images(*size, channels, 1)), ("constant", lattice_images(*size, channels))):
+        images = ArraySet(name, pixels[..., 0] if channels == 1 else pixels)
         try:
             found.append(Features.extract(classifier, images, as_they_are, **how))
         except InputError:
             return []
     return found
-
-
-def _synthetic_images(height: int, width: int, channels: int) -> dict[str, NDArray[np.uint8]]:
-    return {"noise": noise_images(height, width, channels, 1), "constant": lattice_images(height, width, channels)}
 
 
 def tensor_proxy(
@@ -107,11 +103,12 @@ def tensor_proxy(
     for row, image in enumerate(images):
         values = scrambled(image.permute(1, 2, 0).double().numpy(), noise_of(int(which[row]), seed))
         made[row] = torch.from_numpy(values).permute(2, 0, 1).to(made.dtype).clamp(low, high)
+    channels, height, width = images.shape[1:]
     noise, constant = (
         (torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255 * (high - low) + low).to(images.dtype)
-        for pixels in _synthetic_images(images.shape[2], images.shape[3], images.shape[1]).values()
+        for pixels in (noise_images(height, width, channels, 1), lattice_images(1, 1, channels))
     )
-    noise = torch.cat([noise, matched_noise(images, 1)])
+    noise, constant = torch.cat([noise, matched_noise(images, 1)]), constant.expand(-1, -1, height, width)
     return [Features.extract(classifier, each, prepared=True, progress=progress) for each in (made, noise, constant)]
 
 

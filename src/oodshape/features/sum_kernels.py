@@ -6,14 +6,12 @@ stands in this file.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from oodshape.features.kernels import run_over_rows, unit
@@ -32,30 +30,29 @@ NOISE = 1e-9  # of the largest eigenvalue: below it another is rounding of the f
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _class_columns(rows, factors, classes, total, first, last):  # type: ignore[no-untyped-def]
-    for i in range(rows.shape[0]):
-        target, factor = total[classes[i]], factors[i]
-        for j in range(first, last):
-            target[j] += np.float64(rows[i, j]) * factor
+    for i in range(rows.shape[0]):  # slices: an index that may be negative, for all the compiler knows, costs vectors
+        row, target, factor = rows[i, first:last], total[classes[i], first:last], factors[i]
+        for j in range(len(row)):
+            target[j] += np.float64(row[j]) * factor
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _plain_columns(rows, total, first, last):  # type: ignore[no-untyped-def]
-    fours = rows.shape[0] // 4 * 4  # at once: the total is read and written less often than the rows
-    for i in range(0, fours, 4):
-        a, b, c, d = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
-        for j in range(first, last):
-            total[j] += (np.float64(a[j]) + np.float64(b[j])) + (np.float64(c[j]) + np.float64(d[j]))
-    for i in range(fours, rows.shape[0]):
-        for j in range(first, last):
-            total[j] += np.float64(rows[i, j])
+    target = total[first:last]
+    for i in range(rows.shape[0]):
+        row = rows[i, first:last]
+        for j in range(len(row)):
+            target[j] += np.float64(row[j])
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _square_columns(rows, total, first, last):  # type: ignore[no-untyped-def]
+    target = total[first:last]
     for i in range(rows.shape[0]):
-        for j in range(first, last):
-            value = np.float64(rows[i, j])
-            total[j] += value * value
+        row = rows[i, first:last]
+        for j in range(len(row)):
+            value = np.float64(row[j])
+            target[j] += value * value
 
 
 @njit(nogil=True, cache=True, fastmath=SUMS)
@@ -184,11 +181,13 @@ def merged_scatter(a: tuple[Array, Array, int], b: tuple[Array, Array, int]) -> 
     return np.asarray(torch.from_numpy(a[0] + b[0]).addr_(apart, apart, alpha=a[2] * b[2] / (a[2] + b[2])))
 
 
-@cache
-def _openblas() -> Any:
-    return ThreadpoolController().select(internal_api="openblas")
-
-
-def limit_blas_threads() -> Any:
-    """As a context: scipy takes as many threads as torch was told to take."""
-    return _openblas().limit(limits=torch.get_num_threads())
+def invert_upper(matrix: Tensor) -> None:
+    """Replace an upper triangle [M, M] by its inverse, in place: products of its halves, and torch's threads alone."""
+    half = len(matrix) // 2
+    if len(matrix) <= STRIP:
+        matrix.copy_(torch.linalg.solve_triangular(matrix, torch.eye(len(matrix), dtype=matrix.dtype), upper=True))
+        return
+    first, corner, last = matrix[:half, :half], matrix[:half, half:], matrix[half:, half:]
+    invert_upper(first)
+    invert_upper(last)
+    corner.copy_(-(first @ corner) @ last)

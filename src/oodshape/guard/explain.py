@@ -94,7 +94,7 @@ def _opinions(guard: Fitted, seen: Seen) -> list[tuple[Opinion, ...]]:
     batch = Batch(outputs.features, outputs.head, given_logits=outputs.logits)
     evidence = Evidence(batch, guard.detector.shape, guard.detector.head, outputs.head)
     told = []
-    for component in (*scorer.components, *scorer.guards):
+    for component in (*scorer.components, *scorer.filters):
         scores = component.of(evidence)
         p_values = component.log_p(scores).double().exp()
         pairs = zip(scores.tolist(), p_values.tolist(), strict=True)

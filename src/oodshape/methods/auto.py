@@ -1,7 +1,7 @@
 """Auto: selects methods from ID data alone, by proxy OOD sets, and fuses the best.
 
 There are three proxy sets: scrambled ID images, images of classes that are held out of the head, and crossed features.
-Noise and constant images select nothing: where the fusion accepts them, a guard against them is added.
+Noise and constant images select nothing: where the fusion accepts them, a filter against them is added.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oodshape.images import identity
 from oodshape.methods.base import ScoreRecipe
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import fit_each, score_each
-from oodshape.methods.fusion import SCRAMBLED, Component, Fusion
+from oodshape.methods.fusion import SCRAMBLED, Component, Filter, Fusion
 from oodshape.methods.held_out_classes import HeldOutClasses
 from oodshape.methods.records import RECORDS
 from oodshape.methods.registry import find_method
@@ -43,8 +43,10 @@ FEWEST = 10  # selection images: the lowest tenth must hold one
 MEMORISED = 0.99  # the accuracy on training images from which they are not representative of others
 SATURATED, SPREAD = 0.99, 0.01  # a proxy set with a larger median AUROC, or a smaller interquartile range, is saturated
 CROSSED = "crossed features"
-SYNTHETIC, DISTANCES = ("noise", "constant images"), "mds++"  # what guards are against, and whose distances they use
-UNLIKELY, FEW = 0.02, 0.05  # a guard is added if more than FEW of the images have a p-value of at least UNLIKELY
+DISTANCES = "mds++"  # whose distances the filters use
+# what filters are against, the weight in the sum and the limit: smooth OOD images resemble constant ones, none noise
+FILTERS = {"noise": (0.0, 0.01), "constant images": (2.0, 0.05)}
+UNLIKELY, FEW = 0.02, 0.02  # a filter is added if more than FEW of the images have a p-value of at least UNLIKELY
 NO_IMAGES = (
     "no scrambled images: extract them with proxy_features(classifier, images, preprocessing) and pass fit(train, "
     "proxy=...)"
@@ -66,7 +68,7 @@ class Auto(ScoreRecipe):
     MDS++ rejects inputs that are far from all training features. `fuse` = 1 uses the best candidate as it is.
 
     If `proxy` holds noise and constant images after the scrambled ones, and the fusion accepts more than a few of
-    either, a guard against them is added (`Unlike`). It needs MDS++ among the candidates.
+    either, a filter against them is added (`Unlike`). It needs MDS++ among the candidates.
     """
 
     wants_proxy = True
@@ -111,15 +113,9 @@ class Auto(ScoreRecipe):
             return _fallback(train, f"has no proxy set to select by: {'; '.join(notes)}")
         always = self.always if self.fuse > 1 else ()
         fused = [best for place, (best, _) in enumerate(tried.ranking) if place < self.fuse or best in always]
-        fusion = Fusion.of_components(
-            tuple(Component.of_detector(best, tried.detectors[best], tried.inside[best]) for best in fused),
-            [tried.inside[best] for best in fused],
-            tried.ranking,
-            tried.proxies,
-            tuple(tried.aurocs[name] for name, _ in tried.ranking),
-            notes,
-        )
-        return replace(fusion, guards=_guards(fusion, tried, selection, train.proxy[1:]))
+        fusion = fuse_tried(tried, fused, selection, train.proxy[1:])
+        values = tuple(tried.aurocs[name] for name, _ in tried.ranking)
+        return replace(fusion, ranking=tried.ranking, proxies=tried.proxies, values=values, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -181,19 +177,20 @@ def try_on_proxies(
     return replace(tried, notes=(*notes, *(f"{what}: saturated, weight 0" for what in saturated)))
 
 
-def _guards(fusion: Fusion, tried: Tried, selection: Features, synthetic: Sequence[Features]) -> tuple[Component, ...]:
-    """A guard for each kind of synthetic image of which the fusion accepts more than a few."""
-    base = tried.detectors.get(DISTANCES)
-    if base is None or len(fusion.components) == 1:
-        return ()
-    made = []
-    for name, images in zip(SYNTHETIC, synthetic, strict=False):
+def fuse_tried(tried: Tried, names: Sequence[str], selection: Features, synthetic: Sequence[Features]) -> Fusion:
+    """Fuse candidates, with a filter for each kind of synthetic image of which their fusion accepts more than a few."""
+    parts = tuple(Component.of_detector(name, tried.detectors[name], tried.inside[name]) for name in names)
+    scores = [tried.inside[name] for name in names]
+    fusion, base, filters = Fusion.of_components(parts, scores), tried.detectors.get(DISTANCES), []
+    if base is None or not isinstance(base.scorer, Clusters) or len(names) == 1:
+        return fusion
+    for (name, (weight, limit)), images in zip(FILTERS.items(), synthetic, strict=False):
         accepted = replace(base, scorer=fusion).score(images) >= math.log(UNLIKELY)
         if float(accepted.double().mean()) > FEW:
-            assert isinstance(base.scorer, Clusters)
-            guard = replace(base, scorer=Unlike.of_images(base.scorer, images))
-            made.append(Component.of_detector(name, guard, guard.score(selection)))
-    return tuple(made)
+            detector = replace(base, scorer=Unlike.of_images(base.scorer, images))
+            scores.append(detector.score(selection))
+            filters.append(Filter.of_detector(name, detector, scores[-1], weight=weight, limit=limit))
+    return Fusion.of_components(parts, scores, tuple(filters))
 
 
 def _parts(train: Training, share: float) -> tuple[Features | Sums, Features]:
@@ -266,4 +263,4 @@ def _fallback(train: Training, why: str) -> Fusion:
     warnings.warn(f"auto {why}. It falls back to {FALLBACK}.", stacklevel=4)
     detector = find_method(FALLBACK).fit(train.features)
     scores = detector.score(train.features)
-    return Fusion((Component.of_detector(FALLBACK, detector, scores),), (), notes=(f"auto {why}",))
+    return Fusion((Component.of_detector(FALLBACK, detector, scores),), notes=(f"auto {why}",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 import torch
@@ -13,17 +13,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import Ascending, Sizes
+from oodshape.core.values import Ascending, Fraction, Sizes
 from oodshape.features.kernels import look_up, search_sorted
 from oodshape.methods.base import Evidence, FittedHead, FittedScore, Shape
 from oodshape.methods.detector import Detector
 
 TAIL = 0.1  # the lowest fraction of ID values, below which p-values fall exponentially
 VETO = math.log(5)  # a component that is five times as certain as the sum decides alone
+STEEP = 3  # the power with which a filter's p-value falls below its limit
 SCRAMBLED = "scrambled ID images"
 ROUNDING = 1e-4  # relative: a bound on what float32 makes of one image in batches of other sizes
 SMALL = 0.01  # values below it count as this large for rounding, because they are differences of larger ones
 Reference = Annotated[NDArray[np.float32], Sizes("N"), Ascending()]
+C = TypeVar("C", bound="Component")
 
 
 def log_p(values: Tensor, reference: Tensor) -> Tensor:
@@ -76,9 +78,9 @@ class Component(FittedScore):
     reference: Reference  # scores of the selection images
 
     @classmethod
-    def of_detector(cls, name: str, detector: Detector, id_scores: Tensor) -> Component:
+    def of_detector(cls: type[C], name: str, detector: Detector, id_scores: Tensor, **more: float) -> C:
         reference = np.sort(id_scores.cpu().numpy())
-        return cls(name, detector.shape, detector.head, detector.scorer, reference)
+        return cls(name, detector.shape, detector.head, detector.scorer, reference, **more)
 
     def of(self, seen: Evidence) -> Tensor:
         """[n]: the method's own scores."""
@@ -95,23 +97,48 @@ def _each_log_p(parts: Sequence[Component], scores: Sequence[Tensor]) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Filter(Component):
+    """A component against noise or constant images: it decides alone, but only below a limit.
+
+    Images that it finds as likely as most ID images keep the order that the other components give them.
+    """
+
+    weight: float  # of its log p-value in the sum
+    limit: Annotated[float, Fraction()]  # the p-value below which it decides
+
+    def bound(self, logs: Tensor) -> Tensor:
+        """[n]: log of limit * (p / limit) ** STEEP, which the fused p-value is at most."""
+        return STEEP * logs - (STEEP - 1) * math.log(self.limit)
+
+
+def _combined(each: Tensor, filters: Sequence[Filter]) -> tuple[Tensor, Tensor]:
+    """[K, n] log p-values of the components, then of the filters -> [n] weighted sums, [n] minima.
+
+    The minima are those of the components alone: filters have bounds of their own.
+    """
+    count = len(each) - len(filters)
+    weighted = (one.weight * logs for one, logs in zip(filters, each[count:], strict=True))
+    return sum(weighted, each[:count].sum(dim=0)), each[:count].amin(dim=0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Fusion(FittedScore):
     """The p-value of the components together, as a log; the plain score where there is only one component.
 
     With L the log p-values of the components, the score is min(q_F(sum L), q_min(min L) + log 5), where q_F and q_min
     are log p-values of the sum (Fisher) and of the minimum among the selection images. The second term is a veto: one
-    component that is certain decides, although the sum dilutes it. Each of the `guards` decides alone: the score is at
-    most its log p-value.
+    component that is certain decides, although the sum dilutes it. The log p-values of the `filters` are in the sum
+    with their weights, and the score is at most the bound of each.
     """
 
     components: tuple[Component, ...]
-    ranking: tuple[tuple[str, float], ...]  # every candidate with its mean proxy AUROC, best first
+    ranking: tuple[tuple[str, float], ...] = ()  # every candidate with its mean proxy AUROC, best first
     proxies: tuple[str, ...] = ()  # descriptions of the proxy sets
     values: tuple[tuple[float, ...], ...] = ()  # for every candidate of the ranking, its AUROC on each proxy set
     notes: tuple[str, ...] = ()  # what could not be done, and why
     sums: Reference | None = None  # sum L and ...
     minima: Reference | None = None  # ... min L of the selection images; None where there is only one component
-    guards: tuple[Component, ...] = ()  # against noise or constant images, where the components accept them
+    filters: tuple[Filter, ...] = ()  # against noise or constant images, where the components accept them
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,41 +148,36 @@ class Fusion(FittedScore):
             )
         if len(self.components) > 1 and (self.sums is None or self.minima is None):
             raise InputError(f"a fusion of {len(self.components)} components needs the sums and minima of ID images")
-        references = [part.reference for part in self.components + self.guards]
+        references = [part.reference for part in (*self.components, *self.filters)]
         if len({len(each) for each in (*references, self.sums, self.minima) if each is not None}) > 1:
             raise InputError("the components of a fusion must have the scores of the same ID images")
 
     @classmethod
     def of_components(
-        cls,
-        components: tuple[Component, ...],
-        id_scores: Sequence[Tensor],
-        ranking: tuple[tuple[str, float], ...] = (),
-        proxies: tuple[str, ...] = (),
-        values: tuple[tuple[float, ...], ...] = (),
-        notes: tuple[str, ...] = (),
+        cls, components: tuple[Component, ...], id_scores: Sequence[Tensor], filters: tuple[Filter, ...] = ()
     ) -> Fusion:
-        """Fuse components, given the scores [N] of each on the selection images."""
+        """Fuse components and filters, given the scores [N] of each on the selection images."""
         if len(components) == 1:
-            return cls(components, ranking, proxies, values, notes)
-        each = _each_log_p(components, id_scores)
-        sums, minima = (np.sort(found.cpu().numpy()) for found in (each.sum(dim=0), each.amin(dim=0)))
-        return cls(components, ranking, proxies, values, notes, sums, minima)
+            return cls(components)
+        each = _each_log_p((*components, *filters), id_scores)
+        sums, minima = (np.sort(found.cpu().numpy()) for found in _combined(each, filters))
+        return cls(components, sums=sums, minima=minima, filters=filters)
 
     def of(self, seen: Evidence) -> Tensor:
         """[n] fused scores."""
         if len(self.components) == 1:
             return self.components[0].of(seen)
-        parts = self.components + self.guards
-        each = _each_log_p(parts, [part.of(seen) for part in parts])
-        fused = self.fuse(each[: len(self.components)])
-        return fused.minimum(each[len(self.components) :].amin(dim=0)) if self.guards else fused
+        parts = (*self.components, *self.filters)
+        return self.fuse(_each_log_p(parts, [part.of(seen) for part in parts]))
 
     def fuse(self, each: Tensor) -> Tensor:
-        """[K, n] log p-values of the components -> [n] fused log p-values."""
+        """[K, n] log p-values of the components, then of the filters -> [n] fused log p-values."""
         reference = torch.stack([self.tensor(name, each) for name in ("sums", "minima")])
-        fisher, lowest = log_p(torch.stack([each.sum(dim=0), each.amin(dim=0)]), reference)
-        return torch.minimum(fisher, lowest + VETO)
+        fisher, lowest = log_p(torch.stack(_combined(each, self.filters)), reference)
+        fused = torch.minimum(fisher, lowest + VETO)
+        for place, one in enumerate(self.filters, len(self.components)):
+            fused = torch.minimum(fused, one.bound(each[place]))
+        return fused
 
     @property
     def against_scrambled(self) -> float | None:
@@ -167,8 +189,8 @@ class Fusion(FittedScore):
     def __str__(self) -> str:
         """The components, the AUROC of every candidate on the proxy sets, and notes."""
         lines = [f"components: {', '.join(part.name for part in self.components)}"]
-        if self.guards:
-            lines.append(f"guards against: {', '.join(guard.name for guard in self.guards)}")
+        if self.filters:
+            lines.append(f"filters against: {', '.join(one.name for one in self.filters)}")
         if self.ranking:
             lines.append("AUROC (%) of ID images against:")
             lines += [f"  {place + 1}: {proxy}" for place, proxy in enumerate(self.proxies)]

@@ -73,7 +73,8 @@ def fpr_at_tpr(id_scores: Any, ood_scores: Any, *, tpr: float = 0.95, positive: 
     0.5
     """
     check_fraction("tpr", tpr, one=True)
-    _check_positive(positive)
+    if positive not in get_args(Positive):
+        raise InputError(f"positive must be 'id' or 'ood', got {positive!r}")
     outcome = Outcome.of(id_scores, ood_scores)
     return float(false_positive_rate(outcome if positive == "id" else swap(outcome), tpr))
 
@@ -228,11 +229,6 @@ def kept_at(tpr: float, n: int) -> int:
     """
     # a quotient is rounded as its literal is, so 55 / 100 >= 0.55 holds; the product 0.55 * 100 exceeds 55
     return bisect_left(range(n + 1), tpr, key=lambda m: m / n)
-
-
-def _check_positive(positive: str) -> None:
-    if positive not in get_args(Positive):
-        raise InputError(f"positive must be 'id' or 'ood', got {positive!r}")
 
 
 def interval(value: float, values: Floats, level: float) -> Estimate:

@@ -53,7 +53,11 @@ class Head:
         bias = torch.zeros(len(weight)) if head[1] is None else as_float32(head[1], "the head's bias")
         if bias.shape != weight.shape[:1]:
             raise InputError(f"the head's bias has shape {list(bias.shape)}, but its weight has {len(weight)} classes")
-        if not weight.is_meta and not (torch.isfinite(weight).all() and torch.isfinite(bias).all()):
+        # sums first: they read the weights once, and a scored batch of one image waits for this
+        if not weight.is_meta and not any(
+            all(bool(torch.isfinite(each).all()) for each in values)
+            for values in ((weight.sum(), bias.sum()), (weight, bias))
+        ):
             raise InputError("the head's weight or bias holds NaN or infinite values; check the checkpoint")
         return cls(weight, bias.to(weight.device))
 
@@ -93,7 +97,9 @@ class Head:
         return torch.addmm(self.bias, features, self.weight.T)
 
     def to(self, device: torch.device | str) -> Head:
-        """The same head on another device."""
+        """The same head on another device; itself, with its fingerprint, where it is there already."""
+        if self.weight.device == torch.device(device):
+            return self
         return Head(self.weight.to(device), self.bias.to(device))
 
 

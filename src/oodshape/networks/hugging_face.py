@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
 from oodshape.images.decode.preprocessing import FILTERS, Preprocessing
-from oodshape.networks.published_weights import load_published
 from oodshape.networks.weights import load_weights
 from oodshape.networks.zero_shot import PROMPT, ZeroShot, check_classes, is_zero_shot, text_features
 from oodshape.networks.zoo import library
@@ -33,44 +31,34 @@ def from_hugging_face(
 
     CLIP and SigLIP compare images with texts: the `classes` in a `prompt` are their head, or the `text` features
     [C, M] that these gave before. Code that comes with a model is not run, and transformers does not ask whether to
-    run it.
+    run it. What a hub does not give is an OSError.
     """
     if num_classes is not None:
         raise InputError(f"hf:{name} decides the number of classes itself: leave num_classes out")
     if find_spec("torchvision") is not None:
         library("torchvision")  # transformers would fail with it, and say less
     transformers = library("transformers", "hf")
-    read = partial(_read, transformers, name, weights, classes, prompt, text)
+    here: dict[str, Any] = {"pretrained_model_name_or_path": name, "trust_remote_code": False}
     try:
-        return read() if Path(name).is_dir() else load_published(f"hf:{name}", read)
+        config = transformers.AutoConfig.from_pretrained(**here)
+        processor = transformers.AutoImageProcessor.from_pretrained(**here)
+        if is_zero_shot(config):
+            if text is None:
+                check_classes(name, classes, prompt)
+            model = transformers.AutoModel.from_pretrained(**here).eval()
+            if weights is not None:
+                load_weights(model, weights)
+            if text is None:
+                text = text_features(model, transformers.AutoTokenizer.from_pretrained(**here), classes, prompt)
+            model.text_model = None  # done with it: the head holds what it said
+            return ZeroShot(model, text).eval(), preprocessing_of(processor), classes
+        net: nn.Module = transformers.AutoModelForImageClassification.from_pretrained(**here)
     except InputError:
         raise
     except (OSError, ValueError, ImportError) as error:
+        if isinstance(error, OSError) and not (Path(name).is_absolute() or Path(name).is_dir()):
+            raise  # not in a cache, or no connection
         raise InputError(f"transformers cannot open hf:{name}: {' '.join(str(error).split())}") from None
-
-
-def _read(
-    transformers: Any,
-    name: str,
-    weights: Path | None,
-    classes: tuple[str, ...],
-    prompt: str,
-    text: Tensor | None,
-) -> tuple[nn.Module, Preprocessing | None, tuple[str, ...]]:
-    here: dict[str, Any] = {"pretrained_model_name_or_path": name, "trust_remote_code": False}
-    config = transformers.AutoConfig.from_pretrained(**here)
-    processor = transformers.AutoImageProcessor.from_pretrained(**here)
-    if is_zero_shot(config):
-        if text is None:
-            check_classes(name, classes, prompt)
-        model = transformers.AutoModel.from_pretrained(**here).eval()
-        if weights is not None:
-            load_weights(model, weights)
-        if text is None:
-            text = text_features(model, transformers.AutoTokenizer.from_pretrained(**here), classes, prompt)
-        model.text_model = None  # done with it: the head holds what it said
-        return ZeroShot(model, text).eval(), preprocessing_of(processor), classes
-    net: nn.Module = transformers.AutoModelForImageClassification.from_pretrained(**here)
     if weights is not None:
         load_weights(net, weights)
     return net.eval(), preprocessing_of(processor), _names(net)

@@ -177,7 +177,8 @@ def _from_spec(
             raise InputError(f"{spec} holds its weights: leave weights and num_classes out")
         net = load_archive(spec, trust_code=opening.trust_code)
     elif kind == "hf" and name:
-        net, native, names = from_hugging_face(name, weights, num_classes, classes, prompt, text)
+        opened = partial(from_hugging_face, name, weights, num_classes, classes, prompt, text)
+        net, native, names = load_published(spec, opened)
     elif kind in _LIBRARIES and name:
         net, native, names = _LIBRARIES[kind](name, weights, num_classes)
     elif name:
@@ -280,12 +281,7 @@ def _filled(
     if weights is None:
         if num_classes is not None:
             raise InputError(f"{spec} with num_classes={num_classes} has no trained head: give its weights")
-        try:
-            return load_published(f"the published weights of {spec}", partial(make, **trained))
-        except OSError as error:  # no connection, no such file at the publisher's
-            raise InputError(
-                f"cannot get the published weights of {spec} ({error}); give a file with weights"
-            ) from None
+        return load_published(f"the published weights of {spec}", partial(make, **trained))
     if num_classes is None:
         num_classes = classes_in(make(**plain), weights)
     net = make(**plain) if num_classes is None else make(**plain, num_classes=num_classes)

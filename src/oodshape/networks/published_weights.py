@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TypeVar
 from unittest.mock import patch
 
 import torch
@@ -23,28 +23,21 @@ def load_published(what: str, load: Callable[[], T]) -> T:
 
     A download is announced in one line; offline it is an error. `load` raises OSError for what it cannot get.
     """
+    hub = sys.modules.get("huggingface_hub.constants")
     try:
-        with _caches_only():
+        with (
+            patch.object(torch.hub, "urlopen", side_effect=OSError("not in the cache")),
+            patch.object(hub, "HF_HUB_OFFLINE", True) if hub else nullcontext(),
+        ):
             return load()
-    except OSError as error:
+    except OSError:
         if is_offline():
             raise InputError(
-                f"{what} is not in the cache of its hub ({one_line(error)}), and --offline or {OFFLINE} forbids "
-                "downloads; give a file with --weights (weights=...), or allow the download"
+                f"{what}: not in the cache of its hub, and --offline or {OFFLINE} forbids downloads; give a file with "
+                "--weights (weights=...), or allow the download"
             ) from None
     announce(f"downloading {what} into the cache of its hub")
-    return load()
-
-
-@contextmanager
-def _caches_only() -> Iterator[None]:
-    """Let the hubs read their caches and nothing else."""
-    with ExitStack() as changes:
-        changes.enter_context(patch.object(torch.hub, "urlopen", _refuse))
-        if "huggingface_hub.constants" in sys.modules:
-            changes.enter_context(patch("huggingface_hub.constants.HF_HUB_OFFLINE", True))
-        yield
-
-
-def _refuse(*_: Any, **__: Any) -> NoReturn:
-    raise OSError("not in the cache")
+    try:
+        return load()
+    except OSError as error:  # no connection, no such file at the publisher's
+        raise InputError(f"cannot get {what} ({one_line(error)}); give a file with weights") from None

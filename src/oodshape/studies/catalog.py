@@ -56,13 +56,13 @@ STUDIES: dict[str, Study] = {
         "Number of intervals K; K = 0 is Energy; means over OOD sets",
         optfs_variants.sweep_intervals,
         partial(tabulate_means, index=["method", "k"], descending="method"),
-        figures.draw_intervals,
+        partial(figures.draw_sweep, column="k", factor=1, label="intervals K (0: Energy), not to scale"),
     ),
     "limits": Study(
         "Limits of the intervals at the p and 100 - p percentiles; means over OOD sets",
         optfs_variants.sweep_limits,
         partial(tabulate_means, index=["method", "tail"], also=("lower", "upper"), descending="method"),
-        figures.draw_limits,
+        partial(figures.draw_sweep, column="tail", factor=100, label="percentile p of the limits, not to scale"),
     ),
     "compatibility": Study(
         "Scores and methods alone and with OptFS; means over OOD sets",

@@ -69,19 +69,10 @@ def draw_dynamic(frame: DataFrame) -> Figure:
     return figure
 
 
-def draw_intervals(frame: DataFrame) -> Figure:
-    """Draw mean AUROC and FPR95 over the number of intervals."""
-    return _draw_sweep(frame, "k", [str(k) for k in frame["k"].unique()], "intervals K (0: Energy), not to scale")
-
-
-def draw_limits(frame: DataFrame) -> Figure:
-    """Draw mean AUROC and FPR95 over the percentiles that limit the intervals."""
-    names = [f"{100 * tail:g}" for tail in frame["tail"].unique()]
-    return _draw_sweep(frame, "tail", names, "percentile p of the limits, not to scale")
-
-
-def _draw_sweep(frame: DataFrame, column: str, ticks: list[str], label: str) -> Figure:
+def draw_sweep(frame: DataFrame, column: str, factor: int, label: str) -> Figure:
+    """Draw mean AUROC and FPR95 over the values in a column, which are shown times the factor."""
     figure, found = plotting.network_panels(frame, 2.6, 2)
+    ticks = [f"{factor * value:g}" for value in frame[column].unique()]
     for part, pair in found:
         means = part.groupby(["method", column], sort=False)[["auroc", "fpr95"]].mean().reset_index()
         for axes, metric in zip(pair, ("auroc", "fpr95"), strict=True):
@@ -222,10 +213,8 @@ def _sets(frame: DataFrame) -> str:
 
 def draw_generalisation(table: DataFrame) -> Figure:
     """Draw a point per method: mean AUROC on ConvNets against that on transformers, and against that on MLPs."""
-    others = (
-        [name for name in table.columns[2:] if table[name].notna().any()] if table["ConvNets"].notna().any() else []
-    )
-    figure, panels = plotting.panels(3.6, 1, max(len(others), 1))
+    others = [name for name in table.columns[2:] if table[["ConvNets", name]].dropna().size]
+    figure, panels = plotting.panels(3.6, 1, max(len(others), 1), sharey=True)
     if not others:
         panels[0].text(0.5, 0.5, "needs a ConvNet and another network", transform=panels[0].transAxes, ha="center")
         return figure

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import oodshape
 from oodshape.core.errors import InputError, import_optional
-from oodshape.core.files import replacing
+from oodshape.core.files import one_line, replacing
 from oodshape.core.progress import progress_bar
 from oodshape.core.text import format_count
 from oodshape.guard.export.guarded_file import EXIF, OUTPUTS, open_session
@@ -95,9 +95,13 @@ def export_onnx(
     if names is not None and len(names) != guarded.tap.out_features:
         raise InputError(f"{len(names)} class names were given, the network has {guarded.tap.out_features} classes")
     _check(net.net if isinstance(net, Classifier) else net, guarded, images[:2])
-    with progress_bar("export", 3, progress, "steps") as report_step:
+    with progress_bar("export", 2, progress, "steps") as report_step:
         report_step(0, text="export: capture the graph")
-        model = _traced(guarded, images)
+        try:
+            model = _traced(guarded, images)
+        except torch.onnx.OnnxExporterError as error:
+            why = one_line(error.__cause__ or error)
+            raise InputError(f"{path} was not written: torch cannot capture the network as a graph: {why}") from None
         (batch, *_) = next(value for value in model.graph.input if value.name == "images").type.tensor_type.shape.dim
         if batch.dim_value:
             raise InputError(
@@ -107,12 +111,11 @@ def export_onnx(
         said = _metadata(detector, preprocessing, upright, names, method)
         model.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in said.items())
         model.graph.initializer.append(onnx.numpy_helper.from_array(guarded.threshold.cpu().numpy(), "threshold"))
-        report_step(1, text="export: compare onnxruntime with torch")
+        report_step(1, text="export: compare with torch and write")
         answers = _run(model, images, [*OUTPUTS, "features"])
         report = _compared(guarded, images, answers, Path(path))
         features = next(output for output in model.graph.output if output.name == "features")
         model.graph.output.remove(features)
-        report_step(2, text="export: write the file")
         onnx.checker.check_model(model)
         with replacing(path) as temporary:
             temporary.write_bytes(seal(model.SerializeToString()))

@@ -12,17 +12,16 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
-from oodshape.guard.scoring.score_formats import DECISIONS, WRITTEN, open_text, read_scores, write_csv
+from oodshape.guard.scoring.score_formats import DECISIONS, WRITTEN, Cells, open_text, read_scores, write_csv
 from oodshape.images import identity
 from oodshape.images.sources.storage import is_remote
 
-OOD, ID = "ood", "id"
-LABELS = (OOD, ID)
+OOD, ID = LABELS = ("ood", "id")
+COLUMNS = ("path", "label", "class", "p_value", "reason")
 SAMPLE = "random sample"  # the reason of an image that was drawn, which its label comes back with
 NEAR = 2.0  # times the largest p-value of a rejected image
 INTERFACE = (
@@ -31,121 +30,94 @@ INTERFACE = (
 )
 
 
-class ReviewRow(NamedTuple):
-    """An image to label; class and p-value are left out of a random sample, or they would influence its labels."""
+def select_rows(scores: str, up_to: float | None = None) -> list[Cells]:
+    """Return rejected images and accepted ones with a p-value of at most `up_to`, lowest p-values first.
 
-    path: str
-    label: str = ""
-    class_: str = ""
-    p_value: float | None = None
-    reason: str = SAMPLE
-
-    def cells(self) -> dict[str, Any]:
-        """Return the columns by their names."""
-        return {name.rstrip("_"): value for name, value in self._asdict().items()}
-
-
-def select_rows(scores: str, *, up_to: float | None = None) -> list[ReviewRow]:
-    """Return rejected and borderline images, lowest p-values first.
-
-    Args:
-        scores: The score file.
-        up_to: The largest p-value of a borderline image; None: twice the largest of a rejected one.
+    None: twice the largest p-value of a rejected image.
     """
-    rows = [row for row in _readable(scores) if row.p_value is not None]
-    rejected = [row.p_value for row in rows if row.p_value and not DECISIONS[row.cells["accepted"]]]
+    rows = _readable(scores)
+    rejected = [p for p, accepted, _ in rows if not accepted]
     if up_to is None and not rejected:
         raise InputError(f"{scores} has no rejected image; give --up-to P to review accepted ones with low p-values")
     limit = NEAR * max(rejected, default=0.0) if up_to is None else up_to
     found = []
-    for row in rows:
-        p = row.p_value or 0.0
-        if not DECISIONS[row.cells["accepted"]]:
-            reason = f"rejected: p-value {p:.3g}"
-        elif p <= limit:
-            reason = f"borderline: accepted with p-value {p:.3g}, at most {limit:.3g}"
-        else:
-            continue
-        found.append(ReviewRow(str(row.cells["path"]), "", row.label, p, reason))
-    return sorted(found, key=lambda each: each.p_value or 0.0)
+    for p, accepted, cells in rows:
+        reason = f"borderline: accepted with p-value {p:.3g}, at most {limit:.3g}"
+        if not accepted or p <= limit:
+            values = (cells["path"], "", cells["class"], p, reason if accepted else f"rejected: p-value {p:.3g}")
+            found.append(dict(zip(COLUMNS, values, strict=True)))
+    return sorted(found, key=lambda row: float(row["p_value"]))
 
 
-def sample_rows(scores: str, count: int, seed: int = 0) -> list[ReviewRow]:
-    """Draw images at random, accepted and rejected alike; which ones depends on their paths and the seed alone."""
-    paths = [str(row.cells["path"]) for row in _readable(scores)]
+def sample_rows(scores: str, count: int, seed: int = 0) -> list[Cells]:
+    """Draw images at random, accepted and rejected alike; which ones depends on their paths and the seed alone.
+
+    Class and p-value are left out: they would influence the labels.
+    """
+    paths = [cells["path"] for _, _, cells in _readable(scores)]
     if not 1 <= count <= len(paths):
         raise InputError(f"--sample must be from 1 to the {len(paths):,} readable images of {scores}, got {count:,}")
     chosen = identity.smallest(identity.hashed(map(os.fsencode, paths)), count, seed, "review")
-    return [ReviewRow(paths[place]) for place in chosen]
+    return [dict(zip(COLUMNS, (paths[place], "", "", None, SAMPLE), strict=True)) for place in chosen]
 
 
-def _readable(scores: str) -> Iterator[Any]:
+def _readable(scores: str) -> list[tuple[float, bool, Cells]]:
+    """(p-value, whether it is accepted, all columns) of each image that could be read."""
+    found = []
     for row in read_scores(scores):
-        if not row.cells.keys() >= {*WRITTEN, "path"}:
+        if not row.cells.keys() >= {*WRITTEN, "path", "class"}:
             raise InputError(f"{scores} was not written by `oodshape score`: its columns are {', '.join(row.cells)}")
         if row.p_value is not None:
-            yield row
+            found.append((row.p_value, DECISIONS[row.cells["accepted"]], row.cells))
+    return found
 
 
-def write_table(rows: Iterable[ReviewRow], out: Path) -> None:
-    """Write a CSV table whose column `label` is empty."""
+def write_review(rows: Iterable[Cells], out: Path, served: Path | None = None) -> None:
+    """Write a table with an empty column `label`, or tasks for Label Studio, which serves the folder `served`."""
     with replacing(out) as temporary, open_text(temporary) as file:
-        write_csv((row.cells() for row in rows), file, list(ReviewRow("").cells()))
+        if served is None:
+            write_csv(rows, file, COLUMNS)
+        else:
+            json.dump([{"data": {"image": _address(row["path"], served)} | row} for row in rows], file, indent=1)
 
 
-def write_tasks(rows: Iterable[ReviewRow], out: Path, root: Path) -> None:
-    """Write the tasks that Label Studio imports; it serves the images in the folder `root`."""
-    tasks = [{"data": {"image": _address(row.path, root)} | row.cells()} for row in rows]
-    with replacing(out) as temporary:
-        temporary.write_text(json.dumps(tasks, indent=1), encoding="utf-8")
-
-
-def _address(path: str, root: Path) -> str:
+def _address(path: str, served: Path) -> str:
+    inside = os.path.relpath(path, served)
     if is_remote(path):
         return path
-    inside = os.path.relpath(path, root)
     if inside.startswith(os.pardir):
-        raise InputError(f"{path} is not in the folder {root}, which Label Studio serves; give --root")
+        raise InputError(f"{path} is not in the folder {served}, which Label Studio serves; give --root")
     return "/data/local-files/?d=" + quote(inside.replace(os.sep, "/"), errors="surrogateescape")
 
 
-class Labels(NamedTuple):
-    """The images of one label, and how many had which; `""`: none, or labels that contradict each other."""
+def read_labels(labels: Path, wanted: str) -> tuple[list[str], Counter[str]]:
+    """Return (the images with the label `wanted`, the number of images by label; empty: not one clear label).
 
-    paths: list[str]
-    counts: Counter[str]
-
-
-def read_labels(labels: Path, wanted: str) -> Labels:
-    """Read the images that people gave the label `wanted`, from a Label Studio export or a filled-in table.
-
-    Raises:
-        InputError: There is no such image, or `id` is asked for and a labelled image was not drawn at random.
+    Args:
+        labels: A Label Studio export (.json) of tasks of `write_review`, or the table with its labels filled in.
+        wanted: `ood` or `id`; for `id` every labelled image must have been drawn at random.
     """
     if not labels.is_file():
         raise InputError(f"there is no file {labels}")
     try:
         rows = list(_tasks(labels) if labels.suffix.lower() == ".json" else _table(labels))
     except (ValueError, KeyError, TypeError, AttributeError, csv.Error, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(
             f"{labels} is not a table of `oodshape review` or Label Studio's JSON export of its tasks "
             f"({type(error).__name__})"
         ) from None
-    for path, label, _ in rows:
+    for path, label, reason in rows:
         if label not in (*LABELS, ""):
             raise InputError(f"{labels}: {path} has the label {label!r}; the labels are {' and '.join(LABELS)}")
-    chosen = next((path for path, label, reason in rows if label and reason != SAMPLE), None)
-    if wanted == ID and chosen is not None:
-        raise InputError(
-            f"{labels} is no calibration set: {chosen} was selected by its p-value, and a calibration set is a random "
-            "sample of valid inputs, accepted and rejected alike; label the images of oodshape review --sample N"
-        )
+        if wanted == ID and label and reason != SAMPLE:
+            raise InputError(
+                f"{labels} is no calibration set: {path} was selected by its p-value, and a calibration set is a "
+                "random sample of valid inputs, accepted and rejected alike; label images of oodshape review --sample N"
+            )
     found = list(dict.fromkeys(path for path, label, _ in rows if label == wanted))
     if not found:
         raise InputError(f"{labels} has no image with the label {wanted}")
-    return Labels(found, Counter(label for _, label, _ in rows))
+    return found, Counter(label for _, label, _ in rows)
 
 
 def _table(labels: Path) -> Iterator[tuple[str, str, str]]:
@@ -156,21 +128,15 @@ def _table(labels: Path) -> Iterator[tuple[str, str, str]]:
 
 def _tasks(labels: Path) -> Iterator[tuple[str, str, str]]:
     for task in json.loads(labels.read_text(encoding="utf-8")):
-        given = {
-            choice.strip().lower()
-            for annotation in task["annotations"]
-            if not annotation.get("was_cancelled")
-            for result in annotation["result"]
-            for choice in result["value"].get("choices", [])
-        }
-        yield task["data"]["path"], given.pop() if len(given) == 1 else "", task["data"]["reason"]
+        valid = [each["result"] for each in task["annotations"] if not each.get("was_cancelled")]
+        given = {choice for results in valid for each in results for choice in each["value"].get("choices", [])}
+        yield task["data"]["path"], given.pop().strip().lower() if len(given) == 1 else "", task["data"]["reason"]
 
 
 def write_list(paths: Iterable[str], out: Path) -> None:
     """Write a CSV list of images that commands take; its paths are relative to its own folder."""
     if out.suffix.lower() != ".csv":
         raise InputError(f"{out} must end in .csv: it is a list of images")
-    folder = out.absolute().parent
-    local = (path if is_remote(path) or os.path.isabs(path) else os.path.relpath(path, folder) for path in paths)
+    fixed = (path if is_remote(path) or os.path.isabs(path) else os.path.relpath(path, out.parent) for path in paths)
     with replacing(out) as temporary, open_text(temporary) as file:
-        write_csv(({"path": path} for path in local), file, ["path"])
+        write_csv(({"path": path} for path in fixed), file, ["path"])

@@ -17,6 +17,8 @@ MAX_HEADER = 1 << 14  # bytes
 HEADER_SECONDS = 10.0  # for the headers of a request, and between two requests of a connection; never over max_seconds
 GRACE_SECONDS = 5.0  # for the rest of a connection, after all other limits of a request
 MAX_CONNECTIONS = 512
+# Parsing costs time for each chunk, however small: so many may be small, then their mean size must be large enough
+FREE_CHUNKS, MEAN_CHUNK = 256, 512  # bytes
 
 
 def serve(settings: Settings) -> None:
@@ -48,7 +50,6 @@ def serve(settings: Settings) -> None:
                 port=settings.port,
                 http=_bounded_protocol(settings.max_seconds),
                 ws="none",
-                h11_max_incomplete_event_size=MAX_HEADER,
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -63,10 +64,28 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 
 def _bounded_protocol(max_seconds: float) -> Any:
-    """Uvicorn's HTTP protocol with a limit for the time of headers, of a request, and for open connections."""
+    """Uvicorn's HTTP protocol with limits for headers, chunks, the time of a request, and open connections."""
+    import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     header_seconds = min(HEADER_SECONDS, max_seconds)
+
+    class BoundedConnection(h11.Connection):
+        chunks = received = 0  # of the current body
+
+        def next_event(self) -> Any:
+            event = super().next_event()
+            if isinstance(event, h11.Request):
+                self.chunks = self.received = 0
+                # h11 itself only limits headers whose end has not arrived yet
+                if len(event.target) + sum(len(name) + len(value) for name, value in event.headers) > MAX_HEADER:
+                    raise h11.RemoteProtocolError("the headers are too large")
+            elif isinstance(event, h11.Data):
+                self.chunks += event.chunk_start
+                self.received += len(event.data)
+                if self.chunks > FREE_CHUNKS and self.received < MEAN_CHUNK * self.chunks:
+                    raise h11.RemoteProtocolError("the chunks are too small")
+            return event
 
     class BoundedProtocol(H11Protocol):
         idle: ClassVar[dict[Any, None]] = {}  # connections without a request, the oldest first
@@ -75,14 +94,30 @@ def _bounded_protocol(max_seconds: float) -> Any:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            self.conn = BoundedConnection(h11.SERVER, MAX_HEADER)
             self._limit(header_seconds)
             self.idle[self] = None
             if len(self.connections) > MAX_CONNECTIONS:
                 next(iter(self.idle)).transport.abort()
 
         def data_received(self, data: bytes) -> None:
-            super().data_received(data)
+            for start in range(0, len(data), MAX_HEADER):  # h11 checks its limit after each part
+                if not self.transport.is_closing():
+                    super().data_received(data[start : start + MAX_HEADER])
             self._check_state()
+
+        def handle_events(self) -> None:
+            super().handle_events()
+            if self.conn.their_state is h11.DONE and self.conn.trailing_data[0]:
+                self.cycle.keep_alive = False  # requests sent ahead are not limited, so they are not answered
+
+        def send_400_response(self, message: str) -> None:
+            if self.cycle is not None:
+                self.cycle.disconnected = True  # it must not answer a second time
+            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                super().send_400_response(message)
+            else:
+                self.transport.abort()
 
         def on_response_complete(self) -> None:
             super().on_response_complete()

@@ -177,14 +177,14 @@ def constant_images(height: int, width: int, channels: int) -> NDArray[np.uint8]
 
 
 def lattice_images(height: int, width: int, channels: int) -> NDArray[np.uint8]:
-    """[K, H, W, C]: constant images of all colours on a lattice with 6 values per channel (256 for one channel).
+    """[K, H, W, C]: constant images of all colours on a lattice with 8 values per channel (256 for one channel).
 
-    With more channels than 3, they are 216 random ones of these colours.
+    With more channels than 3, they are 512 random ones of these colours.
 
     >>> len(lattice_images(1, 1, 3)), lattice_images(1, 1, 1)[-1].item()
-    (216, 255)
+    (512, 255)
     """
-    values = np.linspace(0, 255, 256 if channels == 1 else 6).astype(np.uint8)
+    values = np.linspace(0, 255, 256 if channels == 1 else 8).astype(np.uint8)
     if channels > 3:
         colours = values[np.random.RandomState(1).randint(0, len(values), (len(values) ** 3, channels))]
     else:

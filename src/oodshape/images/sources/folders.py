@@ -6,8 +6,9 @@ import csv
 import glob
 import os
 import re
+from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -29,6 +30,29 @@ NO_IMAGES = (".txt", ".csv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", 
 Place = tuple[int, int]  # device and number: which folder it is, whatever its name
 
 
+class Names(Sequence[str]):
+    """Many texts in one piece of memory: a list of them takes four times as much.
+
+    >>> list(Names(["a.png", "b/c.png"]))
+    ['a.png', 'b/c.png']
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        ends, together = array("q", [0]), bytearray()
+        for text in texts:
+            together += text.encode(errors="surrogateescape")
+            ends.append(len(together))
+        self._ends, self._together = ends, bytes(together)
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        """One of the texts."""
+        index = range(len(self))[index]
+        return self._together[self._ends[index] : self._ends[index + 1]].decode(errors="surrogateescape")
+
+
 class ImageFiles(IndexedImages):
     """Files with a label each (-1: none), decoded one by one when asked for; one that has gone is then an error.
 
@@ -40,14 +64,15 @@ class ImageFiles(IndexedImages):
         self,
         name: str,
         root: str | Path,
-        names: Sequence[str],
+        names: Iterable[str],
         labels: NDArray[np.int64],
         *,
         classes: tuple[str, ...] = (),
         upright: bool = True,
         by_name: bool = False,
     ) -> None:
-        self.name, self.root, self.names, self.classes = name, str(root), names, classes
+        self.name, self.root, self.classes = name, str(root), classes
+        self.names = names if isinstance(names, Names) else Names(names)
         self.labels, self.upright, self.by_name = labels, upright, by_name
 
     def __len__(self) -> int:

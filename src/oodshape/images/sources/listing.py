@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import os
 import sys
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import getattr_static
@@ -105,15 +106,22 @@ class Listing:
             root, names = remote_images(given)
             labels, classes = folders.class_folders(names)
             return folders.ImageFiles(self.name, root, names, labels, classes=classes, upright=upright)
-        pairs = list(self.pairs())
-        if not pairs:
-            raise InputError(f"{self.name} lists no image")
-        paths, labels = [path for path, _ in pairs], np.array([label for _, label in pairs], np.int64)
-        root = os.path.dirname(given) if isinstance(given, str) and self.is_list else ""
+        root, below = os.path.dirname(given) if isinstance(given, str) and self.is_list else "", ""
         if isinstance(given, str) and not os.path.isfile(given) and glob.has_magic(given):
-            root = root_of(given)  # a glob's images are known by their paths from its folder
-            paths = [os.path.relpath(path, root) for path in paths] if root else paths
-        return folders.ImageFiles(self.name, root, paths, labels, upright=upright, by_name=self.is_list)
+            root = below = root_of(given)  # a glob's images are known by their paths from its folder
+        listed = array("q")
+
+        def paths() -> Iterator[str]:  # one by one: millions of pairs would need much memory for a moment
+            for path, label in self.pairs():
+                listed.append(label)
+                yield os.path.relpath(path, below) if below else path
+
+        found = folders.Names(paths())
+        if not found:
+            raise InputError(f"{self.name} lists no image")
+        return folders.ImageFiles(
+            self.name, root, found, np.array(listed, np.int64), upright=upright, by_name=self.is_list
+        )
 
 
 def check_listed(images: str) -> None:

@@ -8,8 +8,6 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh
-from scipy.linalg.lapack import dpotrf, dtrtri
 from torch import Tensor
 
 from oodshape.core.errors import InputError
@@ -17,7 +15,7 @@ from oodshape.core.values import Sizes, freeze, frozen_array
 from oodshape.features.features import Features
 from oodshape.features.kernels import unit
 from oodshape.features.running_sums import Statistic
-from oodshape.features.sum_kernels import limit_blas_threads
+from oodshape.features.sum_kernels import invert_upper
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, by_label
 
@@ -76,10 +74,11 @@ class Unlike(FittedScore):
     def of_images(cls, classes: Clusters, images: Features) -> Unlike:
         """Compare with these images, by the covariance and the means of fitted classes."""
         raw = torch.cat([chunk.float() for _, chunk in images.chunks()]).cpu()
-        z = ((unit(raw) if classes.unit else raw).numpy() - classes.center).astype(np.float64) @ classes.whitening
-        around = z - z.mean(axis=0)
-        own = whitening(around.T @ around, len(z), OWN_SHARE)
-        joint, means = (freeze((each @ own).astype(np.float32)) for each in (classes.whitening, z))
+        whitened = torch.tensor(classes.whitening, dtype=torch.float64)
+        z = ((unit(raw) if classes.unit else raw) - torch.tensor(classes.center)).double() @ whitened
+        around = z - z.mean(dim=0)
+        own = torch.tensor(whitening((around.T @ around).numpy(), len(z), OWN_SHARE), dtype=torch.float64)
+        joint, means = (freeze((each @ own).float().numpy()) for each in (whitened, z))
         return cls(replace(classes, whitening=joint, means=means), classes)
 
     def of(self, seen: Evidence) -> Tensor:
@@ -244,7 +243,6 @@ def likeliest_share(scatter: Array, free: int) -> float:
 
     Without an image the covariance is A less a multiple of x x'; the determinant and the distance of x follow from
     r = x' A^-1 x, whose mean over all images is the trace of A^-1 S: the eigenvalues of S are all that is needed.
-    The scatter is used up: its memory serves them.
 
     >>> likeliest_share(np.eye(3) * 50, 50)
     1.0
@@ -252,9 +250,7 @@ def likeliest_share(scatter: Array, free: int) -> float:
     _trace(scatter, free)
     if free < 2:
         return 1.0
-    with limit_blas_threads():
-        found = eigvalsh(scatter.T, overwrite_a=True, check_finite=False, driver="evd")
-    values = np.maximum(found / free, 0.0)
+    values = np.maximum(torch.linalg.eigvalsh(torch.from_numpy(scatter)).numpy() / free, 0.0)
     best, lowest = 1.0, np.inf
     for share in SHARES:
         kept = (1 - share) / (free - 1)
@@ -275,12 +271,11 @@ def whitening(scatter: Array, free: int, share: float) -> Array:
     mean = _trace(scatter, free) / free / len(scatter)
     covariance = torch.from_numpy(scatter).div_(free)
     covariance.mul_(1 - share).diagonal().add_(share * mean)
-    with limit_blas_threads():  # both in the scatter's own memory
-        upper, failed = dpotrf(covariance.numpy().T, overwrite_a=True)
-        if failed:
-            raise InputError("the covariance of the training features has no inverse; give more images")
-        inverse: Array = dtrtri(upper, overwrite_c=True)[0]
-    return frozen_array(inverse, np.float32)
+    upper, failed = torch.linalg.cholesky_ex(covariance, upper=True)
+    if failed.item():
+        raise InputError("the covariance of the training features has no inverse; give more images")
+    invert_upper(upper)
+    return frozen_array(upper.numpy(), np.float32)
 
 
 def _trace(scatter: Array, free: int) -> float:

@@ -8,13 +8,12 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 from torch import Tensor
 
 from oodshape.core.values import AtLeast, Fraction, Sizes
 from oodshape.features.kernels import TINY, unit
 from oodshape.features.running_sums import Statistic
-from oodshape.features.sum_kernels import NOISE, limit_blas_threads
+from oodshape.features.sum_kernels import NARROW, NOISE
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
@@ -52,14 +51,15 @@ class Vim(ScoreRecipe):
 
     def fit(self, train: Training) -> VirtualLogit:
         moments, head, n = train.moments(self.needs), train.head.to("cpu"), train.n
-        # gelsy: the shortest solution, pinv(W) b, without singular values
-        solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
-        origin = -solved.solution.numpy()
+        origin: NDArray[Any] = np.zeros(head.width)
+        if bool(head.bias.any()):  # gelsy: the shortest solution, pinv(W) b, without singular values
+            solved = torch.linalg.lstsq(head.weight.double(), head.bias.double(), rcond=1e-6, driver="gelsy")
+            origin = -solved.solution.numpy()
         away = torch.from_numpy(moments.parts["scatter_sums"] / n - origin)
         scatter = torch.from_numpy(moments.parts[Statistic.SCATTER].copy()).addr_(away, away, alpha=n)
-        with limit_blas_threads():
-            # by divide and conquer in the scatter's own memory: all vectors take less time than the half that is needed
-            values, vectors = eigh(scatter.numpy().T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
+        # all vectors, by divide and conquer, take less time than the half that is needed; torch's own threads: scipy's
+        # wait by spinning, which makes this ten times slower where other programs run
+        values, vectors = (found.numpy() for found in torch.linalg.eigh(scatter))  # ascending
         filled = int((values > NOISE * values[-1]).sum())
         wanted = self.dimensions or paper_dimensions(len(values))
         kept = wanted if wanted < filled else filled // 2
@@ -125,10 +125,13 @@ class Neco(ScoreRecipe):
 
 
 def principal_axes(covariance: NDArray[Any], variance: float) -> NDArray[Any]:
-    """[M, K]: the fewest principal axes that hold a fraction `variance`; overwrites the covariance [M, M]."""
-    with limit_blas_threads():
-        values, axes = eigh(covariance.T, driver="evd", overwrite_a=True, check_finite=False)  # ascending
-    shares = np.cumsum(np.maximum(values[::-1], 0.0))
+    """[M, K]: the fewest principal axes of a covariance [M, M] that hold a fraction `variance`.
+
+    Of many features they are computed in float32, in half the time: axes of much variance lose nothing by it.
+    """
+    matrix = torch.from_numpy(covariance).to(torch.float64 if len(covariance) < NARROW else torch.float32)
+    values, axes = (found.numpy() for found in torch.linalg.eigh(matrix))  # ascending
+    shares = np.cumsum(np.maximum(values[::-1], 0.0), dtype=np.float64)
     kept = 1 + int(np.searchsorted(shares, (variance - ROUNDING) * shares[-1]))
     return np.asarray(axes[:, ::-1][:, :kept])
 

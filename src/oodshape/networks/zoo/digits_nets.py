@@ -96,11 +96,7 @@ class SmallMixer(SmallNet):
         return features
 
 
-SMALL_NETS: dict[str, Callable[..., SmallNet]] = {
-    "convnet": SmallConvNet,
-    "vit": SmallViT,
-    "mixer": SmallMixer,
-}
+SMALL_NETS: dict[str, Callable[..., SmallNet]] = {"convnet": SmallConvNet, "vit": SmallViT, "mixer": SmallMixer}
 
 
 def small_net(name: str, *, pretrained: bool = True) -> SmallNet:
@@ -133,12 +129,8 @@ def _mlp(width: int, hidden: int) -> nn.Sequential:
 class _Attention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
-        self.norm, self.qkv, self.out = (
-            nn.LayerNorm(width),
-            nn.Linear(width, 3 * width),
-            nn.Linear(width, width),
-        )
+        self.heads, self.norm = heads, nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, tokens: Tensor) -> Tensor:
         query, key, value = self.qkv(self.norm(tokens)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)

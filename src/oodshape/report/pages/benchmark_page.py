@@ -153,15 +153,7 @@ def _methods(results: Results) -> list[dict[str, Any]]:
     found = []
     for name in results.names("method"):
         color, dashes = style(name).web
-        said: dict[str, Any] = {
-            "name": name,
-            "title": display_name(name),
-            "sentence": "",
-            "needs": "",
-            "fails": "",
-            "papers": [],
-            "paper": "",
-        }
+        said: dict[str, Any] = {"name": name, "title": display_name(name), "papers": [], "paper": ""}
         if name in RECORDS:
             record = RECORDS[name]
             said |= {"sentence": record.summary, "needs": record.needs, "fails": record.fails}

@@ -21,14 +21,13 @@ from oodshape.report.method_styles import display_name
 from oodshape.report.pages.scored_set import Role, ScoredSet, ShownImage
 
 SHOWN = 500  # images on a page
-LARGE, BIG, SMALL = 60, 224, 72  # so many are shown large; pixels of the longer side of these and of the others
+SIDE = 144  # pixels of the longer side of an image
 MOST = 0.5  # the largest alpha that the slider goes to
 STEPS = 1000  # of the slider, to a share of 1
 BINS = 60
 ALL = "all OOD images"
 
 Images = ImageSource
-Numbered = tuple[int, ShownImage]  # the number of its set, and the image
 
 
 def collect_set(guard: Fitted, images: SetCheck, role: Role, keep: int) -> ScoredSet:
@@ -75,20 +74,12 @@ def payload(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[st
 
 
 def describe_images(guard: Fitted, source: Source, sets: Sequence[tuple[ScoredSet, Images]]) -> list[dict[str, Any]]:
-    """What the page says about every image that it shows, those that say most first: these are drawn large."""
-    order = sorted(
-        ((place, item) for place, (scored, _) in enumerate(sets) for item in scored.items),
-        key=lambda each: _interest(sets[each[0]][0], each[1]),
-    )
-    large = {id(item) for _, item in _in_turn(order, sets)[:LARGE]}
+    """What the page says about every image that it shows."""
     found = []
-    for place, (_, images) in enumerate(sets):
-        items = [item for at, item in order if at == place]
-        explained = explain_listed(guard, source, images, [item.pair for item in items])
-        for item, why in zip(items, explained, strict=True):
-            side = BIG if id(item) in large else SMALL
-            told = _describe(item, why) | {"set": place, "picture": _picture(images, item, side, guard.about.upright)}
-            found.append(told)
+    for place, (scored, images) in enumerate(sets):
+        explained = explain_listed(guard, source, images, [item.pair for item in scored.items])
+        for item, why in zip(scored.items, explained, strict=True):
+            found.append(_describe(item, why) | {"set": place, "picture": _picture(images, item, guard.about.upright)})
     return found
 
 
@@ -104,23 +95,6 @@ def roc_curves(check: Check) -> dict[str, Any]:
     }
 
 
-def _interest(scored: ScoredSet, item: ShownImage) -> tuple[bool, float]:
-    """Mistakes first, the clearest first; then the rest by p-value."""
-    passes = item.p_value > scored.alpha
-    is_wrong = passes if scored.role == "ood" else not passes
-    return not is_wrong, -item.p_value if scored.role == "ood" and is_wrong else item.p_value
-
-
-def _in_turn(order: list[Numbered], sets: Sequence[tuple[ScoredSet, Images]]) -> list[Numbered]:
-    """The same with one of each kind in turn: no kind takes all the room."""
-    kinds: dict[tuple[str, bool], list[Numbered]] = {}
-    for place, item in order:
-        scored = sets[place][0]
-        kinds.setdefault((scored.role, item.p_value > scored.alpha), []).append((place, item))
-    longest = max((len(kind) for kind in kinds.values()), default=0)
-    return [kind[turn] for turn in range(longest) for kind in kinds.values() if turn < len(kind)]
-
-
 def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
     return {
         "path": item.pair[0],
@@ -133,10 +107,10 @@ def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
     }
 
 
-def _picture(images: Images, item: ShownImage, side: int, upright: bool) -> str:
+def _picture(images: Images, item: ShownImage, upright: bool) -> str:
     """The image as a data address; empty where it has gone since."""
     try:
-        return thumbnail(images.read(item.pair, upright=upright), side)
+        return thumbnail(images.read(item.pair, upright=upright), SIDE)
     except InputError:
         return ""
 

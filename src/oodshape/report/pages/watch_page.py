@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +17,14 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
 from oodshape.guard.scoring.score_formats import ScoreRow
-from oodshape.guard.watch.history import BINS, Event, History
+from oodshape.guard.watch.history import BINS, History
 from oodshape.guard.watch.watch import MIDDLE, Watch
 from oodshape.images.decode.read import open_image
 from oodshape.images.decode.thumbnail import thumbnail
 from oodshape.images.sources.storage import is_remote
-from oodshape.report.pages.html import banner, document, html_table, section, tiles, web_file, write_html
+from oodshape.report.pages.html import banner, document, html_table, page_json, section, tiles, web_file, write_html
 
-WIDTH, HEIGHT, LEFT, TOP, FOOT = 960, 210, 64, 26, 44
+SCRIPTS = ("elements.js", "watch.js")
 POINTS = 60  # of a curve, where the history has more
 SMALLEST = 48  # images of a point: rates of fewer jump
 RECENT = 10  # points that the recent rate is of
@@ -43,42 +44,51 @@ def write_watch(watch: Watch, path: str | Path, rejected: Iterable[tuple[int, Sc
     history, test = watch.history, watch.rejection
     listed = Path(path).with_name(f"{Path(path).stem}-rejected.csv")
     count, shown = _write_list(listed, rejected)
-    body = [
+    top = [
         "<h1>Watch</h1>",
         f'<p class="soft">{history.seen:,} images · target false rejection rate {100 * watch.alpha:g} % · '
         f"{watch.n_calibration:,} calibration images</p>",
         _decision(watch, listed.name if count else ""),
     ]
+    parts: dict[str, tuple[str, str]] = {}
+    data: dict[str, Any] = {"charts": []}
     if history.seen:
         sizes, counts, low = _points(history)
-        recent, out = sizes[-RECENT:].sum(), counts[-RECENT:].sum()
-        evidence = max(watch.rejection.highest, watch.middle.highest)
-        body += [
-            tiles(
-                [
-                    (
-                        f"rejection rate, last {recent:,}",
-                        _percent(out / recent),
-                        f"allowed up to {_percent(test.allowed)}",
-                    ),
-                    ("rejected", f"{history.rejected.sum():,}", f"of {history.seen:,} images"),
-                    (
-                        "evidence against the guarantee",
-                        f"{math.exp(evidence):,.0f}" if evidence < math.log(1e6) else "over a million",
-                        f"alarm at {1 / test.delta:.0f}",
-                    ),
-                    ("unreadable", f"{history.unreadable.sum():,}", f"of {history.seen + history.unreadable.sum():,}"),
-                ]
-            ),
-            section("rate", "Rejection rate", _chart(history, sizes, counts, test.allowed, "rejected")),
-            section("low", "Low p-values", _chart(history, sizes, low, watch.middle.allowed, f"p up to {MIDDLE:g}")),
-        ]
+        top.append(tiles(_numbers(watch, int(sizes[-RECENT:].sum()), int(counts[-RECENT:].sum()))))
+        events = [{"kind": each.kind, "image": each.image, "began": each.began} for each in history.events]
+        data |= {"sizes": sizes.tolist(), "events": events}
+        for name, head, what, hits, allowed in (
+            ("rate", "Rejection rate", "rejected", counts, test.allowed),
+            ("low", "Low p-values", f"p up to {MIDDLE:g}", low, watch.middle.allowed),
+        ):
+            data["charts"].append({"id": f"{name}-chart", "what": what, "counts": hits.tolist(), "allowed": allowed})
+            note = f"{int(sizes[0]):,} images per point; shaded, allowed: up to {_percent(allowed)}"
+            note += "; dotted: estimated start of the change" if history.events else ""
+            parts[name] = head, f'<figure><div id="{name}-chart"></div><figcaption>{note}</figcaption></figure>'
     if count:
-        body.append(section("rejected", "Rejected since the change", _pictures(shown, count)))
-    body += [_events(history), _classes(history)]
-    text = "\n".join(part for part in body if part)
-    write_html(path, document("Watch", f'<main id="main">\n{text}\n</main>', style=web_file("scored.css")))
+        parts["rejected"] = "Rejected since the change", _pictures(shown, count)
+    if history.classes is not None:
+        parts["classes"] = "Classes", _classes(history, history.classes.tolist())
+    links = "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in parts.items())
+    theme = '<button type="button" id="theme" class="chip">Dark</button>'
+    body = "\n".join([*top, *(section(name, head, text) for name, (head, text) in parts.items())])
+    end = f'<script type="application/json" id="data">{page_json(data)}</script>'
+    text = f'<header><nav aria-label="Sections">{links}</nav>{theme}</header>\n<main id="main">\n{body}\n</main>\n{end}'
+    write_html(path, document("Watch", text, "\n".join(map(web_file, SCRIPTS)), web_file("scored.css")))
     return listed if count else None
+
+
+def _numbers(watch: Watch, recent: int, out: int) -> list[tuple[str, str, str]]:
+    """The tiles; `recent` are the latest images, `out` those of them that are rejected."""
+    history, test, evidence = watch.history, watch.rejection, max(watch.rejection.highest, watch.middle.highest)
+    power = f"{math.exp(evidence):,.0f}" if evidence < math.log(1e6) else "over a million"
+    lost = history.unreadable.sum()
+    return [
+        (f"rejection rate, last {recent:,}", _percent(out / recent), f"allowed up to {_percent(test.allowed)}"),
+        ("rejected", f"{history.rejected.sum():,}", f"of {history.seen:,} images"),
+        ("evidence against the guarantee", power, f"alarm at {1 / test.delta:.0f}"),
+        ("unreadable", f"{lost:,}", f"of {history.seen + lost:,}"),
+    ]
 
 
 def _write_list(path: Path, rejected: Iterable[tuple[int, ScoreRow]]) -> tuple[int, list[tuple[int, ScoreRow]]]:
@@ -157,78 +167,14 @@ def _points(history: History) -> tuple[NDArray[np.int64], NDArray[np.int64], NDA
     return sizes, rejected, low
 
 
-def _chart(history: History, sizes: NDArray[np.int64], counts: NDArray[np.int64], allowed: float, what: str) -> str:
-    """Draw the rate of each point above the last image it counts, the allowed band, alarms and resets."""
-    rates = counts / np.maximum(sizes, 1)
-    step = next(each for each in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25) if 5 * each >= max(*rates, 1.3 * allowed, 0.05))
-    top = step * math.ceil(float(max(*rates, 1.3 * allowed)) / step)
-
-    def x(image: float) -> float:
-        return LEFT + (WIDTH - LEFT - 20) * image / history.seen
-
-    def y(rate: float) -> float:
-        return HEIGHT * (1 - rate / top)
-
-    def text(at: tuple[float, float], words: str, more: str = "") -> str:
-        return f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" {more}>{words}</text>'
-
-    def upright(image: float, name: str) -> str:
-        return f'<line class="{name}" x1="{x(image):.1f}" x2="{x(image):.1f}" y1="0" y2="{HEIGHT}"/>'
-
-    def mark(event: Event) -> str:
-        end = 'text-anchor="end"' if x(event.image) > WIDTH - 160 else ""
-        at = (x(event.image) + (-5 if end else 5), -8)
-        began = "" if event.began is None else upright(event.began, "hint")
-        return began + upright(event.image, event.kind) + text(at, f"{event.kind} at image {event.image:,}", end)
-
-    rows = [step * place for place in range(round(top / step) + 1)]
-    wide, tall = WIDTH - LEFT - 20, HEIGHT - y(allowed)
-    parts = [f'<rect class="band" x="{LEFT}" y="{y(allowed):.1f}" width="{wide}" height="{tall:.1f}"/>']
-    for rate in rows:
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - 20}" y1="{y(rate):.1f}" y2="{y(rate):.1f}"/>')
-        parts.append(text((LEFT - 8, y(rate) + 4), _percent(rate, 0), 'text-anchor="end"'))
-    for quarter in range(5):
-        parts.append(
-            text(
-                (x(history.seen * quarter / 4), HEIGHT + 18), f"{history.seen * quarter // 4:,}", 'text-anchor="middle"'
-            )
-        )
-    parts += [mark(event) for event in history.events]
-    points = " ".join(f"{x(end):.1f},{y(rate):.1f}" for end, rate in zip(np.cumsum(sizes), rates, strict=True))
-    parts.append(f'<polyline class="rate" points="{points}"/>')
-    parts.append(text(((LEFT + WIDTH) / 2, HEIGHT + 38), "images seen", 'text-anchor="middle"'))
-    parts.append(f'<text transform="translate(14 {HEIGHT / 2}) rotate(-90)" text-anchor="middle">{what}</text>')
-    label = escape(f"{what}: rate over time; allowed up to {_percent(allowed)}")
-    note = f"{int(sizes[0]):,} images per point; shaded, allowed: up to {_percent(allowed)}"
-    note += "; dotted: estimated start of the change" if history.events else ""
-    return (
-        f'<figure><div class="roll" tabindex="0" role="region" aria-label="{label}">'
-        f'<svg class="watch" viewBox="0 {-TOP} {WIDTH} {HEIGHT + TOP + FOOT}" width="{WIDTH}" role="img" '
-        f'aria-label="{label}">{"".join(parts)}</svg></div><figcaption>{note}</figcaption></figure>'
-    )
+def _percent(rate: float) -> str:
+    return f"{100 * rate:.1f} %"
 
 
-def _percent(rate: float, digits: int = 1) -> str:
-    return f"{100 * rate:.{digits}f} %"
-
-
-def _events(history: History) -> str:
-    """Return the table of alarms and resets, where there are several."""
-    rows = [
-        [f"{event.image:,}", event.kind, "" if event.began is None else f"near image {event.began:,}"]
-        for event in history.events
-    ]
-    return section("events", "Events", html_table(["image", "event", "change began"], rows)) if len(rows) > 1 else ""
-
-
-def _classes(history: History) -> str:
+def _classes(history: History, counts: list[list[int]]) -> str:
     """Return the table of classes, the highest rejection rate first; small classes have no rate and come last."""
-    if history.classes is None:
-        return ""
-    found = [(name, ok + out, out) for name, (ok, out) in zip(history.names, history.classes.tolist(), strict=True)]
+    found = [(name, ok + out, out) for name, (ok, out) in zip(history.names, counts, strict=True)]
     found.sort(key=lambda each: (each[1] < FEW, -each[2] / max(each[1], 1), each[0]))
     rows = [[name, f"{n:,}", f"{out:,}", _percent(out / n) if n >= FEW else "–"] for name, n, out in found[:CLASSES]]
     more = f"<p>{len(found) - CLASSES:,} more classes are not shown.</p>" if len(found) > CLASSES else ""
-    return section(
-        "classes", "Classes", html_table(["class", "images", "rejected", "rate"], rows, "Images by class") + more
-    )
+    return html_table(["class", "images", "rejected", "rate"], rows, "Images by class") + more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -126,7 +126,6 @@ def _notes(kind: str) -> Iterable[str]:
 
 OTHER_SETS = "No difference where our mean is over other OOD sets than the paper's."
 StudyFigures = dict[str, dict[str, dict[str, float]]]  # by network of the paper, row and measure, as printed
-EVERY = "Average"  # over the paper's eight networks
 
 
 @dataclass(frozen=True)
@@ -210,72 +209,53 @@ def study_figures(study: str) -> StudyFigures:
 
 def check_studies(names: Sequence[str], id_sets: Mapping[str, str]) -> None:
     """Refuse a comparison where the paper has nothing to compare with, before anything is computed."""
-    if not set(names) & set(STUDIES):
+    printed = [name for name in names if name in STUDIES]
+    if not printed:
         raise InputError(
             f"the paper prints figures of {', '.join(STUDIES)}, not of {names[0]}; leave --compare-paper out"
         )
-    if "imagenet" not in id_sets.values():
-        raise InputError(f"the paper's studies are of ImageNet, {', '.join(id_sets)} is not; leave --compare-paper out")
+    if not any(model_for(study, *each) for study in printed for each in id_sets.items()):
+        raise InputError(
+            f"{', '.join(id_sets)} is no network of the paper's tables on ImageNet; leave --compare-paper out"
+        )
 
 
-def model_for(study: str, network: str) -> str:
-    """The network of the paper to compare with: the same, else the mean over all, else the only one of the table.
+def model_for(study: str, network: str, id_set: str) -> str:
+    """The network of a table of the paper that a network is; empty if it is none of them.
 
-    >>> model_for("variants", "imagenet_resnet50"), model_for("variants", "imagenet_deit_tiny")
-    ('ResNet50', 'Average')
+    >>> model_for("variants", "imagenet_resnet50", "imagenet"), model_for("variants", "imagenet_deit_tiny", "imagenet")
+    ('ResNet50', '')
     """
-    models = study_figures(study)
-    ours = _plain(network)
-    same = [model for model in models if ours.endswith(_plain(model))]
-    return same[0] if same else EVERY if EVERY in models else next(iter(models))
+    models = study_figures(study) if id_set == "imagenet" else ()
+    return next((model for model in models if _plain(network).endswith(_plain(model))), "")
 
 
 def compare_study_with_paper(study: str, frame: DataFrame, id_sets: Mapping[str, str]) -> tuple[DataFrame, list[str]]:
-    """A row for each network and row of the study, and notes; - where the paper has no figure.
+    """A row for each network and row of the study, and notes; - where the paper has no figure for the same.
 
     `id_sets` names the ID set of each network.
     """
     from pandas import DataFrame
 
     table, lines = STUDIES[study], []
-    known = {name: model_for(study, name) for name, id_set in id_sets.items() if id_set == "imagenet"}
-    other = list(_on_other_sets(frame)) if table.measures.keys() >= _SEPARATION.keys() else []
+    wanted = set(map(_plain, paper_sets("imagenet")))
+    sets = {name: set(map(_plain, part["ood"])) for name, part in frame.groupby("network") if "ood" in part}
     for _, ours in table.ours(frame).iterrows():
         network = str(ours["network"])
-        model = known.get(network, "")
+        model = model_for(study, network, id_sets[network])
         rows = {_plain(name): row for name, row in study_figures(study).get(model, {}).items()}
         paper = rows.get(_plain(str(ours["row"])), {})
-        line = {"network": network, "the paper's": model or "-", table.row: str(ours["row"])}
+        line = {"network": network, table.row: str(ours["row"])}
         for name, (head, decimals) in table.measures.items():
-            same = _is_same(network, model) and not (name in _SEPARATION and network in other)
+            same = name not in _SEPARATION or sets[network] == wanted
             line[head] = f"{ours[name]:.{decimals}f}"
             theirs = _difference(line[head], paper.get(name), decimals, same)
             line[f"{head} (paper)"], line[f"{head} (difference)"] = theirs
         lines.append(line)
-    return DataFrame(lines), [*_study_notes(table, known), *([OTHER_SETS] if other else [])]
-
-
-def _on_other_sets(frame: DataFrame) -> Iterator[str]:
-    """The networks whose means are over other OOD sets than the paper's."""
-    wanted = set(map(_plain, paper_sets("imagenet")))
-    return (str(name) for name, part in frame.groupby("network") if set(map(_plain, part["ood"])) != wanted)
-
-
-def _is_same(network: str, model: str) -> bool:
-    return _plain(network).endswith(_plain(model))
+    note = f"(paper): {table.where} of the paper (Zhao et al., ICLR 2024), on full data sets. "
+    return DataFrame(lines), [f"{note}(difference): ours minus the paper's. {OTHER_SETS}"]
 
 
 def _plain(name: str) -> str:
     """A name without case, hyphens and underscores: folders and the paper do not agree on them."""
     return re.sub(r"[\s_-]", "", name).casefold()
-
-
-def _study_notes(table: StudyTable, known: dict[str, str]) -> Iterator[str]:
-    yield (
-        f"(paper): {table.where} of the paper (Zhao et al., ICLR 2024), on full data sets. "
-        "(difference): ours minus the paper's."
-    )
-    for network, model in known.items():
-        if not _is_same(network, model):
-            whose = "the mean over its eight networks" if model == EVERY else f"{model}, its only network there"
-            yield f"{network} is not among the paper's networks: the paper's are of {whose}, without a difference."
