@@ -11,7 +11,7 @@ import PIL.Image
 import pytest
 import torch
 
-from oodshape import METHODS, Classifier, Guard, InputError
+from oodshape import METHODS, Classifier, Guard, InputError, evaluate
 from oodshape.guard.check import Check, exact_share
 from oodshape.guard.explain import Explanation
 from oodshape.images.datasets.digits import digits_sets
@@ -47,6 +47,48 @@ def test_the_check_by_hand(guard: Guard, digits: Path, tmp_path: Path) -> None:
         guard.check(digits / "test", tmp_path / "empty.png", model=MODEL)
 
 
+@pytest.mark.parametrize("part", ["train", "val"])
+@pytest.mark.parametrize("limit", [None, 40])
+def test_images_that_the_guard_has_used_say_nothing_about_the_guarantee(
+    guard: Guard, digits: Path, tmp_path: Path, part: str, limit: int | None
+) -> None:
+    guard.save(tmp_path / "guard.safetensors")
+    saved, files = Guard.load(tmp_path / "guard.safetensors"), sorted((digits / part).rglob("*.png"))
+    count = len(files) if limit is None else limit
+    with pytest.warns(UserWarning, match=f"{count} of the {count} ID images are known to have been used"):
+        found = saved.check(digits / part, digits / "letters", model=MODEL, progress=False, limit=limit)
+    assert f"nothing about the guarantee: {count} of these images" in verdict(found)
+    some = [*files[:7], *sorted((digits / "test").iterdir())]
+    with pytest.warns(UserWarning, match=f"7 of the {len(some)} ID images are known to have been used"):
+        guard.check(some, digits / "letters", model=MODEL, progress=False)
+    new = guard.calibrate(digits / "test", MODEL, progress=False)
+    with pytest.warns(UserWarning, match="100 of the 100 ID images are known to have been used"):
+        new.check(digits / "test", digits / "letters", model=MODEL, progress=False)
+
+
+def test_labels_that_are_not_the_networks_classes(guard: Guard, digits: Path, tmp_path: Path) -> None:
+    def listed(name: str, shift: int) -> str:
+        files = sorted((digits / "val").rglob("*.png"))
+        lines = [f"{file},{guard.about.classes.index(file.parent.name) + shift}" for file in files]
+        (tmp_path / name).write_text("\n".join(["path,label", *lines]))
+        return str(tmp_path / name)
+
+    one_based, said = listed("list.csv", 1), r"label 8 is not in 0\.\.7: the network has 8 classes"
+    with pytest.raises(InputError, match=said):
+        guard.check(one_based, digits / "letters", model=MODEL, progress=False)
+    with pytest.raises(InputError, match=said):
+        Guard.fit(MODEL, images=one_based, calibrate=digits / "test", method="msp", progress=False)
+    with pytest.raises(InputError, match=said):
+        evaluate(MODEL, train=digits / "train", id=one_based, ood={"a": digits / "letters"}, methods="msp", cache=None)
+    # the OOD images' labels are their own
+    assert guard.check(digits / "test", one_based, model=MODEL, progress=False).outside[0].labels is None
+    wrong, by_chance = listed("list.csv", -1), r"the labels are predicted as by chance \(0.0 % of"
+    with pytest.warns(UserWarning, match=by_chance):
+        guard.check(wrong, digits / "letters", model=MODEL, progress=False)
+    with pytest.warns(UserWarning, match=by_chance):
+        evaluate(MODEL, train=digits / "train", id=wrong, ood={"a": digits / "letters"}, methods="msp", cache=None)
+
+
 def test_exact_shares() -> None:
     from scipy.stats import binom
 
@@ -59,7 +101,7 @@ def test_exact_shares() -> None:
             assert binom(of, share.high).cdf(count) == pytest.approx(0.025, rel=1e-6)
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*are scores of the calibration images")
+pytestmark = pytest.mark.filterwarnings("ignore:.*are known to have been used")
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -242,6 +243,23 @@ def test_bad_input_leaves_no_file(place: Path) -> None:
         assert done.returncode == 2
         assert said in done.stderr
     assert not (place / "b.onnx").exists()
+
+
+def test_a_graph_in_float32_decides_as_a_guard_in_float32_only(place: Path) -> None:
+    words = ("--images", "train", "--calibrate", "val", "--method", "msp", "--alpha", "0.3", "--cache", "none")
+    made = ("--precision", "bfloat16", "--out", "half.safetensors")
+    assert call("fit", *MODEL, *words, *made, cwd=place).returncode == 0
+    assert re.search("^precision +bfloat16$", call("inspect", "half.safetensors", cwd=place).stdout, re.M)
+    export = ("export", "--guard", "half.safetensors", *MODEL, "--images", "test", "--out", "half.onnx")
+    done = call(*export, cwd=place)
+    assert done.returncode == 2
+    assert "this guard was calibrated in bfloat16, but an exported graph runs in float32" in done.stderr
+    again = call("calibrate", "half.safetensors", "--images", "val", "--precision", "float32", "--per-class", cwd=place)
+    assert again.returncode == 0, again.stderr
+    assert "all 8 classes have a threshold of their own" in again.stdout
+    assert "in its other side" not in again.stderr
+    assert call(*export, cwd=place).returncode == 0
+    assert "precision" not in call("inspect", "half.safetensors", cwd=place).stdout
 
 
 class Wrapped(nn.Module):

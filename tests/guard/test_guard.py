@@ -184,7 +184,8 @@ def test_new_images_give_their_own_threshold_and_nothing_else_changes(
     after = guard.calibrate(digits / "test", alpha=0.1, per_class=per_class, progress=False)
     assert after.detector == guard.detector.calibrate(fresh, 0.1, per_class=per_class)
     assert after.about.baseline == guard.about.baseline.calibrate(fresh, 0.1)
-    assert replace(after.about, baseline=None) == replace(guard.about, baseline=None)
+    moved: dict[str, Any] = {"baseline": None, "calibrated_on": None}
+    assert replace(after.about, **moved) == replace(guard.about, **moved)
     assert after.guarantee.startswith("expected false rejection rate <= 10 %")
     assert ("within each class" in after.guarantee) == per_class
     after.save(tmp_path / "after.safetensors")
@@ -254,7 +255,9 @@ def test_images_that_selected_methods_set_no_threshold(digits: Path, prepared: b
     )
     guard = Guard.fit(MODEL, images=train, calibrate=val, progress=False, **way)
     assert len(guard.detector.calibration) == 100
-    with pytest.raises(InputError, match="200 of the 200 calibration images are images by which fit selected methods"):
+    with pytest.raises(
+        InputError, match="200 of the 200 calibration images are images that fit used, to select methods or to"
+    ):
         guard.calibrate(val, MODEL, progress=False, **way)
     guard.save(digits / "selected.safetensors")
     again = Guard.load(digits / "selected.safetensors")

@@ -47,7 +47,9 @@ def test_false_alarms_stay_below_delta() -> None:
 def test_a_shift_is_found_soon_and_dated() -> None:
     rng, delays, began = np.random.default_rng(2), [], []
     for _ in range(20):
-        p = np.concatenate([rng.uniform(1e-3, 1, 3000), rng.uniform(1e-3, 1, 400) ** 3])  # 37 % below 0.05
+        p = np.concatenate(
+            [rng.uniform(1e-3, 1, 3000), np.maximum(rng.uniform(0, 1, 400) ** 3, 1e-3)]
+        )  # 37 % below 0.05
         watch = Watch.begin(alpha=0.05, n_calibration=999).after(p)
         assert watch.rejection.alarm is not None
         delays.append(watch.rejection.alarm - 3000)
@@ -78,6 +80,9 @@ def test_rejected_is_what_the_detector_rejects() -> None:
 def test_p_values_that_cannot_be_are_refused() -> None:
     with pytest.raises(InputError, match=r"lie in \(0, 1\], got 1.5 at place 2"):
         Watch.begin(alpha=0.05, n_calibration=99).after([0.5, 1.5])
+    with pytest.raises(InputError, match="with 99 calibration images no p-value is below 1 / 100, got 1e-06; give"):
+        Watch.begin(alpha=0.05, n_calibration=99).after([1e-6] * 20)
+    assert Watch.begin(alpha=0.05, n_calibration=99).after([0.00999999] * 20).alarm  # rounded in a text file
 
 
 def test_more_rejections_than_guaranteed_are_said_before_an_alarm() -> None:
@@ -136,10 +141,10 @@ def test_a_reset_begins_anew_and_keeps_the_history(tmp_path: Path) -> None:
     (alarm,) = watch.history.events
     assert 3000 < alarm.image < 3150
     assert abs(alarm.began - 3000) < 60
-    again = watch.reset(n_calibration=499).after(calm(1500, 5))
+    again = watch.reset(n_calibration=1499).after(calm(1500, 5))
     assert not again.alarm
     assert again.seen == 1500
-    assert again.n_calibration == 499
+    assert again.n_calibration == 1499
     assert again.history.seen == 4700
     assert [event.kind for event in again.history.events] == ["alarm", "reset"]
     later = again.after(shifted(300, 7))

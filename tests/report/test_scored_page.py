@@ -58,7 +58,7 @@ def shown(browser: Any, made: tuple[Path, Check]) -> Iterator[Opened]:
     opened.context.close()
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*are scores of the calibration images")
+pytestmark = pytest.mark.filterwarnings("ignore:.*are known to have been used")
 
 
 def move(shown: Opened, alpha: float) -> None:

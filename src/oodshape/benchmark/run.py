@@ -27,7 +27,7 @@ from oodshape.core.files import compute_fingerprint
 from oodshape.core.own_code import locate_failure
 from oodshape.core.progress import progress_bar, track_named
 from oodshape.core.values import reseeded
-from oodshape.features.features import Features
+from oodshape.features.features import Features, check_labels, warn_if_by_chance
 from oodshape.images.sources.image_set import Subset
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import collect_statistics
@@ -72,6 +72,10 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         _extract(model, proxy=wants_proxy(methods))
         if prepared.labels is not None:
             model.features["test"] = model.features["test"].with_labels(prepared.labels)
+        for name, names in (("train", getattr(sets["train"], "classes", ())), ("test", ())):
+            check_labels(model.features[name].labels, model.features[name].head.classes, names)
+        test = model.features["test"]
+        warn_if_by_chance(test.accuracy, len(test), test.head.classes)
         weights[title] = model.fingerprint
         data |= {name: _fingerprint(images, model.features[name]) for name, images in sets.items()}
         train = model.features["train"]

@@ -62,7 +62,12 @@ def check(
     if out is not None:
         write_check(found, out, source, Origin(command_line(), str(guard)))
     if json:
-        said = {"rejected_id": found.rejected, "guaranteed": found.guaranteed, "sets": found.rows()}
+        said = {
+            "rejected_id": found.rejected,
+            "guaranteed": found.guaranteed,
+            "used_id": found.used,
+            "sets": found.rows(),
+        }
         sanity = None if fitted.about.sanity is None else fitted.about.sanity.accepted(fitted.detector)
         right = None if found.selective is None else asdict(found.selective)
         typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable, "sanity": sanity}))

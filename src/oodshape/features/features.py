@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -63,6 +64,32 @@ def check_integers(values: Any, name: str, n: int, classes: int | None = None) -
     if classes is not None and (array.min() < 0 or array.max() >= classes):
         raise InputError(f"{name} must lie in 0..{classes - 1}, got {array.min()}..{array.max()} for {classes} classes")
     return torch.from_numpy(array.astype(np.int64))
+
+
+def check_labels(labels: Any, classes: int, names: Sequence[str] = ()) -> None:
+    """Refuse labels that the network has no class for; labels of folders that are not its classes (`names`) may be."""
+    if labels is not None and len(names) in (0, classes) and int(labels.max()) >= classes:
+        raise InputError(
+            f"label {int(labels.max())} is not in 0..{classes - 1}: the network has {classes} classes; number them in "
+            "its order, or give images without labels"
+        )
+
+
+TOLD = 200  # labelled images, from which on a network without training is told from a poor one
+
+
+def warn_if_by_chance(accuracy: float | None, images: int, classes: int) -> None:
+    """Warn of labels that the network predicts no better than chance."""
+    margin = 3 * math.sqrt(1 / classes / images) if images >= TOLD else 0.0
+    if accuracy is not None and images >= FEWEST_LABELS and accuracy <= 1 / classes + margin:
+        warnings.warn(
+            f"the labels are predicted as by chance ({100 * accuracy:.1f} % of {images:,}): was the network ever "
+            "trained, and are they in the order of its classes?",
+            stacklevel=3,
+        )
+
+
+FEWEST_LABELS = 10  # of fewer, chance may predict none
 
 
 class Features:

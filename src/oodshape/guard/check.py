@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.options import RunOptions
+from oodshape.features.features import check_labels, warn_if_by_chance
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_images import see_given
-from oodshape.images.sources.image_set import ImageSource
-from oodshape.images.sources.listing import Given, Listing, classes_of, one_by_one
+from oodshape.images.overlap import copies_in_sketch
+from oodshape.images.sources.image_set import ImageSource, Subset
+from oodshape.images.sources.listing import Given, Listing, classes_of, image_set, one_by_one
 from oodshape.images.sources.memory import check_prepared
 from oodshape.metrics.conformal import rejected_count
 from oodshape.metrics.detection import Estimate
@@ -109,6 +112,7 @@ class Check:
     guard: Fitted
     inside: SetCheck
     outside: tuple[SetCheck, ...]
+    used: int = 0  # ID images that fit or calibrate used, as far as the guard can tell
 
     @property
     def rejected(self) -> int:
@@ -191,18 +195,31 @@ def check_guard(
     sets = dict(ood) if isinstance(ood, Mapping) else {_name(ood, "OOD", prepared): ood}
     for given in sets.values():
         _name(given, "", prepared)  # what cannot be images is refused before any work
-    inside, *outside = (
-        _checked(guard, source, given, name, run, prepared)
-        for name, given in [(_name(id, "ID", prepared), id), *sets.items()]
-    )
+    inside = _checked(guard, source, id, _name(id, "ID", prepared), run, prepared, labelled=True)
+    outside = [_checked(guard, source, given, name, run, prepared) for name, given in sets.items()]
     check = Check(guard, inside, tuple(outside))
-    if check.known > SAME:
+    check = replace(check, used=_count_used(check, id))
+    if check.used:
         warnings.warn(
-            f"{100 * check.known:.0f} % of the ID scores are scores of the calibration images: these are the images "
-            "that set the threshold, so the number of rejected ones proves nothing; give other ID images",
+            f"{check.used:,} of the {len(inside.pairs):,} ID images are known to have been used to fit or calibrate "
+            "this guard, so the number of rejected ones proves nothing; give other ID images",
             stacklevel=3,
         )
+    if check.selective is not None:
+        accuracy = check.selective.accuracy.value
+        warn_if_by_chance(accuracy, check.selective.images, guard.detector.classes or 1)
     return check
+
+
+def _count_used(check: Check, id: Given) -> int:
+    """How many ID images the guard's sketches have, or its calibration scores, where most are among these."""
+    about, listing = check.guard.about, check.inside.listing
+    by_score = math.ceil(check.known * len(check.inside.pairs)) if check.known > SAME else 0
+    if listing is None or (isinstance(listing, Listing) and listing.given == "-"):
+        return by_score
+    sketches = [each for each in (about.trained_on, about.calibrated_on, about.selection) if each is not None]
+    sketch = np.unique(np.concatenate([np.empty(0, np.uint64), *sketches]))
+    return max(by_score, len(copies_in_sketch(image_set(id if isinstance(id, Subset) else listing), sketch)))
 
 
 def _name(images: Given, otherwise: str, prepared: bool) -> str:
@@ -213,7 +230,9 @@ def _name(images: Given, otherwise: str, prepared: bool) -> str:
     return one_by_one(images).name
 
 
-def _checked(guard: Fitted, source: Source, images: Given, name: str, run: RunOptions, prepared: bool) -> SetCheck:
+def _checked(
+    guard: Fitted, source: Source, images: Given, name: str, run: RunOptions, prepared: bool, *, labelled: bool = False
+) -> SetCheck:
     parts: list[Any] = []
     others: list[Any] = []
     unreadable: dict[str, str] = {}
@@ -234,7 +253,7 @@ def _checked(guard: Fitted, source: Source, images: Given, name: str, run: RunOp
         raise InputError(f"no image of {name} can be read; {path}: {why}")
     softmax = None if guard.about.baseline is None else _scores(others)
     classes = np.concatenate([part.classes.cpu().numpy() for part in parts])
-    labels = labels_of(guard, images, listing, pairs, places)
+    labels = labels_of(guard, images, listing, pairs, places) if labelled else None
     return SetCheck(name, _scores(parts), softmax, unreadable, tuple(pairs), classes, labels, listing)
 
 
@@ -268,10 +287,8 @@ def labels_of(
             found = np.array([label for _, label in pairs], np.int64)
     elif all(hasattr(images, name) for name in ("labels", "fingerprint")):  # a data set that knows its labels
         found = _named(guard, np.asarray(images.labels, np.int64)[list(places)], classes_of(images))
-    if found is None:
-        return None
-    known = (found >= 0) & (found < (guard.detector.classes or 0))
-    return np.where(known, found, -1) if known.any() else None
+    check_labels(found, guard.detector.classes or 0)
+    return None if found is None or (found < 0).all() else found
 
 
 def _by_folder(guard: Fitted, root: str, paths: Sequence[str]) -> Labels | None:

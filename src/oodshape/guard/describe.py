@@ -210,6 +210,7 @@ def facts(guard: Guarded) -> dict[str, Any]:
         "weights": about["weights"],
         "head": {"layer": about["head"], "fingerprint": detector["fingerprint"]},
         "network": about["network"],
+        "precision": about["precision"],
         "classes": detector["classes"],
         "class_names": list(about["classes"]),
         "version": about["version"],
@@ -232,6 +233,7 @@ def lines(guard: Guarded) -> list[tuple[str, str]]:
         ("preprocessing", preprocessing_line(found.preprocessing)),
         ("", f"EXIF orientation {fact['exif']}"),
         ("model", about["model"] + (f", weights {about['weights']}" if about["weights"] else "")),
+        *([("precision", about["precision"])] if about["precision"] != "float32" else []),
         (
             "head",
             f"{about['head'] or 'unknown'} (fingerprint {detector['fingerprint']}; whole network {about['network']})",
@@ -246,6 +248,8 @@ def per_class_line(guard: Guarded) -> str:
     """How many classes have a threshold of their own."""
     found = Contents.of(guard)
     own, classes = len(found.class_scores) - 1, found.detector["classes"] or 0
+    if own == classes:
+        return f"all {classes} classes have a threshold of their own"
     pool = format_count(len(found.class_scores[conformal.POOL]), "image")
     return (
         f"{own} of {classes} classes have a threshold of their own; the other {classes - own} have too few calibration "

@@ -45,7 +45,10 @@ class About(Value):
     sanity: Sanity | None = None  # scores of noise and constant images; None where they could not be made
     # text features of the classes, where they are the head: another machine would give them other last bits
     text: Annotated[NDArray[np.float32], Sizes("C T")] | None = None
-    selection: Annotated[NDArray[np.uint64], Sizes("S")] | None = None  # sketch of a calibration set that selected
+    # sketches of the training images, of the calibration set, and of one that fit also selected methods by
+    trained_on: Annotated[NDArray[np.uint64], Sizes("R")] | None = None
+    calibrated_on: Annotated[NDArray[np.uint64], Sizes("Q")] | None = None
+    selection: Annotated[NDArray[np.uint64], Sizes("S")] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -47,7 +47,8 @@ from oodshape.guard.live import Live
 from oodshape.guard.scoring.score_images import score_images
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.overlap import copies_in_sketch
+from oodshape.images.identity import Keys
+from oodshape.images.overlap import copies_in_sketch, join_sketches, sketch_of
 from oodshape.images.sources.image_set import limited
 from oodshape.images.sources.listing import Given, image_set, in_column, one_by_one
 from oodshape.images.sources.memory import check_prepared
@@ -57,7 +58,7 @@ from oodshape.networks.loading import Model, Source, open_model
 from oodshape.networks.loading import prepared as native_preprocessing
 from oodshape.networks.zero_shot import PROMPT
 
-SELECTED = "images by which fit selected methods"
+SELECTED = "images that fit used, to select methods or to set the threshold"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -155,6 +156,7 @@ class Guard(Fitted):
                 found = split_collected(extractor, collected, calibrate, alpha)
         held_out = calibrate is not None
         detector, baseline = fit_detector(found, method, recipe, alpha, per_class=per_class, held_out=held_out)
+        trained_on, calibrated_on = found.sketches()
         about = About(
             preprocessing=preprocessing,
             network=source.classifier.fingerprint,
@@ -171,7 +173,9 @@ class Guard(Fitted):
             precision=source.classifier.precision,
             text=None if source.text is None else source.text.cpu().numpy(),
             input_shape=found.shape,
-            selection=found.sketch() if len(detector.held_out()[0]) < len(found.held_out) else None,
+            trained_on=trained_on,
+            calibrated_on=calibrated_on,
+            selection=calibrated_on if len(detector.held_out()[0]) < len(found.held_out) else None,
             sanity=check_sanity(source.classifier, detector, found.sanity, found.train, found.held_out),
         )
         return cls(detector, about)
@@ -214,31 +218,31 @@ class Guard(Fitted):
         if model is None:
             model, weights = own_model(self)
             opening = opening if opening.weights is not None else replace(opening, weights=weights)
-        source = self.open_network(model, opening)
+        about = replace(about, precision=opening.precision or about.precision)
+        source = replace(self, about=about).open_network(model, opening)
         alpha = detector.held_out()[1] if alpha is None else alpha
-        features = self._read(source, images, alpha, options)
+        features, sketch = self._read(source, images, alpha, options)
         check_enough(len(features), alpha)
         grouped = detector.groups is not None if per_class is None else per_class
         baseline = None if about.baseline is None else about.baseline.calibrate(features, alpha)
-        return type(self)(
-            detector.calibrate(features, alpha, per_class=grouped), replace(about, baseline=baseline, held_out=True)
-        )
+        about = replace(about, baseline=baseline, held_out=True, calibrated_on=sketch)
+        return type(self)(detector.calibrate(features, alpha, per_class=grouped), about)
 
-    def _read(self, source: Source, images: Given, alpha: float, options: CalibrateKeywords) -> Features:
-        """The features of a calibration set, of which `alpha` needs a minimum."""
+    def _read(self, source: Source, images: Given, alpha: float, options: CalibrateKeywords) -> tuple[Features, Keys]:
+        """The features and the sketch of a calibration set, of which `alpha` needs a minimum."""
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
         used = np.empty(0, np.uint64) if self.about.selection is None else self.about.selection
         if reading.prepared:
             seen = run_tensors(source.classifier, images, shape=self.about.input_shape, progress=run.progress)
             rows = np.flatnonzero(np.isin(seen.identities, used))
             refuse_copies([f"image {row}" for row in rows], len(seen.identities), SELECTED)
-            return Features.from_tensors(seen, source.classifier.head)
+            return Features.from_tensors(seen, source.classifier.head), join_sketches([seen.identities])
         held = image_set(in_column(images, reading.column), upright=self.about.upright)
         check_enough(len(held), alpha)
         refuse_copies(copies_in_sketch(held, used), len(held), SELECTED)
         cache = make_options(CacheOptions, options).cache
         extractor = Extractor(source.classifier, self.preprocessing, self.about.upright, run, cache)
-        return extractor.calibration(held, self.about.input_shape)
+        return extractor.calibration(held, self.about.input_shape), sketch_of(held)
 
     @takes_options(ModelOptions, ImageOptions, RunOptions)
     def score(self, images: Given, model: Model, **options: Unpack[CallKeywords]) -> Iterator[Scored]:
@@ -363,7 +367,12 @@ class Guard(Fitted):
         Raises:
             InputError: If the method cannot be exported or the graph differs from torch; then no file is written.
         """
-        reading = make_options(ImageOptions, options)
+        reading, precision = make_options(ImageOptions, options), self.about.precision
+        if precision != "float32":
+            raise InputError(
+                f"this guard was calibrated in {precision}, but an exported graph runs in float32 and would decide "
+                "otherwise: calibrate it in float32 first (oodshape calibrate --images ... --precision float32)"
+            )
         source = self.open_network(model, make_options(ModelOptions, options))
         return export_guard(self, source, path, in_column(images, reading.column), progress)
 

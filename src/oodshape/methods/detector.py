@@ -311,8 +311,9 @@ def warn_of_repeated(count: int, total: int) -> None:
     """Warn of calibration images that are copies of others: they would make the guarantee look better than it is."""
     if count:
         warnings.warn(
-            f"{count:,} of the {total:,} calibration images are copies of others: {total - count:,} distinct images "
-            "are used",
+            f"{count:,} of the {total:,} calibration images are copies of others: the {total - count:,} distinct "
+            "images are used, and the guarantee is for images like these. If your images repeat too, all copies of one "
+            "get the same decision, and the rejection rate over copies can exceed alpha",
             stacklevel=4,
         )
 

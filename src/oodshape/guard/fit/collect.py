@@ -16,7 +16,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint
 from oodshape.core.options import RunOptions
 from oodshape.features.extraction import Extraction, NoneReadable
-from oodshape.features.features import Features
+from oodshape.features.features import Features, check_labels
 from oodshape.guard.fit.extractor import DEFAULT, Extractor, Seen, warn_of_lost
 from oodshape.guard.fit.parts import Collected, Made, made_of, together
 from oodshape.images.datasets.synthetic import Scrambled
@@ -75,6 +75,8 @@ def collected(
 
 
 def _of_seen(extractor: Extractor, seen: Seen, make: Callable[[], Made]) -> Collected:
+    check_labels(seen.features.labels, seen.features.head.classes, classes_of(seen.images))
+
     def proxy(fitting: Keys, size: int) -> Features:
         """Scrambled images, by the identities of those they are made from."""
         whole = seen.images

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.features.features import Features
+from oodshape.features.features import Features, check_labels
 from oodshape.features.proxy import SIZE, synthetic_features, tensor_proxy
 from oodshape.features.sums import Summed
 from oodshape.features.tensor_batches import run_tensors
@@ -32,6 +32,7 @@ from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed
 from oodshape.networks.classifier import Classifier
 
+Sketch = identity.Keys | None
 SANITY = 64  # prepared tensors whose mean and standard deviation the sanity check's noise has
 
 
@@ -45,9 +46,8 @@ class Split:
     sanity: Batches
     shape: tuple[int, ...] | None  # of an image as the network takes it; None: they differ
     classes: tuple[str, ...] = ()
-    sketch: Callable[[], identity.Keys] = lambda: np.empty(
-        0, np.uint64
-    )  # of the calibration images, where others were given
+    # at most `SKETCH` hashes of the training images, and of the calibration images where others were given
+    sketches: Callable[[], tuple[Sketch, Sketch]] = lambda: (None, None)
 
 
 def split_images(
@@ -66,6 +66,8 @@ def split_images(
         check_enough(many, alpha)
     found = collected(extractor, given if limit is None else limited(given, limit), recipe, hold_out=held is None)
     warn_of_lost(given.name, total, found.lost, found.reasons)
+    # few are read: an archive or a bucket would be read a second time otherwise
+    found = replace(found, make_sketch=lambda: sketch_of(limited(given, SKETCH)))
     return _divided(extractor, found, held, alpha, limit, classes_of(given))
 
 
@@ -137,8 +139,10 @@ def _divided(
     def sanity() -> Iterator[Tensor]:
         return image_batches(extractor.preprocessing, found.sizes[0]) if found.sizes else iter(())
 
-    none = np.empty(0, np.uint64)
-    return Split(train, held_out, proxy, sanity, shape, classes, lambda: none if held is None else sketch_of(held))
+    def sketches() -> tuple[Sketch, Sketch]:
+        return found.make_sketch(), None if held is None else sketch_of(held)
+
+    return Split(train, held_out, proxy, sanity, shape, classes, sketches)
 
 
 def split_tensors(
@@ -163,6 +167,7 @@ def split_tensors(
     if proxy:
         seen.check_one_size()
     every = Features.from_tensors(seen, classifier.head)
+    check_labels(every.labels, every.head.classes)
     if calibrate is None:
         check_enough_to_split(len(every), alpha)
         last = identity.held_out(seen.identities, HELD_OUT, purpose="calibration", fewest=images_needed(alpha))
@@ -177,17 +182,17 @@ def split_tensors(
     fitted = np.flatnonzero(~last[seen.kept_rows])[:SIZE]
     base, which = seen.kept[fitted], seen.identities[seen.kept_rows[fitted]]
     scramble = partial(tensor_proxy, classifier, base, which, progress=progress)
-    given = [] if calibrate is None else [held_out.identities]
-    sketch = partial(join_sketches, [np.empty(0, np.uint64), *given])
-    return Split(train, held_out, scramble, partial(tensor_batches, seen.kept), seen.shape, sketch=sketch)
+    given = None if calibrate is None else join_sketches([held_out.identities])
+    sanity = partial(tensor_batches, seen.kept)
+    return Split(train, held_out, scramble, sanity, seen.shape, sketches=lambda: (None, given))
 
 
-def refuse_copies(names: list[str], of: int, others: str = "training images", *, at_least: bool = False) -> None:
+def refuse_copies(names: list[str], of: int, others: str = "training images too", *, at_least: bool = False) -> None:
     """An error where calibration images, so many in all, are other images too, which voids the guarantee."""
     if names:
         count = f"{'at least ' if at_least else ''}{len(names)}"
         raise InputError(
-            f"{count} of the {of} calibration images are {others} too, such as {min(names)}; calibrate "
+            f"{count} of the {of} calibration images are {others}, such as {min(names)}; calibrate "
             "on images that were used for nothing else, or leave them out"
         )
 

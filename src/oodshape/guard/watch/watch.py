@@ -26,6 +26,7 @@ from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.text import format_count
 from oodshape.core.values import AtLeast, Value, encode, load_values
+from oodshape.guard.scoring.decide import ROUNDING
 from oodshape.guard.scoring.score_formats import ScoreRow, read_scores
 from oodshape.guard.verdict import Scored, Verdict
 from oodshape.guard.watch.history import Event, History
@@ -180,6 +181,12 @@ class Watch(Value):
         wrong = ~((p > 0) & (p <= 1))
         if wrong.any():
             raise InputError(f"p-values lie in (0, 1], got {p[wrong][0]:g} at place {int(wrong.argmax()) + 1}")
+        least = 1 / (self.n_calibration + 1)
+        if (p < least * (1 - ROUNDING)).any():
+            raise InputError(
+                f"with {self.n_calibration:,} calibration images no p-value is below 1 / {self.n_calibration + 1:,}, "
+                f"got {p.min():g}; give the number of calibration images of the guard that scored these"
+            )
         names = np.array([""] * len(lost) if labels is None else list(labels), object)
         now, start = self, 0
         while start < len(lost):  # by blocks of the history

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Positive
+from oodshape.features.features import TOLD, warn_if_by_chance
 from oodshape.methods.base import Shape, Shaper
 from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
 from oodshape.methods.training import Training
@@ -20,7 +21,6 @@ Array = NDArray[Any]
 Bound = Literal["theta", "features"]
 NO_IMPACT = "every interval has impact 0: the features or the head's weights are all zero"
 FEWEST = 20  # images, below which theta is mostly noise
-TOLD = 200  # labelled images, from which on a network without training is told from a poor one
 MOST_FROM_HISTOGRAM = 200  # with more intervals than this, cut bins would show in theta
 
 
@@ -95,14 +95,8 @@ def warn_if_meaningless(train: Training) -> None:
     """Warn of too few images, and of labels that the network predicts no better than chance."""
     if train.n < FEWEST:
         warnings.warn(f"theta comes from {train.n} images only and is mostly noise: give some hundred", stacklevel=3)
-    right = None if train.maybe_features is None or train.n < TOLD else train.maybe_features.accuracy
-    chance = 1 / train.head.classes if right is not None else 0.0
-    if right is not None and right <= chance + 3 * math.sqrt(chance / train.n):
-        warnings.warn(
-            f"the labels are predicted as by chance ({100 * right:.1f} % of them): was the network ever trained, and "
-            "are they in the order of its classes?",
-            stacklevel=3,
-        )
+    if train.maybe_features is not None and train.n >= TOLD:
+        warn_if_by_chance(train.maybe_features.accuracy, train.n, train.head.classes)
 
 
 def within_energy(impact: Array, energy: Array) -> NDArray[np.float32]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from oodshape.guard.check import SAME, Check, Selective, SetCheck
+from oodshape.guard.check import Check, Selective, SetCheck
 from oodshape.metrics.detection import Estimate, mcnemar
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN
 from oodshape.networks.loading import Source
@@ -42,8 +42,9 @@ def verdict(check: Check) -> str:
     text = f"{check.rejected:,} of {images:,} ID images rejected; alpha = {100 * alpha:g} %"
     if check.guaranteed is None:
         return f"{text} ({check.guard.guarantee})" if not check.guard.about.held_out else f"{text}, per class"
-    if check.known > SAME:
-        return f"{text}; this says nothing about the guarantee: these images are the calibration set"
+    if check.used:
+        used = f"{check.used:,} of these images are known to have been used to fit or calibrate the guard"
+        return f"{text}; this says nothing about the guarantee: {used}"
     low, high = check.guaranteed
     holds = low <= check.rejected <= high
     differ = "not what the guarantee expects: these images differ from the calibration set"
@@ -92,7 +93,7 @@ def decision(check: Check) -> tuple[str, str, str]:
         kind, word = ("bad", "Not") if share >= FAILING else ("warn", "Partly")
         head = f"{word} protective: {accepts}"
         body += " A larger alpha rejects more OOD images, and more ID images: try it below."
-    if check.guaranteed is not None and check.known <= SAME and check.rejected > check.guaranteed[1]:
+    if check.guaranteed is not None and not check.used and check.rejected > check.guaranteed[1]:
         kind, head = "bad", f"Rejects too many ID images: {_rate(1 - check.inside.guard.share.value)}, not {alpha:g} %"
         body += " Recalibrate on images like these."
     return kind, head, escape(body)
