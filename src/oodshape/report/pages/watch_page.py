@@ -170,10 +170,10 @@ def _chart(history: History, sizes: NDArray[np.int64], counts: NDArray[np.int64]
         return HEIGHT * (1 - rate / top)
 
     def text(at: tuple[float, float], words: str, more: str = "") -> str:
-        return f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" {more}>{words}</text>'
+        return f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" {more}>{escape(words)}</text>'
 
     def upright(image: float, name: str) -> str:
-        return f'<line class="{name}" x1="{x(image):.1f}" x2="{x(image):.1f}" y1="0" y2="{HEIGHT}"/>'
+        return f'<line class="{escape(name)}" x1="{x(image):.1f}" x2="{x(image):.1f}" y1="0" y2="{HEIGHT}"/>'
 
     def mark(event: Event) -> str:
         end = 'text-anchor="end"' if x(event.image) > WIDTH - 160 else ""
