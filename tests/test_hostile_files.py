@@ -5,23 +5,33 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
+import tracemalloc
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from PIL import Image
 from safetensors.numpy import load, save
 
+from commands import call
 from data import features
 from oodshape import METHODS, Detector, InputError, Preprocessing
 from oodshape.core import files
 from oodshape.core.values import Value
+from oodshape.guard.scoring.score_formats import read_scores
 from oodshape.images.decode.limits import Limits
+from oodshape.images.decode.prefetch import decoded
+from oodshape.images.decode.read import open_image
 from oodshape.images.sources.listing import image_set, one_by_one
+from oodshape.methods.base import FittedScore
+from oodshape.methods.fusion import Component, Fusion
 from oodshape.networks.weights import load_weights
 from oodshape.networks.zoo import build
 
@@ -104,9 +114,74 @@ def test_guards_of_abstract_types_and_absurd_sizes(tmp_path: Path) -> None:
         refused = change.get("scorer", {}).get("type") in (None, "Score", "FittedScore", "FittedHead")
         with pytest.raises(InputError, match="x.safetensors") if refused else suppress(InputError):
             Detector.load(tmp_path / "x.safetensors")
-    for sizes in ({"crop": 10**7}, {"resize": 10**9}, {"resize": (10**6, 10**6)}):
+    for sizes in ({"crop": 10**7}, {"crop": 4097}, {"resize": 10**9}, {"resize": (10**6, 10**6)}):
         with pytest.raises(InputError, match="the limit of pixels"):
             Preprocessing((0.5,), (0.5,), **sizes)  # type: ignore[arg-type]
+
+
+def test_guards_of_many_components(tmp_path: Path) -> None:
+    detector = METHODS["energy"].fit(features(50)).calibrate(features(60))
+    part = Component.of_detector("energy", detector, detector.score(features(60)))
+    with pytest.raises(InputError, match="a fusion has at most 64 components, got 65"):
+        Fusion((part,) * 65, (), sums=part.reference, minima=part.reference)
+    nested: FittedScore = part
+    for _ in range(8):
+        nested = Fusion((replace(part, scorer=nested),) * 3, (), sums=part.reference, minima=part.reference)
+    replace(detector, scorer=nested).save(tmp_path / "g.safetensors")
+    with pytest.raises(InputError, match="has more than 1,000 parts"):
+        Detector.load(tmp_path / "g.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"classes": 10**9}, "1000000000 classes"),
+        ({"n_train": -1}, "n_train must be at least 1"),
+        ({"scorer": {"type": "Evil"}}, "unknown type 'Evil'"),
+        ({"calibration": [3.0, 1.0, 2.0] * 20}, "calibration must be an array"),
+        ({"calibration": {"tensor": "descending"}}, "calibration must ascend"),
+    ],
+)
+def test_inspect_refuses_what_score_refuses(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "g.safetensors"
+    shutil.copy(Path(__file__).parent / "golden" / "0.2.0" / "guard.safetensors", path)
+    header, tensors = files.load(path, "detector")
+    del header[files.CHECKSUM]
+    value = json.loads(header["value"])
+    tensors["descending"] = tensors[value["calibration"]["tensor"]][::-1].copy()
+    files.save(path, "detector", header | {"value": json.dumps(value | change)}, tensors)
+    done = call("inspect", str(path), cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert said in done.stderr
+
+
+def test_unreadable_images_do_not_stay_in_memory() -> None:
+    """A cell of a Parquet dictionary that stood in 64 rows of a batch took 64 times its size."""
+    tracemalloc.start()
+    gray = Preprocessing((0.5,), (0.5,))
+    [(_, found)] = decoded(lambda row: open_image(io.BytesIO(bytes(1 << 20)), upright=False), gray, [range(40)], 0)
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(found) == 40
+    assert kept < 4 << 20
+
+
+def test_score_files_whose_dictionary_stands_in_many_rows(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = pa.array(["a" * 60_000] * 5000).dictionary_encode()  # 300 MB
+    pq.write_table(pa.table({"path": path, "p_value": [0.5] * 5000}), tmp_path / "s.parquet", store_schema=False)
+    with pytest.raises(InputError, match="s.parquet has .* bytes and inflates to 300,"):
+        next(read_scores(str(tmp_path / "s.parquet")))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "-"])
+def test_long_lines_of_lists(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "path\n" + "a" * 70_000
+    (tmp_path / "a.txt").write_text(text)
+    (tmp_path / "a.csv").write_text(text)
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    with pytest.raises(InputError, match="has a line of more than 65,536 characters"):
+        list(one_by_one(name if name == "-" else str(tmp_path / name)).pairs())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a shell and /dev/full")

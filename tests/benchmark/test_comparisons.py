@@ -144,6 +144,10 @@ def test_a_run_is_made_again_from_its_results(results: Results) -> None:
     assert [note.split(" ")[0] for note in found.notes] == ["only", "torch"]
     with pytest.raises(InputError, match="do not say how they were made"):
         again(replace(results, provenance={}))
+    for name, most in (("resamples", 100_000), ("seeds", 1_000)):
+        asked = results.provenance | {"run": results.provenance["run"] | {name: 10**9}}
+        with pytest.raises(InputError, match=f"ask for 1000000000 {name}; repeat allows up to {most:,}"):
+            again(replace(results, provenance=asked))
 
 
 def test_the_commands(folder: Path, tmp_path: Path) -> None:

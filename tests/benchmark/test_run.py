@@ -138,6 +138,9 @@ def test_a_file_is_read(tmp_path) -> None:
     assert benchmark.hash != parse(GOOD + "\n# other").hash
 
 
+ESCAPES = ('"../../mine"', '"/tmp/mine"', '".."', '".mine"', r'"mine\u0000"', r'"a\\b"', f'"{"a" * 101}"')
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -152,6 +155,7 @@ def test_a_file_is_read(tmp_path) -> None:
         (GOOD + '[[models]]\nname = "digits-convnet"', "two entries for the model 'digits-convnet'"),
         ('settings = "mnist"' + GOOD, "settings must be one of general, .*authors-code, openood, got 'mnist'"),
         ("name = ", "b.toml is not TOML"),
+        *((GOOD.replace('"mine"', name), "name must be 1 to 100 letters") for name in ESCAPES),
         (GOOD.replace("[id]", "[idd]"), r"\[id\] must be a table"),
     ],
 )

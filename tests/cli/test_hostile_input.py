@@ -220,6 +220,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, name in enumerate(NAMES):
         shutil.copy(root / "test" / f"{number:04}.png", root / "odd" / name)
     (root / "odd" / f"{EVIL} broken.png").write_bytes(b"no image")
+    shutil.copytree(root / "letters", root / EVIL)
     words = ("--images", "train", "--calibrate", "val", "--method", "energy", "--cache", "cache", "--quiet")
     assert call("fit", *MODEL, *words, "--out", "plain.safetensors", cwd=root).returncode == 0
     guard = Guard.load(root / "plain.safetensors")
@@ -246,7 +247,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "decide": ("scores.csv", "--fdr", "0.99"),
     "review": ("scores.csv", "--to", "label-studio", "--root", "odd/none", "--out", "tasks.json"),
     "inspect": ("guard.safetensors",),
-    "check": (*GUARD, "--images", "odd"),
+    "check": (*GUARD, "--id", "test", "--ood", EVIL, "--limit", "40"),
     "export": (*GUARD, "--out", f"{EVIL}/guarded.onnx"),
     "serve": (f"{EVIL}.onnx",),
     "watch": (f"{EVIL}.csv", "--alpha", "0.05", "--n-calibration", "99"),
@@ -273,6 +274,16 @@ def test_no_command_lets_a_name_control_the_terminal(
             assert not CONTROL.search(text), (words, text)
             assert "\nforged" not in text, (words, text)
         assert done.stdout + done.stderr
+
+
+def test_no_name_forges_a_line_of_a_table(place: Path) -> None:
+    for command in ("check", "report"):
+        done = call(command, *WORDS[command], cwd=place)
+        assert done.returncode == 0, done.stderr
+        texts = [done.stdout.replace("\t", ""), *(each.read_text() for each in (place / "out").glob("table.*"))]
+        for text in texts:
+            assert not CONTROL.search(text), text
+            assert "\nforged" not in text, text
 
 
 def test_tables_hold_every_name_as_it_is(place: Path) -> None:

@@ -13,7 +13,7 @@ import PIL.Image
 import pytest
 
 from oodshape import Guard, GuardedFile, InputError, Preprocessing
-from oodshape.guard.export.onnx_file import DATA_LOCATION, EXTERNAL_DATA, HEX, MESSAGES, START, seal
+from oodshape.guard.export.onnx_file import DATA_LOCATION, EXTERNAL_DATA, FUNCTIONS, HEX, MESSAGES, START, seal
 from oodshape.images.datasets.digits import digits_sets
 from oodshape.images.decode.read import read_image
 
@@ -147,7 +147,7 @@ def test_metadata_that_export_cannot_have_written_is_refused(
     assert "forged.onnx" in str(error.value)
 
 
-@pytest.mark.parametrize("place", ["initializer", "attribute", "subgraph"])
+@pytest.mark.parametrize("place", ["initializer", "attribute", "subgraph", "function"])
 def test_data_in_other_files_is_refused(place: str, exported: Path, tmp_path: Path) -> None:
     import onnx
 
@@ -159,11 +159,14 @@ def test_data_in_other_files_is_refused(place: str, exported: Path, tmp_path: Pa
         model.graph.initializer.append(outside)
     elif place == "attribute":
         model.graph.node.append(constant)
+    elif place == "function":  # some that call each other make a graph of any size
+        node = onnx.helper.make_node("Neg", ["a"], ["b"])
+        model.functions.append(onnx.helper.make_function("local", "f", ["a"], ["b"], [node], []))
     else:
         inner = onnx.helper.make_graph([constant], "inner", [], [])
         model.graph.node.append(onnx.helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner))
     (tmp_path / "forged.onnx").write_bytes(seal(model.SerializeToString()))
-    with pytest.raises(InputError, match="refers to data in another file, which is not read"):
+    with pytest.raises(InputError, match="refers to data in another file, which is not read|has local functions"):
         GuardedFile(tmp_path / "forged.onnx")
 
 
@@ -177,6 +180,7 @@ def test_every_message_with_a_tensor_is_looked_into() -> None:
             inside = {field.number: field.message_type for field in message.fields if field.message_type}
             found[message.name] = {number: kind.name for number, kind in inside.items()}
             left += inside.values()
+    del found["FunctionProto"], found["ModelProto"][FUNCTIONS]  # refused
     holds = {"TensorProto"}
     while more := {name for name, inside in found.items() if holds & set(inside.values())} - holds:
         holds |= more

@@ -255,6 +255,17 @@ def test_a_history_that_no_stream_leads_to_is_refused(changes: dict[str, Any], s
         replace(whole, **changes)
 
 
+def test_events_are_few_and_of_known_kinds() -> None:
+    """A kind is a part of the page."""
+    with pytest.raises(InputError, match="kind must be one of alarm, reset"):
+        history_room.Event("</svg><h1>", 3)  # type: ignore[arg-type]
+    reset = history_room.Event("reset", 3)
+    full = replace(history_room.History(), events=(history_room.Event("alarm", 1), *[reset] * 999))
+    assert full.with_event(reset).events == (reset,) * 1000
+    with pytest.raises(InputError, match="at most 1,000 events, got 1,001"):
+        replace(full, events=(*full.events, reset))
+
+
 START = ("--alpha", "0.05", "--n-calibration", "99")
 
 

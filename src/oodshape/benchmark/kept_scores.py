@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
+from oodshape.images.sources.archives import check_table
 from oodshape.metrics.significance import Scores
 
 FILE = "scores.parquet"
@@ -82,6 +83,7 @@ class KeptScores:
         import pandas
 
         try:
+            check_table(file)
             frame = pandas.read_parquet(file, page_checksum_verification=True)
             methods = [str(name) for name in frame.columns.drop(["model", "set", "image"])]
             values = frame[methods].to_numpy(np.float32)

@@ -17,6 +17,7 @@ from oodshape.metrics.registry import METRICS
 
 # the options that decide the figures
 CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "precision", "tuned", "any_list")
+LARGEST = {"seeds": 1000, "resamples": 100_000}  # that a file may ask for
 
 
 def recipe_of(benchmark: Benchmark, options: Options, in_memory: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -47,6 +48,9 @@ def again(results: Results, **where: Any) -> tuple[Benchmark, Options]:
         }
         benchmark = Benchmark.parse(said["text"], where="the benchmark of the results", base=Path(said["base"]))
         benchmark, options = benchmark.with_settings(said["settings"]), Options(**{**chosen, **where})
+        for name, most in LARGEST.items():
+            if not 0 <= getattr(options, name) <= most:
+                raise InputError(f"these results ask for {getattr(options, name)} {name}; repeat allows up to {most:,}")
     except (KeyError, TypeError) as error:
         raise InputError(f"these results do not say how they were made: {error}") from None
     for name in options.methods:

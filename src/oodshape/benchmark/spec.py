@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
@@ -20,6 +21,7 @@ SETTINGS = ("general", *ID_SETS, AUTHORS, "openood")
 PREPROCESSING = ("native", "paper")
 UNCROPPED = "uncropped"
 
+NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,100}")
 MAX_DOTS = 1000  # in a line: time and memory of tomllib grow with the square of the dots in a key
 
 
@@ -133,6 +135,11 @@ class Benchmark:
         }
         top = ("name", "title", "settings", "id_set", "preprocessing", "real")
         _table(data, where, top, ("name",))
+        if not NAME.fullmatch(data["name"]):  # results go to a folder of this name
+            raise InputError(
+                f"{where}: name must be 1 to 100 letters, digits, '.', '_' or '-', and not start with '.', got "
+                f"{one_line(data['name'], 60)!r}"
+            )
         made = cls(**data, **inside, **items, base=base, hash=hash_of(text), text=text)
         _one_of(made.settings, SETTINGS, f"{where}: settings")
         _one_of(made.id_set, ("", *ID_SETS), f"{where}: id_set")

@@ -33,6 +33,8 @@ from oodshape.core.text import printable
 
 FORMAT = 2
 CHECKSUM = "checksum"
+LONGEST = 1 << 16  # characters of a line in a list or a table
+MOST_VALUES = 1000  # of the types in a detector; auto with eight components has some fifty
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 WAY_OUT = {
     "detector": "give the file that `oodshape fit` wrote (or Guard.save, Detector.save)",
@@ -97,6 +99,14 @@ def any_names(stream: TextIO) -> TextIO:
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="surrogateescape", newline="\n")
     return cast(TextIO, _Escaping(stream)) if stream.isatty() and stream is not sys.stdin else stream
+
+
+def bounded_lines(file: TextIO, where: object) -> Iterator[str]:
+    """The lines of a file; one that is too long is refused before it takes memory."""
+    while line := file.readline(LONGEST + 1):
+        if len(line) > LONGEST:
+            raise InputError(f"{where} has a line of more than {LONGEST:,} characters; write a path or a row on each")
+        yield line
 
 
 class _Escaping:
@@ -250,11 +260,13 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
     """Return the header and the tensors of a file of the given kind."""
     from safetensors import safe_open
 
-    header = read_header(path, kind)
-    with reading(path, WAY_OUT[kind]):
+    header, fix = read_header(path, kind), WAY_OUT[kind]
+    with reading(path, fix):
         with safe_open(str(path), framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         verify_checksum(header, tensors)
+        if kind == "detector" and max(str(text).count('"type"') for text in header.values()) > MOST_VALUES:
+            raise InputError(f"{path} has more than {MOST_VALUES:,} parts, and each costs time for every image; {fix}")
     return header, tensors
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from oodshape.core import files
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
 from oodshape.core.text import format_count
-from oodshape.core.values import Json, decode, encode
+from oodshape.core.values import Ascending, AtLeast, Json, Sizes, check_fields, decode, encode
 from oodshape.guard.export.guarded_file import EXIF
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.metrics import conformal
@@ -28,6 +29,17 @@ NO_GUARD = (
     "it holds a detector without preprocessing and network, as Detector.save writes it; make a guard of the model: "
     "oodshape fit, or Guard.fit"
 )
+
+
+@dataclass(frozen=True)
+class _Decides:
+    """The fields of a detector that decisions come from."""
+
+    calibration: Annotated[NDArray[np.float32], Sizes("N"), Ascending()]
+    alpha: float
+    groups: Annotated[NDArray[np.int32], Sizes("N"), AtLeast(0)] | None
+    classes: Annotated[int, AtLeast(1)] | None
+    n_train: Annotated[int, AtLeast(1)]
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,21 @@ class Contents:
             if found.detector["calibration"] is None:
                 raise InputError("this detector has no threshold yet: call calibrate(held_out_id_data) first")
             conformal.check_enough(len(found.scores), found.detector["alpha"])
+            found._check(header["value"])
         return found
+
+    def _check(self, text: str) -> None:
+        """Refuse what `score` refuses, as far as that is known without torch."""
+        values = {each.name: decode(self.detector[each.name], self.arrays) for each in fields(_Decides)}
+        check_fields(_Decides(**values))
+        classes, named = values["classes"], len(self.about["classes"])
+        if (classes or 1) > conformal.MOST_CLASSES or (named and named != classes):
+            raise InputError(f"it has {classes} classes and {named} names of classes")
+        package = Path(conformal.__file__).parents[1]
+        source = "".join(path.read_text(encoding="utf-8") for path in package.glob("methods/**/*.py"))
+        for name in re.findall(r'"type"\s*:\s*"([^":]*)"', text):
+            if f"\nclass {name}(" not in source:
+                raise InputError(f"unknown type {name!r}; the file was written by a newer oodshape")
 
     @property
     def scores(self) -> NDArray[np.float32]:

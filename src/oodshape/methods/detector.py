@@ -112,9 +112,6 @@ class Method(Recipe):
         )
 
 
-MOST_CLASSES = 10_000_000  # each may have a threshold in memory, and a file of a few bytes may ask for any number
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Detector(FittedSlots):
     """A fitted method, tied to one head; with held-out ID scores it also decides."""
@@ -137,8 +134,8 @@ class Detector(FittedSlots):
             raise InputError("calibration scores and alpha come together, and groups only with them")
         if self.calibration is not None and self.alpha is not None:
             conformal.check_enough(len(self.calibration), self.alpha)
-        if self.classes is not None and self.classes > MOST_CLASSES:
-            raise InputError(f"a detector has at most {MOST_CLASSES:,} classes, got {self.classes}")
+        if self.classes is not None and self.classes > conformal.MOST_CLASSES:
+            raise InputError(f"a detector has at most {conformal.MOST_CLASSES:,} classes, got {self.classes}")
         if self.groups is not None and self.classes is not None and not (self.groups < self.classes).all():
             raise InputError(f"a calibration image has the class {self.groups.max()}, there are {self.classes}")
 

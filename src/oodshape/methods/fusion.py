@@ -21,6 +21,7 @@ from oodshape.methods.detector import Detector
 TAIL = 0.1  # the lowest fraction of ID values, below which p-values fall exponentially
 VETO = math.log(5)  # a component that is five times as certain as the sum decides alone
 STEEP = 3  # the power with which a filter's p-value falls below its limit
+MOST_COMPONENTS = 64  # each costs time for every image
 SCRAMBLED = "scrambled ID images"
 ROUNDING = 1e-4  # relative: a bound on what float32 makes of one image in batches of other sizes
 SMALL = 0.01  # values below it count as this large for rounding, because they are differences of larger ones
@@ -146,6 +147,8 @@ class Fusion(FittedScore):
             raise InputError(
                 f"{len(self.values)} rows of values for {len(self.ranking)} candidates and {len(self.proxies)} proxies"
             )
+        if len(self.components + self.filters) > MOST_COMPONENTS:
+            raise InputError(f"a fusion has at most {MOST_COMPONENTS} components, got {len(self.components):,}")
         if len(self.components) > 1 and (self.sums is None or self.minima is None):
             raise InputError(f"a fusion of {len(self.components)} components needs the sums and minima of ID images")
         references = [part.reference for part in (*self.components, *self.filters)]

@@ -62,6 +62,7 @@ def p_values(ascending: Scores, scores: Tensor) -> Tensor:
     return (1.0 + below.double()) / (len(held_out) + 1)
 
 
+MOST_CLASSES = 10_000_000  # each may have a threshold in memory, and a file of a few bytes may ask for any number
 POOL = -1  # stands for all classes without a threshold of their own
 
 

@@ -27,10 +27,9 @@ HEX = 64
 START = bytes([14 << 3 | 2, 4 + len(KEY) + HEX, 1 << 3 | 2, len(KEY)]) + KEY + bytes([2 << 3 | 2, HEX])
 # The fields of each message of onnx.proto that are, or contain, tensors or the file's metadata
 MESSAGES = {
-    "ModelProto": {7: "GraphProto", 14: "StringStringEntryProto", 20: "TrainingInfoProto", 25: "FunctionProto"},
+    "ModelProto": {7: "GraphProto", 14: "StringStringEntryProto", 20: "TrainingInfoProto"},
     "TrainingInfoProto": {1: "GraphProto", 2: "GraphProto"},
     "GraphProto": {1: "NodeProto", 5: "TensorProto", 15: "SparseTensorProto"},
-    "FunctionProto": {7: "NodeProto", 11: "AttributeProto"},
     "NodeProto": {5: "AttributeProto"},
     "AttributeProto": {
         5: "TensorProto",
@@ -46,7 +45,7 @@ MESSAGES = {
 }
 EXTERNAL_DATA, DATA_LOCATION, TENSOR_NAME, RAW_DATA = 13, 14, 8, 9  # fields of TensorProto
 FLOAT = 1  # TensorProto.DataType
-GRAPH, METADATA, INITIALIZER = 7, 14, 5  # fields of ModelProto, and of GraphProto
+GRAPH, METADATA, FUNCTIONS, INITIALIZER = 7, 14, 25, 5  # fields of ModelProto, and of GraphProto
 
 
 def seal(model: bytes) -> bytes:
@@ -77,9 +76,10 @@ def read_sealed(path: Path) -> bytes:
 
 
 def check_fields(model: bytes) -> None:
-    """Refuse a model with a tensor in another file, or with two values of one metadata key.
+    """Refuse a model with a tensor in another file, with local functions, or with two values of one metadata key.
 
-    Runtimes have read files outside of the model's folder; of two values, some take the first and some the last.
+    Runtimes have read files outside of the model's folder. They inline functions, which makes a graph of any size of a
+    few of them. Of two values, some take the first and some the last.
     """
     left, count, keys = [("ModelProto", 0, len(model))], 0, set[bytes]()
     while left:
@@ -88,6 +88,10 @@ def check_fields(model: bytes) -> None:
             count += 1
             if count > MOST_FIELDS:
                 raise InputError(f"its graph has more than {MOST_FIELDS:,} fields")
+            if message == "ModelProto" and field.number == FUNCTIONS:
+                raise InputError(
+                    "its graph has local functions, which `oodshape export` does not write; export it again"
+                )
             external = field.number == EXTERNAL_DATA or (field.number == DATA_LOCATION and field.value)
             if message == "TensorProto" and external:
                 raise InputError("its graph refers to data in another file, which is not read; export it again")

@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
-from oodshape.core.files import any_names, compute_fingerprint, one_line, reading
+from oodshape.core.files import LONGEST, any_names, bounded_lines, compute_fingerprint, one_line, reading
 from oodshape.core.text import format_count
 from oodshape.guard.verdict import Scored
+from oodshape.images.sources.archives import check_table
 from oodshape.images.sources.image_set import Shard, order_shards
 
 COLUMNS = ("path", "class", "score", "p_value", "accepted", "error")
@@ -34,7 +35,6 @@ DECISIONS = {"true": True, "false": False, True: True, False: False}
 EMPTY = (None, "")
 DIGITS = {"score": ".9g", "p_value": ".6g"}  # in CSV
 QUOTED = re.compile(r'[",\r\n\t]|^[ =+@]|^-(?![\d.e+-]*$)| $')
-LONGEST = 1 << 16  # characters of a CSV row that spans several lines
 GROUP = 1 << 16  # rows of a Parquet row group
 KIND, CHECKSUM, SHARD = b"oodshape", b"oodshape_checksum", b"oodshape_shard"  # keys of a Parquet file's metadata
 ADVICE = "give the file that `oodshape score --out` wrote"
@@ -64,7 +64,7 @@ def read_scores(path: str, *, follow: bool = False, complete: bool = False, paus
         InputError: a row that `score` cannot have written, by its place and its value.
     """
     if path == "-":
-        yield from parse_scores(any_names(sys.stdin), "standard input")
+        yield from parse_scores(bounded_lines(any_names(sys.stdin), "standard input"), "standard input")
     elif not Path(path).is_file():
         raise InputError(f"there is no file {path}")
     elif path.endswith(".parquet"):
@@ -109,7 +109,9 @@ def _lines(path: str, follow: bool, complete: bool, pause: float) -> Iterator[st
     with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:  # names may be any bytes
         rest = ""
         while True:
-            part = file.readline()
+            part = file.readline(LONGEST + 1)
+            if len(rest + part) > LONGEST:
+                raise InputError(f"{path} has a line of more than {LONGEST:,} characters; {ADVICE}")
             if part.endswith("\n"):
                 yield rest + part
                 rest = ""
@@ -325,6 +327,8 @@ def _write_parquet(path: Path, rows: Iterable[Scored], named: bool, shard: str =
 
 def read_parquet(path: str | Path) -> Iterator[Cells]:
     """Read the rows of a Parquet file; the checksum of one that `score` wrote is verified before the first row."""
+    with reading(path, ADVICE):
+        check_table(path)
     with reading(path, ADVICE), _import_parquet()[1].ParquetFile(path, page_checksum_verification=True) as file:
         notes = (file.schema_arrow.metadata or {}) | (file.metadata.metadata or {})
         ours = KIND in notes or CHECKSUM in notes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ BLOCK = 16  # readable images of the first blocks: a short stream has a curve, t
 BINS = 20  # of p-values
 MOST = 120  # blocks; then two become one
 CLASSES = 4096  # names; what comes after counts as others
+MOST_EVENTS = 1000
 OTHERS = "(others)"
 Count = Annotated[int, AtLeast(0)]
 Ints = NDArray[np.int64]
@@ -30,7 +31,7 @@ def _zeros(*shape: int) -> Any:
 class Event(Value):
     """Something that happened after so many readable images: an alarm, or a reset."""
 
-    kind: str
+    kind: Literal["alarm", "reset"]
     image: Count
     began: Annotated[int, AtLeast(1)] | None = None  # near which the change began, by the estimate
 
@@ -54,6 +55,8 @@ class History(Value):
     def __post_init__(self) -> None:
         if self.p_values.shape[1] != BINS:
             raise InputError("a history has other columns than it must have")
+        if len(self.events) > MOST_EVENTS:
+            raise InputError(f"a history has at most {MOST_EVENTS:,} events, got {len(self.events):,}")
         if (self.rejected > self.sizes).any():
             raise InputError("a history rejects more images than it has")
         if (self.sizes > self.block).any():
@@ -119,5 +122,5 @@ class History(Value):
         return replace(self, block=2 * self.block, p_values=p, rejected=rejected, unreadable=unreadable)
 
     def with_event(self, event: Event) -> History:
-        """The history with one more thing that happened."""
-        return replace(self, events=(*self.events, event))
+        """The history with one more thing that happened; the oldest is dropped where there are too many."""
+        return replace(self, events=(*self.events[1 - MOST_EVENTS :], event))

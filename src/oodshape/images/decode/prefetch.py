@@ -93,7 +93,8 @@ def prepared(read: Callable[[Item], Image], preprocessing: Preprocessing, item: 
         with TURNS.taking():
             return preprocessing.pixels(read(item))
     except InputError as error:
-        return error
+        error.__context__ = None  # its frames hold the bytes of the image, and a batch may have many errors
+        return error.with_traceback(None)
 
 
 def prepared_sizes(images: ImageSet, preprocessing: Preprocessing) -> tuple[tuple[int, int], ...]:

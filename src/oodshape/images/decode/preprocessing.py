@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # a service prepares images without it
 
 Interpolation = Literal["bilinear", "bicubic", "nearest", "lanczos", "box", "hamming"]
 Resize = int | tuple[int, int]  # the shorter side, or (height, width)
+LARGEST_INPUT = 1 << 24  # pixels that a network takes: 4096 x 4096
 FILTERS = {
     "bilinear": PIL.Image.Resampling.BILINEAR,
     "bicubic": PIL.Image.Resampling.BICUBIC,
@@ -78,10 +79,10 @@ class Preprocessing(Value):
             raise InputError(f"crop must be a whole number of pixels or None, got {self.crop!r}")
         for sides in (self.resize, self.crop):
             height, width = sides if isinstance(sides, tuple) else (sides or 0, sides or 0)
-            if height * width > Limits.now().pixels:
+            if height * width > (most := min(Limits.now().pixels, LARGEST_INPUT)):
                 raise InputError(
-                    f"images of {width} x {height} pixels have more than {Limits.now().pixels:,} (the limit of "
-                    "pixels); give a smaller resize and crop"
+                    f"images of {width} x {height} pixels have more than {most:,} (the limit of pixels of an input); "
+                    "give a smaller resize and crop"
                 )
         if self.interpolation not in FILTERS:
             raise InputError(f"interpolation must be one of {', '.join(FILTERS)}, got {self.interpolation!r}")

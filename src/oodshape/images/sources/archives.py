@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 from io import BytesIO
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -310,6 +310,31 @@ def _label_column(file: str) -> NDArray[np.int64]:
             return np.full(n, -1, np.int64)
         values = table.read(columns=[LABEL]).column(0)
         return np.asarray(np.maximum(values.fill_null(-1).to_numpy(), -1), np.int64)
+
+
+def check_table(path: str | Path) -> None:
+    """Refuse a Parquet table whose rows would take far more memory than it has bytes.
+
+    Its metadata does not tell how often a value of a dictionary stands in the rows; the dictionary's indices do.
+    """
+    import pyarrow.compute as pc
+    import pyarrow.types as kinds
+
+    pq = import_optional("pyarrow.parquet", "parquet", "Parquet")
+    schema = pq.read_schema(path)
+    texts = [each.name for each in schema if kinds.is_string(each.type) or kinds.is_binary(each.type)]
+    if any(kinds.is_nested(each.type) for each in schema):
+        raise InputError(f"{path} has a column of lists or tables; remove it")
+    with pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file:
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            stored = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
+            size = group.total_byte_size + 8 * group.num_rows * group.num_columns
+            Limits.now().check_inflated(path, size, stored)
+            for column in file.read_row_group(number, columns=texts).columns:
+                for chunk in column.chunks:
+                    size += pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
+            Limits.now().check_inflated(path, size, stored)
 
 
 def _parquet(file: str) -> Any:

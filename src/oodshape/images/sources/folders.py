@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import one_line
+from oodshape.core.files import bounded_lines, one_line
 from oodshape.core.text import format_count
 from oodshape.images import identity
 from oodshape.images.decode.formats import EXTENSIONS, open_format
@@ -159,7 +159,8 @@ def list_pairs(path: Path) -> Iterator[tuple[str, int]]:
     is_csv, empty = path.suffix.lower() == ".csv", True
     try:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="" if is_csv else "\n") as file:
-            for pair in _csv_pairs(path, file) if is_csv else _text_pairs(file):
+            lines = bounded_lines(file, f"the image list {path}")
+            for pair in _csv_pairs(path, lines) if is_csv else _text_pairs(lines):
                 empty = False
                 yield pair
     except OSError as error:
@@ -172,17 +173,17 @@ def list_pairs(path: Path) -> Iterator[tuple[str, int]]:
         raise InputError(f"the image list {path} is empty; it needs one path per line, and a label where known")
 
 
-def _text_pairs(file: TextIO) -> Iterator[tuple[str, int]]:
+def _text_pairs(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
     """A line's path, which may hold spaces, and its label."""
-    for line in map(str.strip, file):
+    for line in map(str.strip, lines):
         if match := re.fullmatch(r"(.*\S)\s+([+-]?\d+)", line):
             yield match[1], _label(match[2])
         elif line:
             yield line, -1
 
 
-def _csv_pairs(path: Path, file: TextIO) -> Iterator[tuple[str, int]]:
-    rows = csv.DictReader(file, skipinitialspace=True)
+def _csv_pairs(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, int]]:
+    rows = csv.DictReader(lines, skipinitialspace=True)
     if rows.fieldnames and "path" not in rows.fieldnames:
         raise InputError(f"{path} needs the header path,label (or path), but starts {','.join(rows.fieldnames)!r}")
     for row in rows:

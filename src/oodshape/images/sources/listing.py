@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import any_names
+from oodshape.core.files import any_names, bounded_lines
 from oodshape.core.text import format_count
 from oodshape.images.decode.read import open_image
 from oodshape.images.sources import folders
@@ -64,7 +64,8 @@ class Listing:
         if isinstance(given, tuple):
             return ((path, -1) for path in given)
         if given == "-":
-            return ((line.rstrip("\r\n"), -1) for line in any_names(sys.stdin) if line.strip())
+            lines = bounded_lines(any_names(sys.stdin), self.name)
+            return ((line.rstrip("\r\n"), -1) for line in lines if line.strip())
         if is_remote(given):
             root, names = remote_images(given)
             return ((f"{root}/{name}", -1) for name in names)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from oodshape.core.text import slug
+from oodshape.core.text import printable, slug
 from oodshape.report.method_styles import display_name
 from oodshape.report.tables.table import Cell, Table
 
@@ -184,4 +184,4 @@ def _in_latex(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))

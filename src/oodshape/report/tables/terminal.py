@@ -11,6 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from oodshape.core.text import printable
 from oodshape.report.tables.markdown_latex import STYLED
 from oodshape.report.tables.table import Cell, Entry, Table
 
@@ -53,12 +54,12 @@ def _group(
 
     heads = " ".join(f"{name:>{width}}{signs[0]}" for name, width in zip(names, widths, strict=True))
     columns = [
-        _centred(Text(name), Text(heads), *map(texts, column))
+        _centred(Text(printable(name)), Text(heads), *map(texts, column))
         for name, *column in zip(table.groups, *(line.entries for line in table.lines), strict=True)
     ]
     sizes = [3 + max(cell.cell_len for cell in column) for column in columns]  # two spaces and a divider
-    first = 2 + max(cell_len(name) for name in ("method", *(line.method for line in table.lines)))
-    parts: list[RenderableType] = [Text(table.title, "bold" if styles[1] else "")]
+    first = 2 + max(cell_len(printable(name)) for name in ("method", *(line.method for line in table.lines)))
+    parts: list[RenderableType] = [Text(printable(table.title), "bold" if styles[1] else "")]
     for chosen in _fitting(sizes, None if width is None else width - first):
         part = RichTable(box=box.SIMPLE_HEAD if styles[1] else box.ASCII2, header_style="", show_edge=not styles[1])
         part.add_column("\nmethod", no_wrap=True)
@@ -67,9 +68,9 @@ def _group(
         for i, line in enumerate(table.lines):
             if line.rule:
                 part.add_section()
-            part.add_row(Text(line.method), *(columns[j][i + 2] for j in chosen))
+            part.add_row(Text(printable(line.method)), *(columns[j][i + 2] for j in chosen))
         parts += [Text(), part]
-    return Group(*parts, Text(), *(Text(line) for line in (note, *table.notes)))
+    return Group(*parts, Text(), *(Text(printable(line)) for line in (note, *table.notes)))
 
 
 def _centred(name: Text, *cells: Text) -> list[Text]:
