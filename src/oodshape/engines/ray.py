@@ -31,7 +31,7 @@ from oodshape.core.options import (
 )
 from oodshape.engines.actors import AGAIN, Pool, mapped, one_line_each, started
 from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, name_of
-from oodshape.guard.fit.collect import recipe_of
+from oodshape.guard.fit.collect import as_recipe
 from oodshape.guard.fit.split import check_enough_to_split, refuse_copies
 from oodshape.guard.guard import Guard
 from oodshape.guard.scoring.resumable_scores import identity, plan_shard
@@ -75,7 +75,6 @@ def collect(
     *,
     method: str | Method = "auto",
     hold_out: bool = False,
-    exportable: bool = False,
     preprocessing: Preprocessing | None = None,
     upright: bool = False,
     limit: int | None = None,
@@ -91,7 +90,7 @@ def collect(
     told = {
         "job": job,
         "images": given,
-        "recipe": recipe_of(method, exportable),
+        "recipe": as_recipe(method),
         "preprocessing": preprocessing or prepared(source.native),
         "upright": upright,
         "hold_out": hold_out,
@@ -125,7 +124,6 @@ def fit_guard(
     preprocessing: Preprocessing | None = None,
     classes: tuple[str, ...] = (),
     upright: bool = False,
-    exportable: bool = False,
     limit: int | None = None,
     shards: int | None = None,
     pool: Pool | None = None,
@@ -154,7 +152,6 @@ def fit_guard(
             part,
             hold_out=held is None,
             method=method,
-            exportable=exportable,
             preprocessing=preprocessing,
             upright=upright,
             limit=limit,
@@ -169,7 +166,6 @@ def fit_guard(
             parts=[part],
             calibrate=held,
             method=method,
-            exportable=exportable,
             preprocessing=preprocessing,
             alpha=alpha,
             per_class=per_class,

@@ -37,7 +37,7 @@ from oodshape.guard.check import Check, check_guard
 from oodshape.guard.describe import NO_GUARD, facts, lines
 from oodshape.guard.explain import Explanation, explain_images
 from oodshape.guard.export.onnx import ExportReport, export_guard
-from oodshape.guard.fit.collect import PartFiles, part_files, parts_for, recipe_of
+from oodshape.guard.fit.collect import PartFiles, as_recipe, part_files, parts_for
 from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.fit import class_names, fit_detector, own_model
 from oodshape.guard.fit.sanity import check_sanity
@@ -98,7 +98,6 @@ class Guard(Fitted):
         classes: tuple[str, ...] = (),
         prompt: str = PROMPT,
         upright: bool = False,
-        exportable: bool = False,
         **options: Unpack[FitKeywords],
     ) -> Guard:
         """Fit a guard to a network, from in-distribution images, and calibrate its threshold.
@@ -121,7 +120,6 @@ class Guard(Fitted):
                 SigLIP) makes its head of them.
             prompt: The sentence around a name for such a model; {} stands for the name.
             upright: Rotate images as their EXIF orientation says.
-            exportable: Restrict `auto` to methods that can be part of an ONNX graph.
 
         Returns:
             The fitted and calibrated guard.
@@ -133,7 +131,7 @@ class Guard(Fitted):
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
         limit, cache = make_options(SubsetOptions, options).limit, make_options(CacheOptions, options).cache
         source = open_model(model, classes=classes, prompt=prompt, **vars(opening), **vars(layer))
-        recipe = recipe_of(method, exportable)
+        recipe = as_recipe(method)
         if (images is None) == (parts is None):
             raise InputError("give images to fit on, or parts that were collected of them: one of the two")
         images, calibrate = (in_column(each, reading.column) for each in (images, calibrate))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -26,9 +25,8 @@ from oodshape.images.identity import Keys
 from oodshape.images.overlap import sketch_of
 from oodshape.images.sources.image_set import ImageSet, Shard, Subset, identities_of, limited, order_shards
 from oodshape.images.sources.listing import Given, classes_of, image_set
-from oodshape.methods.auto import Auto
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import METHODS, find_method
+from oodshape.methods.registry import find_method
 from oodshape.networks.loading import Source, prepared
 
 WHOLE = Shard()
@@ -161,7 +159,6 @@ def collect_shard(
     shard: Shard = WHOLE,
     method: str | Method = "auto",
     hold_out: bool = False,
-    exportable: bool = False,
     preprocessing: Preprocessing | None = None,
     upright: bool = False,
     limit: int | None = None,
@@ -171,22 +168,13 @@ def collect_shard(
     """Write the part of one shard of the images, for `Guard.fit(parts=...)` with the same method."""
     extractor = Extractor(source.classifier, preprocessing or prepared(source.native), upright, run, cache)
     given = limited(image_set(images, upright=upright), limit)
-    part = collected(extractor, given, recipe_of(method, exportable), shard=shard, hold_out=hold_out)
+    part = collected(extractor, given, as_recipe(method), shard=shard, hold_out=hold_out)
     part.save(out, source.classifier.head)
     mine = len(shard.rows(len(given), run.batch_size))
     warn_of_lost(f"shard {shard}", mine, part.lost, part.reasons)
     return Done(mine, part.lost, len(given), *shard)
 
 
-def recipe_of(method: str | Method, exportable: bool) -> Method:
-    """The recipe; where it must be `exportable`, with such candidates alone."""
-    recipe = find_method(method) if isinstance(method, str) else method
-    if not exportable:
-        return recipe
-    if isinstance(recipe.score, Auto):
-        names = tuple(name for name, candidate in recipe.score.methods().items() if candidate.exportable)
-        recipe = replace(recipe, score=replace(recipe.score, candidates=names))
-    if not recipe.exportable:
-        those = ", ".join(name for name, each in METHODS.items() if each.exportable)
-        raise InputError(f"{method} cannot be exported; these can: {those}")
-    return recipe
+def as_recipe(method: str | Method) -> Method:
+    """The recipe that a name stands for, or the recipe itself."""
+    return find_method(method) if isinstance(method, str) else method
