@@ -19,7 +19,7 @@ import pytest
 
 import oodshape
 from oodshape.core import files
-from oodshape.guard.export.onnx_file import make_field, seal
+from oodshape.guard.export.onnx_file import add_checksum, make_field
 
 HEAVY = ("torch", "numba", "pandas", "sklearn", "matplotlib", "threadpoolctl")
 BLOCKED = f"""
@@ -108,7 +108,7 @@ def write_exported(path: Path, calibration: np.ndarray, alpha: float = 0.1) -> N
     }
     entries = [make_field(14, make_field(1, k.encode()) + make_field(2, v.encode())) for k, v in metadata.items()]
     model = number(1, 8) + make_field(7, graph) + make_field(8, number(2, 18)) + b"".join(entries)
-    path.write_bytes(seal(model))
+    path.write_bytes(add_checksum(model))
 
 
 def write_guard(path: Path) -> None:
@@ -127,7 +127,7 @@ def write_guard(path: Path) -> None:
         "value": json.dumps(detector | {"classes": 2}),
         "guard": json.dumps(about),
     }
-    files.save(path, "detector", header, {"detector.calibration": np.linspace(-1, -0.01, 99).astype(np.float32)})
+    files.save_file(path, "detector", header, {"detector.calibration": np.linspace(-1, -0.01, 99).astype(np.float32)})
 
 
 @pytest.fixture(scope="module")

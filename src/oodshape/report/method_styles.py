@@ -38,7 +38,7 @@ def display_name(name: str) -> str:
     return RECORDS[name].name if name in RECORDS else name
 
 
-def block(name: str) -> str:
+def table_block(name: str) -> str:
     """The block of a table: the paper's three, methods since the paper, methods that choose, custom methods.
 
     >>> block("msp"), block("react"), block("optfs-e+react"), block("vim"), block("mine")
@@ -47,7 +47,7 @@ def block(name: str) -> str:
     return RECORDS[name].block if name in RECORDS else OWN
 
 
-def family(name: str) -> str:
+def method_family(name: str) -> str:
     """What a method works on: logits, shaped features or weights (OptFS apart), distances; or it chooses.
 
     >>> [family(name) for name in ("msp", "dice", "optfs-e+react", "optfs", "vim", "auto", "mine")]
@@ -70,7 +70,7 @@ OWN_DASHES = _dashed("5 1.5 1 1.5", "5 2.5 1 2.5", "7 1.5 1 1.5", "7 2.5 1 2.5")
 
 
 @dataclass(frozen=True)
-class Style:
+class MethodStyle:
     """How the lines of a method look, in matplotlib's terms; its family gives the colour."""
 
     family: str
@@ -93,14 +93,14 @@ class Style:
         return f"var(--{name})", " ".join(f"{1.5 * length:g}" for length in dashes)
 
 
-def style(method: str) -> Style:
+def method_style(method: str) -> MethodStyle:
     """The style of a method: by its family and its place in it, or by its name for a custom method.
 
     >>> style("knn").family, style("knn").color == INKS["distance"].light
     ('distance', True)
     """
-    own = family(method)
+    own = method_family(method)
     if method not in RECORDS:
-        return Style(own, OWN_DASHES[crc32(method.encode()) % len(OWN_DASHES)])
-    members = [name for name in RECORDS if family(name) == own]
-    return Style(own, DASHES[members.index(method) % len(DASHES)])
+        return MethodStyle(own, OWN_DASHES[crc32(method.encode()) % len(OWN_DASHES)])
+    members = [name for name in RECORDS if method_family(name) == own]
+    return MethodStyle(own, DASHES[members.index(method) % len(DASHES)])
