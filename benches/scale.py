@@ -23,7 +23,7 @@ from harness import Ratio, check
 from oodshape import Guard
 from oodshape.core.options import RunOptions
 from oodshape.engines.actors import ActorPool, map_shards, start_ray
-from oodshape.engines.work import Job, ShardScorer
+from oodshape.engines.workers import Job, ShardScorer
 from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.sources.image_set import Subset
 from oodshape.images.sources.memory import SequenceImages

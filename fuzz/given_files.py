@@ -23,7 +23,7 @@ from oodshape.core.files import read_class_names
 from oodshape.images.datasets.catalog import _array
 from oodshape.images.datasets.cifar_mnist_svhn import read_cifar, read_mnist, read_svhn
 from oodshape.images.datasets.imagenet import imagenet_val
-from oodshape.images.sources.folders import read_image_list
+from oodshape.images.sources.image_files import read_image_list
 from oodshape.images.sources.image_set import ImageSet
 from oodshape.networks.weights import load_weights
 from oodshape.report.tables.paper import read_paper_figures

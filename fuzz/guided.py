@@ -22,7 +22,7 @@ COMPILED = ["oodshape.features.kernels", "oodshape.features.sum_kernels"]  # by 
 with atheris.instrument_imports(include=["oodshape"], exclude=COMPILED):
     import run
     from oodshape.core.errors import InputError
-    from oodshape.guard.export.onnx_file import HEX, START, add_checksum
+    from oodshape.guard.export.edit_onnx import HEX, START, add_checksum
 
 SECONDS = 30  # for one input; more is a hang
 MEMORY = 4096  # MB

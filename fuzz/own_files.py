@@ -18,9 +18,9 @@ from safetensors.numpy import load, save
 from damage import array_damaged, bytes_damaged, tree_damaged
 from kind import Files, Kind, equal
 from oodshape import METHODS, Features, Guard, Results, Watch
+from oodshape.benchmark.curves import ScoreCurve
 from oodshape.benchmark.hardest_images import HardImages, Pick
 from oodshape.benchmark.results import Row
-from oodshape.benchmark.roc_curves import ScoreCurve
 from oodshape.core.files import CHECKSUM, checksum, compute_fingerprint
 from oodshape.features.disk_cache import CacheEntry
 from oodshape.guard.describe import facts

@@ -18,8 +18,8 @@ from oodshape import METHODS, GuardedFile, Preprocessing
 from oodshape.core.errors import InputError
 from oodshape.core.files import one_line
 from oodshape.features.features import Features
+from oodshape.guard.export.edit_onnx import HEX, START, add_checksum
 from oodshape.guard.export.onnx import export_onnx
-from oodshape.guard.export.onnx_file import HEX, START, add_checksum
 from oodshape.guard.service.body import Refused, parse_images
 from oodshape.networks.classifier import Classifier
 from own_files import written

@@ -21,8 +21,8 @@ from oodshape.core.files import replacing
 from oodshape.methods.base import Identity
 from oodshape.methods.fit_all import fit_all
 from oodshape.methods.registry import METHODS
+from oodshape.studies.compare_methods import compare_methods
 from oodshape.studies.load_networks import StudyNetwork, find_folders, load_benchmark, load_folder
-from oodshape.studies.methods import compare_methods
 
 sys.path.insert(0, str(Path(__file__).parent / "docs"))
 

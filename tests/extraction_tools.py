@@ -14,7 +14,7 @@ from oodshape import Features
 from oodshape.core.options import Precision
 from oodshape.features import extraction as extraction
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.images.sources.folders import ImageFolder
+from oodshape.images.sources.image_files import ImageFolder
 from oodshape.images.sources.image_set import ArraySet
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.zoo.digits_nets import load_small_net

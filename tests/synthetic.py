@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from oodshape.benchmark.curves import ScoreCurve, ThetaCurve
 from oodshape.benchmark.results import Row, RunResults, collect_provenance
-from oodshape.benchmark.roc_curves import ScoreCurve, ThetaCurve
 from oodshape.methods.shapes.clipping import Band, Clip, SoftClip
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.metrics.detection import Estimate

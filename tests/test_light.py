@@ -19,7 +19,7 @@ import pytest
 
 import oodshape
 from oodshape.core import files
-from oodshape.guard.export.onnx_file import add_checksum, make_field
+from oodshape.guard.export.edit_onnx import add_checksum, make_field
 
 HEAVY = ("torch", "numba", "pandas", "sklearn", "matplotlib", "threadpoolctl")
 BLOCKED = f"""
@@ -32,8 +32,8 @@ sys.meta_path.insert(0, Block())
 """
 MODULES = (
     "core.values core.options metrics.registry metrics.conformal metrics.detection metrics.sequential_test "
-    "images.decode.read images.decode.preprocessing images.sources.listing images.datasets.catalog guard.describe "
-    "guard.export.guarded_file guard.export.recalibrate guard.watch.watch guard.scoring.decide "
+    "images.decode.read images.decode.preprocessing images.sources.open_images images.datasets.catalog "
+    "guard.describe guard.export.guarded_file guard.export.recalibrate guard.watch.watch guard.scoring.decide "
     "guard.scoring.score_formats guard.scoring.review guard.service.settings methods.records methods.describe "
     "networks.model_names report.pages.watch_page cli.all_commands"
 )

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from lean import svg
-from oodshape.benchmark.roc_curves import ScoreCurve, ThetaCurve
+from oodshape.benchmark.curves import ScoreCurve, ThetaCurve
 from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
 from oodshape.methods.base import Shape

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import auc
 
 from oodshape import Features
+from oodshape.benchmark.curves import ScoreCurve, ThetaCurve
 from oodshape.benchmark.hardest_images import HardestImageFinder
 from oodshape.benchmark.plan import BenchOptions
 from oodshape.benchmark.results import Row, RunResults
-from oodshape.benchmark.roc_curves import ScoreCurve, ThetaCurve
 from oodshape.benchmark.run import _merge_seeds, run_benchmark
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError

@@ -22,7 +22,7 @@ from oodshape.core.options import RunOptions
 from oodshape.engines.ray import Pool, fit_guard, score
 from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.sources.image_set import Subset
-from oodshape.images.sources.listing import open_images
+from oodshape.images.sources.open_images import open_images
 from oodshape.networks.loading import open_model
 
 pytest.importorskip("ray", reason="need Ray (make test-ray)")

@@ -17,12 +17,12 @@ from oodshape import Guard, InputError
 from oodshape.core.options import RunOptions
 from oodshape.engines import actors
 from oodshape.engines.ray import fit_guard
-from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, unpack_part
+from oodshape.engines.workers import Collector, Job, ShardScorer, merged_parts, unpack_part
 from oodshape.features.features import Features
 from oodshape.guard.fit.collect import collect_shard
 from oodshape.guard.fit.parts import Collected
 from oodshape.images.sources.image_set import Subset
-from oodshape.images.sources.listing import open_images
+from oodshape.images.sources.open_images import open_images
 from oodshape.methods.registry import find_method
 from oodshape.networks.loading import open_model, override
 

@@ -21,7 +21,7 @@ from oodshape.core.errors import InputError
 from oodshape.features import extraction as extraction
 from oodshape.features.extraction import PROBED
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.images.sources.folders import ImageFolder
+from oodshape.images.sources.image_files import ImageFolder
 from oodshape.images.sources.image_set import ArraySet, Subset
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.zoo.digits_nets import load_small_net

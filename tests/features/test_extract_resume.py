@@ -26,7 +26,7 @@ SCRIPT = """
 import hashlib, sys, time, torch
 from oodshape import Features
 from oodshape.features import extraction as extract
-from oodshape.images.sources.folders import ImageFolder
+from oodshape.images.sources.image_files import ImageFolder
 from oodshape.networks.classifier import Classifier
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.networks.zoo.digits_nets import small_net

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from oodshape import METHODS, Features, Moments, auroc
-from oodshape.features.running_sums import TEMPERATURES, Statistic
+from oodshape.features.statistic import TEMPERATURES, Statistic
 from oodshape.features.sum_kernels import Scatter
-from oodshape.features.sums import Sums, add_if_present
+from oodshape.features.training_sums import Sums, add_if_present
 
 
 def rows(n: int, width: int, seed: int = 0) -> torch.Tensor:

@@ -17,7 +17,7 @@ from commands import call
 from oodshape import Classifier, Features, Guard, InputError
 from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.images.sources.listing import in_column, open_images
+from oodshape.images.sources.open_images import in_column, open_images
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"

@@ -81,7 +81,7 @@ def test_training_images_cannot_calibrate_a_guard_of_their_parts(
     given: dict[str, Any] = {"parts": paths, "method": "msp", "progress": False}
     with pytest.raises(InputError, match="^289 of the 289 calibration images are training images too"):
         Guard.fit(source, calibrate=TRAIN, **given)
-    for name in ("images.overlap", "guard.fit.split"):
+    for name in ("images.duplicates", "guard.fit.split"):
         monkeypatch.setattr(f"oodshape.{name}.SKETCH", 32)
     with pytest.raises(InputError, match="^at least 32 of the 289 calibration images are training images too"):
         Guard.fit(source, calibrate=TRAIN, **given)

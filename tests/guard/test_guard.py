@@ -20,7 +20,7 @@ from oodshape.core.files import read_class_names
 from oodshape.guard.describe import NO_GUARANTEE
 from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.images.sources.listing import open_images
+from oodshape.images.sources.open_images import open_images
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"

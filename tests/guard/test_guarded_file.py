@@ -13,7 +13,7 @@ import PIL.Image
 import pytest
 
 from oodshape import Guard, GuardedFile, InputError, Preprocessing
-from oodshape.guard.export.onnx_file import DATA_LOCATION, EXTERNAL_DATA, FUNCTIONS, HEX, MESSAGES, START, add_checksum
+from oodshape.guard.export.edit_onnx import DATA_LOCATION, EXTERNAL_DATA, FUNCTIONS, HEX, MESSAGES, START, add_checksum
 from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.read import read_image
 

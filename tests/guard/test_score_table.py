@@ -18,8 +18,8 @@ from oodshape.guard.scoring.decide import Calibration, decide_scores
 from oodshape.guard.scoring.resumable_scores import score_to_file
 from oodshape.guard.scoring.score_formats import find_writer, parse_scores, read_scores
 from oodshape.guard.verdict import Scored
-from oodshape.images.sources.folders import read_image_list
-from oodshape.images.sources.listing import open_images, stream_images
+from oodshape.images.sources.image_files import read_image_list
+from oodshape.images.sources.open_images import open_images, stream_images
 
 ROWS = [
     Scored("b\udcff.png", "b", 0.1, 0.5, True),

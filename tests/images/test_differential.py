@@ -14,7 +14,7 @@ import pytest
 from scipy.io import loadmat, savemat
 
 from oodshape.core.errors import InputError
-from oodshape.guard.export.onnx_file import check_model_fields
+from oodshape.guard.export.edit_onnx import check_model_fields
 from oodshape.images.datasets import matlab
 from oodshape.images.sources.archives import ParquetImages, TarImages
 

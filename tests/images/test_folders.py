@@ -17,9 +17,9 @@ from PIL import Image, ImageOps
 from folders_of_digits import write_odd_files
 from oodshape.core.errors import InputError
 from oodshape.images.decode.read import read_image, to_mode
-from oodshape.images.sources.folders import ImageFolder, ImageList
+from oodshape.images.sources.image_files import ImageFolder, ImageList
 from oodshape.images.sources.image_set import ImageSet, ImageSource
-from oodshape.images.sources.listing import Listing, describe_skipped, open_images, stream_images
+from oodshape.images.sources.open_images import Listing, describe_skipped, open_images, stream_images
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (6, 4)) -> Image.Image:

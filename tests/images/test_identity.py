@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oodshape.core.errors import InputError
-from oodshape.images import overlap
+from oodshape.images import duplicates
 from oodshape.images.datasets.synthetic import NoiseSet, Scrambled
+from oodshape.images.duplicates import find_copies, find_copies_in_sketch, find_repeated, join_sketches, make_sketch
 from oodshape.images.identity import check, draw_keys, from_numbers, from_paths, hash_each, hold_out, smallest
-from oodshape.images.overlap import find_copies, find_copies_in_sketch, find_repeated, join_sketches, make_sketch
-from oodshape.images.sources.folders import ImageFolder, ImageList
+from oodshape.images.sources.image_files import ImageFolder, ImageList
 from oodshape.images.sources.image_set import ArraySet, Subset, find_identities, limit_images
-from oodshape.images.sources.listing import open_images
+from oodshape.images.sources.open_images import open_images
 
 
 def draw(root: Path, names: list[str]) -> Path:
@@ -159,7 +159,7 @@ def test_repeated_images_in_one_set(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["files", "tar", "memory"])
 def test_a_sketch_finds_copies_in_any_split(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlap, "SKETCH", 8)
+    monkeypatch.setattr(duplicates, "SKETCH", 8)
     rng = np.random.default_rng(0)
     for number in range(60):  # sizes differ, as those of photographs do
         side = 8 + number % 7

@@ -15,10 +15,10 @@ import torch
 from folders_of_digits import write_odd_files
 from oodshape import InputError
 from oodshape.images.decode.preprocessing import CIFAR
-from oodshape.images.sources.folders import ImageFolder
+from oodshape.images.sources.image_files import ImageFolder
 from oodshape.images.sources.image_set import ArraySet
-from oodshape.images.sources.listing import Listing, find_classes, open_images, stream_images
 from oodshape.images.sources.memory import SequenceImages
+from oodshape.images.sources.open_images import Listing, find_classes, open_images, stream_images
 
 N = 4
 COLOUR = np.random.default_rng(0).integers(256, size=(N, 9, 7, 3), dtype=np.uint8)

@@ -14,9 +14,9 @@ import pytest
 
 from oodshape.core.errors import InputError
 from oodshape.images.decode.read import Unreadable
-from oodshape.images.overlap import find_copies
+from oodshape.images.duplicates import find_copies
 from oodshape.images.sources.archives import ParquetImages, TarImages
-from oodshape.images.sources.listing import in_column, open_images, stream_images
+from oodshape.images.sources.open_images import in_column, open_images, stream_images
 from oodshape.images.sources.storage import as_decodable
 
 pa = pytest.importorskip("pyarrow", reason="Parquet is read by pyarrow")

@@ -13,10 +13,10 @@ from scipy.stats import kstest
 from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method, paper_methods
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.methods.base import Shape
 from oodshape.methods.heads import Dice, Lts
-from oodshape.methods.perturb.none import NoPerturbation
+from oodshape.methods.perturb.base import NoPerturbation
 from oodshape.methods.perturb.odin import Odin
 from oodshape.methods.records import RECORDS
 from oodshape.methods.scores.class_means import She

@@ -20,7 +20,7 @@ from oodshape.benchmark.results import RunResults
 from oodshape.core.options import RunOptions
 from oodshape.guard.check import check_guard
 from oodshape.images.datasets.digits import load_digits_sets
-from oodshape.images.sources.listing import stream_images
+from oodshape.images.sources.open_images import stream_images
 from oodshape.report.pages.benchmark_page import write_benchmark_page
 from oodshape.report.pages.check_page import write_check_page
 from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored_page

@@ -16,7 +16,7 @@ from oodshape import Guard, Watch
 from oodshape.core.options import RunOptions
 from oodshape.guard.check import check_guard
 from oodshape.guard.scoring.score_formats import ScoreRow
-from oodshape.images.sources.listing import stream_images
+from oodshape.images.sources.open_images import stream_images
 from oodshape.report.pages.check_page import write_check_page
 from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored_page
 from oodshape.report.pages.watch_page import write_watch_page

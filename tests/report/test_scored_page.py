@@ -18,7 +18,7 @@ from folders_of_digits import write_digits, write_odd_files
 from oodshape import Guard
 from oodshape.core.options import RunOptions
 from oodshape.guard.check import Check, check_guard
-from oodshape.images.sources.listing import stream_images
+from oodshape.images.sources.open_images import stream_images
 from oodshape.metrics.detection import auroc
 from oodshape.report.method_styles import display_name
 from oodshape.report.pages.check_page import write_check_page

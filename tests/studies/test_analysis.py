@@ -14,7 +14,7 @@ from oodshape.images.identity import from_numbers, smallest
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
-from oodshape.studies.methods import average_by_family, compare_methods, compare_with_optfs
+from oodshape.studies.compare_methods import average_by_family, compare_methods, compare_with_optfs
 from oodshape.studies.optfs_variants import (
     NUMBERS,
     TAILS,

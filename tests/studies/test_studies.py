@@ -21,8 +21,8 @@ from oodshape.report.palette import WASH
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown
 from oodshape.studies import plotting as drawing
 from oodshape.studies.catalog import STUDIES
+from oodshape.studies.compare_methods import compare_methods, compare_with_optfs
 from oodshape.studies.load_networks import StudyNetwork, find_folders, load_folder, load_networks
-from oodshape.studies.methods import compare_methods, compare_with_optfs
 from oodshape.studies.optfs_variants import compare_variants, sweep_limits
 from oodshape.studies.run_studies import compute_study, write_study
 

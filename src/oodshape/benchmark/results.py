@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import oodshape
 from oodshape.benchmark.comparisons import Average, Ties
+from oodshape.benchmark.curves import ScoreCurve, ThetaCurve
 from oodshape.benchmark.hardest_images import HardImages, Pick
-from oodshape.benchmark.roc_curves import ScoreCurve, ThetaCurve
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.files import CHECKSUM, checksum, reading, replacing, verify_checksum
 from oodshape.core.values import check_fields

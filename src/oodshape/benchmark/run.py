@@ -14,18 +14,18 @@ import torch
 from torch import Tensor
 
 from oodshape.benchmark.comparisons import Average, find_ties
+from oodshape.benchmark.curves import ScoreCurve, ThetaCurve
 from oodshape.benchmark.hardest_images import HardestImageFinder
 from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.benchmark.openood_protocol import OOD_VAL, pooled_accuracy
 from oodshape.benchmark.plan import BenchModel, BenchOptions, Images, Plan, TensorSet
 from oodshape.benchmark.repeat import run_recipe
 from oodshape.benchmark.results import Failed, Row, RunResults, collect_provenance
-from oodshape.benchmark.roc_curves import ScoreCurve, ThetaCurve
 from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint
-from oodshape.core.own_code import locate_failure
 from oodshape.core.progress import progress_bar, track_named
+from oodshape.core.user_code import locate_failure
 from oodshape.core.values import reseed
 from oodshape.features.features import Features, check_labels, warn_if_by_chance
 from oodshape.images.sources.image_set import Subset

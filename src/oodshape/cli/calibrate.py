@@ -113,7 +113,7 @@ def _calibrate_exported(
 ) -> None:
     from oodshape.guard.export.guarded_file import GuardedFile
     from oodshape.guard.export.recalibrate import recalibrate
-    from oodshape.images.sources.listing import in_column
+    from oodshape.images.sources.open_images import in_column
 
     check_inputs(images)
     guarded = GuardedFile(file, provider=provider)

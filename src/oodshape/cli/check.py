@@ -42,7 +42,7 @@ def check(
     check_inputs(id, *ood, guard=guard, model=model, opening=opening)
     from oodshape.core.columns import print_columns
     from oodshape.guard.guard import Guard
-    from oodshape.images.sources.listing import stream_images
+    from oodshape.images.sources.open_images import stream_images
     from oodshape.report.pages.check_page import (
         HEAD,
         NOTE,

@@ -66,7 +66,7 @@ def collect(
     from oodshape.core.errors import InputError
     from oodshape.guard.fit.collect import collect_shard
     from oodshape.images.sources.image_set import Shard
-    from oodshape.images.sources.listing import in_column
+    from oodshape.images.sources.open_images import in_column
     from oodshape.networks.loading import open_model, override
 
     mine, pool = Shard.of(shard), ray_pool(engine)

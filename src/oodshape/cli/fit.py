@@ -88,7 +88,7 @@ def fit(
     from oodshape.core.files import read_class_names
     from oodshape.guard.describe import describe_classes, describe_selection, facts, preprocessing_line
     from oodshape.guard.guard import Guard
-    from oodshape.images.sources.listing import describe_skipped, in_column
+    from oodshape.images.sources.open_images import describe_skipped, in_column
     from oodshape.networks.device import AUTO
     from oodshape.networks.loading import open_model, override
 

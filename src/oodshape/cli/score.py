@@ -60,7 +60,7 @@ def score(
     from oodshape.guard.guard import Guard
     from oodshape.guard.scoring.resumable_scores import score_to_file, score_to_stream
     from oodshape.images.sources.image_set import Shard
-    from oodshape.images.sources.listing import describe_skipped, in_column, stream_images
+    from oodshape.images.sources.open_images import describe_skipped, in_column, stream_images
     from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored_page
 
     pool = ray_pool(engine)

@@ -48,7 +48,7 @@ def serve(
     from oodshape.core.errors import InputError
     from oodshape.core.files import reading
     from oodshape.core.machine import count_cores
-    from oodshape.guard.service.run import serve as run
+    from oodshape.guard.service.serve import serve as run
     from oodshape.guard.service.settings import Settings, parse_maxima
     from oodshape.images.decode.limits import Limits
 

@@ -122,7 +122,7 @@ def check_inputs(
 ) -> None:
     """Refuse names of files, networks and methods that are wrong, before torch is imported, which takes seconds."""
     from oodshape.core import files
-    from oodshape.images.sources.listing import check_paths
+    from oodshape.images.sources.open_images import check_paths
     from oodshape.methods.records import check_method
     from oodshape.networks.model_names import check_spec
 

@@ -42,7 +42,7 @@ import numpy as np
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction, check_trust
 from oodshape.core.files import reading
-from oodshape.core.own_code import import_object
+from oodshape.core.user_code import import_object
 
 if TYPE_CHECKING:  # a service reads values without it
     import torch

@@ -30,7 +30,7 @@ from oodshape.core.options import (
     takes_options,
 )
 from oodshape.engines.actors import AGAIN, ActorPool, map_shards, start_ray, worker_errors
-from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, name_shard_file
+from oodshape.engines.workers import Collector, Job, ShardScorer, merged_parts, name_shard_file
 from oodshape.guard.fit.collect import resolve_recipe
 from oodshape.guard.fit.split import check_enough_to_split, refuse_copies
 from oodshape.guard.guard import Guard
@@ -38,9 +38,9 @@ from oodshape.guard.scoring.resumable_scores import identify_run, plan_shard
 from oodshape.guard.scoring.score_formats import Counts, find_writer, merge_shards
 from oodshape.guard.scoring.score_formats import RowCounter as Rows
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.overlap import find_copies
+from oodshape.images.duplicates import find_copies
 from oodshape.images.sources.image_set import Shard, limit_images
-from oodshape.images.sources.listing import Given, Listing, open_images, stream_images
+from oodshape.images.sources.open_images import Given, Listing, open_images, stream_images
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed
 from oodshape.networks.loading import Model, OpenNet, open_model, override

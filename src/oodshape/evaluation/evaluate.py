@@ -35,8 +35,8 @@ from oodshape.images import identity
 from oodshape.images.datasets.catalog import open_dataset
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import limit_images
-from oodshape.images.sources.listing import LISTS, Given, in_column, open_images
 from oodshape.images.sources.memory import check_prepared
+from oodshape.images.sources.open_images import LISTS, Given, in_column, open_images
 from oodshape.methods.detector import Method
 from oodshape.methods.records import find_registered
 from oodshape.methods.registry import as_method, find_record, make_method

@@ -27,7 +27,7 @@ from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
 from oodshape.images.sources.image_set import find_identities
-from oodshape.images.sources.listing import Given, in_column, open_images
+from oodshape.images.sources.open_images import Given, in_column, open_images
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head
 
@@ -167,7 +167,7 @@ class Features:
 
         Args:
             classifier: The network with its head.
-            images: Images of any kind (`images.sources.listing.ACCEPTED`).
+            images: Images of any kind (`images.sources.open_images.ACCEPTED`).
             preprocessing: Preprocessing of the images; not needed for prepared batches.
             dtype: Type in which features are stored.
 

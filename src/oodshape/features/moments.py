@@ -17,7 +17,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, check_fields, freeze_array
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import normalise_rows
-from oodshape.features.running_sums import SCATTERS, RunningStatistics, Statistic, as_statistics
+from oodshape.features.statistic import SCATTERS, RunningStatistics, Statistic, as_statistics
 from oodshape.features.sum_kernels import merge_scatters
 from oodshape.images import identity
 from oodshape.images.identity import Keys

@@ -27,7 +27,7 @@ from oodshape.images.decode.prefetch import sample_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
 from oodshape.images.sources.image_set import ArraySet, limit_images
-from oodshape.images.sources.listing import Given, open_images
+from oodshape.images.sources.open_images import Given, open_images
 from oodshape.networks.classifier import Classifier
 
 SIZE = 500  # images of a proxy set

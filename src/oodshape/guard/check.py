@@ -18,10 +18,10 @@ from oodshape.core.options import RunOptions
 from oodshape.features.features import check_labels, warn_if_by_chance
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_images import score_given
-from oodshape.images.overlap import find_copies_in_sketch
+from oodshape.images.duplicates import find_copies_in_sketch
 from oodshape.images.sources.image_set import ImageSource, Subset
-from oodshape.images.sources.listing import Given, Listing, find_classes, open_images, stream_images
 from oodshape.images.sources.memory import check_prepared
+from oodshape.images.sources.open_images import Given, Listing, find_classes, open_images, stream_images
 from oodshape.metrics.conformal import rejected_count
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, measure

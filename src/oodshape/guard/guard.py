@@ -47,11 +47,11 @@ from oodshape.guard.live import Live
 from oodshape.guard.scoring.score_images import score_images
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.duplicates import find_copies_in_sketch, join_sketches, make_sketch
 from oodshape.images.identity import Keys
-from oodshape.images.overlap import find_copies_in_sketch, join_sketches, make_sketch
 from oodshape.images.sources.image_set import limit_images
-from oodshape.images.sources.listing import Given, in_column, open_images, stream_images
 from oodshape.images.sources.memory import check_prepared
+from oodshape.images.sources.open_images import Given, in_column, open_images, stream_images
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.loading import Model, OpenNet, open_model

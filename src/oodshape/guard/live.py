@@ -18,8 +18,8 @@ from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_images import join_decisions
 from oodshape.guard.verdict import NO_SCORE, Verdict
 from oodshape.images.decode.preprocessing import check_shape, group_rows_by_size, stack_images
-from oodshape.images.sources.listing import Given, stream_images
 from oodshape.images.sources.memory import SequenceImages, is_image, iterate_prepared
+from oodshape.images.sources.open_images import Given, stream_images
 from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
 from oodshape.networks.classifier import Classifier, stamp_tensors

@@ -21,8 +21,8 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.features import Features
 from oodshape.features.proxy import cross_features
-from oodshape.features.running_sums import Statistic
-from oodshape.features.sums import MOST, SELECTION, Sums, TrainingSums
+from oodshape.features.statistic import Statistic
+from oodshape.features.training_sums import MOST, SELECTION, Sums, TrainingSums
 from oodshape.images import identity
 from oodshape.methods.base import ScoreRecipe
 from oodshape.methods.detector import Detector, Method

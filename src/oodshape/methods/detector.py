@@ -24,7 +24,7 @@ from oodshape.images.identity import hash_each
 from oodshape.methods.base import Batch, Evidence, FittedSlots, HeadRecipe, Identity, Recipe, ScoreRecipe, Shaper
 from oodshape.methods.guarded_net import GuardedNet, wrap_network
 from oodshape.methods.heads import Linear
-from oodshape.methods.perturb.none import NoPerturbation, Step
+from oodshape.methods.perturb.base import NoPerturbation, Step
 from oodshape.methods.records import import_method_types
 from oodshape.methods.scores.logits import Energy
 from oodshape.methods.shapes.optfs import BySign, OptFS, warn_if_meaningless

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.running_sums import Statistic
-from oodshape.features.sums import Sums
+from oodshape.features.statistic import Statistic
+from oodshape.features.training_sums import Sums
 from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import Detector, Method, check_scores, iterate_batches
 from oodshape.networks.head import Head

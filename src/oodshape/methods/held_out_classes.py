@@ -9,7 +9,7 @@ import numpy as np
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.sums import LeftOut, Sums, drop_classes
+from oodshape.features.training_sums import LeftOut, Sums, drop_classes
 from oodshape.images import identity
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import fit_each, score_each

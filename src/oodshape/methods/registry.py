@@ -9,10 +9,10 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from oodshape.core.errors import InputError
-from oodshape.core.own_code import import_object
+from oodshape.core.user_code import import_object
 from oodshape.methods.base import HeadRecipe, ScoreRecipe, Shaper
 from oodshape.methods.detector import Method
-from oodshape.methods.perturb.none import Step
+from oodshape.methods.perturb.base import Step
 from oodshape.methods.records import GROUP, PACKAGE, RECORDS, Record, Spec, check_method, find_registered, merge_recipe
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from oodshape.core.errors import InputError
 from oodshape.core.files import one_line
 from oodshape.core.options import HeadOptions, ModelOptions, OpenKeywords, make_options, takes_options
-from oodshape.core.own_code import import_object, locate_failure, working_directory
+from oodshape.core.user_code import import_object, locate_failure, working_directory
 from oodshape.images.decode.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier

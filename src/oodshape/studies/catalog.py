@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from oodshape.core.errors import InputError, unknown
 from oodshape.studies import figures, optfs_variants, tables
+from oodshape.studies.compare_methods import average_by_family, compare_methods, compare_with_optfs
 from oodshape.studies.load_networks import StudyNetwork
-from oodshape.studies.methods import average_by_family, compare_methods, compare_with_optfs
 from oodshape.studies.shaping_functions import profile_shapes, profile_weights
 from oodshape.studies.tables import tabulate_means, tabulate_rows
 

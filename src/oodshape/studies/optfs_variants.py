@@ -12,8 +12,8 @@ from oodshape.features.features import Features
 from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.metrics.detection import auroc
+from oodshape.studies.compare_methods import find_optfs, measure_all, measure_sets
 from oodshape.studies.load_networks import StudyNetwork
-from oodshape.studies.methods import find_optfs, measure_all, measure_sets
 from oodshape.studies.theta import cosine, fit_dynamic, fit_with_ood, interval_columns, measure_changed
 
 if TYPE_CHECKING:

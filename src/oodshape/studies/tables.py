@@ -9,7 +9,7 @@ import numpy as np
 
 from oodshape.methods.registry import METHODS
 from oodshape.metrics.registry import DEFAULT_METRICS
-from oodshape.studies.methods import average_by_family
+from oodshape.studies.compare_methods import average_by_family
 from oodshape.studies.shaping_functions import mean_std
 from oodshape.studies.theta import cosine
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import one_line, reading
 from oodshape.core.values import Ascending, AtLeast, Sizes, check_fields
-from oodshape.guard.export.onnx_file import ADVICE, read_exported
+from oodshape.guard.export.edit_onnx import ADVICE, read_exported
 from oodshape.guard.verdict import NO_SCORE, Verdict
 from oodshape.images.decode.limits import TURNS
 from oodshape.images.decode.preprocessing import Preprocessing, group_rows_by_size

@@ -24,12 +24,12 @@ from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import one_line, replacing
 from oodshape.core.progress import progress_bar
 from oodshape.core.text import format_count
+from oodshape.guard.export.edit_onnx import add_checksum, read_exported
 from oodshape.guard.export.guarded_file import EXIF, OUTPUTS, open_session
-from oodshape.guard.export.onnx_file import add_checksum, read_exported
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.prefetch import prepare_item
 from oodshape.images.decode.preprocessing import Preprocessing, check_shape
-from oodshape.images.sources.listing import Given, stream_images
+from oodshape.images.sources.open_images import Given, stream_images
 from oodshape.methods.detector import Detector
 from oodshape.methods.guarded_net import GuardedNet, wrap_network
 from oodshape.methods.registry import METHODS

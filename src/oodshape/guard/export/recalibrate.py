@@ -17,11 +17,11 @@ from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
 from oodshape.core.text import format_count
 from oodshape.guard.describe import describe_guarantee
+from oodshape.guard.export.edit_onnx import read_exported, replace_threshold
 from oodshape.guard.export.guarded_file import EXIF, GuardedFile, Pixels
-from oodshape.guard.export.onnx_file import read_exported, replace_threshold
 from oodshape.guard.verdict import Verdict
 from oodshape.images.decode.prefetch import prefetch
-from oodshape.images.sources.listing import Given, split_chunks, stream_images
+from oodshape.images.sources.open_images import Given, split_chunks, stream_images
 from oodshape.metrics import conformal
 
 DEFAULT = RunOptions()

@@ -22,10 +22,10 @@ from oodshape.guard.fit.parts import Collected, Made, merge_parts, read_origin
 from oodshape.images.datasets.synthetic import Scrambled
 from oodshape.images.decode.prefetch import sample_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.duplicates import make_sketch
 from oodshape.images.identity import Keys
-from oodshape.images.overlap import make_sketch
 from oodshape.images.sources.image_set import ImageSet, Shard, Subset, find_identities, limit_images, order_shards
-from oodshape.images.sources.listing import Given, find_classes, open_images
+from oodshape.images.sources.open_images import Given, find_classes, open_images
 from oodshape.methods.auto import Auto
 from oodshape.methods.detector import Method
 from oodshape.methods.registry import METHODS, find_method

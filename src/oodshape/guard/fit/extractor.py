@@ -15,7 +15,7 @@ from oodshape.features.extraction import Extraction
 from oodshape.features.features import Features
 from oodshape.images.decode.prefetch import sample_sizes
 from oodshape.images.decode.preprocessing import Preprocessing, check_shape
-from oodshape.images.overlap import find_repeated
+from oodshape.images.duplicates import find_repeated
 from oodshape.images.sources.image_set import ImageSet, Subset
 from oodshape.methods.detector import warn_of_repeated
 from oodshape.networks.classifier import Classifier

@@ -11,7 +11,7 @@ import numpy as np
 from oodshape.core.errors import InputError
 from oodshape.features.feature_stats import NEGATIVE
 from oodshape.features.features import Features
-from oodshape.features.sums import TrainingSums
+from oodshape.features.training_sums import TrainingSums
 from oodshape.guard.fit.split import Split, split_held_out
 from oodshape.guard.fitted import Fitted
 from oodshape.methods.detector import Detector, Method

@@ -23,7 +23,7 @@ from oodshape.core.files import reading
 from oodshape.core.values import AtLeast, Value, decode_value, encode_value
 from oodshape.features.features import Features
 from oodshape.features.proxy import SIZE
-from oodshape.features.sums import (
+from oodshape.features.training_sums import (
     LeftOut,
     TrainingSums,
     concatenate_rows,
@@ -35,8 +35,8 @@ from oodshape.features.sums import (
 )
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.duplicates import join_sketches
 from oodshape.images.identity import Keys
-from oodshape.images.overlap import join_sketches
 from oodshape.methods.held_out_classes import FEWEST_CLASSES, hold_out_classes
 from oodshape.networks.head import Head
 

@@ -16,7 +16,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Sizes, Value
 from oodshape.features.features import Features
 from oodshape.features.proxy import draw_matched_noise
-from oodshape.features.sums import TrainingSums
+from oodshape.features.training_sums import TrainingSums
 from oodshape.guard.describe import acceptance_rates, describe_sanity
 from oodshape.images.datasets.synthetic import NOISE_IMAGES, draw_constants, draw_noise
 from oodshape.images.decode.preprocessing import Preprocessing

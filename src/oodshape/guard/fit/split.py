@@ -16,17 +16,17 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features, check_labels
 from oodshape.features.proxy import SIZE, extract_synthetic_features, extract_tensor_proxy
-from oodshape.features.sums import TrainingSums
 from oodshape.features.tensor_batches import extract_tensors
+from oodshape.features.training_sums import TrainingSums
 from oodshape.guard.fit.collect import collect_part
 from oodshape.guard.fit.extractor import Extractor, warn_of_unreadable
 from oodshape.guard.fit.parts import HELD_OUT, Collected
 from oodshape.guard.fit.sanity import Batches, sanity_images, sanity_tensors
 from oodshape.images import identity
-from oodshape.images.overlap import SKETCH, find_copies, find_copies_in_sketch, join_sketches, make_sketch
+from oodshape.images.duplicates import SKETCH, find_copies, find_copies_in_sketch, join_sketches, make_sketch
 from oodshape.images.sources.image_set import ImageSet, limit_images
-from oodshape.images.sources.listing import Given, find_classes, open_images
 from oodshape.images.sources.memory import check_prepared
+from oodshape.images.sources.open_images import Given, find_classes, open_images
 from oodshape.methods.auto import MEMORISED
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed

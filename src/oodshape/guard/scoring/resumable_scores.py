@@ -40,7 +40,7 @@ from oodshape.guard.scoring.score_images import DEFAULT, make_rows, score_images
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.limits import Limits
 from oodshape.images.sources.image_set import ImageSource, Shard
-from oodshape.images.sources.listing import Listing
+from oodshape.images.sources.open_images import Listing
 from oodshape.networks.loading import OpenNet
 
 

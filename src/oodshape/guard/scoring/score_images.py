@@ -20,8 +20,8 @@ from oodshape.images.decode.prefetch import Pixels, prefetch
 from oodshape.images.decode.preprocessing import check_shape, group_rows_by_size, stack_images
 from oodshape.images.decode.read import Unreadable
 from oodshape.images.sources.image_set import ImageSource
-from oodshape.images.sources.listing import Given, split_chunks, stream_images
 from oodshape.images.sources.memory import count_prepared, iterate_prepared
+from oodshape.images.sources.open_images import Given, split_chunks, stream_images
 from oodshape.methods.detector import Decision
 from oodshape.networks.head import Outputs
 from oodshape.networks.loading import OpenNet

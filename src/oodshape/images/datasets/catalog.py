@@ -27,7 +27,7 @@ from oodshape.images.datasets.imagenet import (
     imagenet_val_tar,
 )
 from oodshape.images.decode.limits import read_limited_npz
-from oodshape.images.sources.folders import ImageFolder, ImageList
+from oodshape.images.sources.image_files import ImageFolder, ImageList
 from oodshape.images.sources.image_set import ArraySet, ImageSet
 
 Role = Literal["train", "test", "near", "far", "val", "ood-val", "shifted"]

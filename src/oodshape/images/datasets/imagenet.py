@@ -15,7 +15,7 @@ from oodshape.core.files import DAMAGE, one_line, reading
 from oodshape.images import identity
 from oodshape.images.datasets.matlab import Cell, read_struct
 from oodshape.images.sources.archives import ParquetImages, TarImages
-from oodshape.images.sources.folders import ImageFiles, label_by_folder, open_labelled_folder
+from oodshape.images.sources.image_files import ImageFiles, label_by_folder, open_labelled_folder
 
 CLASSES = 1000
 WNID = re.compile(r"n\d{8}")

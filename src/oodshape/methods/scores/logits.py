@@ -13,7 +13,7 @@ from torch import Tensor
 from oodshape.core.values import Positive
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import TEMPERATURES, Statistic
+from oodshape.features.statistic import TEMPERATURES, Statistic
 from oodshape.methods.base import Evidence, FittedScore, Score, ScoreRecipe
 from oodshape.methods.training import CHECKED, Training, uses_labels
 

@@ -14,7 +14,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, copy_frozen, freeze_array
 from oodshape.features.features import Features
 from oodshape.features.kernels import normalise_rows
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.features.sum_kernels import invert_upper
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, uses_labels

@@ -17,7 +17,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.kernels import normalise_rows
 from oodshape.features.moments import around_mean
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.images.identity import smallest
 from oodshape.methods.scores.decision_boundary import BoundaryDistance, Fdbd
 from oodshape.methods.scores.mahalanobis import Clusters, Mds, RelativeClusters

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.benchmark.roc_curves import compute_roc_points
+from oodshape.benchmark.curves import compute_roc_points
 from oodshape.core.errors import InputError
 from oodshape.guard.check import Check, SetCheck
 from oodshape.guard.explain import Explanation, explain_listed

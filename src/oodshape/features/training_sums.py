@@ -20,7 +20,7 @@ from oodshape.core.errors import InputError
 from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import as_statistics
+from oodshape.features.statistic import as_statistics
 from oodshape.images import identity
 from oodshape.networks.head import Head
 

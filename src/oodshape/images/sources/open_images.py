@@ -23,7 +23,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import any_names, bounded_lines
 from oodshape.core.text import format_count
 from oodshape.images.decode.read import open_image
-from oodshape.images.sources import folders
+from oodshape.images.sources import image_files
 from oodshape.images.sources.archives import PACKED, ArchivedImages, ParquetImages, TarImages
 from oodshape.images.sources.image_set import Image, ImageSet, ImageSource, IndexedImages, Pair
 from oodshape.images.sources.memory import SequenceImages, as_image, as_uint8, is_image, is_tensor, split_sample
@@ -69,11 +69,11 @@ class Listing:
             root, names = list_remote_images(given)
             return ((f"{root}/{name}", -1) for name in names)
         if os.path.isdir(given):
-            return folders.list_folder(given)
+            return image_files.list_folder(given)
         if os.path.isfile(given):
-            return folders.read_image_list(Path(given)) if self.is_list else iter([(given, -1)])
+            return image_files.read_image_list(Path(given)) if self.is_list else iter([(given, -1)])
         if glob.has_magic(given):
-            return folders.match_glob(given)
+            return image_files.match_glob(given)
         raise InputError(f"there is no file or folder {given}, and it is no glob such as 'photos/**/*.jpg'")
 
     @property
@@ -97,15 +97,15 @@ class Listing:
         """The image of a listed path as a preprocessing takes it."""
         return open_image(self._file(pair[0]), upright=upright)
 
-    def files(self, *, upright: bool) -> folders.ImageFiles:
+    def files(self, *, upright: bool) -> image_files.ImageFiles:
         """The images as a data set, listed once; class folders give labels, and their names are its `classes`."""
         given = self.given
         if isinstance(given, str) and os.path.isdir(given):
-            return folders.ImageFolder(given, name=self.name, upright=upright)
+            return image_files.ImageFolder(given, name=self.name, upright=upright)
         if isinstance(given, str) and is_remote(given):
             root, names = list_remote_images(given)
-            labels, classes = folders.label_by_folder(names)
-            return folders.ImageFiles(self.name, root, names, labels, classes=classes, upright=upright)
+            labels, classes = image_files.label_by_folder(names)
+            return image_files.ImageFiles(self.name, root, names, labels, classes=classes, upright=upright)
         root, below = os.path.dirname(given) if isinstance(given, str) and self.is_list else "", ""
         if isinstance(given, str) and not os.path.isfile(given) and glob.has_magic(given):
             root = below = root_of(given)  # a glob's images are known by their paths from its folder
@@ -116,10 +116,10 @@ class Listing:
                 listed.append(label)
                 yield os.path.relpath(path, below) if below else path
 
-        found = folders.PackedTexts(paths())
+        found = image_files.PackedTexts(paths())
         if not found:
             raise InputError(f"{self.name} lists no image")
-        return folders.ImageFiles(
+        return image_files.ImageFiles(
             self.name, root, found, np.array(listed, np.int64), upright=upright, by_name=self.is_list
         )
 
@@ -145,7 +145,7 @@ def open_images(images: Given, *, upright: bool | None = None) -> ImageSet:
     found = _decided(images, upright=bool(upright))
     if isinstance(found, Listing):
         return found.files(upright=bool(upright))
-    if isinstance(found, (folders.ImageFiles, ArchivedImages)) and upright not in (None, found.upright):
+    if isinstance(found, (image_files.ImageFiles, ArchivedImages)) and upright not in (None, found.upright):
         return found.turned(bool(upright))
     return found
 
@@ -154,7 +154,7 @@ def describe_skipped(images: Given) -> list[str]:
     """A line on the files of a folder that are no images, where there are any."""
     given = images.given if isinstance(images, Listing) else images
     folder = os.fspath(given) if isinstance(given, (str, os.PathLike)) and os.path.isdir(given) else ""
-    return [line for line in [folders.count_skipped(folder)] if line] if folder else []
+    return [line for line in [image_files.count_skipped(folder)] if line] if folder else []
 
 
 def in_column(images: str | None, column: str | None) -> Given:

@@ -22,7 +22,7 @@ from oodshape.images import identity
 from oodshape.images.decode.prefetch import MOST
 from oodshape.images.identity import Keys
 from oodshape.images.sources.archives import ArchivedImages
-from oodshape.images.sources.folders import ImageFiles
+from oodshape.images.sources.image_files import ImageFiles
 from oodshape.images.sources.image_set import ImageSet, IndexedImages, Subset, find_identities
 from oodshape.images.sources.memory import pixel_key
 from oodshape.images.sources.storage import is_remote, read_bytes

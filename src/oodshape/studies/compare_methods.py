@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from oodshape.core.own_code import locate_failure
 from oodshape.core.progress import announce
+from oodshape.core.user_code import locate_failure
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.metrics.registry import DEFAULT_METRICS
