@@ -19,7 +19,7 @@ import pytest
 from commands import call
 from oodshape import Guard, InputError
 from oodshape.core.options import RunOptions
-from oodshape.engines.ray import Pool, fit_guard, score
+from oodshape.engines.ray import ActorPool, fit_guard, score
 from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.sources.image_set import Subset
 from oodshape.images.sources.open_images import open_images
@@ -66,7 +66,7 @@ def test_a_fit_on_the_command_line_gives_the_guard_of_one_process(cluster: str, 
     assert_same_scores(*guards, digits / "letters")
 
 
-ONE = Pool(actors=1)
+ONE = ActorPool(actors=1)
 SMALL = RunOptions(batch_size=4, progress=False)
 
 
@@ -174,7 +174,7 @@ KNN: dict[str, Any] = {"method": "knn", "progress": False, "batch_size": 16}
 def test_two_nodes_give_the_guard_of_one_process(nodes: Any, tmp_path: Path) -> None:
     train, held = (Subset(load_digits_sets()[name], range(200)) for name in ("train", "test"))
     images = on_node(train, tmp_path / "seen")
-    guard = fit_guard(MODEL, images=images, calibrate=held, pool=Pool(actors=2), shards=6, **KNN)
+    guard = fit_guard(MODEL, images=images, calibrate=held, pool=ActorPool(actors=2), shards=6, **KNN)
     alone = Guard.fit(MODEL, images=train, calibrate=held, **KNN)
     assert guard.detector.n_train == alone.detector.n_train == 200
     assert_same_scores(guard, alone, held)
@@ -193,7 +193,7 @@ def test_a_node_that_dies_costs_time_only(nodes: Any, third: Any, digits: Path, 
     guard, images = Guard.load(digits / "guard.safetensors"), on_node(held, seen, third.node_id)
     killer = threading.Thread(target=kill)
     killer.start()
-    tally, _ = score(guard, images, open_model(MODEL), tmp_path / "s.csv", SMALL, pool=Pool(actors=3))
+    tally, _ = score(guard, images, open_model(MODEL), tmp_path / "s.csv", SMALL, pool=ActorPool(actors=3))
     killer.join()
     assert (tally.images, tally.unreadable) == (90, 0)
     with (tmp_path / "s.csv").open() as file:
@@ -207,7 +207,7 @@ def test_images_come_from_an_s3_server(nodes: Any, s3: Any, digits: Path, tmp_pa
     s3.create_bucket(Bucket="digits")
     for path in sorted((digits / "letters").iterdir()):
         s3.upload_file(str(path), "digits", f"new/{path.name}")
-    tally, _ = score(guard, "s3://digits/new", open_model(MODEL), tmp_path / "s.csv", SMALL, pool=Pool(actors=2))
+    tally, _ = score(guard, "s3://digits/new", open_model(MODEL), tmp_path / "s.csv", SMALL, pool=ActorPool(actors=2))
     assert (tally.images, tally.unreadable) == (10, 0)
     wanted = list(guard.score(digits / "letters", MODEL, progress=False, batch_size=4))
     assert [row.accepted for row in wanted].count(True) == tally.accepted
