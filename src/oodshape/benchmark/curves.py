@@ -43,7 +43,7 @@ class ScoreCurve:
     def of(cls, model: str, method: str, ood: str, id_scores: Any, ood_scores: Any) -> ScoreCurve:
         """The curve of two sets of scores, higher = more in-distribution.
 
-        >>> curve = Curve.of("net", "msp", "noise", [3.0, 2.0, 2.0], [1.0, 2.0])
+        >>> curve = ScoreCurve.of("net", "msp", "noise", [3.0, 2.0, 2.0], [1.0, 2.0])
         >>> sum(curve.id_counts), sum(curve.ood_counts), curve.fpr, curve.tpr
         (3, 2, (0.0, 0.0, 0.5, 1.0), (0.0, 0.33333, 1.0, 1.0))
         """
@@ -109,7 +109,7 @@ class ThetaCurve:
         z = 0 is left out: f(0) = 0 says nothing about theta there.
 
         >>> from oodshape.methods.shapes.clipping import Clip
-        >>> Theta.of("net", "react", Clip(t=1.0), 0.0, 4.0, points=5).theta
+        >>> ThetaCurve.of("net", "react", Clip(t=1.0), 0.0, 4.0, points=5).theta
         (1.0, 0.5, 0.333333, 0.25)
         """
         import torch

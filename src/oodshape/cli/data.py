@@ -135,7 +135,7 @@ def _needed(entries: Iterable[DatasetEntry], root: Path | None) -> list[Download
 def _size(sources: Iterable[Download]) -> str:
     """The size of some files together.
 
-    >>> _size(all_sources()["svhn"]), _size([*all_sources()["svhn"], *all_sources()["isun"]])
+    >>> _size(list_sources()["svhn"]), _size([*list_sources()["svhn"], *list_sources()["isun"]])
     ('64 MB', '64 MB and 1 of unknown size')
     """
     sizes = [source.bytes for source in sources]

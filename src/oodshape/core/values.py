@@ -316,7 +316,7 @@ def reseed(value: V, seed: int) -> V:
 def _name_type(kind: type[Value]) -> str:
     """What files call a type: its own name in the package, "module:qualified.name" elsewhere.
 
-    >>> type_name(ArrayValue)
+    >>> _name_type(ArrayValue)
     'ArrayValue'
     """
     inside = kind.__module__.partition(".")[0] == PACKAGE

@@ -172,7 +172,7 @@ def _choose_methods(methods: Sequence[Any] | str, settings: str = "general") -> 
     """The methods by name: ids of the package, and names of methods of a user's own, which differ from these.
 
     >>> from oodshape.methods.shapes.clipping import ReAct
-    >>> list(choose_methods(["MSP", ReAct(q=0.9), ReAct(q=0.5)]))
+    >>> list(_choose_methods(["MSP", ReAct(q=0.9), ReAct(q=0.5)]))
     ['msp', 'react', 'ReAct(q=0.5)']
     """
     if settings not in SETTINGS_HERE:

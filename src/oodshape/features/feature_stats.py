@@ -277,7 +277,7 @@ class RunningStats:
 def interpolate(a: float, b: float, share: float) -> float:
     """The value a share of the way from a to b, exactly a at 0 and b at 1 (as numpy's quantile).
 
-    >>> between(-9.0, 1e-8, 1.0)
+    >>> interpolate(-9.0, 1e-8, 1.0)
     1e-08
     """
     return float(a + (b - a) * share if share < 0.5 else b - (b - a) * (1 - share))

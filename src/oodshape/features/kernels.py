@@ -330,7 +330,7 @@ ROUNDING = 1e-6  # of a sum of squares in float32
 def normalise_rows(z: Tensor) -> Tensor:
     """[N, M] rows divided by their length; rows of zeros stay zeros.
 
-    >>> unit(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    >>> normalise_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([[0.6000, 0.8000],
             [0.0000, 0.0000]])
     """

@@ -129,7 +129,7 @@ def cross_features(inside: Features, size: int = SIZE, seed: int = 0) -> Feature
     pairs of its image.
 
     >>> pair = Features.from_arrays([[1.0, 1.0, 0.0, 9.0], [2.0, 2.0, 3.0, 0.0]], (np.eye(4)[2:], None))
-    >>> [sorted({*column}) for column in zip(*next(crossed_features(pair).chunks())[1].tolist())]
+    >>> [sorted({*column}) for column in zip(*next(cross_features(pair).chunks())[1].tolist())]
     [[1.0, 2.0], [1.0, 2.0], [0.0, 3.0], [0.0, 9.0]]
     """
     classes, n = inside.predictions.cpu().numpy(), len(inside)

@@ -70,7 +70,7 @@ class SetCheck:
 def compute_exact_rate(count: int, of: int) -> Estimate:
     """A share with its exact (Clopper-Pearson) confidence interval.
 
-    >>> round(exact_share(0, 10).high, 6)  # 1 - (0.05 / 2) ** (1 / 10)
+    >>> round(compute_exact_rate(0, 10).high, 6)  # 1 - (0.05 / 2) ** (1 / 10)
     0.308497
     """
     from scipy.stats import binomtest

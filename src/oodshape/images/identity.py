@@ -25,7 +25,7 @@ _GOLDEN, _FIRST, _SECOND = map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B
 def hash_each(contents: Iterable[str | bytes | NDArray[Any]]) -> Keys:
     """[N]: 64 bits of the BLAKE2 hash of each text, bytes or array.
 
-    >>> hashed(["cats/1.png", "dogs/1.png"])
+    >>> hash_each(["cats/1.png", "dogs/1.png"])
     array([ 2348233073602234899, 10173923317889650623], dtype=uint64)
     """
     digests = b"".join(blake2b(_bytes(content), digest_size=8).digest() for content in contents)
@@ -64,7 +64,7 @@ def draw_keys(identities: Keys, seed: int, purpose: str) -> Keys:
 def draw_coins(identities: Keys, count: int, seed: int, purpose: str) -> NDArray[np.bool_]:
     """[N, count]: fair coins for each image.
 
-    >>> coins(numbered(2), 5, 0, "example")
+    >>> draw_coins(from_numbers(2), 5, 0, "example")
     array([[False,  True, False, False, False],
            [False, False, False,  True,  True]])
     """
@@ -75,7 +75,7 @@ def draw_coins(identities: Keys, count: int, seed: int, purpose: str) -> NDArray
 def smallest(identities: Keys, count: int, seed: int, purpose: str) -> NDArray[np.int64]:
     """The places, ascending, of the `count` images with the smallest keys: a seeded subset.
 
-    >>> smallest(numbered(100), 5, 0, "example")
+    >>> smallest(from_numbers(100), 5, 0, "example")
     array([49, 53, 68, 72, 74])
     """
     return np.sort(np.argsort(draw_keys(identities, seed, purpose), kind="stable")[:count])
@@ -84,7 +84,7 @@ def smallest(identities: Keys, count: int, seed: int, purpose: str) -> NDArray[n
 def pick_share(identities: Keys, share: float, seed: int = 0, *, purpose: str) -> NDArray[np.bool_]:
     """[N]: whether an image's key lies below the share: each decides for itself, so parts need not know of each other.
 
-    >>> bool(below(numbered(10_000), 0.25, purpose="example").sum() in range(2300, 2700))
+    >>> bool(pick_share(from_numbers(10_000), 0.25, purpose="example").sum() in range(2300, 2700))
     True
     """
     return np.asarray(draw_keys(identities, seed, purpose) < np.uint64(int(share * 2.0**64)))

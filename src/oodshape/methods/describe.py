@@ -27,7 +27,7 @@ def describe_deviations(record: Record) -> str:
 def find_titles(reference: str) -> list[tuple[str, str]]:
     """The titles in a reference, which stand between asterisks, each with the address that follows it.
 
-    >>> cited("Sun and Li, *DICE*, ECCV 2022, arXiv:2111.09805.")
+    >>> find_titles("Sun and Li, *DICE*, ECCV 2022, arXiv:2111.09805.")
     [('DICE', 'https://arxiv.org/abs/2111.09805')]
     """
     found = re.findall(r"\*([^*]+)\*[^*]*?(arXiv:|https://)([^\s;]+?)[.,]?(?:[\s;]|$)", reference)
@@ -71,7 +71,7 @@ def describe_method(name: str) -> list[tuple[str, str]]:
 def format_recipe(record: Record) -> str:
     """The recipe in code; read from the record, without importing its classes.
 
-    >>> show_recipe(RECORDS["react"])
+    >>> format_recipe(RECORDS["react"])
     'Method(shape=ReAct(q=0.9), score=Energy())'
     """
     recipe = record.recipe
@@ -92,7 +92,7 @@ def format_short_recipe(method: Method) -> str:
     """The recipe in code, without the slots that do nothing: no shaping, the network's own head, no perturbation.
 
     >>> from oodshape.methods.registry import METHODS
-    >>> short_recipe(METHODS["react"])
+    >>> format_short_recipe(METHODS["react"])
     'Method(shape=ReAct(q=0.9), score=Energy())'
     """
     plain = type(method)()

@@ -64,7 +64,7 @@ class Record:
 def merge_recipe(spec: Spec, changes: Spec) -> Spec:
     """Return a recipe with changes; a piece with another class replaces the whole piece.
 
-    >>> merge({"head": {"use": "heads:Dice", "p": 0.7}}, {"head": {"p": 0.9}})
+    >>> merge_recipe({"head": {"use": "heads:Dice", "p": 0.7}}, {"head": {"p": 0.9}})
     {'head': {'use': 'heads:Dice', 'p': 0.9}}
     """
     made = dict(spec)

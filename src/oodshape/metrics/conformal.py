@@ -22,7 +22,7 @@ Scores = NDArray[np.float32]
 def threshold_rank(n: int, alpha: float) -> int:
     """floor(alpha (n + 1)): the place of the threshold among n ascending scores, counted from 1; 0 for too few.
 
-    >>> rank(99, 0.29)  # exact: 0.29 * 100 is 28.999... in floats
+    >>> threshold_rank(99, 0.29)  # exact: 0.29 * 100 is 28.999... in floats
     29
     """
     return int(Fraction(str(alpha)) * (n + 1))

@@ -224,7 +224,7 @@ def _weigh(outcome: Outcome, right: Ints) -> tuple[Ints, Ints]:
 def _count_kept(tpr: float, n: int) -> int:
     """The smallest number of n images that is a share tpr of them.
 
-    >>> kept_at(0.55, 100), kept_at(0.95, 10)
+    >>> _count_kept(0.55, 100), _count_kept(0.95, 10)
     (55, 10)
     """
     # a quotient is rounded as its literal is, so 55 / 100 >= 0.55 holds; the product 0.55 * 100 exceeds 55

@@ -249,7 +249,7 @@ def check_metrics(metrics: Mapping[str, Estimate]) -> None:
 def flatten_metrics(metrics: Mapping[str, Estimate]) -> dict[str, float]:
     """The metrics as the columns of a flat file: value, low and high.
 
-    >>> flatten({"auroc": Estimate(0.9, 0.8, 0.95), "fit_seconds": Estimate(2.0, 2.0, 2.0)})
+    >>> flatten_metrics({"auroc": Estimate(0.9, 0.8, 0.95), "fit_seconds": Estimate(2.0, 2.0, 2.0)})
     {'auroc': 0.9, 'auroc_low': 0.8, 'auroc_high': 0.95, 'fit_seconds': 2.0}
     """
     found: dict[str, float] = {}
@@ -262,7 +262,7 @@ def flatten_metrics(metrics: Mapping[str, Estimate]) -> dict[str, float]:
 def gather_metrics(columns: Mapping[str, Any]) -> tuple[dict[str, Estimate], dict[str, Any]]:
     """The metrics among the columns of a flat file, and the other columns.
 
-    >>> gather({"method": "msp", "auroc": 0.9, "auroc_low": 0.8, "auroc_high": 0.95})
+    >>> gather_metrics({"method": "msp", "auroc": 0.9, "auroc_low": 0.8, "auroc_high": 0.95})
     ({'auroc': Estimate(value=0.9, low=0.8, high=0.95)}, {'method': 'msp'})
     """
     rest = dict(columns)

@@ -186,7 +186,7 @@ def find_tied_with_best(means: Mapping[str, MeanAuroc]) -> tuple[str, dict[str, 
     equal, some p-value is below 1 - LEVEL in at most that share of data sets. The others are tied with the best.
 
     >>> one = MeanAuroc.of(([3.0, 2.0, 4.0], {"a": [1.0, 2.5]}))
-    >>> tied_with_best({"one": one, "same": one})
+    >>> find_tied_with_best({"one": one, "same": one})
     ('one', {'same': 1.0})
     """
     if not means:

@@ -19,7 +19,7 @@ DEVICES = "auto, cpu, cuda, cuda:N, mps or xpu"
 def find_device(name: str) -> torch.device:
     """The device of a name; `auto` is the accelerator that is here, else the CPU.
 
-    >>> device_named("cpu")
+    >>> find_device("cpu")
     device(type='cpu')
     """
     if name == AUTO:

@@ -158,7 +158,7 @@ def call_builder(spec: str) -> tuple[nn.Module, Preprocessing | None]:
 def runs_named_code(spec: str) -> bool:
     """Whether opening a model runs code that its spec names: a function of the user's, or an archive.
 
-    >>> [names_code(spec) for spec in ("my_nets:build", "net.pt2", "timm:resnet18", "resnet50")]
+    >>> [runs_named_code(spec) for spec in ("my_nets:build", "net.pt2", "timm:resnet18", "resnet50")]
     [True, True, False, False]
     """
     kind, colon, _ = spec.partition(":")

@@ -41,7 +41,7 @@ def display_name(name: str) -> str:
 def table_block(name: str) -> str:
     """The block of a table: the paper's three, methods since the paper, methods that choose, custom methods.
 
-    >>> block("msp"), block("react"), block("optfs-e+react"), block("vim"), block("mine")
+    >>> table_block("msp"), table_block("react"), table_block("optfs-e+react"), table_block("vim"), table_block("mine")
     ('plain', 'shaping', 'optfs', 'later', 'own')
     """
     return RECORDS[name].block if name in RECORDS else OWN
@@ -50,7 +50,7 @@ def table_block(name: str) -> str:
 def method_family(name: str) -> str:
     """What a method works on: logits, shaped features or weights (OptFS apart), distances; or it chooses.
 
-    >>> [family(name) for name in ("msp", "dice", "optfs-e+react", "optfs", "vim", "auto", "mine")]
+    >>> [method_family(name) for name in ("msp", "dice", "optfs-e+react", "optfs", "vim", "auto", "mine")]
     ['logits', 'shaping', 'optfs', 'optfs', 'distance', 'choice', 'own']
     """
     return RECORDS[name].family if name in RECORDS else OWN
@@ -85,7 +85,7 @@ class MethodStyle:
     def web(self) -> tuple[str, str]:
         """The same in SVG's terms: colour, and dashes in pixels.
 
-        >>> style("msp").web, style("optfs-e").web, style("auto").web
+        >>> method_style("msp").web, method_style("optfs-e").web, method_style("auto").web
         (('var(--logits)', ''), ('var(--optfs)', '6 2.25'), ('var(--text)', ''))
         """
         dashes = () if self.dashes == "-" else self.dashes[1]
@@ -96,7 +96,7 @@ class MethodStyle:
 def method_style(method: str) -> MethodStyle:
     """The style of a method: by its family and its place in it, or by its name for a custom method.
 
-    >>> style("knn").family, style("knn").color == INKS["distance"].light
+    >>> method_style("knn").family, method_style("knn").color == INKS["distance"].light
     ('distance', True)
     """
     own = method_family(method)

@@ -309,7 +309,7 @@ def _make_test_images(preprocessing: Preprocessing, count: int = 16) -> Tensor:
     """[count, C, H, W]: smooth random images, seeded, prepared as the network wants them.
 
     >>> from oodshape.images.decode.preprocessing import IMAGENET
-    >>> made_up(IMAGENET, 2).shape
+    >>> _make_test_images(IMAGENET, 2).shape
     torch.Size([2, 3, 224, 224])
     """
     size = preprocessing.size

@@ -21,7 +21,7 @@ NOISE = (400, 16, 16)  # the shape of a set of noise
 def load_digits_sets() -> dict[str, ArraySet]:
     """All sets by name: `train` and `test` (digits 0-7), near OOD (digits89, letters), then far OOD.
 
-    >>> {name: len(images) for name, images in digits_sets().items()}  # doctest: +NORMALIZE_WHITESPACE
+    >>> {name: len(images) for name, images in load_digits_sets().items()}  # doctest: +NORMALIZE_WHITESPACE
     {'train': 866, 'test': 577, 'digits89': 354, 'letters': 400,
      'photos': 400, 'textures': 400, 'gaussian': 400, 'uniform': 400}
     """

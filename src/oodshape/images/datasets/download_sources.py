@@ -89,7 +89,7 @@ def hash_file(path: Path, kind: str = "sha256") -> str:
 def format_size(count: int) -> str:
     """A number of bytes for people.
 
-    >>> show_size(64_275_384), show_size(4_736_829_440), show_size(4_542)
+    >>> format_size(64_275_384), format_size(4_736_829_440), format_size(4_542)
     ('64 MB', '4.7 GB', '5 kB')
     """
     if count >= 10**9:

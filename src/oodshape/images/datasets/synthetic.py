@@ -181,7 +181,7 @@ def draw_lattice(height: int, width: int, channels: int) -> NDArray[np.uint8]:
 
     With more channels than 3, they are 512 random ones of these colours.
 
-    >>> len(lattice_images(1, 1, 3)), lattice_images(1, 1, 1)[-1].item()
+    >>> len(draw_lattice(1, 1, 3)), draw_lattice(1, 1, 1)[-1].item()
     (512, 255)
     """
     values = np.linspace(0, 255, 256 if channels == 1 else 8).astype(np.uint8)

@@ -71,7 +71,7 @@ def _check_cost(data: bytes, *, is_jpeg: bool) -> None:
 def explain_refusal(file: object) -> str:
     """Why a file that has none of the formats is refused.
 
-    >>> refusal("notes.txt")
+    >>> explain_refusal("notes.txt")
     'is not a readable image'
     """
     if str(file).lower().endswith(HEIF["HEIF"]) and "HEIF" not in _formats():

@@ -135,7 +135,7 @@ def _whole(image: PIL.Image.Image, *, upright: bool) -> PIL.Image.Image:
 def to_mode(image: PIL.Image.Image, mode: Mode) -> PIL.Image.Image:
     """The picture in colour (RGB) or gray (L), 8 bits: 16 bits are scaled, alpha is dropped as in training.
 
-    >>> in_mode(PIL.Image.fromarray(np.array([[0, 32768, 65535]], np.uint16)), "L").tobytes().hex(" ")
+    >>> to_mode(PIL.Image.fromarray(np.array([[0, 32768, 65535]], np.uint16)), "L").tobytes().hex(" ")
     '00 80 ff'
     """
     if image.mode == mode:

@@ -16,7 +16,7 @@ def make_thumbnail(image: Image, side: int = SIDE) -> str:
     """The image as a data URI, at most `side` pixels wide and high: gray as PNG, colour as WebP.
 
     >>> import numpy as np
-    >>> thumbnail(np.zeros((2, 2), np.uint8))[:22]
+    >>> make_thumbnail(np.zeros((2, 2), np.uint8))[:22]
     'data:image/png;base64,'
     """
     shown = as_picture(image)

@@ -33,7 +33,7 @@ Place = tuple[int, int]  # device and number: which folder it is, whatever its n
 class PackedTexts(Sequence[str]):
     """Many texts in one piece of memory: a list of them takes four times as much.
 
-    >>> list(Names(["a.png", "b/c.png"]))
+    >>> list(PackedTexts(["a.png", "b/c.png"]))
     ['a.png', 'b/c.png']
     """
 

@@ -150,7 +150,7 @@ def split_sample(sample: Any, keys: Sequence[str] = KEYS) -> tuple[Any, Any]:
 def _as_label(label: Any) -> int:
     """A class number; -1 for whatever is none.
 
-    >>> as_label(np.int64(3)), as_label(None), as_label("cat")
+    >>> _as_label(np.int64(3)), _as_label(None), _as_label("cat")
     (3, -1, -1)
     """
     if is_tensor(label) and label.numel() == 1 and not label.is_floating_point():
@@ -243,7 +243,7 @@ def iterate_prepared(images: Any, size: int = BATCH_SIZE) -> Iterator[PreparedBa
     """The batches one by one; a tensor of all images, and a data set of single ones, are cut into batches of `size`.
 
     >>> import torch
-    >>> [len(batch.images) for batch in prepared_batches(torch.zeros(5, 3, 8, 8), 2)]
+    >>> [len(batch.images) for batch in iterate_prepared(torch.zeros(5, 3, 8, 8), 2)]
     [2, 2, 1]
     """
     check_prepared(images)

@@ -104,7 +104,7 @@ class AdaScale(Step):
 def _ratio_above(z: Tensor, shares: Tensor) -> Tensor:
     """[N]: the sum of a row over that of its largest M - round(M share) values; 1 where those add up to 0.
 
-    >>> ratio_above(torch.tensor([[3.0, 1.0, 0.0, 0.0]]), torch.tensor([0.75]))
+    >>> _ratio_above(torch.tensor([[3.0, 1.0, 0.0, 0.0]]), torch.tensor([0.75]))
     tensor([1.3333])
     """
     width = z.shape[1]

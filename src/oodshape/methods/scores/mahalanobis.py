@@ -229,7 +229,7 @@ SHARES = 2.0 ** np.linspace(-20, 0, 81)  # that are tried
 def _oas_share(scatter: Array, free: int) -> float:
     """The share that is best for Gaussians (OAS; Chen et al., 2010); `free` degrees of freedom made the scatter.
 
-    >>> oas_share(np.diag([1.0, 1.0]), 1)
+    >>> _oas_share(np.diag([1.0, 1.0]), 1)
     1.0
     """
     width = len(scatter)
@@ -244,7 +244,7 @@ def _find_likeliest_share(scatter: Array, free: int) -> float:
     Without an image the covariance is A less a multiple of x x'; the determinant and the distance of x follow from
     r = x' A^-1 x, whose mean over all images is the trace of A^-1 S: the eigenvalues of S are all that is needed.
 
-    >>> likeliest_share(np.eye(3) * 50, 50)
+    >>> _find_likeliest_share(np.eye(3) * 50, 50)
     1.0
     """
     _trace(scatter, free)

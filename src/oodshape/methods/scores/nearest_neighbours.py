@@ -42,7 +42,7 @@ def _best_products(z: Tensor, bank: Tensor, k: int, terms: Terms) -> Tensor:
     """[n, k]: the k largest values of the inner products of each row with the rows of the bank, descending.
 
     >>> plain = Terms(torch.zeros(2), torch.zeros(2, 1))
-    >>> best_products(torch.eye(2), torch.tensor([[1.0, 3.0], [2.0, 0.0]]), 1, plain)
+    >>> _best_products(torch.eye(2), torch.tensor([[1.0, 3.0], [2.0, 0.0]]), 1, plain)
     tensor([[2.],
             [3.]])
     """

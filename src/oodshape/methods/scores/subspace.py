@@ -74,7 +74,7 @@ class Vim(ScoreRecipe):
 def _paper_dimensions(width: int) -> int:
     """The paper's size of the principal subspace for a number of features.
 
-    >>> [paper_dimensions(width) for width in (2048, 768, 192)]
+    >>> [_paper_dimensions(width) for width in (2048, 768, 192)]
     [1000, 512, 96]
     """
     return 1000 if width >= 2048 else 512 if width >= 768 else max(width // 2, 1)

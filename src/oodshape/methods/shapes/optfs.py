@@ -102,7 +102,7 @@ def warn_if_meaningless(train: Training) -> None:
 def solve_theta(impact: Array, energy: Array) -> NDArray[np.float32]:
     """[K] float32: theta_k ~ impact_k / energy_k with sum theta^2 energy = sum energy; 0 where there is no energy.
 
-    >>> [f"{theta:.3f}" for theta in within_energy(np.array([2.0, 0.0, 3.0]), np.array([1.0, 0.0, 9.0]))]
+    >>> [f"{theta:.3f}" for theta in solve_theta(np.array([2.0, 0.0, 3.0]), np.array([1.0, 0.0, 9.0]))]
     ['2.828', '0.000', '0.471']
     """
     # an energy that float32 could not tell from 0 next to the others would make theta overflow

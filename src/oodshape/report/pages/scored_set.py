@@ -123,7 +123,7 @@ class ScoredSet:
 def find_common_folder(names: Iterable[str]) -> str:
     """Return the common parent of these folders with its separator; empty if there is none.
 
-    >>> common_folder(["/a/inbox/x", "/a/inbox/y/z"])
+    >>> find_common_folder(["/a/inbox/x", "/a/inbox/y/z"])
     '/a/inbox/'
     """
     found = list(names)

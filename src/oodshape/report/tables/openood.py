@@ -68,7 +68,7 @@ class OpenOODFigures:
 def _format_figure(fractions: list[float]) -> str:
     """The mean in percent, and the standard deviation (ddof 0, as numpy has it) of several runs.
 
-    >>> show_figure([0.90, 0.92]), show_figure([0.9]), show_figure([])
+    >>> _format_figure([0.90, 0.92]), _format_figure([0.9]), _format_figure([])
     ('91.00 ± 1.00', '90.00', '-')
     """
     percent = 100 * np.array(fractions, np.float64)

@@ -223,8 +223,8 @@ def check_in_paper(names: Sequence[str], id_sets: Mapping[str, str]) -> None:
 def _find_paper_model(study: str, network: str, id_set: str) -> str:
     """The network of a table of the paper that a network is; empty if it is none of them.
 
-    >>> model_for("variants", "imagenet_resnet50", "imagenet"), model_for("variants", "imagenet_deit_tiny", "imagenet")
-    ('ResNet50', '')
+    >>> [_find_paper_model("variants", f"imagenet_{name}", "imagenet") for name in ("resnet50", "deit_tiny")]
+    ['ResNet50', '']
     """
     models = _load_study_figures(study) if id_set == "imagenet" else ()
     return next((model for model in models if _plain(network).endswith(_plain(model))), "")
