@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from oodshape import METHODS, Features, Moments, auroc
-from oodshape.features.running_sums import TEMPERATURES, Statistic
+from oodshape.features.statistic import TEMPERATURES, Statistic
 from oodshape.features.sum_kernels import Scatter
-from oodshape.features.sums import Sums, add_present
+from oodshape.features.training_sums import Sums, add_if_present
 
 
 def rows(n: int, width: int, seed: int = 0) -> torch.Tensor:
@@ -149,7 +149,7 @@ def test_parts_in_any_order_add_up_to_1e_12(whole: Features, parts: int) -> None
     wanted = Sums.of(whole, NAMES)
     pieces = [Sums.of(whole[rows], NAMES) for rows in np.array_split(np.arange(IMAGES), parts)]
     for order in (pieces, pieces[::-1], pieces[1::2] + pieces[::2]):
-        found = add_present(*order)
+        found = add_if_present(*order)
         assert found is not None
         assert max(apart(found.held, wanted.held).values()) < 1e-12
         np.testing.assert_array_equal(found.stats.counts, wanted.stats.counts)
