@@ -21,6 +21,7 @@ from oodshape.features.running_sums import SCATTERS, RunningSums, Statistic, as_
 from oodshape.features.sum_kernels import merged_scatter
 from oodshape.images import identity
 from oodshape.images.identity import Keys
+from oodshape.networks.head import Head
 
 Array = NDArray[Any]
 BANK = 5000  # images that a bank keeps at most
@@ -168,6 +169,11 @@ class Moments:
         if "bank" in kept and "directions" in vars(self):
             vars(fewer)["directions"] = self.directions
         return fewer
+
+    def only(self, names: frozenset[str], head: Head) -> Moments:
+        """Those parts, which do not depend on the head, as moments of another head."""
+        kept = {name: part for name, part in self.parts.items() if OWNERS.get(name, name) in names}
+        return Moments(head.fingerprint, self.n, kept)
 
     def bank(self) -> Iterator[Tensor]:
         """[n, M] float32: the images of the bank, a few at a time."""
