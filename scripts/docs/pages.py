@@ -11,9 +11,9 @@ from typing import Any
 
 from api import api_page, cli_page, table
 from oodshape.core.values import Value
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.methods.base import FittedHead, FittedScore, Shape
-from oodshape.methods.describe import cited, describe_deviations
+from oodshape.methods.describe import describe_deviations, find_titles
 from oodshape.methods.detector import Method
 from oodshape.methods.records import RECORDS, Deviation, Record
 from oodshape.methods.registry import make_method
@@ -255,7 +255,7 @@ def performance(name: str, rows: list[dict[str, Any]]) -> str:
 def reference(record: Record) -> str:
     """The citation, with links to the papers and to the code."""
     text = record.citation
-    for title, address in cited(record.citation):
+    for title, address in find_titles(record.citation):
         text = text.replace(f"*{title}*", f"[*{title}*]({address})")
     return text + (f" Code: <{record.code}>." if record.code else "")
 

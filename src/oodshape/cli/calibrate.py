@@ -72,7 +72,7 @@ def calibrate(
             )
         return _calibrate_exported(guard, out, images, alpha, provider, reading, running, json)
     check_inputs(images, guard=guard, model=model, opening=opening)
-    from oodshape.guard.describe import Contents, facts, per_class_line
+    from oodshape.guard.describe import GuardContents, describe_classes, facts
     from oodshape.guard.guard import Guard
 
     before = Guard.load(guard, trust_code=opening.trust_code)
@@ -91,10 +91,10 @@ def calibrate(
     if json:
         typer.echo(encoder.dumps(facts(after)))
         return
-    was, now = (Contents.of(each).threshold_text for each in (before, after))
+    was, now = (GuardContents.of(each).threshold_text for each in (before, after))
     say(f"threshold: {now}, before {was}")
     if after.detector.groups is not None:
-        say(per_class_line(after))
+        say(describe_classes(after))
     say(f"guarantee: {after.guarantee}")
     if images is not None:
         say(UNKNOWN)
@@ -113,7 +113,7 @@ def _calibrate_exported(
 ) -> None:
     from oodshape.guard.export.guarded_file import GuardedFile
     from oodshape.guard.export.recalibrate import recalibrate
-    from oodshape.images.sources.listing import in_column
+    from oodshape.images.sources.open_images import in_column
 
     check_inputs(images)
     guarded = GuardedFile(file, provider=provider)

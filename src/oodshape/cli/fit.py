@@ -85,18 +85,18 @@ def fit(
     """
     check_writable(out)
     check_inputs(images, calibrate, model=model, opening=opening, method=method)
-    from oodshape.core.files import read_names
-    from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
+    from oodshape.core.files import read_class_names
+    from oodshape.guard.describe import describe_classes, describe_selection, facts, preprocessing_line
     from oodshape.guard.guard import Guard
-    from oodshape.images.sources.listing import in_column, skipped_lines
+    from oodshape.images.sources.open_images import describe_skipped, in_column
     from oodshape.networks.device import AUTO
-    from oodshape.networks.loading import open_model, prepared
+    from oodshape.networks.loading import open_model, override
 
     pool = ray_pool(engine)
     timings: list[Any] = []  # what an engine reports
     with warnings_as_lines():
         where = resolve_device(opening)
-        names = () if classes is None else read_names(classes)
+        names = () if classes is None else read_class_names(classes)
         source = open_model(model, classes=names, prompt=prompt, **vars(where), **vars(layer))
         settings, upright = parse_preprocessing(preprocessing)
         options: dict[str, Any] = {
@@ -105,7 +105,7 @@ def fit(
             "method": method,
             "alpha": alpha,
             "per_class": per_class,
-            "preprocessing": None if parts and not settings else prepared(source.native, **settings),
+            "preprocessing": None if parts and not settings else override(source.native, **settings),
             "classes": names,
             "upright": upright,
             "exportable": exportable,
@@ -125,13 +125,13 @@ def fit(
     if json:
         typer.echo(encoder.dumps(facts(guard)))
         return
-    for line in [*(each.line() for each in timings), *chosen_lines(guard)]:
+    for line in [*(each.line() for each in timings), *describe_selection(guard)]:
         say(line)
     say(f"images: {preprocessing_line(guard.about.preprocessing)}")
-    for line in [*skipped_lines(images), *skipped_lines(calibrate)]:
+    for line in [*describe_skipped(images), *describe_skipped(calibrate)]:
         say(line)
     if guard.detector.groups is not None:
-        say(per_class_line(guard))
+        say(describe_classes(guard))
     say(f"guarantee: {guard.guarantee}")
     if guard.sanity:
         say(f"sanity: {guard.sanity}")

@@ -45,12 +45,12 @@ def report(
     leaderboard that sorts and filters, the paper's figures where it has any, each method's figures, and the images
     that are hardest for it.
     """
-    from oodshape.benchmark.results import Results
-    from oodshape.report.benchmark_files import show_report, write_report
+    from oodshape.benchmark.results import RunResults
+    from oodshape.report.benchmark_files import print_report, write_report
     from oodshape.report.tables.table import parse_columns
 
     folder = out or (results if results.is_dir() else results.parent)
-    loaded, shown = Results.load(results), parse_columns(columns)
+    loaded, shown = RunResults.load(results), parse_columns(columns)
     write_report(loaded, folder, table, paper=compare_paper, columns=shown)
-    show_report(loaded, console(), table, paper=compare_paper, columns=shown, sort=sort)
+    print_report(loaded, console(), table, paper=compare_paper, columns=shown, sort=sort)
     say(f"page: {folder / 'report.html'}")

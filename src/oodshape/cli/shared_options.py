@@ -122,7 +122,7 @@ def check_inputs(
 ) -> None:
     """Refuse names of files, networks and methods that are wrong, before torch is imported, which takes seconds."""
     from oodshape.core import files
-    from oodshape.images.sources.listing import check_listed
+    from oodshape.images.sources.open_images import check_paths
     from oodshape.methods.records import check_method
     from oodshape.networks.model_names import check_spec
 
@@ -134,18 +134,18 @@ def check_inputs(
         raise InputError(f"there is no file {opening.weights}")
     for each in images:
         if each is not None:
-            check_listed(each)
+            check_paths(each)
     if method is not None:
         check_method(method)
 
 
 def resolve_device(opening: ModelOptions) -> ModelOptions:
     """The same options with the device that `auto` stands for, which is printed unless it is the CPU."""
-    from oodshape.networks.device import AUTO, described, device_named
+    from oodshape.networks.device import AUTO, describe_device, find_device
 
-    device = device_named(opening.device or AUTO)
+    device = find_device(opening.device or AUTO)
     if opening.device == AUTO and device.type != "cpu":
-        sys.stderr.write(f"device: {described(device)}\n")
+        sys.stderr.write(f"device: {describe_device(device)}\n")
     return replace(opening, device=str(device))
 
 
@@ -170,9 +170,9 @@ def ray_pool(engine: str) -> Any:
         raise InputError(f"--engine takes local, ray or ray:N, got {engine!r}")
     if engine == "local":
         return None
-    from oodshape.engines.ray import Pool
+    from oodshape.engines.ray import ActorPool
 
-    return Pool(None if found[1] is None else int(found[1]))
+    return ActorPool(None if found[1] is None else int(found[1]))
 
 
 def words(text: str) -> tuple[str, ...]:

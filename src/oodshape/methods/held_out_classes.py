@@ -9,7 +9,7 @@ import numpy as np
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.sums import LeftOut, Sums, drop_classes
+from oodshape.features.training_sums import LeftOut, Sums, drop_classes
 from oodshape.images import identity
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import fit_each, score_each
@@ -51,7 +51,7 @@ class HeldOutClasses:
         (2, 60, 36, 12, 6)
         """
         head = fitting.head
-        left_out = classes_left_out(head, seed)
+        left_out = hold_out_classes(head, seed)
         count = int(left_out.sum())
         if head.classes - count < FEWEST_CLASSES:
             raise InputError(f"the network has {head.classes} classes, and {FEWEST_CLASSES} must remain")
@@ -82,11 +82,11 @@ class HeldOutClasses:
         return values
 
 
-def classes_left_out(head: Head, seed: int = SEED) -> LeftOut:
+def hold_out_classes(head: Head, seed: int = SEED) -> LeftOut:
     """[C]: whether a class is held out: a seeded quarter of the classes, at least one."""
     left_out = np.zeros(head.classes, bool)
     count = max(1, int(SHARE * head.classes))
-    left_out[identity.smallest(identity.numbered(head.classes), count, seed, "classes left out")] = True
+    left_out[identity.smallest(identity.from_numbers(head.classes), count, seed, "classes left out")] = True
     return left_out
 
 

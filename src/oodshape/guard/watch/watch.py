@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.text import format_count
-from oodshape.core.values import AtLeast, Value, encode, load_values
+from oodshape.core.values import AtLeast, Value, encode_value, load_values
 from oodshape.guard.scoring.decide import ROUNDING
 from oodshape.guard.scoring.score_formats import ScoreRow, read_scores
 from oodshape.guard.verdict import Scored, Verdict
 from oodshape.guard.watch.history import Event, History
-from oodshape.metrics.conformal import allowed_rate, rank
+from oodshape.metrics.conformal import allowed_rate, threshold_rank
 from oodshape.metrics.sequential_test import RateTest
 
 Block = tuple[list[ScoreRow], "ReadPosition | None"]
@@ -91,7 +91,7 @@ def rejected_since_change(watch: Watch, scores: str | None = None) -> Iterator[t
     if not (watch.alarm and alarms and all(Path(file).is_file() for file, _ in parts)):
         return
     rows = (row for file, count in parts for row in islice(read_scores(file), count) if row.p_value is not None)
-    limit = rank(watch.n_calibration, watch.alpha) + 0.5
+    limit = threshold_rank(watch.n_calibration, watch.alpha) + 0.5
     for image, row in enumerate(rows, 1):
         if image >= (alarms[-1].began or alarms[-1].image) and (row.p_value or 0) * (watch.n_calibration + 1) < limit:
             yield image, row
@@ -105,7 +105,7 @@ def _changed(scores: str, after: ReadPosition) -> InputError:
 
 
 @contextmanager
-def locked_state(state: str) -> Iterator[None]:
+def lock_state(state: str) -> Iterator[None]:
     """Keep a state for this process alone: a second one would overwrite what the first has seen."""
     if not state:
         yield
@@ -203,8 +203,8 @@ class Watch(Value):
         known = p[~lost]
         # as whole numbers of calibration images: a rounded p-value in a file keeps its side
         below = np.rint(known * (self.n_calibration + 1))
-        rejected = below <= rank(self.n_calibration, self.alpha)
-        low = below <= rank(self.n_calibration, MIDDLE)
+        rejected = below <= threshold_rank(self.n_calibration, self.alpha)
+        low = below <= threshold_rank(self.n_calibration, MIDDLE)
         rejection, middle = self.rejection.after(rejected), self.middle.after(low)
         unreadable = self.unreadable + int(lost.sum())
         history = self.history.after(known, rejected, int(lost.sum()), names[~lost].tolist())
@@ -252,8 +252,8 @@ class Watch(Value):
     def save(self, path: str | Path) -> None:
         """Write the state to one safetensors file."""
         tensors: dict[str, NDArray[Any]] = {}
-        value = encode(self, tensors, "watch")
-        files.save(path, "watch", {"value": json.dumps(value)}, tensors)
+        value = encode_value(self, tensors, "watch")
+        files.save_file(path, "watch", {"value": json.dumps(value)}, tensors)
 
     @classmethod
     def load(cls, path: str | Path) -> Watch:
@@ -311,7 +311,7 @@ def _tests(alpha: float, n_calibration: int, delta: float) -> tuple[RateTest, Ra
     check_fraction("delta", delta)
     if alpha > MIDDLE:
         raise InputError(f"alpha must be at most {MIDDLE:g}, got {alpha:g}")
-    if rank(n_calibration, alpha) < 1:
+    if threshold_rank(n_calibration, alpha) < 1:
         raise InputError(f"alpha = {alpha:g} cannot be kept with {n_calibration} images: no p-value is so small")
     share = delta / 4  # two tests, each with the sampling error of the calibration set
     rejection, middle = (RateTest(allowed_rate(level, n_calibration, share), share) for level in (alpha, MIDDLE))

@@ -13,9 +13,9 @@ from torch import Tensor
 from oodshape.core.values import Positive
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import TEMPERATURES, Statistic
+from oodshape.features.statistic import TEMPERATURES, Statistic
 from oodshape.methods.base import Evidence, FittedScore, Score, ScoreRecipe
-from oodshape.methods.training import CHECKED, Training, by_label
+from oodshape.methods.training import CHECKED, Training, uses_labels
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,13 +101,13 @@ class TemperatureScaling(ScoreRecipe):
     def fit(self, train: Training) -> Tempered:
         features = train.maybe_features if train.held_out is None else train.held_out
         moments = train.moments(self.needs) if features is None else features.moments(self.needs)
-        if not by_label(moments, "auto"):
+        if not uses_labels(moments, "auto"):
             return Tempered(1.0)
-        start = interpolated_temperature(moments)
-        return Tempered(start if features is None else likeliest_temperature(features, start))
+        start = _interpolate_temperature(moments)
+        return Tempered(start if features is None else _find_likeliest_temperature(features, start))
 
 
-def interpolated_temperature(moments: Moments) -> float:
+def _interpolate_temperature(moments: Moments) -> float:
     """Where the summed surprise is 0; the lowest or highest temperature where it never is."""
     from scipy.interpolate import PchipInterpolator
 
@@ -117,7 +117,7 @@ def interpolated_temperature(moments: Moments) -> float:
     return float(np.exp(PchipInterpolator(logs, surprise).roots(extrapolate=False)[0]))
 
 
-def likeliest_temperature(features: Features, start: float) -> float:
+def _find_likeliest_temperature(features: Features, start: float) -> float:
     """The temperature of the largest likelihood, by Newton's method on its logarithm; a pass for each step."""
     assert features.labels is not None
     head, log, limits = features.head.to("cpu"), math.log(start), np.log([TEMPERATURES[0], TEMPERATURES[-1]])

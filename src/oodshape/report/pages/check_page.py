@@ -5,12 +5,12 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from oodshape.guard.check import Check, Selective, SetCheck
+from oodshape.guard.check import Check, SelectiveAccuracy, SetCheck
 from oodshape.metrics.detection import Estimate, mcnemar
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN
-from oodshape.networks.loading import Source
+from oodshape.networks.loading import OpenNet
 from oodshape.report.pages.html import banner, html_table, tiles, write_html
-from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, payload, roc_curves
+from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, roc_curves, scored_data
 from oodshape.report.pages.scored_page import Origin, render_scored_page
 from oodshape.report.pages.scored_set import CLEAR, Role
 
@@ -24,7 +24,7 @@ DETECTORS = {"guard": "guard", "softmax": "MSP"}
 WEAK, FAILING = 0.2, 0.5  # of a set accepted: from here on a guard protects in part, or not
 
 
-def check_rows(check: Check) -> list[list[str]]:
+def check_table(check: Check) -> list[list[str]]:
     """Return the cells of the table below `HEAD`: each set with the guard, then with the MSP baseline."""
     rows, names = [], [each.name for each in check.outside]
     for row in sorted(check.rows(), key=lambda row: names.index(row["set"]) if row["role"] == "ood" else -1):
@@ -52,7 +52,9 @@ def verdict(check: Check) -> str:
     return f"{text}; expected {low:,} to {high:,} (99 % range): {end}"
 
 
-def write_check(check: Check, path: str | Path, source: Source | None = None, origin: Origin | None = None) -> None:
+def write_check_page(
+    check: Check, path: str | Path, source: OpenNet | None = None, origin: Origin | None = None
+) -> None:
     """Write the page of a check; with the network's `source` it shows the images and explains each decision."""
     sets: list[tuple[SetCheck, Role]] = [(check.inside, "id"), *((each, "ood") for each in check.outside)]
     scored_sets = [collect_set(check.guard, each, role, SHOWN // len(sets)) for each, role in sets]
@@ -60,8 +62,8 @@ def write_check(check: Check, path: str | Path, source: Source | None = None, or
         (scored, each.listing) for scored, (each, _) in zip(scored_sets, sets, strict=True) if each.listing is not None
     ]
     items = [] if source is None or len(seen) < len(sets) else describe_images(check.guard, source, seen)
-    data = payload(check.guard, scored_sets, items) | {"roc": roc_curves(check)}
-    table = html_table(HEAD, check_rows(check), "Figures by set and detector")
+    data = scored_data(check.guard, scored_sets, items) | {"roc": roc_curves(check)}
+    table = html_table(HEAD, check_table(check), "Figures by set and detector")
     note = f"{NOTE} The threshold of the MSP baseline was calibrated on the same images for the same alpha."
     more = {"table": ("Figures and ROC curves", f'{table}<p class="soft">{escape(note)}</p><div id="roc"></div>')}
     if check.selective is not None:
@@ -74,11 +76,11 @@ def write_check(check: Check, path: str | Path, source: Source | None = None, or
         )
     origin, model = origin or Origin(), check.guard.about.model or "a network given in Python"
     title = f"Check: {model}, {Path(origin.guard).name or 'a guard in memory'}"
-    top = [banner(*decision(check)), tiles(_numbers(check)), "<h2>OOD sets</h2>", _render_sets(check)]
+    top = [banner(*_describe_decision(check)), tiles(_numbers(check)), "<h2>OOD sets</h2>", _render_sets(check)]
     write_html(path, render_scored_page(title, "\n".join(top), check.guard, scored_sets, data, origin, more))
 
 
-def decision(check: Check) -> tuple[str, str, str]:
+def _describe_decision(check: Check) -> tuple[str, str, str]:
     """Return the kind of the banner (ok, warn or bad), the decision, and what it rests on; the last is HTML."""
     worst = max(check.outside, key=lambda each: each.guard.share.value)
     share, alpha = worst.guard.share.value, 100 * (check.guard.detector.alpha or 0.0)
@@ -171,7 +173,7 @@ def _acceptance(outside: SetCheck) -> str:
     )
 
 
-def right_line(check: Check) -> list[str]:
+def describe_accuracy(check: Check) -> list[str]:
     """Return the accuracy on accepted images in one line; empty without labels."""
     found = check.selective
     if found is None:
@@ -183,7 +185,7 @@ def right_line(check: Check) -> list[str]:
     return ["; ".join([f"accuracy {100 * found.accuracy.value:.1f} % on {found.images:,} labelled ID images", *parts])]
 
 
-def _render_accuracy(check: Check, found: Selective) -> str:
+def _render_accuracy(check: Check, found: SelectiveAccuracy) -> str:
     """Return the table of accuracy on all labelled images and on the accepted ones."""
     assert check.inside.labels is not None
     known = check.inside.labels >= 0

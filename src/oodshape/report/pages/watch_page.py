@@ -20,9 +20,9 @@ from oodshape.guard.scoring.score_formats import ScoreRow
 from oodshape.guard.watch.history import BINS, History
 from oodshape.guard.watch.watch import MIDDLE, Watch
 from oodshape.images.decode.read import open_image
-from oodshape.images.decode.thumbnail import thumbnail
+from oodshape.images.decode.thumbnail import make_thumbnail
 from oodshape.images.sources.storage import is_remote
-from oodshape.report.pages.html import banner, document, html_table, page_json, section, tiles, web_file, write_html
+from oodshape.report.pages.html import banner, document, html_table, page_json, read_web, section, tiles, write_html
 
 SCRIPTS = ("elements.js", "watch.js")
 POINTS = 60  # of a curve, where the history has more
@@ -39,7 +39,7 @@ STEPS = (
 )
 
 
-def write_watch(watch: Watch, path: str | Path, rejected: Iterable[tuple[int, ScoreRow]] = ()) -> Path | None:
+def write_watch_page(watch: Watch, path: str | Path, rejected: Iterable[tuple[int, ScoreRow]] = ()) -> Path | None:
     """Write the page of a watch, and next to it the list of what was `rejected` since the change; return the list."""
     history, test = watch.history, watch.rejection
     listed = Path(path).with_name(f"{Path(path).stem}-rejected.csv")
@@ -74,7 +74,7 @@ def write_watch(watch: Watch, path: str | Path, rejected: Iterable[tuple[int, Sc
     body = "\n".join([*top, *(section(name, head, text) for name, (head, text) in parts.items())])
     end = f'<script type="application/json" id="data">{page_json(data)}</script>'
     text = f'<header><nav aria-label="Sections">{links}</nav>{theme}</header>\n<main id="main">\n{body}\n</main>\n{end}'
-    write_html(path, document("Watch", text, "\n".join(map(web_file, SCRIPTS)), web_file("scored.css")))
+    write_html(path, document("Watch", text, "\n".join(map(read_web, SCRIPTS)), read_web("scored.css")))
     return listed if count else None
 
 
@@ -124,7 +124,7 @@ def _pictures(shown: Sequence[tuple[int, ScoreRow]], count: int) -> str:
     parts = []
     for image, row in shown:
         try:
-            picture = f'<img src="{thumbnail(open_image(_place(row), upright=True), SIDE)}" alt="">'
+            picture = f'<img src="{make_thumbnail(open_image(_place(row), upright=True), SIDE)}" alt="">'
         except InputError:
             picture = '<span class="gone">image not found</span>'
         words = f"{escape(row.label)}<small>#{image:,}</small><small>p = {row.p_value:.2g}</small>"
