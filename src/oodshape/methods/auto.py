@@ -20,15 +20,9 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.features import Features
-<<<<<<< HEAD
-from oodshape.features.proxy import crossed_features
-from oodshape.features.running_sums import SCATTERS, Statistic
-from oodshape.features.sums import MOST, SELECTION, Summed, Sums
-=======
 from oodshape.features.proxy import cross_features
-from oodshape.features.statistic import Statistic
+from oodshape.features.statistic import SCATTERS, Statistic
 from oodshape.features.training_sums import MOST, SELECTION, Sums, TrainingSums
->>>>>>> b8976710c79141c8623f3b78f0ed50af7826bd55
 from oodshape.images import identity
 from oodshape.methods.base import ScoreRecipe
 from oodshape.methods.detector import Detector, Method
