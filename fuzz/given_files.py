@@ -19,12 +19,12 @@ from scipy.io import savemat
 from damage import bytes_damaged
 from kind import Files, Kind, equal
 from oodshape.benchmark.spec import Benchmark
-from oodshape.core.files import read_class_names
 from oodshape.images.datasets.catalog import _array
 from oodshape.images.datasets.cifar_mnist_svhn import read_cifar, read_mnist, read_svhn
 from oodshape.images.datasets.imagenet import imagenet_val
 from oodshape.images.sources.image_files import read_image_list
 from oodshape.images.sources.image_set import ImageSet
+from oodshape.networks.model_names import read_class_names
 from oodshape.networks.weights import load_weights
 from oodshape.report.tables.paper import read_paper_figures
 from own_files import written

@@ -160,11 +160,11 @@ def snippet(name: str) -> str:
     method, proxy = make_method(RECORDS[name]), ""
     lines = [
         "from oodshape import Classifier, Features, auroc, find_method",
-        "from oodshape.images.datasets.digits import digits_sets",
+        "from oodshape.images.datasets.digits import load_digits_sets",
         "from oodshape.images.decode.preprocessing import DIGITS",
         "from oodshape.networks.zoo import build",
         "",
-        'classifier, sets = Classifier(build("digits-convnet")), digits_sets()',
+        'classifier, sets = Classifier(build("digits-convnet")), load_digits_sets()',
         'train = Features.extract(classifier, sets["train"], DIGITS)',
         'test = Features.extract(classifier, sets["test"], DIGITS)',
         'photos = Features.extract(classifier, sets["photos"], DIGITS)',

@@ -207,7 +207,7 @@ def test_examples_of_the_builder(module: str) -> None:
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The digits and their features once for all pages: every method's snippet begins with them."""
-    monkeypatch.setattr(oodshape.images.datasets.digits, "digits_sets", _sets)
+    monkeypatch.setattr(oodshape.images.datasets.digits, "load_digits_sets", _sets)
     monkeypatch.setattr(Features, "extract", classmethod(_extract))
 
 

@@ -29,12 +29,12 @@ from oodshape.features import extraction as extract
 from oodshape.images.sources.image_files import ImageFolder
 from oodshape.networks.classifier import Classifier
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.networks.zoo.digits_nets import small_net
+from oodshape.networks.zoo.digits_nets import load_small_net
 
 torch.set_num_threads(1)
 extract.CHUNK = 16
 images, cache, pause, workers = sys.argv[1:]
-net, count = small_net("convnet"), 0
+net, count = load_small_net("convnet"), 0
 
 def slow(net, args):
     global count

@@ -16,11 +16,11 @@ from PIL import Image
 from torch import Tensor
 
 from oodshape import METHODS, Classifier, Features, Guard, InputError, Preprocessing
-from oodshape.core.files import read_class_names
 from oodshape.guard.describe import NO_GUARANTEE
 from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.open_images import open_images
+from oodshape.networks.model_names import read_class_names
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"

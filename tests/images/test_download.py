@@ -201,7 +201,7 @@ def test_a_killed_run_leaves_nothing_that_looks_complete(server: Server, tmp_pat
     content, sent = CONTENT * 8, threading.Event()
     server.offers["/set.bin"] = Offer(content, stalls=sent)
     source = source_of(content, f"{server.address}/set.bin")
-    code = f"from oodshape.images.datasets.download import Path, Source, obtain; obtain({source!r}, Path('.'))"
+    code = f"from oodshape.images.datasets.download import Download, Path, obtain; obtain({source!r}, Path('.'))"
     process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
     part = tmp_path / "sets" / "set.bin.part"
     while not part.exists() or part.stat().st_size < 1 << 20:

@@ -20,8 +20,8 @@ from oodshape.methods.perturb.base import NoPerturbation
 from oodshape.methods.perturb.odin import Odin
 from oodshape.methods.records import RECORDS
 from oodshape.methods.scores.class_means import She
-from oodshape.methods.scores.decision_boundary import Gen, Nci
-from oodshape.methods.scores.logits import LogSoftmax, MaxSoftmax, Tempered
+from oodshape.methods.scores.decision_boundary import Nci
+from oodshape.methods.scores.logits import Gen, LogSoftmax, MaxSoftmax, Tempered
 from oodshape.methods.scores.mahalanobis import Mds, MdsPlus, Rmds, RmdsPlus
 from oodshape.methods.scores.nearest_neighbours import Knn, NnGuide
 from oodshape.methods.scores.openood_variants import ShareKnn

@@ -19,7 +19,7 @@ from oodshape.images.identity import smallest
 from oodshape.methods.openood_settings import OpenOODSetting, openood_settings
 from oodshape.methods.perturb.base import NoPerturbation
 from oodshape.methods.records import RECORDS
-from oodshape.methods.scores.decision_boundary import Gen
+from oodshape.methods.scores.logits import Gen
 from oodshape.methods.scores.openood_variants import WholeVim
 from oracle import openood_methods as theirs
 

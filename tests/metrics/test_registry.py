@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oodshape.core.errors import InputError
-from oodshape.metrics.detection import Estimate, auroc, bootstrap, mcnemar
+from oodshape.metrics.detection import Estimate, auroc, bootstrap
 from oodshape.metrics.registry import METRICS, check_metrics, find_metric, flatten_metrics, gather_metrics, measure
+from oodshape.metrics.significance import mcnemar
 from oracle.metrics import naive_joint_aurc, naive_joint_risks
 
 scores = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=12)

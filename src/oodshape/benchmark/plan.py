@@ -9,13 +9,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from oodshape.benchmark import openood_protocol as openood
 from oodshape.benchmark.perturbed_scores import BATCH, SEEN, fit_perturbation, score_perturbed, score_tensors
 from oodshape.benchmark.spec import AUTHORS, ID_SETS, UNCROPPED, Benchmark, ModelSpec
 from oodshape.core.errors import InputError, check_trust
-from oodshape.core.files import read_class_names
 from oodshape.core.options import CacheOptions, HeadOptions, ModelOptions, RunOptions, SubsetOptions, make_options
 from oodshape.core.values import reseed
 from oodshape.features.features import Features
@@ -28,12 +27,12 @@ from oodshape.images.sources.memory import iterate_prepared
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.registry import METHODS, authors_methods, find_record, make_method, paper_methods
 from oodshape.networks import zoo
-from oodshape.networks.classifier import Classifier
+from oodshape.networks.classifier import Classifier, guess_family
 from oodshape.networks.head import Head
 from oodshape.networks.loading import Model as AnyModel
 from oodshape.networks.loading import open_model, runs_named_code
 from oodshape.networks.loading import override as native_preprocessing
-from oodshape.networks.model_names import KNOWN, Family
+from oodshape.networks.model_names import KNOWN, read_class_names
 from oodshape.networks.zero_shot import PROMPT
 
 ZOO = "zoo:"
@@ -267,15 +266,6 @@ class Plan:
         family = spec.family or (known.family if known else guess_family(source.classifier.net))
         whole = frozenset(look.name for look in self.benchmark.pooled if look.preprocessing == UNCROPPED)
         return BenchModel(spec, family, source.classifier, steps, dict(self.sets), options, uncropped=whole)
-
-
-def guess_family(net: nn.Module) -> Family:
-    """The family of a network whose makers do not say it: it attends, it convolves more than patches, or neither."""
-    modules = list(net.modules())
-    if any("attention" in type(module).__name__.lower() for module in modules):
-        return "transformer"
-    wide = [module for module in modules if isinstance(module, nn.Conv2d) and module.kernel_size != module.stride]
-    return "ConvNet" if any(max(module.kernel_size) > 1 for module in wide) else "MLP"
 
 
 def _networks(

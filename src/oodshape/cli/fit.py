@@ -85,12 +85,12 @@ def fit(
     """
     check_writable(out)
     check_inputs(images, calibrate, model=model, opening=opening, method=method)
-    from oodshape.core.files import read_class_names
     from oodshape.guard.describe import describe_classes, describe_selection, facts, preprocessing_line
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.open_images import describe_skipped, in_column
     from oodshape.networks.device import AUTO
     from oodshape.networks.loading import open_model, override
+    from oodshape.networks.model_names import read_class_names
 
     pool = ray_pool(engine)
     timings: list[Any] = []  # what an engine reports

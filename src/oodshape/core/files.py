@@ -72,17 +72,6 @@ def reading(path: str | Path, way_out: str = "") -> Iterator[None]:
         raise InputError(f"{path} is damaged ({type(error).__name__}: {one_line(error)}){end}") from None
 
 
-def read_class_names(path: Path) -> tuple[str, ...]:
-    """The names of the classes in a text file, one a line, in the network's order."""
-    if not path.is_file():  # a pipe would be waited for, a device has no end
-        raise InputError(f"cannot read the class names {path}: there is no such file")
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the class names {path}: {error}") from None
-    return tuple(line.strip() for line in lines if line.strip())
-
-
 def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
     """All arrays of an .npz file by name, each held to the checksum that the archive has of it; no pickles.
 

@@ -22,7 +22,7 @@ from oodshape.features.features import Features
 from oodshape.features.moments import Moments
 from oodshape.features.statistic import as_statistics
 from oodshape.images import identity
-from oodshape.networks.head import Head
+from oodshape.networks.head import Head, drop_classes
 
 SELECTION = "selection"  # the purpose of the keys that keep images to select by
 MOST = 5_000  # images to select by: so many give an AUROC to half a point
@@ -138,12 +138,6 @@ class TrainingSums:
     def accuracy(self) -> float | None:
         """The share of labelled images whose class is predicted, or None without labels."""
         return self.right / self.labelled if self.labelled else None
-
-
-def drop_classes(head: Head, left_out: LeftOut) -> Head:
-    """The head without some of its classes."""
-    stays = torch.from_numpy(np.flatnonzero(~left_out)).to(head.weight.device)
-    return Head(head.weight[stays].contiguous(), head.bias[stays].contiguous())
 
 
 def add_if_present(*each: T | None) -> T | None:

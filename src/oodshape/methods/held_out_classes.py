@@ -9,12 +9,12 @@ import numpy as np
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.training_sums import LeftOut, Sums, drop_classes
+from oodshape.features.training_sums import LeftOut, Sums
 from oodshape.images import identity
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import fit_each, score_each
 from oodshape.metrics.detection import auroc
-from oodshape.networks.head import Head
+from oodshape.networks.head import Head, drop_classes
 
 SHARE = 0.25  # of the classes
 SEED = 0

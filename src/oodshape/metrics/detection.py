@@ -279,20 +279,3 @@ def as_scores(values: Any, name: str) -> Floats:
     if bad.size:
         raise InputError(f"{name}[{bad[0]}] is NaN ({bad.size} of {array.size} are); a NaN score has no rank")
     return array.astype(np.float64)
-
-
-def mcnemar(one: Any, other: Any) -> float:
-    """The p-value of "both accept as many" on the same images: exact, by those that only one of them accepts.
-
-    >>> mcnemar([True] * 5, [False] * 5)  # 5 of 5 differ one way: 2 / 2 ** 5
-    0.0625
-    """
-    first, second = np.asarray(one, bool), np.asarray(other, bool)
-    if first.shape != second.shape:
-        raise InputError(f"both must judge the same images, got {len(first)} and {len(second)}")
-    only, others = int((first & ~second).sum()), int((second & ~first).sum())
-    if only == others:
-        return 1.0
-    from scipy.stats import binomtest
-
-    return float(binomtest(only, only + others).pvalue)

@@ -232,3 +232,20 @@ def _largest_differences(means: Sequence[MeanAuroc]) -> Floats:
 
 
 ALIKE = 1e-12  # of two variances: a smaller one of their difference is rounding
+
+
+def mcnemar(one: Any, other: Any) -> float:
+    """The p-value of "both accept as many" on the same images: exact, by those that only one of them accepts.
+
+    >>> mcnemar([True] * 5, [False] * 5)  # 5 of 5 differ one way: 2 / 2 ** 5
+    0.0625
+    """
+    first, second = np.asarray(one, bool), np.asarray(other, bool)
+    if first.shape != second.shape:
+        raise InputError(f"both must judge the same images, got {len(first)} and {len(second)}")
+    only, others = int((first & ~second).sum()), int((second & ~first).sum())
+    if only == others:
+        return 1.0
+    from scipy.stats import binomtest
+
+    return float(binomtest(only, only + others).pvalue)

@@ -16,6 +16,7 @@ from oodshape.networks import linear_maps
 from oodshape.networks.device import Precision, check_precision, find_device
 from oodshape.networks.find_head import WAY_OUT, find_head_name, find_last_map, find_module, why_not_head
 from oodshape.networks.head import Head, Outputs
+from oodshape.networks.model_names import Family
 
 # The head of a network, kept for the next classifier around it: its fingerprint need not be hashed again.
 _HEADS: WeakKeyDictionary[nn.Module, dict[str, Head]] = WeakKeyDictionary()
@@ -96,7 +97,7 @@ class Classifier:
                     self._check_unchanged(images[:2], call)
             features = call.features.float()
             if not features.is_meta:
-                linear_maps.check_rows(features, "features")
+                linear_maps.check_net_input(features, "features")
             head = self._kept(call.head)
             if head.classes == 1:
                 raise HeadError(ONE_OUTPUT.format(head=self._name))
@@ -161,7 +162,7 @@ class Classifier:
             weights = {name: weight.detach() for name, weight in self.net.named_parameters()}
             with self.casting():
                 output = torch.func.functional_call(self.net, weights, (images.clone(),))
-            return linear_maps.finite_rows(linear_maps.list_outputs(output)[self._place], len(images)).float()
+            return linear_maps.check_logits(linear_maps.list_outputs(output)[self._place], len(images)).float()
 
     def check_repeatable(self, images: Tensor) -> None:
         """Refuse a network whose features of two images [2, ...] change from run to run, or with the batch.
@@ -341,3 +342,12 @@ def stamp_tensors(tensors: Iterable[Tensor]) -> Stamp:
     """Which tensors they are, where they lie, and how often torch has written to each: a look at no value."""
     # writes to tensors made in inference mode are not counted
     return tuple((id(each), each.data_ptr(), -1 if each.is_inference() else each._version) for each in tensors)
+
+
+def guess_family(net: nn.Module) -> Family:
+    """The family of a network whose makers do not say it: it attends, it convolves more than patches, or neither."""
+    modules = list(net.modules())
+    if any("attention" in type(module).__name__.lower() for module in modules):
+        return "transformer"
+    wide = [module for module in modules if isinstance(module, nn.Conv2d) and module.kernel_size != module.stride]
+    return "ConvNet" if any(max(module.kernel_size) > 1 for module in wide) else "MLP"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
@@ -114,3 +115,9 @@ class Outputs:
     def __len__(self) -> int:
         """The number of images."""
         return len(self.features)
+
+
+def drop_classes(head: Head, left_out: NDArray[np.bool_]) -> Head:
+    """Return the head without the classes for which `left_out` [C] is true."""
+    stays = torch.from_numpy(np.flatnonzero(~left_out)).to(head.weight.device)
+    return Head(head.weight[stays].contiguous(), head.bias[stays].contiguous())

@@ -310,7 +310,7 @@ def logit_candidates(output: Any, n: int) -> list[tuple[int, Tensor]]:
     """What may be the logits in a network's output; the first has to be whole, others may be anything."""
     first, *others = list_outputs(output)
     rows = [(place, each) for place, each in enumerate(others, 1) if each.shape[:1] == (n,) and each.ndim > 1]
-    return [(0, finite_rows(first, n)), *((place, each.reshape(n, -1)) for place, each in rows)]
+    return [(0, check_logits(first, n)), *((place, each.reshape(n, -1)) for place, each in rows)]
 
 
 def only_logits(output: Any, n: int) -> Tensor:
@@ -332,7 +332,7 @@ def only_logits(output: Any, n: int) -> Tensor:
             f"the network returns {list(found[0].shape)}, values at many places of an image (segmentation?): "
             "logits must be one row per image, [N, C]; wrap the network so that it returns those of the whole image"
         )
-    return finite_rows(found[0], n)
+    return check_logits(found[0], n)
 
 
 def _is_softmax(values: Tensor, logits: Tensor) -> bool:
@@ -344,18 +344,18 @@ def find_logits(output: Any) -> Tensor:
     return list_outputs(output)[0]
 
 
-def finite_rows(logits: Tensor, n: int) -> Tensor:
+def check_logits(logits: Tensor, n: int) -> Tensor:
     """[N, C] logits, one row per image and none larger than `HUGE`, or an error."""
     if logits.numel() == 0 or (n > 1 and logits.shape[:1] != (n,)):
         raise InputError(f"the network must return one row of logits per image ({n}), got {list(logits.shape)}")
     logits = logits.reshape(n, -1)
     if logits.is_meta:  # has no values to look at
         return logits
-    check_rows(logits, "logits")
+    check_net_input(logits, "logits")
     return logits
 
 
-def check_rows(values: Tensor, name: str) -> None:
+def check_net_input(values: Tensor, name: str) -> None:
     """Refuse images with NaN, infinite or huge values, naming the first."""
     broken = torch.nonzero(~(values.abs() <= HUGE).all(dim=1)).flatten().tolist()
     if broken:

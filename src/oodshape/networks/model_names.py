@@ -86,3 +86,14 @@ def check_zoo_name(name: str) -> None:
     like = ", ".join(dict.fromkeys([*part, *close]))
     way_out = f"did you mean {like}?" if like else f"there are {', '.join(KNOWN)}"
     raise InputError(f"no network is called {name!r}; {way_out}")
+
+
+def read_class_names(path: Path) -> tuple[str, ...]:
+    """The names of the classes in a text file, one a line, in the network's order."""
+    if not path.is_file():  # a pipe would be waited for, a device has no end
+        raise InputError(f"cannot read the class names {path}: there is no such file")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the class names {path}: {error}") from None
+    return tuple(line.strip() for line in lines if line.strip())

@@ -22,7 +22,7 @@ from oodshape.images.decode.formats import EXTENSIONS
 from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.read import Unreadable, open_image
 from oodshape.images.sources.image_set import Image, IndexedImages
-from oodshape.images.sources.storage import is_remote, match, no_image, open_file, read_bytes, root_of, stamp_file
+from oodshape.images.sources.storage import is_remote, match, no_image, open_stored, read_bytes, root_of, stamp_file
 
 PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 BLOCK = tarfile.BLOCKSIZE  # an archive ends with blocks of zeros
@@ -124,7 +124,7 @@ def _scanned(archive: str) -> list[tuple[str, int, int, int]]:
     """(path, first byte, size, label) of the images in an archive, in their order."""
     images: list[tuple[str, int, int]] = []
     labels: dict[str, int] = {}
-    with open_file(archive) as file:
+    with open_stored(archive) as file:
         _scan(file, images, labels)
     return [(name, first, size, labels.get(_key(name), -1)) for name, first, size in images]
 
@@ -339,5 +339,5 @@ def check_table(path: str | Path) -> None:
 
 def _parquet(file: str) -> Any:
     pq = import_optional("pyarrow.parquet", "parquet", "Parquet")
-    opening = open_file(file) if is_remote(file) else file
+    opening = open_stored(file) if is_remote(file) else file
     return pq.ParquetFile(opening, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True)

@@ -79,7 +79,7 @@ def read_bytes(path: str, first: int = 0, last: int | None = None) -> bytes:
     if is_remote(path) and last is not None:
         store, inside = _store(path)
         return bytes(store.cat_file(inside, start=first, end=min(last, first + most)))
-    with open_file(path) as file:
+    with open_stored(path) as file:
         file.seek(first)
         data = bytes(file.read(most + 1 if last is None else min(last - first, most + 1)))
     if len(data) > most:
@@ -87,7 +87,7 @@ def read_bytes(path: str, first: int = 0, last: int | None = None) -> bytes:
     return data
 
 
-def open_file(path: str) -> Any:
+def open_stored(path: str) -> Any:
     """Open a file for reading; a device or a pipe, which may never end, is refused."""
     if not is_remote(path):
         _check_regular(path)

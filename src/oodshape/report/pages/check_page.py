@@ -6,8 +6,9 @@ from html import escape
 from pathlib import Path
 
 from oodshape.guard.check import Check, SelectiveAccuracy, SetCheck
-from oodshape.metrics.detection import Estimate, mcnemar
+from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN
+from oodshape.metrics.significance import mcnemar
 from oodshape.networks.loading import OpenNet
 from oodshape.report.pages.html import banner, html_table, tiles, write_html
 from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, roc_curves, scored_data

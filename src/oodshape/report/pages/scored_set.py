@@ -120,7 +120,7 @@ class ScoredSet:
         return found
 
 
-def find_common_folder(names: Iterable[str]) -> str:
+def _find_common_folder(names: Iterable[str]) -> str:
     """Return the common parent of these folders with its separator; empty if there is none.
 
     >>> find_common_folder(["/a/inbox/x", "/a/inbox/y/z"])
@@ -145,7 +145,7 @@ def make_group_tables(sets: Sequence[ScoredSet]) -> str:
             parts += [_table(scored.name, "class", scored.classes, "")]
         if len(folders) > 1 and {os.path.basename(name) for name in folders} != set(classes):
             parts += [f"<h3>{escape(scored.name)}, by folder</h3>"]
-            parts += [_table(scored.name, "folder", scored.folders, find_common_folder(folders))]
+            parts += [_table(scored.name, "folder", scored.folders, _find_common_folder(folders))]
     if not parts:
         return "<p>One class, one folder.</p>"
     at = f"At alpha = {100 * sets[0].alpha:g} %, that of the guard."
