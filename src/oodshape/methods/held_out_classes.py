@@ -68,7 +68,7 @@ class HeldOutClasses:
         return cls(count, head.classes, stay, *sides)
 
     def __str__(self) -> str:
-        return f"{len(self.outside)} images of {self.left_out} of {self.classes} classes, held out"
+        return f"held-out classes ({len(self.outside)} images, {self.left_out} of {self.classes} classes)"
 
     def aurocs(self, methods: Mapping[str, Method]) -> dict[str, float]:
         """The AUROC of each method, fitted without the held-out classes, against their images."""
