@@ -202,6 +202,8 @@ def test_heavy_names_say_how_to_install_what_is_missing(place: Path) -> None:
         ("fit --model zoo:digits-vit --weights w.pt --images recent --out x", "no file w.pt"),
         ("score --guard no.safetensors --model zoo:digits-vit --images recent", "no file no.safetensors"),
         ("check --guard guard.safetensors --model m:n --id recent --ood nowhere", "folder nowhere"),
+        ("calibrate guard.safetensors --alpha 10", "got 10; did you mean 0.1?"),
+        ("fit --model zoo:digits-vit --images recent --out x --preprocessing size=3", "size"),
         ("serve nothing.onnx", "there is no file nothing.onnx"),
         ("watch nothing.csv --guard guard.safetensors", "there is no file nothing.csv"),
     ],

@@ -156,7 +156,7 @@ def measured_table(name: str, docs: Path = DOCS) -> str:
 
 
 def snippet(name: str) -> str:
-    """A program that fits the method on the embedded digits and measures it."""
+    """A program that fits the method on the bundled digits and measures it."""
     method, proxy = make_method(RECORDS[name]), ""
     lines = [
         "from oodshape import Classifier, Features, auroc, find_method",
@@ -205,11 +205,11 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
     method = make_method(record)
     filled = ", ".join(f"{slot} `{piece}`" for slot, piece in slots(method).items())
     drawn = [f"![ID and OOD scores of {RECORDS[name].name}](../img/methods/{file}-scores.svg)"]
-    drawn_words = "Scores of ID and OOD images of the embedded digits (ConvNet, all six OOD sets)."
+    drawn_words = "Scores of ID and OOD images of the bundled digits (ConvNet, all six OOD sets)."
     if (docs / "img" / "methods" / f"{file}-theta.svg").is_file():
         drawn.insert(0, f"![Shaping function of {RECORDS[name].name}](../img/methods/{file}-theta.svg)")
         drawn_words = (
-            "First: θ(z) = f(z) / z as fitted on the embedded digits (ConvNet); its mean at each value where it also "
+            "First: θ(z) = f(z) / z as fitted on the bundled digits (ConvNet); its mean at each value where it also "
             "depends on the other features of the image. Second: the scores of ID images and of all six OOD sets."
         )
     pictures = "\n".join(drawn)

@@ -236,7 +236,7 @@ def test_the_classes_left_out_are_those_of_the_whole_head() -> None:
     # an image of a class that stays keeps its class; one of the class left out gets another
     stays = [place for place in range(7) if place != gone]
     assert [stays[c] for c in near.inside.predictions] == predicted[predicted != gone].tolist()
-    assert str(near) == f"{len(near.outside)} images of 1 of 7 classes, held out"
+    assert str(near) == f"held-out classes ({len(near.outside)} images, 1 of 7 classes)"
 
 
 def test_the_worth_is_the_auroc_of_the_smaller_network() -> None:

@@ -71,7 +71,7 @@ def calibrate(
                 "--per-class and --one-threshold out"
             )
         return _calibrate_exported(guard, out, images, alpha, provider, reading, running, json)
-    check_inputs(images, guard=guard, model=model, opening=opening)
+    check_inputs(images, guard=guard, model=model, opening=opening, alpha=alpha)
     from oodshape.guard.describe import GuardContents, describe_classes, facts
     from oodshape.guard.guard import Guard
 
@@ -115,7 +115,7 @@ def _calibrate_exported(
     from oodshape.guard.export.recalibrate import recalibrate
     from oodshape.images.sources.open_images import in_column
 
-    check_inputs(images)
+    check_inputs(images, alpha=alpha)
     guarded = GuardedFile(file, provider=provider)
     run = replace(running, progress=show_progress(json))
     made = recalibrate(guarded, out, in_column(images, reading.column), alpha, run)

@@ -14,7 +14,6 @@ from oodshape.cli.shared_options import (
     METHOD,
     ON_ANY_DEVICE,
     EngineOption,
-    ExportableOption,
     ModelOption,
     PreprocessingOption,
     ShardOption,
@@ -48,7 +47,6 @@ def collect(
     hold_out: Annotated[
         bool, typer.Option("--hold-out", help="Keep a fifth of the images to set the threshold: fit needs no others.")
     ] = False,
-    exportable: ExportableOption = False,
     preprocessing: PreprocessingOption = "",
     reading: ImageOptions,
     subset: SubsetOptions,
@@ -77,7 +75,6 @@ def collect(
         options: dict[str, Any] = {
             "method": method,
             "hold_out": hold_out,
-            "exportable": exportable,
             "preprocessing": override(source.native, **settings),
             "upright": upright,
             "limit": subset.limit,

@@ -31,7 +31,7 @@ def compare(
     ] = "",
     columns: ColumnsOption = "",
 ) -> None:
-    """Tell whether one method is really better than another on the images of a run.
+    """Test whether one method is better than another on the images of a run.
 
     Both have scored the same images, so these are compared in pairs: AUROC by DeLong's test, other metrics and the
     means over OOD sets by a bootstrap that draws the ID images once for all sets. Without --methods, every method is

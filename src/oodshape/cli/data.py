@@ -56,7 +56,7 @@ def data(
         ),
     ] = False,
 ) -> None:
-    """List the data sets of the benchmarks: what is there, where to get and put the rest. `data get` downloads it.
+    """List the data sets of the benchmarks: present, missing, and where to get them. `data get` downloads.
 
     A download is verified by size and checksum, resumed after a break, and unpacked at the place where benchmarks look
     for it. Nothing is downloaded twice. With --offline only the files in DATA/downloads are used.

@@ -14,7 +14,6 @@ from oodshape.cli.shared_options import (
     METHOD,
     ON_ANY_DEVICE,
     EngineOption,
-    ExportableOption,
     JsonOption,
     ModelOption,
     PreprocessingOption,
@@ -39,7 +38,7 @@ def fit(
     images: Annotated[str | None, typer.Option(help=f"Images like those it was trained on: {IMAGES}.")] = None,
     parts: Annotated[
         list[str] | None,
-        typer.Option(help="In place of images: the files of `oodshape collect`, as a quoted glob or one by one."),
+        typer.Option(metavar="FILES", help="In place of --images: files of `oodshape collect`, or a quoted glob."),
     ] = None,
     out: Annotated[Path, typer.Option(help="The file to write, such as guard.safetensors.")],
     calibrate: Annotated[
@@ -60,16 +59,15 @@ def fit(
         bool,
         typer.Option("--per-class", help="Calibrate one threshold per predicted class.", rich_help_panel=METHOD),
     ] = False,
-    exportable: ExportableOption = False,
     classes: Annotated[
         Path | None,
         typer.Option(
-            help="Class names, one per line \\[default: the class folders' names, if they fit]. CLIP and SigLIP make "
-            "their head of them."
+            help="Class names, one per line \\[default: the class folders' names, if they fit]. CLIP and SigLIP "
+            "need them."
         ),
     ] = None,
     prompt: Annotated[
-        str, typer.Option(help="For CLIP and SigLIP: the sentence around a class name, which stands for {}.")
+        str, typer.Option(help="For CLIP and SigLIP: the prompt; {} is replaced by the class name.")
     ] = "a photo of a {}.",
     preprocessing: PreprocessingOption = "",
     reading: ImageOptions,
@@ -84,7 +82,8 @@ def fit(
     The guarantee needs --calibrate: the expected false rejection rate on images like these is at most --alpha.
     """
     check_writable(out)
-    check_inputs(images, calibrate, model=model, opening=opening, method=method)
+    check_inputs(images, calibrate, model=model, opening=opening, method=method, alpha=alpha)
+    settings, upright = parse_preprocessing(preprocessing)
     from oodshape.guard.describe import describe_classes, describe_selection, facts, preprocessing_line
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.open_images import describe_skipped, in_column
@@ -98,7 +97,6 @@ def fit(
         where = resolve_device(opening)
         names = () if classes is None else read_class_names(classes)
         source = open_model(model, classes=names, prompt=prompt, **vars(where), **vars(layer))
-        settings, upright = parse_preprocessing(preprocessing)
         options: dict[str, Any] = {
             "images": images,
             "calibrate": calibrate,
@@ -108,7 +106,6 @@ def fit(
             "preprocessing": None if parts and not settings else override(source.native, **settings),
             "classes": names,
             "upright": upright,
-            "exportable": exportable,
             **(vars(running) | {"progress": show_progress(json)}),
         }
         if pool is not None:
@@ -127,7 +124,7 @@ def fit(
         return
     for line in [*(each.line() for each in timings), *describe_selection(guard)]:
         say(line)
-    say(f"images: {preprocessing_line(guard.about.preprocessing)}")
+    say(f"preprocessing: {preprocessing_line(guard.about.preprocessing)}")
     for line in [*describe_skipped(images), *describe_skipped(calibrate)]:
         say(line)
     if guard.detector.groups is not None:

@@ -33,7 +33,7 @@ def repeat(
     opening: Reopened = AS_BEFORE,
     running: RunOptions,
 ) -> None:
-    """Run a benchmark again from what its results say, and tell whether the figures agree.
+    """Repeat a benchmark run from its results file, and report whether the figures agree.
 
     Features are extracted again, whatever lies in the cache. Metrics may differ by 0.5 points and two OOD
     images (AUROC by 0.1 points), since processors do not agree on last bits; costs are not compared. Exit status 1

@@ -39,7 +39,7 @@ def report(
         Path | None, typer.Option("--out", "-o", help="The folder to write to \\[default: that of the results].")
     ] = None,
 ) -> None:
-    """Print the tables of a benchmark run, and write them and the HTML report again from the saved results.
+    """Print the tables of a benchmark run, and write tables and HTML report from the saved results.
 
     Writes report.html, table.md and table.tex. The report is one file that opens in any browser and needs no network: a
     leaderboard that sorts and filters, the paper's figures where it has any, each method's figures, and the images

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.options import ModelOptions
 
 IMAGES = (
@@ -32,10 +32,6 @@ ModelOption = Annotated[
     ),
 ]
 GuardOption = Annotated[Path, typer.Option(help="The guard: a file that fit wrote.")]
-ExportableOption = Annotated[
-    bool,
-    typer.Option("--exportable", help="Only methods that can be part of an ONNX graph.", rich_help_panel=METHOD),
-]
 ProviderOption = Annotated[
     str, typer.Option(help="The execution provider of onnxruntime for an exported file, such as CUDA.")
 ]
@@ -119,8 +115,9 @@ def check_inputs(
     model: str | None = None,
     opening: ModelOptions = ON_ANY_DEVICE,
     method: str | None = None,
+    alpha: float | None = None,
 ) -> None:
-    """Refuse names of files, networks and methods that are wrong, before torch is imported, which takes seconds."""
+    """Refuse wrong names of files, networks and methods, and a wrong alpha, before the slow import of torch."""
     from oodshape.core import files
     from oodshape.images.sources.open_images import check_paths
     from oodshape.methods.records import check_method
@@ -137,6 +134,8 @@ def check_inputs(
             check_paths(each)
     if method is not None:
         check_method(method)
+    if alpha is not None:
+        check_fraction("alpha", alpha)
 
 
 def resolve_device(opening: ModelOptions) -> ModelOptions:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -21,6 +22,7 @@ from oodshape.features.extraction import Extraction
 from oodshape.features.feature_stats import FeatureStats, RunningStats, interpolate
 from oodshape.features.kernels import bracket, interval_sums
 from oodshape.features.moments import Moments, RunningMoments
+from oodshape.features.statistic import SCATTERS
 from oodshape.features.sum_kernels import add_columns
 from oodshape.features.tensor_batches import ExtractedTensors, extract_tensors
 from oodshape.images import identity
@@ -499,6 +501,14 @@ class Features:
             more = self._collected(needs - known, stats=stats)
             self._moments = more if self._moments is None else self._moments.combine(more)
         return self._moments
+
+    def add_scatters(self, needs: frozenset[str], *parts: Features) -> None:
+        """Collect the scatters among `needs` as the sum of those of `parts`, which split these rows and keep theirs."""
+        scatters = needs & SCATTERS.keys()
+        if scatters:
+            found = (part.moments(scatters, stats=False).only(scatters, self.head) for part in parts)
+            total = reduce(add, found)
+            self._moments = total if self._moments is None else self._moments.combine(total)
 
     def _collected(self, needs: frozenset[str], *, stats: bool) -> Moments:
         """Moments of the features, and where they are not known on the way the statistics, or the sums alone."""

@@ -21,6 +21,7 @@ from oodshape.features.statistic import SCATTERS, RunningStatistics, Statistic, 
 from oodshape.features.sum_kernels import merge_scatters
 from oodshape.images import identity
 from oodshape.images.identity import Keys
+from oodshape.networks.head import Head
 
 Array = NDArray[Any]
 BANK = 5000  # images that a bank keeps at most
@@ -196,6 +197,11 @@ class Moments:
         if "bank" in kept and "directions" in vars(self):
             vars(fewer)["directions"] = self.directions
         return fewer
+
+    def only(self, names: frozenset[str], head: Head) -> Moments:
+        """Those parts, which do not depend on the head, as moments of another head."""
+        kept = {name: part for name, part in self.parts.items() if OWNERS.get(name, name) in names}
+        return Moments(head.fingerprint, self.n, kept)
 
     def bank(self) -> Iterator[Tensor]:
         """Iterate over the images of the bank, a few at a time.

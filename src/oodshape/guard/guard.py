@@ -107,7 +107,6 @@ class Guard(Fitted):
         classes: tuple[str, ...] = (),
         prompt: str = PROMPT,
         upright: bool = False,
-        exportable: bool = False,
         **options: Unpack[FitKeywords],
     ) -> Guard:
         """Fit a guard to a network, from in-distribution images, and calibrate its threshold.
@@ -130,7 +129,6 @@ class Guard(Fitted):
                 SigLIP) makes its head of them.
             prompt: The sentence around a name for such a model; {} stands for the name.
             upright: Rotate images as their EXIF orientation says.
-            exportable: Restrict `auto` to methods that can be part of an ONNX graph.
 
         Returns:
             The fitted and calibrated guard.
@@ -142,7 +140,7 @@ class Guard(Fitted):
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
         limit, cache = make_options(SubsetOptions, options).limit, make_options(CacheOptions, options).cache
         source = open_model(model, classes=classes, prompt=prompt, **vars(opening), **vars(layer))
-        recipe = resolve_recipe(method, exportable)
+        recipe = resolve_recipe(method)
         if (images is None) == (parts is None):
             raise InputError("give images to fit on, or parts that were collected of them: one of the two")
         images, calibrate = (in_column(each, reading.column) for each in (images, calibrate))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -26,9 +25,8 @@ from oodshape.images.duplicates import make_sketch
 from oodshape.images.identity import Keys
 from oodshape.images.sources.image_set import ImageSet, Shard, Subset, find_identities, limit_images, order_shards
 from oodshape.images.sources.open_images import Given, find_classes, open_images
-from oodshape.methods.auto import Auto
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import METHODS, find_method
+from oodshape.methods.registry import find_method
 from oodshape.networks.loading import OpenNet, override
 
 WHOLE = Shard()
@@ -163,7 +161,6 @@ def collect_shard(
     shard: Shard = WHOLE,
     method: str | Method = "auto",
     hold_out: bool = False,
-    exportable: bool = False,
     preprocessing: Preprocessing | None = None,
     upright: bool = False,
     limit: int | None = None,
@@ -173,22 +170,13 @@ def collect_shard(
     """Write the part of one shard of the images, for `Guard.fit(parts=...)` with the same method."""
     extractor = Extractor(source.classifier, preprocessing or override(source.native), upright, run, cache)
     given = limit_images(open_images(images, upright=upright), limit)
-    part = collect_part(extractor, given, resolve_recipe(method, exportable), shard=shard, hold_out=hold_out)
+    part = collect_part(extractor, given, resolve_recipe(method), shard=shard, hold_out=hold_out)
     part.save(out, source.classifier.head)
     mine = len(shard.rows(len(given), run.batch_size))
     warn_of_unreadable(f"shard {shard}", mine, part.lost, part.reasons)
     return CollectedShard(mine, part.lost, len(given), *shard)
 
 
-def resolve_recipe(method: str | Method, exportable: bool) -> Method:
-    """The recipe; where it must be `exportable`, with such candidates alone."""
-    recipe = find_method(method) if isinstance(method, str) else method
-    if not exportable:
-        return recipe
-    if isinstance(recipe.score, Auto):
-        names = tuple(name for name, candidate in recipe.score.methods().items() if candidate.exportable)
-        recipe = replace(recipe, score=replace(recipe.score, candidates=names))
-    if not recipe.exportable:
-        those = ", ".join(name for name, each in METHODS.items() if each.exportable)
-        raise InputError(f"{method} cannot be exported; these can: {those}")
-    return recipe
+def resolve_recipe(method: str | Method) -> Method:
+    """The recipe that a name stands for, or the recipe itself."""
+    return find_method(method) if isinstance(method, str) else method

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.text import format_count
+from oodshape.core.text import format_count, format_rate
 from oodshape.core.values import AtLeast, Value, encode_value, load_values
 from oodshape.guard.scoring.decide import ROUNDING
 from oodshape.guard.scoring.score_formats import ScoreRow, read_scores
@@ -328,12 +328,12 @@ class Watch(Value):
         test = self.rejection
         if not self.seen:
             return "\n".join(["no images yet", *self._unreadable_lines()])
-        low, high = test.interval()
+        low, high, allowed, middle = map(format_rate, (*test.interval(), test.allowed, self.middle.allowed))
         lines = [
-            f"{format_count(self.seen, 'image')}, {test.hits:,} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); "
-            f"guaranteed {self.alpha:.2%}, up to {test.allowed:.2%} is within sampling error for "
+            f"{format_count(self.seen, 'image')}, {test.hits:,} rejected: {format_rate(test.rate)} "
+            f"({low} to {high}); guaranteed {100 * self.alpha:g} %, up to {allowed} is within sampling error for "
             f"{self.n_calibration:,} calibration images",
-            f"p-values up to {MIDDLE:g}: {self.middle.rate:.2%}, up to {self.middle.allowed:.2%} expected",
+            f"p-values up to {MIDDLE:g}: {format_rate(self.middle.rate)}, up to {middle} expected",
             f"evidence against the guarantee: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
             f"alarm at {1 / test.delta:.0f}",
         ]
@@ -347,7 +347,7 @@ class Watch(Value):
         if not self.alarm:
             return [self._calm()]
         first = self.first
-        since = "" if first.since is None else f"; it began near image {first.since}"
+        since = "" if first.since is None else f"; the change began near image {first.since}"
         return [
             f"ALARM at image {first.alarm}{since}",
             "look at the rejected images since then. If they are OOD, the guard is working as intended: find their "
@@ -361,8 +361,8 @@ class Watch(Value):
             most = max(self.rejection, self.middle, key=lambda each: each.highest)
             return f"no alarm; evidence {_power(most)} of {1 / test.delta:.0f}"
         return (
-            f"no alarm yet: more is rejected than guaranteed, but up to {test.allowed:.2%} is within sampling error of "
-            f"the calibration set; the alarm comes at an evidence of {1 / test.delta:.0f} = 4 / delta"
+            f"no alarm yet: more is rejected than guaranteed, but up to {format_rate(test.allowed)} is within sampling "
+            f"error of the calibration set; the alarm comes at an evidence of {1 / test.delta:.0f} = 4 / delta"
         )
 
 

@@ -74,7 +74,7 @@ class Listing:
             return image_files.read_image_list(Path(given)) if self.is_list else iter([(given, -1)])
         if glob.has_magic(given):
             return image_files.match_glob(given)
-        raise InputError(f"there is no file or folder {given}, and it is no glob such as 'photos/**/*.jpg'")
+        raise InputError(f"there is no file or folder {given}; a glob looks like 'photos/**/*.jpg'")
 
     @property
     def name(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from oodshape.core.text import format_rate
 from oodshape.guard.check import Check, SelectiveAccuracy, SetCheck
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN
@@ -86,10 +87,10 @@ def _describe_decision(check: Check) -> tuple[str, str, str]:
     worst = max(check.outside, key=lambda each: each.guard.share.value)
     share, alpha = worst.guard.share.value, 100 * (check.guard.detector.alpha or 0.0)
     which = f"{worst.name}, the worst set," if len(check.outside) > 1 else worst.name
-    accepts = f"accepts {_rate(share)} of {which} at a {alpha:g} % false rejection rate"
+    accepts = f"accepts {format_rate(share)} of {which} at a {alpha:g} % false rejection rate"
     all_ood, msp = _accepted(check, "guard"), _accepted(check, "softmax")
-    baseline = "" if msp is None else f" (MSP: {_rate(msp)})"
-    body = f"{_rate(all_ood or 0.0)} of all OOD images are accepted{baseline}. {verdict(check)}."
+    baseline = "" if msp is None else f" (MSP: {format_rate(msp)})"
+    body = f"{format_rate(all_ood or 0.0)} of all OOD images are accepted{baseline}. {verdict(check)}."
     if share < WEAK:
         kind, head = "ok", f"Protective: {accepts}"
     else:
@@ -97,7 +98,7 @@ def _describe_decision(check: Check) -> tuple[str, str, str]:
         head = f"{word} protective: {accepts}"
         body += " A larger alpha rejects more OOD images, and more ID images: try it below."
     if check.guaranteed is not None and not check.used and check.rejected > check.guaranteed[1]:
-        kind, head = "bad", f"Rejects too many ID images: {_rate(1 - check.inside.guard.share.value)}, not {alpha:g} %"
+        kind, head = "bad", f"Rejects {format_rate(1 - check.inside.guard.share.value)} of ID images, not {alpha:g} %"
         body += " Recalibrate on images like these."
     return kind, head, escape(body)
 
@@ -116,18 +117,18 @@ def _numbers(check: Check) -> list[tuple[str, str, str]]:
     for row in check.rows():
         if row["role"] == "ood":
             areas[row["detector"]].append(row[MAIN.name]["value"])
-    area = {name: f"{100 * sum(each) / len(each):.1f} %" for name, each in areas.items()}
+    area = {name: format_rate(sum(each) / len(each)) for name, each in areas.items()}
     interval = f"95 % interval {100 * (1 - share.high):.1f}-{100 * (1 - share.low):.1f} %"
     worst = None if sanity is None else max(sanity.accepted(check.guard.detector).values())
     return [
         (
             "false rejection rate",
-            _rate(1 - share.value),
+            format_rate(1 - share.value),
             f"target {100 * (check.guard.detector.alpha or 0):g} %; {interval}",
         ),
-        ("OOD images accepted", _rate(found or 0.0), "" if msp is None else f"MSP {_rate(msp)}"),
+        ("OOD images accepted", format_rate(found or 0.0), "" if msp is None else f"MSP {format_rate(msp)}"),
         (f"mean {MAIN.head}", area["guard"], f"MSP {area['softmax']}" if "softmax" in area else ""),
-        ("sanity check", "–" if worst is None else _rate(worst), "of noise and constant images accepted, at most"),
+        ("sanity check", "–" if worst is None else format_rate(worst), "of noise or constant images accepted"),
     ]
 
 
@@ -138,10 +139,13 @@ def _render_sets(check: Check) -> str:
         msp, cells = each.softmax, ["–", "–"]
         if msp is not None:
             chance, less = mcnemar(each.guard.passed, msp.passed), each.guard.accepted < msp.accepted
-            cells = [_rate(msp.share.value), "no difference" if chance >= CLEAR else "better" if less else "worse"]
+            cells = [
+                format_rate(msp.share.value),
+                "no difference" if chance >= CLEAR else "better" if less else "worse",
+            ]
         line = "" if msp is None else f'<u style="left:{100 * msp.share.value:.1f}%"></u>'
         bar = f'<div class="part"><i style="width:{100 * each.guard.share.value:.1f}%"></i>{line}</div>'
-        numbers = [f"{len(each.guard.values):,}", bar, _rate(each.guard.share.value), *cells]
+        numbers = [f"{len(each.guard.values):,}", bar, format_rate(each.guard.share.value), *cells]
         rows.append(f'<th scope="row">{escape(each.name)}</th>' + "".join(f"<td>{cell}</td>" for cell in numbers))
     heads = ("OOD set", "images", "accepted by the guard (line: MSP)", "guard", "MSP", "paired test")
     head = "".join(f'<th scope="col">{each}</th>' for each in heads)
@@ -200,10 +204,6 @@ def _render_accuracy(check: Check, found: SelectiveAccuracy) -> str:
         for name in check.inside.judged
     ]
     return html_table(["images", "number", "accuracy"], rows, "Accuracy of the network on labelled ID images")
-
-
-def _rate(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _percent(value: Estimate) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
+from oodshape.core.text import format_rate
 from oodshape.guard.scoring.score_formats import ScoreRow
 from oodshape.guard.watch.history import BINS, History
 from oodshape.guard.watch.watch import MIDDLE, Watch
@@ -62,7 +63,7 @@ def write_watch_page(watch: Watch, path: str | Path, rejected: Iterable[tuple[in
             ("low", "Low p-values", f"p up to {MIDDLE:g}", low, watch.middle.allowed),
         ):
             data["charts"].append({"id": f"{name}-chart", "what": what, "counts": hits.tolist(), "allowed": allowed})
-            note = f"{int(sizes[0]):,} images per point; shaded, allowed: up to {_percent(allowed)}"
+            note = f"{int(sizes[0]):,} images per point; shaded, allowed: up to {format_rate(allowed)}"
             note += "; dotted: estimated start of the change" if history.events else ""
             parts[name] = head, f'<figure><div id="{name}-chart"></div><figcaption>{note}</figcaption></figure>'
     if count:
@@ -84,7 +85,7 @@ def _numbers(watch: Watch, recent: int, out: int) -> list[tuple[str, str, str]]:
     power = f"{math.exp(evidence):,.0f}" if evidence < math.log(1e6) else "over a million"
     lost = history.unreadable.sum()
     return [
-        (f"rejection rate, last {recent:,}", _percent(out / recent), f"allowed up to {_percent(test.allowed)}"),
+        (f"rejection rate, last {recent:,}", format_rate(out / recent), f"allowed up to {format_rate(test.allowed)}"),
         ("rejected", f"{history.rejected.sum():,}", f"of {history.seen:,} images"),
         ("evidence against the guarantee", power, f"alarm at {1 / test.delta:.0f}"),
         ("unreadable", f"{lost:,}", f"of {history.seen + lost:,}"),
@@ -149,9 +150,9 @@ def _decision(watch: Watch, listed: str) -> str:
     if test.interval()[0] > watch.alpha:
         return banner(
             "warn",
-            f"Watch: {_percent(test.rate)} rejected, more than the target of {_percent(watch.alpha)}",
-            f"Up to {_percent(test.allowed)} is within sampling error for {watch.n_calibration:,} calibration images, "
-            "so there is no alarm yet. Look at the rejected images, or calibrate with more images.",
+            f"Watch: {format_rate(test.rate)} rejected, more than the target of {format_rate(watch.alpha)}",
+            f"Up to {format_rate(test.allowed)} is within sampling error for {watch.n_calibration:,} calibration "
+            "images, so there is no alarm yet. Look at the rejected images, or calibrate with more images.",
         )
     return banner("ok", "OK: the stream agrees with the guarantee", "Nothing to do.")
 
@@ -167,14 +168,10 @@ def _points(history: History) -> tuple[NDArray[np.int64], NDArray[np.int64], NDA
     return sizes, rejected, low
 
 
-def _percent(rate: float) -> str:
-    return f"{100 * rate:.1f} %"
-
-
 def _classes(history: History, counts: list[list[int]]) -> str:
     """Return the table of classes, the highest rejection rate first; small classes have no rate and come last."""
     found = [(name, ok + out, out) for name, (ok, out) in zip(history.names, counts, strict=True)]
     found.sort(key=lambda each: (each[1] < FEW, -each[2] / max(each[1], 1), each[0]))
-    rows = [[name, f"{n:,}", f"{out:,}", _percent(out / n) if n >= FEW else "–"] for name, n, out in found[:CLASSES]]
+    rows = [[name, f"{n:,}", f"{out:,}", format_rate(out / n) if n >= FEW else "–"] for name, n, out in found[:CLASSES]]
     more = f"<p>{len(found) - CLASSES:,} more classes are not shown.</p>" if len(found) > CLASSES else ""
     return html_table(["class", "images", "rejected", "rate"], rows, "Images by class") + more
