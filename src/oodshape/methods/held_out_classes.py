@@ -38,8 +38,12 @@ class HeldOutClasses:
     outside: Features
 
     @classmethod
-    def of(cls, fitting: Features | Sums, selection: Features, seed: int = SEED) -> HeldOutClasses:
+    def of(
+        cls, fitting: Features | Sums, selection: Features, needs: frozenset[str] = frozenset(), seed: int = SEED
+    ) -> HeldOutClasses:
         """Hold out a seeded quarter of the classes; refuse if too little would remain.
+
+        Scatters among `needs` are collected once for all images and for those of the remaining classes.
 
         >>> head = (np.eye(8), None)
         >>> near = HeldOutClasses.of(*(Features.from_arrays(np.eye(8)[np.arange(n) % 8], head) for n in (80, 48)))
@@ -51,7 +55,7 @@ class HeldOutClasses:
         count = int(left_out.sum())
         if head.classes - count < FEWEST_CLASSES:
             raise InputError(f"the network has {head.classes} classes, and {FEWEST_CLASSES} must remain")
-        stay, gone = _staying(fitting, left_out)
+        stay, gone = _staying(fitting, left_out, needs)
         if 2 * gone > len(fitting):
             raise InputError(f"{gone} of {len(fitting)} images belong to the held-out classes, more than half")
         selection = selection[identity.smallest(selection.identities, MOST_IMAGES, seed, "held-out classes")]
@@ -86,11 +90,15 @@ def hold_out_classes(head: Head, seed: int = SEED) -> LeftOut:
     return left_out
 
 
-def _staying(fitting: Features | Sums, left_out: LeftOut) -> tuple[Features | Sums, int]:
+def _staying(fitting: Features | Sums, left_out: LeftOut, needs: frozenset[str]) -> tuple[Features | Sums, int]:
     """(The images of the remaining classes, behind the smaller head; the number of the others.)"""
     if isinstance(fitting, Features):
         gone = left_out[fitting.predictions.cpu().numpy()]
-        stay = np.flatnonzero(~gone)
-        return fitting[stay].with_head(drop_classes(fitting.head, left_out)) if len(stay) else fitting, int(gone.sum())
+        if gone.all():
+            return fitting, len(gone)
+        stay = fitting[np.flatnonzero(~gone)].with_head(drop_classes(fitting.head, left_out))
+        if gone.any():
+            fitting.add_scatters(needs, stay, fitting[np.flatnonzero(gone)])
+        return stay, int(gone.sum())
     near = fitting.near
     return (fitting, len(fitting)) if near is None else (near, len(fitting) - len(near))
