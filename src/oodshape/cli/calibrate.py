@@ -23,7 +23,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, ImageOptions, ModelOptions, RunOptions
 
-UNKNOWN = "the guarantee holds only if neither the training of the network nor `fit` used these images: not checked here"
+UNKNOWN = "the guarantee holds only if neither the training of the network nor `fit` used these images (not checked)"
 
 
 def calibrate(
