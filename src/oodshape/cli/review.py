@@ -65,4 +65,5 @@ def review(
         reviewing.write_review(rows, out, None if to == "csv" else root)
         if to != "csv":
             say(f"labelling interface: {reviewing.INTERFACE}")
-        say(f"{out}: {format_count(len(rows), 'image')} to label; next: oodshape review --labels FILE --out ood.csv")
+        then = "--out ood.csv" if sample is None else "--take id --out calibration.csv"
+        say(f"{out}: {format_count(len(rows), 'image')} to label; next: oodshape review --labels FILE {then}")
