@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from lean import svg
-from oodshape.benchmark.roc_curves import Curve, Theta
+from oodshape.benchmark.roc_curves import Curve
 from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
 from oodshape.methods.base import Shape
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from oodshape.studies.load_networks import Network
 
 FEWEST = 20  # values in an interval that give a mean
+POINTS = 200  # of a curve
 
 
 def outside(network: Network) -> dict[str, Features]:
@@ -48,16 +49,28 @@ def scores(detector: Detector, network: Network) -> tuple[Any, Any]:
     return detector.score(network.id_test), torch.cat([detector.score(ood) for ood in outside(network).values()])
 
 
+class Theta(NamedTuple):
+    """Points (z, theta(z)) of the shaping function of a method."""
+
+    method: str
+    z: tuple[float, ...]
+    theta: tuple[float, ...]
+
+
 def theta_of(name: str, shape: Shape, network: Network) -> Theta:
     """theta(z): itself where it is a function of one value, else its mean in each of OptFS's intervals."""
     edges = OptFS().fit(Training.of(network.train)).edges
-    exact = Theta.of(network.name, name, shape, float(edges[0]), float(edges[-1]))
-    if exact is not None:
-        return exact
+    z = torch.linspace(float(edges[0]), float(edges[-1]), POINTS)
+    z = z[z != 0]  # f(0) = 0 says nothing about theta there
+    row, column = z[None, :], z[:, None]
+    if shape.pointwise:
+        theta = shape.scale(row, torch.ones_like(row))[0]
+        if torch.equal(theta, shape.scale(column, torch.ones_like(column))[:, 0]):
+            return Theta(name, _short(z.tolist()), _short(theta.tolist()))
     count, mean, _ = profile_intervals(shape, [network.id_test, *outside(network).values()], edges)
     known = count > FEWEST
     middle = (edges[:-1].astype(np.float64) + edges[1:])[known] / 2
-    return Theta(model=network.name, method=name, z=_short(middle), theta=_short(mean[known]))
+    return Theta(name, _short(middle), _short(mean[known]))
 
 
 def _short(values: Any) -> tuple[float, ...]:

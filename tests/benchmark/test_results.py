@@ -23,15 +23,12 @@ from oodshape import Features
 from oodshape.benchmark.hardest_images import Gallery
 from oodshape.benchmark.plan import Options
 from oodshape.benchmark.results import Results, Row
-from oodshape.benchmark.roc_curves import Curve, Theta
+from oodshape.benchmark.roc_curves import Curve
 from oodshape.benchmark.run import _merge_seeds, run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.images.decode.thumbnail import SIDE, thumbnail
 from oodshape.images.sources.image_set import ArraySet
-from oodshape.methods.base import Identity
-from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
-from oodshape.methods.shapes.clipping import Band, Clip
 from oodshape.metrics.detection import auroc
 from oodshape.metrics.registry import METRICS
 from synthetic import results, row
@@ -118,19 +115,6 @@ def test_a_curve_has_a_place_for_infinite_and_equal_scores() -> None:
     assert (sum(curve.id_counts), sum(curve.ood_counts)) == (2, 1)
     assert math.isfinite(curve.high - curve.low)
     assert Curve.of("net", "msp", "noise", [math.inf], [-math.inf]).id_counts[-1] == 1
-
-
-def test_theta_is_f_over_z_and_only_for_shapes_of_single_values() -> None:
-    band = Theta.of("net", "vra-p", Band(low=0.5, high=1.0), -1.0, 3.0, points=9)
-    assert band is not None
-    assert 0.0 not in band.z
-    assert band.theta == tuple(pytest.approx(0 if z < 0.5 else min(z, 1) / z, rel=1e-5) for z in band.z)
-    identity = Theta.of("net", "msp", Identity(), 0.0, 3.0)
-    assert identity is not None
-    assert identity.is_identity
-    assert not Theta.of("net", "react", Clip(t=1.0), 0.0, 3.0).is_identity  # type: ignore[union-attr]
-    for shape in (AshP(), AshB(), AshS(), AshRand()):
-        assert Theta.of("net", "ash", shape, 0.0, 3.0) is None
 
 
 def opened(uri: str) -> PIL.Image.Image:

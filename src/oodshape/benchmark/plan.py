@@ -49,11 +49,9 @@ class Options(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
     seed: int = 0
     seeds: int = 1  # how many runs, from `seed` on, where anything is random
     resamples: int = 200
-    keep_scores: bool | None = None  # write the scores of every image with the results; None: where they are few
     data: Path | None = None
     samples: int = 6  # how many of the most wrong images of each set are kept as thumbnails
     head: str | None = None  # the layer that gives the logits, in every network; None: as each says, or found
-    tuned: bool = False  # whether settings are chosen on OOD validation images
     any_list: bool = False  # whether lists of images need not be the published ones
 
     @property
@@ -190,7 +188,7 @@ class Model:
 def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, Method]:
     """The methods of a run, with the hyperparameters that the benchmark asks for."""
     if benchmark.settings == openood.NAME:
-        table = openood.Protocol.of(benchmark, tuned=False).methods
+        table = openood.Protocol.of(benchmark).methods
     else:
         table = with_settings(benchmark.settings, benchmark.of_paper, benchmark.name, shipped=benchmark.shipped)
     if not names:
@@ -234,7 +232,7 @@ class Prepared:
     def of(cls, benchmark: Benchmark, options: Options) -> Prepared:
         """Look at what is here; nothing is opened yet."""
         methods = {name: reseeded(each, options.seed) for name, each in methods_of(benchmark, options.methods).items()}
-        protocol = openood.Protocol.of(benchmark, tuned=options.tuned)
+        protocol = openood.Protocol.of(benchmark)
         for spec in benchmark.chosen(list(options.models)):
             if names_code(spec.name):
                 check_trust(f"the benchmark {benchmark.name!r} names code to run: {spec.name!r}", options.trust_code)

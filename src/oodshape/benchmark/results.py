@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import oodshape
 from oodshape.benchmark.comparisons import Average, Ties
 from oodshape.benchmark.hardest_images import Pick, Samples
-from oodshape.benchmark.roc_curves import Curve, Theta
+from oodshape.benchmark.roc_curves import Curve
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.files import CHECKSUM, checksum, reading, replacing, verify_checksum
 from oodshape.core.values import check_fields
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 FORMAT = 5
-LISTS = ("rows", "curves", "shapes", "averages_of", "ties", "failed")
+LISTS = ("rows", "curves", "averages_of", "ties", "failed")
 SPREAD = "_spread"  # ends the columns of the standard deviations
 CONVENTION = "higher score = ID"
 Axis = Literal["model", "ood"]
@@ -105,7 +105,6 @@ class Results:
     provenance: dict[str, Any]
     skipped: tuple[tuple[str, str], ...] = ()  # (what, why)
     curves: tuple[Curve, ...] = ()
-    shapes: tuple[Theta, ...] = ()
     samples: Samples = Samples()
     averages_of: tuple[Average, ...] = ()  # means over OOD sets, with intervals
     ties: tuple[Ties, ...] = ()  # who cannot be told from the best
@@ -197,7 +196,6 @@ class Results:
                 provenance=data["provenance"],
                 skipped=data["skipped"],
                 curves=tuple(Curve(**_tuples(curve)) for curve in data["curves"]),
-                shapes=tuple(Theta(**_tuples(shape)) for shape in data["shapes"]),
                 samples=Samples(tuple(shown["images"]), tuple(Pick(**_tuples(pick)) for pick in shown["picks"])),
                 averages_of=tuple(map(Average.of_flat, data["averages_of"])),
                 ties=tuple(Ties(**_tuples(each)) for each in data["ties"]),

@@ -1,17 +1,14 @@
-"""Curves small enough to keep with results: histograms of scores, ROC points, sampled shaping functions."""
+"""Curves small enough to keep with results: histograms of scores, ROC points."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import check_fields
-
-if TYPE_CHECKING:
-    from oodshape.methods.base import Shape
 
 BINS, POINTS = 40, 60  # of a histogram, and of a ROC curve at most
 
@@ -80,50 +77,3 @@ def roc_points(inside: Any, outside: Any) -> tuple[tuple[float, ...], tuple[floa
     kept = np.unique(np.searchsorted(along, np.linspace(0, 2, POINTS) - 1e-9))
     fpr, tpr = rates[:, kept].round(5).tolist()
     return tuple(fpr), tuple(tpr)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Theta:
-    """Points (z, theta(z)) of the shaping function that a method fitted on a model."""
-
-    model: str
-    method: str
-    z: tuple[float, ...]
-    theta: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        """Refuse points without a value."""
-        check_fields(self)
-        if len(self.z) != len(self.theta):
-            raise InputError(f"{len(self.z)} points and {len(self.theta)} values of theta")
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether features are left as they are."""
-        return set(self.theta) <= {1.0}
-
-    @classmethod
-    def of(cls, model: str, method: str, shape: Shape, low: float, high: float, points: int = 200) -> Theta | None:
-        """The points between two feature values, or None where the shape is no function of one value (ASH).
-
-        z = 0 is left out: f(0) = 0 says nothing about theta there.
-
-        >>> from oodshape.methods.shapes.clipping import Clip
-        >>> Theta.of("net", "react", Clip(t=1.0), 0.0, 4.0, points=5).theta
-        (1.0, 0.5, 0.333333, 0.25)
-        """
-        import torch
-
-        if not shape.pointwise:
-            return None
-        z = torch.linspace(low, high, points)
-        z = z[z != 0]
-        row, column = z[None, :], z[:, None]
-        theta = shape.scale(row, torch.ones_like(row))[0]
-        if not torch.equal(theta, shape.scale(column, torch.ones_like(column))[:, 0]):
-            return None
-        return cls(model=model, method=method, z=_short(z.tolist()), theta=_short(theta.tolist()))
-
-
-def _short(values: list[float]) -> tuple[float, ...]:
-    return tuple(float(f"{value:.6g}") for value in values)

@@ -16,11 +16,11 @@ from torch import Tensor
 from oodshape.benchmark.comparisons import Average, ties
 from oodshape.benchmark.hardest_images import Gallery
 from oodshape.benchmark.kept_scores import KeptScores
-from oodshape.benchmark.openood_protocol import OOD_VAL, pooled_accuracy
+from oodshape.benchmark.openood_protocol import pooled_accuracy
 from oodshape.benchmark.plan import Images, Model, Options, Prepared, Tensors
 from oodshape.benchmark.repeat import recipe_of
 from oodshape.benchmark.results import Failed, Results, Row, provenance
-from oodshape.benchmark.roc_curves import Curve, Theta
+from oodshape.benchmark.roc_curves import Curve
 from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint
@@ -54,7 +54,6 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     benchmark, options, methods, sets = prepared.benchmark, prepared.options, prepared.methods, prepared.sets
     rows: list[Row] = []
     curves: list[Curve] = []
-    shapes: list[Theta] = []
     means: list[Average] = []
     failed: list[Failed] = []
     skipped = list(prepared.skipped)
@@ -78,9 +77,7 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         warn_if_by_chance(test.accuracy, len(test), test.head.classes)
         weights[title] = model.fingerprint
         data |= {name: _fingerprint(images, model.features[name]) for name, images in sets.items()}
-        train = model.features["train"]
         with progress_bar(f"{title}: statistics", None, options.progress):
-            low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
             for fitted, here in protocol.by_set(methods).items():
                 with suppress(Exception):  # of a method that then fails by itself, below
                     collect_statistics(here, model.features[fitted])
@@ -88,8 +85,7 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
             try:
                 start = time.perf_counter()
                 images = model.features[protocol.fitted_on(name)]
-                chosen = protocol.choose(title, name, method, images, model.score)
-                detector = model.learn(chosen).fit(images, proxy=model.proxy)
+                detector = model.learn(method).fit(images, proxy=model.proxy)
                 fitting = time.perf_counter() - start
                 made = _compared(benchmark, model, name, detector, fitting, kept)
             except Exception as error:  # one method does not end a run: a bug in a user's own, or too few images
@@ -99,8 +95,6 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
             rows += made[0]
             curves += made[1]
             means.append(made[2])
-            theta = Theta.of(title, name, detector.shape, low, high)
-            shapes += [theta] if theta is not None else []
         if title in kept.by_model:
             ours = {each.method: MAIN.sign * each.metrics[MAIN.name].value for each in means if each.model == title}
             gallery.add(title, kept.of(title), max(ours, key=ours.__getitem__), model.features)
@@ -126,7 +120,6 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         said,
         tuple(skipped),
         tuple(curves),
-        tuple(shapes),
         gallery.samples(),
         tuple(means),
         tuple(equals),
@@ -146,7 +139,7 @@ def _fingerprint(images: Images, features: Features) -> str:
 
 def _departures(prepared: Prepared) -> dict[str, Any]:
     """What a reader must know where a run is not the plain one."""
-    benchmark, options, sets = prepared.benchmark, prepared.options, prepared.sets
+    benchmark, options = prepared.benchmark, prepared.options
     said: dict[str, Any] = {}
     if benchmark.settings == AUTHORS:
         said["id_set"] = benchmark.of_paper
@@ -154,10 +147,6 @@ def _departures(prepared: Prepared) -> dict[str, Any]:
         said["runs"] = prepared.runs
     if benchmark.spectrum:
         said |= {"spectrum": benchmark.spectrum, "shifted": [look.name for look in benchmark.pooled]}
-    if options.tuned:
-        images = sets[OOD_VAL]
-        assert not isinstance(images, (Tensors, Features))
-        said |= {"tuned": prepared.protocol.chosen, "tuned_on": f"{images.name}, {len(images):,} images"}
     if options.any_list:
         said["lists"] = "as they are, not held to the published ones"
     return said

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.completion import benchmark_names, method_names
 from oodshape.cli.data import PANEL, YesOption
-from oodshape.cli.method_options import CHANCE, Compared, Drawing
+from oodshape.cli.method_options import Compared, Drawing
 from oodshape.cli.openood import OpenOod
 from oodshape.cli.shared_options import words
 from oodshape.cli.terminal import console, is_quiet, say, show_line
@@ -18,30 +17,13 @@ from oodshape.cli.terminal import console, is_quiet, say, show_line
 def bench(
     *,
     benchmark: Annotated[
-        str,
-        typer.Argument(
-            metavar="[NAME|FILE]",
-            autocompletion=benchmark_names,
-            help="A benchmark that comes with oodshape, or a TOML file.",
-        ),
+        str, typer.Argument(metavar="[NAME|FILE]", help="A benchmark that comes with oodshape, or a TOML file.")
     ] = "digits",
     compared: Compared,
     methods: Annotated[
-        str,
-        typer.Option(
-            autocompletion=method_names,
-            help="Only these methods, separated by commas; package.module:Name for your own.",
-        ),
+        str, typer.Option(help="Only these methods, separated by commas; package.module:Name for your own.")
     ] = "",
     drawing: Drawing,
-    keep_scores: Annotated[
-        bool | None,
-        typer.Option(
-            "--keep-scores/--no-keep-scores",
-            help="Write the score of every image to scores.parquet, for oodshape compare \\[default: small runs do].",
-            rich_help_panel=CHANCE,
-        ),
-    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
@@ -70,10 +52,8 @@ def bench(
     options = Options(
         **compared.as_kwargs(),
         **vars(drawing),
-        keep_scores=keep_scores,
         methods=words(methods),
         samples=samples,
-        tuned=openood.tuned,
         any_list=openood.other_lists,
     )
     folder = out or Path("oodshape-results") / chosen.name

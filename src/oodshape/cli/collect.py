@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.completion import method_names
 from oodshape.cli.shared_options import (
     IMAGES,
     METHOD,
@@ -40,7 +39,6 @@ def collect(
     method: Annotated[
         str,
         typer.Option(
-            autocompletion=method_names,
             help="The method that fit will use; auto collects what all methods need.",
             rich_help_panel=METHOD,
         ),

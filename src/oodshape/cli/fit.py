@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json as encoder
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.completion import method_names
 from oodshape.cli.shared_options import (
     IMAGES,
     METHOD,
@@ -48,7 +48,6 @@ def fit(
     method: Annotated[
         str,
         typer.Option(
-            autocompletion=method_names,
             help="A method of `oodshape methods`, or package.module:Name; auto selects and fuses several.",
             rich_help_panel=METHOD,
         ),
@@ -93,15 +92,13 @@ def fit(
     from oodshape.networks.loading import open_model, prepared
 
     pool = ray_pool(engine)
-    timings: list[Any] = []  # what an engine reports
+    lines: list[str] = []  # what an engine reports
     with warnings_as_lines():
         where = resolve_device(opening)
         names = () if classes is None else read_names(classes)
         source = open_model(model, classes=names, prompt=prompt, **vars(where), **vars(layer))
         settings, upright = parse_preprocessing(preprocessing)
         options: dict[str, Any] = {
-            "images": images,
-            "calibrate": calibrate,
             "method": method,
             "alpha": alpha,
             "per_class": per_class,
@@ -109,23 +106,25 @@ def fit(
             "classes": names,
             "upright": upright,
             "exportable": exportable,
-            **(vars(running) | {"progress": show_progress(json)}),
+            "limit": subset.limit,
         }
+        run = replace(running, progress=show_progress(json))
         if pool is not None:
-            options |= {name: in_column(options[name], reading.column) for name in ("images", "calibrate")}
             from oodshape.engines.ray import fit_guard
 
             if parts or images is None or keeping.cache is not None:
                 raise InputError("the engine ray takes --images, not --parts, and keeps no features")
-            guard = fit_guard(source, limit=subset.limit, pool=pool, on_timings=timings.append, **options)
+            given, held = (in_column(each, reading.column) for each in (images, calibrate))
+            guard, timings = fit_guard(source, given, held, run, pool=pool, **options)
+            lines = [timings.line()]
         else:
-            options |= {"cache": cache_folder(keeping.cache), "limit": subset.limit, **vars(reading)}
-            guard = Guard.fit(source, parts=parts or None, **options)
+            options |= {"images": images, "calibrate": calibrate, "parts": parts or None}
+            guard = Guard.fit(source, cache=cache_folder(keeping.cache), **options, **vars(reading), **vars(run))
     guard.save(out)
     if json:
         typer.echo(encoder.dumps(facts(guard)))
         return
-    for line in [*(each.line() for each in timings), *chosen_lines(guard)]:
+    for line in [*lines, *chosen_lines(guard)]:
         say(line)
     say(f"images: {preprocessing_line(guard.about.preprocessing)}")
     for line in [*skipped_lines(images), *skipped_lines(calibrate)]:

@@ -1,4 +1,4 @@
-"""Options of `bench` that are OpenOOD's: its settings, its search, its full spectrum, its lists."""
+"""Options of `bench` that are OpenOOD's: its settings, its full spectrum, its lists."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 PANEL = "OpenOOD"
 
 
-StudySettings = Literal["general", "imagenet", "cifar10", "cifar100", "authors-code", "openood"]
-Settings = Literal[StudySettings, "openood-tuned"]
+Settings = Literal["general", "imagenet", "cifar10", "cifar100", "authors-code", "openood"]
 
 
 @dataclass(frozen=True)
@@ -25,9 +24,8 @@ class OpenOod:
         Settings | None,
         typer.Option(
             metavar="KIND",
-            help="Whose hyperparameters: general, the paper's for an ID set, those of its authors' code, OpenOOD's "
-            "fitted on what it fits on, or those that its search finds on OOD validation images (openood-tuned) "
-            "\\[default: as the benchmark says].",
+            help="Whose hyperparameters: general, the paper's for an ID set, those of its authors' code, or OpenOOD's, "
+            "fitted on what it fits on \\[default: as the benchmark says].",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -46,14 +44,8 @@ class OpenOod:
         ),
     ] = False
 
-    @property
-    def tuned(self) -> bool:
-        return self.settings == "openood-tuned"
-
     def of(self, benchmark: Benchmark) -> Benchmark:
         """The benchmark with these settings and this spectrum."""
         if self.full_spectrum:
             benchmark = benchmark.full_spectrum()
-        if self.settings is None:
-            return benchmark
-        return benchmark.with_settings("openood" if self.tuned else self.settings)
+        return benchmark if self.settings is None else benchmark.with_settings(self.settings)

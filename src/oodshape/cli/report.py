@@ -16,11 +16,10 @@ def report(
         Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
     ],
     table: Annotated[
-        Literal["model", "ood", "standard4", "groups"],
+        Literal["model", "ood", "standard4"],
         typer.Option(
             metavar="KIND",
-            help="By model (model), by OOD set (ood), by model on the standard four sets (standard4), or by family of "
-            "models (groups).",
+            help="By model (model), by OOD set (ood), or by model on the standard four sets (standard4).",
         ),
     ] = "model",
     columns: ColumnsOption = "",

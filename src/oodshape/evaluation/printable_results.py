@@ -63,7 +63,7 @@ class Results(benchmark.Results):
         folder = Path(folder)
         super().save(folder)
         write_report(self, folder)
-        if self.scores is not None and self.scores.wanted(None):
+        if self.scores is not None:
             self.scores.save(folder)
 
     def page(self, path: str | Path, columns: str = "") -> None:
@@ -80,8 +80,8 @@ class Results(benchmark.Results):
         """The table in LaTeX, which needs the packages booktabs and graphicx.
 
         Args:
-            kind: model: a column per network, means over OOD sets; ood: a table per network, a column per OOD set;
-                groups: a column per family of networks. None: `ood` for one network, `model` for several.
+            kind: model: a column per network, means over OOD sets; ood: a table per network, a column per OOD set.
+                None: `ood` for one network, `model` for several.
             columns: Metrics, separated by commas.
 
         Returns:

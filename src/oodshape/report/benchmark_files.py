@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oodshape.benchmark.kept_scores import FILE as SCORES
 from oodshape.benchmark.plan import Options, Prepared
 from oodshape.benchmark.results import Results
 from oodshape.benchmark.run import run_prepared
@@ -24,12 +23,10 @@ if TYPE_CHECKING:
 
 
 def run_benchmark(benchmark: Benchmark, options: Options, folder: Path) -> Results:
-    """Run a benchmark and write results, tables and page into the folder, and all scores where they are asked for."""
+    """Run a benchmark and write results, tables and page into the folder, with the score of every image."""
     results, scores = run_prepared(Prepared.of(benchmark, options))
     results.save(folder)
-    (folder / SCORES).unlink(missing_ok=True)  # of an earlier run
-    if scores.wanted(options.keep_scores):
-        scores.save(folder)
+    scores.save(folder)
     write_report(results, folder)
     return results
 

@@ -56,19 +56,23 @@ def split_images(
     """The parts of images that have to be prepared: those of a part that is the whole."""
     given = image_set(images, upright=extractor.upright)
     held = None if calibrate is None else image_set(calibrate, upright=extractor.upright)
-    total = len(given)
-    total = min(total, limit or total)
-    if held is None:
-        check_enough_to_split(total, alpha)
-    else:
-        many = len(held)
-        refuse_copies(copies(held, given), many)
-        check_enough(many, alpha)
+    total = check_images(given, held, alpha, limit)
     found = collected(extractor, given if limit is None else limited(given, limit), recipe, hold_out=held is None)
     warn_of_lost(given.name, total, found.lost, found.reasons)
     # few are read: an archive or a bucket would be read a second time otherwise
     found = replace(found, make_sketch=lambda: sketch_of(limited(given, SKETCH)))
     return _divided(extractor, found, held, alpha, limit, classes_of(given))
+
+
+def check_images(given: ImageSet, held: ImageSet | None, alpha: float, limit: int | None) -> int:
+    """Refuse too few images, or calibration images that are training images too; how many are fitted on or split."""
+    total = min(len(given), limit or len(given))
+    if held is None:
+        check_enough_to_split(total, alpha)
+    else:
+        refuse_copies(copies(held, given), len(held))
+        check_enough(len(held), alpha)
+    return total
 
 
 def split_collected(extractor: Extractor, found: Collected, calibrate: Given | None, alpha: float) -> Split:

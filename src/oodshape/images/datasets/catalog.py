@@ -30,8 +30,8 @@ from oodshape.images.decode.limits import npz_within
 from oodshape.images.sources.folders import ImageFolder, ImageList
 from oodshape.images.sources.image_set import ArraySet, ImageSet
 
-Role = Literal["train", "test", "near", "far", "val", "ood-val", "shifted"]
-ONE = ("train", "test", "val", "ood-val")  # the roles that only one set of a benchmark has
+Role = Literal["train", "test", "near", "far", "val", "shifted"]
+ONE = ("train", "test", "val")  # the roles that only one set of a benchmark has
 
 
 class Reader(Protocol):
@@ -120,8 +120,8 @@ class Entry:
 class Collection(list[tuple[Role, Entry]]):
     """The data sets of one benchmark with their roles. All OOD sets count equally in an average.
 
-    `near` and `far` are only labels. `val` are ID images and `ood-val` OOD images for the selection of settings;
-    `shifted` are ID images under a covariate shift.
+    `near` and `far` are only labels. `val` are ID images for fitting some methods, `shifted` ID images under a
+    covariate shift.
     """
 
     def named(self) -> dict[str, Entry]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.results import Results
-from oodshape.core.errors import InputError
 from oodshape.core.text import format_count
 from oodshape.methods.describe import cited
 from oodshape.methods.records import FEATURED, RECORDS
@@ -23,7 +22,6 @@ from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, UNI
 from oodshape.networks.model_names import imagenet_classes
 from oodshape.report.method_styles import BLOCKS, block, display_name, style
 from oodshape.report.pages.html import document, page_json, section, web_file, write_html
-from oodshape.report.tables.paper import STANDARD4, comparable, paper_figures
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, caveats, skipped_notes, table
 
 SCRIPTS = (
@@ -43,7 +41,6 @@ LESSON = (
     "lowest FPR95 on EfficientNet-Lite0 (see Results in the documentation); no method wins on every network."
 )
 Columns = tuple[Column, ...]
-TABLES = ("model", "ood", "standard4")  # of the paper's, those that compare methods
 
 
 def payload(results: Results, columns: Sequence[Column] = DEFAULT_COLUMNS) -> dict[str, Any]:
@@ -73,14 +70,8 @@ def payload(results: Results, columns: Sequence[Column] = DEFAULT_COLUMNS) -> di
         "main": MAIN.name,
         "overview": [each.name for each in first if each in known] if columns == DEFAULT_COLUMNS else None,
         "shown": [column.name for column in columns if column in known] or [MAIN.name],
-        "shapes": {
-            f"{models[s.model]},{methods[s.method]}": [[_short(v) for v in part] for part in (s.z, s.theta)]
-            for s in results.shapes
-            if not s.is_identity and s.model in models and s.method in methods
-        },
         "classes": list(imagenet_classes().values()) if of_imagenet else [],
         "samples": _samples(results, models, methods, oods),
-        "paper": _paper(results, models, methods, oods),
         "ties": {
             f"{models.get(each.model, -1)},{oods.get(each.ood, -1)}": [methods[m] for m in each.tied if m in methods]
             for each in results.ties
@@ -183,27 +174,6 @@ def _samples(results: Results, models: Any, methods: Any, oods: Any) -> dict[str
         if pick.model in models and pick.method in methods and (not pick.ood or pick.ood in oods)
     ]
     return {"images": results.samples.images, "picks": picks}
-
-
-def _paper(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, Any] | None:
-    """The paper's figures in percent, "table,model,method(,ood)" -> one per metric; None where it has none of these."""
-    try:
-        id_set = comparable(results)
-    except InputError:
-        return None
-    found = {}
-    metrics: list[str] = []
-    for (kind, of, model, ood), figures in paper_figures().items():
-        end = f",{oods[ood]}" if ood in oods else ""
-        if kind not in TABLES or of != id_set or model not in models or (kind == "ood") != bool(end):
-            continue
-        for method, printed in figures.items():
-            if method in methods:
-                metrics = list(printed)
-                found[f"{kind},{models[model]},{methods[method]}{end}"] = list(printed.values())
-    four = [oods[name] for name in STANDARD4 if name in oods]
-    whole = four if len(four) == len(STANDARD4) else []
-    return {"metrics": metrics, "figures": found, "standard4": whole} if found else None
 
 
 def write_page(results: Results, path: str | Path, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]) -> None:

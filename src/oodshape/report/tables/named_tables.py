@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from oodshape.benchmark.results import Results
+from oodshape.benchmark.results import Axis, Results
 from oodshape.core.errors import InputError
 from oodshape.report.method_styles import CHOICE, family
 from oodshape.report.tables.paper import STANDARD4, compare_with_paper, paper_figures
-from oodshape.report.tables.table import DEFAULT_COLUMNS, By, Column, Line, Table, parse_columns, table
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Line, Table, parse_columns, table
 
-Kind = Literal["model", "ood", "standard4", "groups"]
+Kind = Literal["model", "ood", "standard4"]
 UNSORTED = "table"  # the order of the methods' own table
 
 
@@ -28,9 +28,9 @@ def tables_of(
     Args:
         results: What was measured.
         kind: model: by model, means over OOD sets. ood: one table per model, by OOD set. standard4: by model, over
-            four OOD sets only. groups: by family of models.
+            four OOD sets only.
         paper: Whether the paper's figures stand next to ours.
-        columns: The columns of each model, OOD set or family.
+        columns: The columns of each model or OOD set.
         sort: The order of the lines: the name of a column, which is shown, or "table": as methods are listed.
     """
     if kind == "ood":
@@ -40,9 +40,9 @@ def tables_of(
         return [by_ood(results, model, paper=paper and model in shown, columns=columns, sort=sort) for model in models]
     if kind == "standard4":
         results = standard4(results)
-    elif kind not in ("model", "groups"):
-        raise InputError(f"there is no table {kind!r}; there are model, ood, standard4, groups")
-    made = _sorted(results, "family" if kind == "groups" else "model", None, columns, sort)
+    elif kind != "model":
+        raise InputError(f"there is no table {kind!r}; there are model, ood, standard4")
+    made = _sorted(results, "model", None, columns, sort)
     if kind == "standard4":
         made = replace(made, title=f"{made.title}, the standard four OOD sets")
     return [compare_with_paper(made, results, kind) if paper else made]
@@ -61,7 +61,7 @@ def by_ood(
     return compare_with_paper(made, results, "ood", model) if paper else made
 
 
-def _sorted(results: Results, by: By, model: str | None, columns: tuple[Column, ...], sort: str) -> Table:
+def _sorted(results: Results, by: Axis, model: str | None, columns: tuple[Column, ...], sort: str) -> Table:
     if sort == UNSORTED:
         return table(results, by, model, columns)
     (wanted,) = parse_columns(sort)

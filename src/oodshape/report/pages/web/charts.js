@@ -1,4 +1,4 @@
-// Figures as SVG elements: histograms of scores, ROC curves, shaping functions, and the picture of architectures.
+// Figures as SVG elements: histograms of scores, ROC curves, and the picture of architectures.
 
 const SMALL = { width: 260, height: 150 };
 
@@ -32,21 +32,6 @@ function roc(pairs, ood) {
   svg.append(sketch("line", { class: "hint", x1: box.left, x2: box.right, y1: Y(95), y2: Y(95) }));
   pairs.forEach(([method, curve], i) => {
     svg.append(line(curve[4].map((fpr, j) => [X(fpr / 10), Y(curve[5][j] / 10)]), method, i ? 1.4 : 2.4));
-  });
-  return svg;
-}
-
-// theta(z) of [method, [z, theta]] pairs; the dotted line at 1 is no shaping.
-function theta(pairs, model) {
-  const zs = pairs.flatMap(([, [z]]) => z), values = pairs.flatMap(([, [, t]]) => t);
-  const x = [Math.min(...zs), Math.max(...zs)];
-  const y = [Math.min(0, ...values), Math.max(1.1, 1.05 * Math.max(...values))];
-  const label = `Shaping functions on ${model}: ${pairs.map(([method]) => method.title).join(", ")}`;
-  const { svg, X, Y, box } = axes({ ...SMALL, height: 190, x, y, label, xTicks: ticks(...x, 4), yTicks: ticks(...y, 4),
-    xLabel: "feature value z", yLabel: "θ(z)" });
-  svg.append(sketch("line", { class: "hint", x1: box.left, x2: box.right, y1: Y(1), y2: Y(1) }));
-  pairs.forEach(([method, [z, t]], i) => {
-    svg.append(line(z.map((value, j) => [X(value), Y(t[j])]), method, i ? 1.4 : 2.4));
   });
   return svg;
 }

@@ -131,12 +131,7 @@ function factsOf(method) {
 function figuresOf(model, rows) {
   const styles = compared();
   const found = (drawn) => [...styles].map(([method, style]) => [style, drawn(method)]).filter(([, points]) => points);
-  const figures = [], curves = curvesOf(model), shapes = found((method) => DATA.shapes[`${model},${method}`]);
-  if (shapes.length) {
-    const whose = shapes.map(([method]) => method.title).join(" and ");
-    figures.push(make("figure", {}, make("figcaption", {}, make("b", {}, `Shaping by ${whose}`),
-      ": what a feature of value z is multiplied by. Dotted: no shaping."), theta(shapes, DATA.models[model].name)));
-  }
+  const figures = [], curves = curvesOf(model);
   for (const [ood, part] of grouped(rows, (row) => row[OOD])) {
     const { name, group } = DATA.oods[ood], pairs = found((method) => curves[`${method},${ood}`]);
     const own = curves[`${chosen.method},${ood}`];
@@ -155,7 +150,7 @@ function drawDetail() {
     const figures = make("div", { class: "figures" });
     const draw = () => { if (!figures.children.length) figures.append(...figuresOf(model, part)); };
     const box = make("details", { class: "net", ontoggle: draw },
-      make("summary", {}, make("b", {}, name), `${family === name ? "" : ` (${family})`}: scores, curves and shaping`),
+      make("summary", {}, make("b", {}, name), `${family === name ? "" : ` (${family})`}: scores and curves`),
       figures,
       make("p", { class: "soft", style: "padding: 0 .8rem" }, `Fitted on ${train} images; ${id} ID images` +
         (accuracy === null ? "." : `; accuracy of the network ${percent(accuracy)} %.`)));
@@ -226,7 +221,6 @@ function hideWhatIsEmpty() {
   const there = {
     families: families.includes("ConvNet") && families.length > 1,
     samples: DATA.samples.picks.length > 0,
-    paper: Boolean(DATA.paper),
   };
   for (const [name, isThere] of Object.entries(there)) {
     document.querySelectorAll(`.needs-${name}`).forEach((element) => { element.hidden = !isThere; });
