@@ -109,7 +109,7 @@ def guards() -> Kind:
 def watches() -> Kind:
     """States: what they say after some more images."""
     begun = Watch.begin(alpha=0.05, n_calibration=199)
-    noise = np.random.default_rng(0).uniform(0.001, 1, 300)
+    noise = np.random.default_rng(0).uniform(0.005, 1, 300)
     states = (begun, begun.after(noise), begun.after([*noise, *([None] * 20), *([0.005] * 60)]))
     seeds = tuple(written("state.safetensors", state.save) for state in states)
 

@@ -134,7 +134,7 @@ def test_check_prints_and_draws(place: Path) -> None:
     assert done.stderr == ""
     same = call("check", *GUARD, "--id", "val", "--ood", "letters", cwd=place)
     assert same.stderr.startswith("warning: ")
-    assert "% of the ID scores are known to have been used" in same.stderr
+    assert "150 of the 150 ID images are known to have been used" in same.stderr
     assert "this says nothing about the guarantee" in same.stdout
     assert "consistent with the guarantee" not in same.stdout
     assert said["guaranteed"][0] <= said["rejected_id"] <= said["guaranteed"][1]

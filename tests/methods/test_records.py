@@ -70,7 +70,7 @@ def test_a_record_is_enough_for_lists_benchmarks_tables_pages_and_styles(added: 
     assert "Custom methods, which are not part of oodshape: mine." in table(run).notes
     shown = {method["name"]: method for method in payload(run)["methods"]}
     assert (shown["new"]["kind"], shown["new"]["sentence"]) == ("since the paper", "a new idea")
-    assert (shown["mine"]["kind"], shown["mine"]["sentence"]) == ("custom", "")
+    assert (shown["mine"]["kind"], shown["mine"].get("sentence")) == ("custom", None)
     assert (family("new"), style("new").color) == ("shaping", style("react").color)
     assert style("new").dashes not in [style(name).dashes for name in RECORDS if family(name) == "shaping"][:-1]
 

@@ -79,6 +79,7 @@ def guard(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Guard:
     return Guard.fit(MODEL, images=folder / "train", calibrate=folder / "val", method="optfs-e", progress=False)
 
 
+@pytest.mark.filterwarnings("ignore:.*are known to have been used")
 @pytest.mark.parametrize("evil", EVIL)
 def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Path) -> None:
     names = (evil, *guard.about.classes[1:])
