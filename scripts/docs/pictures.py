@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from lean import svg
-from oodshape.benchmark.roc_curves import Curve
 from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
 from oodshape.methods.base import Shape
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from oodshape.studies.load_networks import Network
 
 FEWEST = 20  # values in an interval that give a mean
-POINTS = 200  # of a curve
+POINTS, BINS = 200, 40  # of a curve, and of a histogram
 
 
 def outside(network: Network) -> dict[str, Features]:
@@ -87,10 +86,11 @@ def histogram(name: str, pair: tuple[Any, Any], threshold: float | None = None) 
 
 
 def _histogram(axes: Axes, name: str, pair: tuple[Any, Any], threshold: float | None = None) -> None:
-    curve = Curve.of("", name, "", *pair)
-    edges = np.linspace(curve.low, curve.high, len(curve.id_counts) + 1)
-    for counts, color, label in ((curve.id_counts, ID_COLOR, "ID"), (curve.ood_counts, OOD_COLOR, "OOD")):
-        heights = np.divide(counts, max(sum(counts), 1))
+    inside, outside = (np.asarray(part, np.float64) for part in pair)
+    low, high = (pick(np.quantile(part, q) for part in (inside, outside)) for pick, q in ((min, 0.005), (max, 0.995)))
+    edges = np.linspace(low, high, BINS + 1)
+    for part, color, label in ((inside, ID_COLOR, "ID"), (outside, OOD_COLOR, "OOD")):
+        heights = np.histogram(part.clip(low, high), edges)[0] / len(part)
         axes.stairs(heights, edges, fill=True, color=color, alpha=0.35, label=label)
         axes.stairs(heights, edges, color=color, linewidth=1.2)
     if threshold is not None:

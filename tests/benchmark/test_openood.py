@@ -12,8 +12,7 @@ from sklearn.metrics import auc, precision_recall_curve, roc_auc_score, roc_curv
 
 from commands import call
 from oodshape import Classifier, Features, InputError
-from oodshape.benchmark.openood_protocol import Protocol
-from oodshape.benchmark.plan import Options, Prepared
+from oodshape.benchmark.plan import Options, Prepared, settings_of_openood
 from oodshape.benchmark.run import run
 from oodshape.benchmark.spec import Benchmark
 from oodshape.images.datasets.catalog import open_source
@@ -105,7 +104,7 @@ def scores_of(place: Path, seed: int, method: str, names: list[str]) -> dict[str
     }
     how = {"cache": place / "cache", "batch_size": 8, "progress": False}
     data = {name: Features.extract(classifier, part, entry.native, **how) for name, part in sets.items()}
-    setting = Protocol.of(Benchmark.load("openood-cifar10")).settings[method]
+    setting = settings_of_openood(Benchmark.load("openood-cifar10"))[method]
     detector = setting.method.fit(data[setting.fit])
     return {name: detector.score(part).double().numpy() for name, part in data.items()}
 

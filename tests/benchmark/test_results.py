@@ -98,23 +98,13 @@ def test_impossible_rows_are_refused() -> None:
 
 
 @given(scores, scores)
-def test_a_curve_keeps_every_score_and_thins_the_roc(inside: list[float], outside: list[float]) -> None:
+def test_a_curve_thins_the_roc(inside: list[float], outside: list[float]) -> None:
     curve = Curve.of("net", "msp", "noise", inside, outside)
-    assert (sum(curve.id_counts), sum(curve.ood_counts)) == (len(inside), len(outside))
-    assert len(curve.id_counts) == len(curve.ood_counts) == 40
-    assert curve.low < curve.high
     assert 2 <= len(curve.fpr) == len(curve.tpr) <= 60
     assert (curve.fpr[0], curve.tpr[0], curve.fpr[-1], curve.tpr[-1]) == (0, 0, 1, 1)
     assert list(curve.fpr) == sorted(curve.fpr)
     assert list(curve.tpr) == sorted(curve.tpr)
     assert auc(curve.fpr, curve.tpr) == pytest.approx(auroc(inside, outside), abs=0.02)
-
-
-def test_a_curve_has_a_place_for_infinite_and_equal_scores() -> None:
-    curve = Curve.of("net", "msp", "noise", [math.inf, 1.0], [-math.inf])
-    assert (sum(curve.id_counts), sum(curve.ood_counts)) == (2, 1)
-    assert math.isfinite(curve.high - curve.low)
-    assert Curve.of("net", "msp", "noise", [math.inf], [-math.inf]).id_counts[-1] == 1
 
 
 def opened(uri: str) -> PIL.Image.Image:

@@ -88,8 +88,6 @@ def test_a_shard_that_is_there_is_not_scored_again(digits: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("collect", "--images", ".", "--shard", "1/2"), "the engine ray makes its own shards"),
-        (("collect", "--images", ".", "--cache", "c"), "keeps no features"),
         (("fit", "--parts", "p.safetensors"), "the engine ray takes --images, not --parts"),
         (("score", "--images", ".", "--guard", "guard.safetensors", "--shard", "1/2"), "makes its own shards"),
     ],

@@ -16,7 +16,6 @@ from torch import Tensor
 from oodshape.benchmark.comparisons import Average, ties
 from oodshape.benchmark.hardest_images import Gallery
 from oodshape.benchmark.kept_scores import KeptScores
-from oodshape.benchmark.openood_protocol import pooled_accuracy
 from oodshape.benchmark.plan import Images, Model, Options, Prepared, Tensors
 from oodshape.benchmark.repeat import recipe_of
 from oodshape.benchmark.results import Failed, Results, Row, provenance
@@ -59,7 +58,6 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
     skipped = list(prepared.skipped)
     weights: dict[str, str] = {}
     data: dict[str, str] = {}
-    protocol = prepared.protocol
     shown = {name: images for name, images in sets.items() if not isinstance(images, (Tensors, Features))}
     gallery, kept = Gallery(shown, options.samples), KeptScores()
     for title in _one_by_one(prepared):
@@ -78,13 +76,14 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         weights[title] = model.fingerprint
         data |= {name: _fingerprint(images, model.features[name]) for name, images in sets.items()}
         with progress_bar(f"{title}: statistics", None, options.progress):
-            for fitted, here in protocol.by_set(methods).items():
+            for fitted in {"train", *prepared.fit_on.values()}:
+                here = {name: each for name, each in methods.items() if prepared.fit_on.get(name, "train") == fitted}
                 with suppress(Exception):  # of a method that then fails by itself, below
                     collect_statistics(here, model.features[fitted])
         for name, method in track_named(methods.items(), title, options.progress, "methods"):
             try:
                 start = time.perf_counter()
-                images = model.features[protocol.fitted_on(name)]
+                images = model.features[prepared.fit_on.get(name, "train")]
                 detector = model.learn(method).fit(images, proxy=model.proxy)
                 fitting = time.perf_counter() - start
                 made = _compared(benchmark, model, name, detector, fitting, kept)
@@ -203,7 +202,7 @@ def _compared(
         resamples=options.resamples,
         seed=options.seed,
     )
-    title, accuracy = model.spec.title, pooled_accuracy([model.features[each] for each in counted])
+    title, accuracy = model.spec.title, _accuracy([model.features[each] for each in counted])
     rows = [
         Row(
             benchmark=benchmark.name,
@@ -224,6 +223,17 @@ def _compared(
     curves = [Curve.of(title, name, ood, inside, part) for ood, part in outside.items()]
     kept.add(title, name, inside.cpu(), {ood: part.cpu() for ood, part in outside.items()})
     return rows, curves, Average(model=title, method=name, metrics=means)
+
+
+def _accuracy(parts: Sequence[Features]) -> float | None:
+    """The share of all labelled images whose class is predicted; None where none has a label."""
+    right, known = 0, 0
+    for part in parts:
+        if part.labels is not None:
+            labelled = part.labels >= 0
+            right += int((part.predictions.cpu()[labelled] == part.labels[labelled]).sum())
+            known += int(labelled.sum())
+    return right / known if known else None
 
 
 def _correct(parts: Sequence[Features]) -> Any:

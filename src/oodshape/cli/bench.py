@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.data import PANEL, YesOption
-from oodshape.cli.method_options import Compared, Drawing
-from oodshape.cli.openood import OpenOod
+from oodshape.cli.method_options import Compared, Settings
 from oodshape.cli.shared_options import words
 from oodshape.cli.terminal import console, is_quiet, say, show_line
+
+CHANCE, OPENOOD = "How much is chance", "OpenOOD"  # panels of the help
 
 
 def bench(
@@ -23,11 +24,42 @@ def bench(
     methods: Annotated[
         str, typer.Option(help="Only these methods, separated by commas; package.module:Name for your own.")
     ] = "",
-    drawing: Drawing,
+    seed: Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.", rich_help_panel=CHANCE)] = 0,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Run with so many seeds where anything is random; means, and their spread. With --limit, each seed "
+            "draws other images and extracts their features.",
+            rich_help_panel=CHANCE,
+        ),
+    ] = 1,
     out: Annotated[
         Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
-    openood: OpenOod,
+    settings: Annotated[
+        Settings | None,
+        typer.Option(
+            metavar="KIND",
+            help="Whose hyperparameters: general, the paper's for an ID set, those of its authors' code, or OpenOOD's, "
+            "fitted on what it fits on \\[default: as the benchmark says].",
+            rich_help_panel=OPENOOD,
+        ),
+    ] = None,
+    full_spectrum: Annotated[
+        bool,
+        typer.Option(
+            "--full-spectrum",
+            help="Count shifted ID images as ID: those of ImageNet-V2, -C and -R, or CIFAR-10-C.",
+            rich_help_panel=OPENOOD,
+        ),
+    ] = False,
+    other_lists: Annotated[
+        bool,
+        typer.Option(
+            "--other-lists", help="Take lists of images that are not the published ones.", rich_help_panel=OPENOOD
+        ),
+    ] = False,
     download: Annotated[
         bool,
         typer.Option("--download", help="First download the data and weights that are missing.", rich_help_panel=PANEL),
@@ -48,13 +80,16 @@ def bench(
     from oodshape.benchmark.spec import Benchmark
     from oodshape.report.benchmark_files import run_benchmark, show_report
 
-    chosen = openood.of(Benchmark.load(benchmark))
+    chosen = Benchmark.load(benchmark)
+    chosen = chosen.full_spectrum() if full_spectrum else chosen
+    chosen = chosen.with_settings(settings) if settings else chosen
     options = Options(
         **compared.as_kwargs(),
-        **vars(drawing),
+        seed=seed,
+        seeds=seeds,
         methods=words(methods),
         samples=samples,
-        any_list=openood.other_lists,
+        any_list=other_lists,
     )
     folder = out or Path("oodshape-results") / chosen.name
     if options.limit is not None and options.seeds > 1:

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.method_options import Compared
-from oodshape.cli.openood import Settings
+from oodshape.cli.method_options import Compared, Settings
 from oodshape.cli.shared_options import words
 from oodshape.cli.terminal import say
 

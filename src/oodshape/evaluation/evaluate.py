@@ -12,7 +12,6 @@ from typing import Any, Unpack
 import torch
 from torch.utils.data import DataLoader
 
-from oodshape.benchmark import openood_protocol as openood
 from oodshape.benchmark.plan import Images, Network, Options, Prepared, Tensors, with_settings
 from oodshape.benchmark.run import run_prepared
 from oodshape.benchmark.spec import SETTINGS, Benchmark, ModelSpec, OodSpec, hash_of
@@ -46,7 +45,7 @@ from oodshape.networks.zero_shot import PROMPT
 
 DEFAULT = "default"  # in place of a folder: the user's cache
 KINDS = ("near", "far")
-SETTINGS_HERE = tuple(name for name in SETTINGS if name not in ("authors-code", openood.NAME))
+SETTINGS_HERE = tuple(name for name in SETTINGS if name not in ("authors-code", "openood"))
 
 
 @takes_options(ModelOptions, HeadOptions, ImageOptions, SubsetOptions, RunOptions)
@@ -161,7 +160,6 @@ def evaluate(
         made,
         sets,
         [],
-        openood.Protocol({}),
         in_memory=tuple(in_memory),
         labels=numbers,
     )

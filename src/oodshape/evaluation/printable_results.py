@@ -100,7 +100,7 @@ class Results(benchmark.Results):
     def _tables(self, kind: Kind | None = None, columns: str = "") -> list[Table]:
         shown = parse_columns(columns)
         kind = kind or ("ood" if len(self.names("model")) == 1 else "model")
-        return tables_of(self, kind, columns=shown, sort=shown[0].name)
+        return tables_of(self, kind, columns=shown, ranked=True)
 
 
 def _html(table: Table) -> str:

@@ -54,11 +54,10 @@ def show_report(
     *,
     paper: bool = False,
     columns: tuple[Column, ...] = DEFAULT_COLUMNS,
-    sort: str = "",
 ) -> None:
-    """Print the tables of results, by default sorted by their first column."""
+    """Print the tables of results, the best by their first column on top."""
     show_openood(results, console)
-    for part in tables_of(results, kind, paper=paper, columns=columns, sort=sort or columns[0].name):
+    for part in tables_of(results, kind, paper=paper, columns=columns, ranked=True):
         show(part, console)
 
 

@@ -101,16 +101,13 @@ def _column(column: Column, metrics: Sequence[Metric]) -> dict[str, Any]:
 
 
 def curves(results: Results) -> list[dict[str, Any]]:
-    """For each model its curves by "method,ood": four fifths of a large page, so they stand apart from the rest."""
+    """For each model its ROC curves by "method,ood": most of a large page, so they stand apart from the rest."""
     models, methods, oods = (_places(results.names(axis)) for axis in ("model", "method", "ood"))
     found: list[dict[str, Any]] = [{} for _ in models]
     for each in results.curves:
         if each.model in models and each.method in methods and each.ood in oods:
-            found[models[each.model]][f"{methods[each.method]},{oods[each.ood]}"] = [
-                *(_short(limit) for limit in (each.low, each.high)),
-                *(list(counts) for counts in (each.id_counts, each.ood_counts)),
-                *([round(1000 * rate) for rate in rates] for rates in (each.fpr, each.tpr)),
-            ]
+            points = [[round(1000 * rate) for rate in rates] for rates in (each.fpr, each.tpr)]
+            found[models[each.model]][f"{methods[each.method]},{oods[each.ood]}"] = points
     return found
 
 

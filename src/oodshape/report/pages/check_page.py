@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from oodshape.guard.check import Check, Selective, SetCheck
+from oodshape.guard.check import Check, SetCheck
 from oodshape.metrics.detection import Estimate, mcnemar
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN
 from oodshape.networks.loading import Source
@@ -64,8 +64,6 @@ def write_check(check: Check, path: str | Path, source: Source | None = None, or
     table = html_table(HEAD, check_rows(check), "Figures by set and detector")
     note = f"{NOTE} The threshold of the MSP baseline was calibrated on the same images for the same alpha."
     more = {"table": ("Figures and ROC curves", f'{table}<p class="soft">{escape(note)}</p><div id="roc"></div>')}
-    if check.selective is not None:
-        more = {"right": ("Accuracy on accepted images", _render_accuracy(check, check.selective))} | more
     if check.unreadable:
         lines = [[file, why] for file, why in check.unreadable.items()]
         more["unreadable"] = (
@@ -148,55 +146,6 @@ def _render_sets(check: Check) -> str:
         f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
         '<p class="soft">Paired test: McNemar on the same images, 1 %.</p>'
     )
-
-
-def headline(check: Check) -> list[str]:
-    """Say how many images of each OOD set are accepted, with the guard and with MSP; the worst set first."""
-    alpha = 100 * (check.guard.detector.alpha or 0.0)
-    ordered = sorted(check.outside, key=lambda each: -each.guard.share.value)
-    return [f"{'' if place else f'At alpha = {alpha:g} %: '}{_acceptance(each)}" for place, each in enumerate(ordered)]
-
-
-def _acceptance(outside: SetCheck) -> str:
-    images, guard, softmax = len(outside.guard.values), outside.guard, outside.softmax
-    text = f"{outside.name}: {100 * guard.share.value:.1f} % of OOD images accepted"
-    if softmax is None:
-        return f"{text} ({guard.accepted:,} of {images:,})."
-    chance = mcnemar(guard.passed, softmax.passed)
-    p = "p < 0.0001" if chance < 1e-4 else f"p = {chance:.2g}"
-    end = ": the difference is not significant" if chance >= CLEAR else ""
-    return (
-        f"{text}, {100 * softmax.share.value:.1f} % with MSP "
-        f"({guard.accepted:,} and {softmax.accepted:,} of {images:,}, {p}){end}."
-    )
-
-
-def right_line(check: Check) -> list[str]:
-    """Return the accuracy on accepted images in one line; empty without labels."""
-    found = check.selective
-    if found is None:
-        return []
-    parts = [
-        f"{100 * accepted.value:.1f} % on images accepted by {DETECTORS[name]}"
-        for name, accepted in found.accepted.items()
-    ]
-    return ["; ".join([f"accuracy {100 * found.accuracy.value:.1f} % on {found.images:,} labelled ID images", *parts])]
-
-
-def _render_accuracy(check: Check, found: Selective) -> str:
-    """Return the table of accuracy on all labelled images and on the accepted ones."""
-    assert check.inside.labels is not None
-    known = check.inside.labels >= 0
-    rows = [["all images", f"{found.images:,}", _percent(found.accuracy)]]
-    rows += [
-        [
-            f"accepted by {'the guard' if name == 'guard' else 'MSP'}",
-            f"{int(check.inside.judged[name].passed[known].sum()):,}",
-            _percent(found.accepted[name]) if name in found.accepted else "–",
-        ]
-        for name in check.inside.judged
-    ]
-    return html_table(["images", "number", "accuracy"], rows, "Accuracy of the network on labelled ID images")
 
 
 def _rate(share: float) -> str:

@@ -8,7 +8,7 @@ const MODEL = 0, METHOD = 1, OOD = 2; // places in a row; the metrics follow, ea
 const picked = { model: new Set(), family: new Set(), ood: new Set(), group: new Set(), kind: new Set() };
 const view = { columns: DATA.overview ? "average" : "model", metrics: DATA.overview ?? DATA.shown, intervals: false, search: "" };
 
-// The curves of a network, "method,ood" -> [low, high, ID counts, OOD counts, FPR, TPR]; read when they are drawn.
+// The curves of a network, "method,ood" -> [FPR, TPR]; read when they are drawn.
 const curvesOf = (model) => (curvesOf.read[model] ??= JSON.parse(document.getElementById(`curves-${model}`)?.textContent ?? "{}"));
 curvesOf.read = {};
 

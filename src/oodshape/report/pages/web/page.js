@@ -134,8 +134,7 @@ function figuresOf(model, rows) {
   const figures = [], curves = curvesOf(model);
   for (const [ood, part] of grouped(rows, (row) => row[OOD])) {
     const { name, group } = DATA.oods[ood], pairs = found((method) => curves[`${method},${ood}`]);
-    const own = curves[`${chosen.method},${ood}`];
-    const parts = own ? [histogram(own, styles.get(chosen.method), name), roc(pairs, name)] : [];
+    const parts = pairs.length ? [roc(pairs, name)] : [];
     const caption = make("figcaption", {}, make("b", {}, name), group ? ` (${group})` : "", figuresBeside(part, styles));
     figures.push(make("figure", {}, caption, ...parts));
   }
@@ -150,7 +149,7 @@ function drawDetail() {
     const figures = make("div", { class: "figures" });
     const draw = () => { if (!figures.children.length) figures.append(...figuresOf(model, part)); };
     const box = make("details", { class: "net", ontoggle: draw },
-      make("summary", {}, make("b", {}, name), `${family === name ? "" : ` (${family})`}: scores and curves`),
+      make("summary", {}, make("b", {}, name), `${family === name ? "" : ` (${family})`}: ROC curves`),
       figures,
       make("p", { class: "soft", style: "padding: 0 .8rem" }, `Fitted on ${train} images; ${id} ID images` +
         (accuracy === null ? "." : `; accuracy of the network ${percent(accuracy)} %.`)));
@@ -162,7 +161,7 @@ function drawDetail() {
   if (networks.length && !networks.some((box) => box.open)) networks[0].open = true;
   const legend = make("div", { class: "legend" }, ...[...styles].map(([index, style]) => keyed(index, style)),
     make("span", { class: "soft" },
-      "Histograms: blue is ID, the orange line OOD; left of the dotted line lie 5 % of ID images. ROC: the dotted line is at 95 % of ID accepted."));
+      "ROC: the dotted line is at 95 % of ID accepted."));
   document.getElementById("detail").replaceChildren(make("h3", {}, method.title), factsOf(method),
     make("div", { class: "roll", tabindex: 0, role: "region", "aria-label": "Means of the method by network" },
       meansBeside(rows, styles)), legend, ...networks);
