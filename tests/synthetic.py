@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from oodshape.benchmark.results import Results, Row, provenance
-from oodshape.benchmark.roc_curves import Curve
+from oodshape.benchmark.curves import ScoreCurve
+from oodshape.benchmark.results import Row, RunResults, collect_provenance
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import METRICS, measure
 
@@ -33,7 +33,7 @@ def results(
     skipped: Sequence[tuple[str, str]] = (("photos", "no folder data/photos"),),
     seed: int = 0,
     **settings: Any,
-) -> Results:
+) -> RunResults:
     """Everything a benchmark run leaves, for all combinations of the names."""
     from oodshape import METHODS as KNOWN
     from oodshape import Method
@@ -49,11 +49,11 @@ def results(
                 right = rng.random(300) < 0.9
                 measured, _ = measure(id_scores, {ood: ood_scores}, correct=right, **cost, resamples=5)
                 rows.append(row(model, method, ood, metrics=measured[ood]))
-                curves.append(Curve.of(model, method, ood, id_scores, ood_scores))
-    origin = provenance(
+                curves.append(ScoreCurve.of(model, method, ood, id_scores, ood_scores))
+    origin = collect_provenance(
         benchmark_hash="sha256:0123",
         weights=dict.fromkeys(models, "sha256:4567"),
         methods={name: KNOWN.get(name, Method()) for name in methods},
         settings={"limit": None, "seed": seed, **settings},
     )
-    return Results(tuple(rows), origin, tuple(skipped), tuple(curves))
+    return RunResults(tuple(rows), origin, tuple(skipped), tuple(curves))

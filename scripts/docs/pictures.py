@@ -19,7 +19,7 @@ from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.methods.training import Training
 from oodshape.metrics.detection import auroc
-from oodshape.report.method_styles import family
+from oodshape.report.method_styles import method_family
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, TEXT
 from oodshape.studies.plotting import line_style
 from oodshape.studies.shaping_functions import profile_intervals
@@ -27,28 +27,28 @@ from oodshape.studies.shaping_functions import profile_intervals
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from oodshape.studies.load_networks import Network
+    from oodshape.studies.load_networks import StudyNetwork
 
 FEWEST = 20  # values in an interval that give a mean
 POINTS, BINS = 200, 40  # of a curve, and of a histogram
 
 
-def outside(network: Network) -> dict[str, Features]:
+def outside(network: StudyNetwork) -> dict[str, Features]:
     """Every OOD set, noise among them."""
     return {**network.ood, **network.surrogates}
 
 
-def only(network: Network, ood: str) -> Network:
+def only(network: StudyNetwork, ood: str) -> StudyNetwork:
     """The network with one OOD set alone."""
     return replace(network, ood={ood: network.ood[ood]}, surrogates={})
 
 
-def scores(detector: Detector, network: Network) -> tuple[Any, Any]:
+def scores(detector: Detector, network: StudyNetwork) -> tuple[Any, Any]:
     """(ID scores, scores of all OOD sets together)."""
     return detector.score(network.id_test), torch.cat([detector.score(ood) for ood in outside(network).values()])
 
 
-class Theta(NamedTuple):
+class ThetaCurve(NamedTuple):
     """Points (z, theta(z)) of the shaping function of a method."""
 
     method: str
@@ -56,7 +56,7 @@ class Theta(NamedTuple):
     theta: tuple[float, ...]
 
 
-def theta_of(name: str, shape: Shape, network: Network) -> Theta:
+def theta_of(name: str, shape: Shape, network: StudyNetwork) -> ThetaCurve:
     """theta(z): itself where it is a function of one value, else its mean in each of OptFS's intervals."""
     edges = OptFS().fit(Training.of(network.train)).edges
     z = torch.linspace(float(edges[0]), float(edges[-1]), POINTS)
@@ -65,11 +65,11 @@ def theta_of(name: str, shape: Shape, network: Network) -> Theta:
     if shape.pointwise:
         theta = shape.scale(row, torch.ones_like(row))[0]
         if torch.equal(theta, shape.scale(column, torch.ones_like(column))[:, 0]):
-            return Theta(name, _short(z.tolist()), _short(theta.tolist()))
+            return ThetaCurve(name, _short(z.tolist()), _short(theta.tolist()))
     count, mean, _ = profile_intervals(shape, [network.id_test, *outside(network).values()], edges)
     known = count > FEWEST
     middle = (edges[:-1].astype(np.float64) + edges[1:])[known] / 2
-    return Theta(name, _short(middle), _short(mean[known]))
+    return ThetaCurve(name, _short(middle), _short(mean[known]))
 
 
 def _short(values: Any) -> tuple[float, ...]:
@@ -101,19 +101,19 @@ def _histogram(axes: Axes, name: str, pair: tuple[Any, Any], threshold: float | 
     axes.legend(handlelength=1.2, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.0)
 
 
-def shaping(curves: Sequence[Theta]) -> str:
+def shaping(curves: Sequence[ThetaCurve]) -> str:
     """An SVG of theta(z) of some methods."""
     names = ", ".join(curve.method for curve in curves)
     height = 2.4 if len(curves) == 1 else 3.0
     return svg((4.2, height), f"Shaping function of {names}", lambda axes: _shaping(axes, curves))
 
 
-def _shaping(axes: Axes, curves: Sequence[Theta]) -> None:
+def _shaping(axes: Axes, curves: Sequence[ThetaCurve]) -> None:
     axes.axhline(1.0, color=TEXT, linewidth=0.8, linestyle=":")
     axes.axhline(0.0, color=TEXT, linewidth=0.5)
     for curve in curves:
         look = line_style(curve.method) | (
-            {"linestyle": "-"} if len(curves) == 1 or family(curve.method) == "optfs" else {}
+            {"linestyle": "-"} if len(curves) == 1 or method_family(curve.method) == "optfs" else {}
         )
         axes.plot(curve.z, curve.theta, label=curve.method, **look)
     axes.set(xlabel="feature value z", ylabel="θ(z) = f(z) / z")
@@ -122,7 +122,7 @@ def _shaping(axes: Axes, curves: Sequence[Theta]) -> None:
         axes.legend()
 
 
-def impacts(network: Network, edges: Any) -> Mapping[str, Any]:
+def impacts(network: StudyNetwork, edges: Any) -> Mapping[str, Any]:
     """[K] by name: the mean impact on the max logit of the features in each interval, of ID and of OOD images."""
     outer = FeatureStats.of(next(iter(outside(network).values())))
     for features in list(outside(network).values())[1:]:
@@ -130,7 +130,7 @@ def impacts(network: Network, edges: Any) -> Mapping[str, Any]:
     return {"ID": FeatureStats.of(network.id_test).impact(edges), "OOD": outer.impact(edges)}
 
 
-def idea(network: Network) -> dict[str, str]:
+def idea(network: StudyNetwork) -> dict[str, str]:
     """The three figures by name, the last in two parts."""
     network = only(network, "textures")
     edges = OptFS(k=40).fit(Training.of(network.train)).edges

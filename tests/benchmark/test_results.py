@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from sklearn.metrics import auc
 
 from oodshape import Features
-from oodshape.benchmark.hardest_images import Gallery
-from oodshape.benchmark.plan import Options
-from oodshape.benchmark.results import Results, Row
-from oodshape.benchmark.roc_curves import Curve
-from oodshape.benchmark.run import _merge_seeds, run
+from oodshape.benchmark.curves import ScoreCurve
+from oodshape.benchmark.hardest_images import HardestImageFinder
+from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.results import Row, RunResults
+from oodshape.benchmark.run import _merge_seeds, run_benchmark
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
-from oodshape.images.decode.thumbnail import SIDE, thumbnail
+from oodshape.images.decode.thumbnail import SIDE, make_thumbnail
 from oodshape.images.sources.image_set import ArraySet
 from oodshape.metrics.detection import auroc
 from oodshape.metrics.registry import METRICS
@@ -39,13 +39,13 @@ scores = st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=200)
 def test_saved_results_load_equal(tmp_path: Path) -> None:
     original = results(["a", "ünïcode <b>"], limit=200)
     original.save(tmp_path / "new" / "folder")
-    assert Results.load(tmp_path / "new" / "folder") == original
-    assert Results.load(tmp_path / "new" / "folder" / "results.json") == original
+    assert RunResults.load(tmp_path / "new" / "folder") == original
+    assert RunResults.load(tmp_path / "new" / "folder" / "results.json") == original
     text = (tmp_path / "new" / "folder" / "results.json").read_text(encoding="utf-8")
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     (tmp_path / "results.json").write_text('{"kind": "results", "format": 99}')
     with pytest.raises(InputError, match="format 99"):
-        Results.load(tmp_path)
+        RunResults.load(tmp_path)
 
 
 def test_the_csv_holds_every_row_as_fractions(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ def test_impossible_rows_are_refused() -> None:
     with pytest.raises(InputError, match="fpr95"):
         row(fpr95=math.nan)
     with pytest.raises(InputError, match="two rows for model 'convnet', method 'msp', OOD set 'letters'"):
-        Results((row(), row()), {})
+        RunResults((row(), row()), {})
     with pytest.raises(InputError, match="provenance must be JSON"):
-        Results((), {"path": Path()})
+        RunResults((), {"path": Path()})
     assert row(id_accuracy=None).id_accuracy is None
 
 
@@ -99,7 +99,7 @@ def test_impossible_rows_are_refused() -> None:
 
 @given(scores, scores)
 def test_a_curve_thins_the_roc(inside: list[float], outside: list[float]) -> None:
-    curve = Curve.of("net", "msp", "noise", inside, outside)
+    curve = ScoreCurve.of("net", "msp", "noise", inside, outside)
     assert 2 <= len(curve.fpr) == len(curve.tpr) <= 60
     assert (curve.fpr[0], curve.tpr[0], curve.fpr[-1], curve.tpr[-1]) == (0, 0, 1, 1)
     assert list(curve.fpr) == sorted(curve.fpr)
@@ -118,18 +118,18 @@ def features(n: int, labels: list[int] | None = None) -> Features:
 
 
 @pytest.fixture
-def gallery() -> Gallery:
+def gallery() -> HardestImageFinder:
     images = np.arange(4, dtype=np.uint8)[:, None, None] * np.full((1, 8, 8), 60, np.uint8)
     sets = {"test": ArraySet("test", images), "letters": ArraySet("letters", 255 - images[:3])}
     data = {"test": features(4, [0, 1, 1, 0]), "letters": features(3)}
-    made = Gallery(sets, 2)
+    made = HardestImageFinder(sets, 2)
     inside = np.array([5.0, 2.0, 6.0, 3.0])
     outside = {"optfs-e": [4.0, 1.0, 5.5], "knn": [0.0, 1.0, 3.5], "msp": [9.0, 9.0, 9.0]}
     made.add("net", {name: (inside, {"letters": np.array(ood)}) for name, ood in outside.items()}, "knn", data)
     return made
 
 
-def test_the_worst_images_by_hand(gallery: Gallery) -> None:
+def test_the_worst_images_by_hand(gallery: HardestImageFinder) -> None:
     samples = gallery.samples()
     picks = {(pick.method, pick.ood): pick for pick in samples.picks}
     assert set(picks) == {("optfs-e", ""), ("optfs-e", "letters"), ("knn", ""), ("knn", "letters")}  # best and ours
@@ -146,7 +146,7 @@ def test_the_worst_images_by_hand(gallery: Gallery) -> None:
     assert np.asarray(opened(samples.images[outside.images[0]])).tolist() == [[255 - 120] * 8] * 8
 
 
-def test_ties_do_not_count_as_wrong(gallery: Gallery) -> None:
+def test_ties_do_not_count_as_wrong(gallery: HardestImageFinder) -> None:
     tied = {"tied": (np.ones(4), {"letters": np.ones(3)})}
     gallery.add("net", tied, "tied", {"test": features(4), "letters": features(3)})
     picks = gallery.samples().picks
@@ -157,17 +157,17 @@ def test_ties_do_not_count_as_wrong(gallery: Gallery) -> None:
 def test_thumbnails_are_small_pictures(mode: str, kind: str) -> None:
     picture = PIL.Image.new("RGB", (300, 200), (200, 40, 90)).convert(mode)
     before = picture.tobytes()
-    shown = opened(thumbnail(picture))
+    shown = opened(make_thumbnail(picture))
     assert (shown.format, max(shown.size)) == (kind, SIDE)
     assert picture.tobytes() == before
-    assert opened(thumbnail(np.zeros((16, 16), np.uint8))).size == (16, 16)
+    assert opened(make_thumbnail(np.zeros((16, 16), np.uint8))).size == (16, 16)
 
 
 def test_a_run_keeps_samples_and_they_are_saved(tmp_path: Path) -> None:
-    options = Options(
+    options = BenchOptions(
         models=("ViT",), methods=("energy", "knn", "optfs-e"), limit=40, resamples=5, samples=3, progress=False
     )
-    results = run(Benchmark.load("digits"), options)
+    results = run_benchmark(Benchmark.load("digits"), options)
     means = {name: np.mean([r.value("auroc") for r in results.rows if r.method == name]) for name in options.methods}
     assert {pick.method for pick in results.samples.picks} == {max(means, key=means.__getitem__), "optfs-e"}
     assert all(len(pick.images) == 3 for pick in results.samples.picks)
@@ -175,6 +175,6 @@ def test_a_run_keeps_samples_and_they_are_saved(tmp_path: Path) -> None:
     for pick in results.samples.picks:
         assert list(pick.scores) == sorted(pick.scores, reverse=bool(pick.ood))
     results.save(tmp_path)
-    assert Results.load(tmp_path) == results
-    none = run(Benchmark.load("digits"), replace(options, samples=0))
+    assert RunResults.load(tmp_path) == results
+    none = run_benchmark(Benchmark.load("digits"), replace(options, samples=0))
     assert none.samples.picks == none.samples.images == ()

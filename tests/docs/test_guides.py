@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from commands import call
 from oodshape import InputError
 from oodshape.benchmark.spec import Benchmark
-from oodshape.networks.loading import built
+from oodshape.networks.loading import call_builder
 
 ROOT = Path(__file__).parents[2]
 DOCS, README = ROOT / "docs", (ROOT / "README.md").read_text()
@@ -125,4 +125,4 @@ def test_toml() -> None:
     benchmark = Benchmark.parse(text, where="results.md", base=Path())
     assert benchmark.models[0].title == "my net"
     with pytest.raises(InputError, match="cannot import 'mypackage.models:guarded_net'"):
-        built(benchmark.models[0].name)
+        call_builder(benchmark.models[0].name)

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from oodshape import METHODS, Classifier, Guard, InputError, evaluate
-from oodshape.guard.check import exact_share
+from oodshape.guard.check import compute_exact_rate
 from oodshape.guard.explain import Explanation
 from oodshape.networks.model_names import imagenet_classes
 from oodshape.networks.zoo import build
-from oodshape.report.pages.check_page import verdict, write_check
+from oodshape.report.pages.check_page import verdict, write_check_page
 
 MODEL = "zoo:digits-convnet"
 
@@ -36,7 +36,7 @@ def test_the_check_by_hand(guard: Guard, digits: Path, tmp_path: Path) -> None:
     low, high = found.guaranteed
     assert low <= found.rejected <= high
     assert "consistent with the guarantee" in verdict(found)
-    write_check(found, tmp_path / "check.html")
+    write_check_page(found, tmp_path / "check.html")
     page = (tmp_path / "check.html").read_text()
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")  # a name, no request
     (tmp_path / "empty.png").touch()
@@ -84,7 +84,7 @@ def test_exact_shares() -> None:
     from scipy.stats import binom
 
     for count, of in ((0, 10), (3, 10), (10, 10), (250, 300)):
-        share = exact_share(count, of)
+        share = compute_exact_rate(count, of)
         assert share.low <= share.value <= share.high
         if count:
             assert binom(of, share.low).sf(count - 1) == pytest.approx(0.025, rel=1e-6)

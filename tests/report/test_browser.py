@@ -13,7 +13,7 @@ import pytest
 
 from axe import violations
 from browser import Opened
-from oodshape.benchmark.results import Results
+from oodshape.benchmark.results import RunResults
 
 HALF = 0.00501  # what printing two decimals may change
 METHODS = ("msp", "energy", "react", "optfs-e", "knn", "vim")
@@ -96,7 +96,7 @@ def test_the_best_of_each_column_is_marked_and_intervals_come_on_request(opened:
     opened.press("ViT", "model")
     opened.press("letters", "ood")
     opened.page.get_by_role("button", name="95 % intervals").click()
-    (row,) = (r for r in Results.load(folder).rows if (r.model, r.method, r.ood) == ("ViT", "knn", "letters"))
+    (row,) = (r for r in RunResults.load(folder).rows if (r.model, r.method, r.ood) == ("ViT", "knn", "letters"))
     cell, found = opened.page.inner_text("#board [data-method=knn] td >> nth=1").split(), row.metrics["auroc"]
     assert cell == [f"{100 * v:.2f}" for v in (found.value, found.low)] + ["–", f"{100 * found.high:.2f}"]
 
@@ -115,7 +115,7 @@ def test_a_method_shows_its_figures(opened: Opened) -> None:
 
 def test_the_gallery_shows_the_worst_first(opened: Opened, folder: Path) -> None:
     gallery = opened.page.locator("#gallery")
-    results = Results.load(folder)
+    results = RunResults.load(folder)
     gallery.locator("select").first.select_option(label="ViT")
     gallery.locator("select").nth(1).select_option(label="OptFS (E)")
     picks = [pick for pick in results.samples.picks if (pick.model, pick.method) == ("ViT", "optfs-e")]

@@ -139,7 +139,7 @@ class Benchmark:
                 f"{where}: name must be 1 to 100 letters, digits, '.', '_' or '-', and not start with '.', got "
                 f"{one_line(data['name'], 60)!r}"
             )
-        made = cls(**data, **inside, **items, base=base, hash=hash_of(text), text=text)
+        made = cls(**data, **inside, **items, base=base, hash=hash_benchmark(text), text=text)
         _one_of(made.settings, SETTINGS, f"{where}: settings")
         _one_of(made.id_set, ("", *ID_SETS), f"{where}: id_set")
         _one_of(made.real, ("", *(ood.name for ood in made.ood)), f"{where}: real")
@@ -191,7 +191,7 @@ class Benchmark:
         return tuple(spec for spec in self.models if not models or spec in asked)
 
 
-def hash_of(text: str) -> str:
+def hash_benchmark(text: str) -> str:
     """What identifies a benchmark's text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -27,17 +27,17 @@ def report(
         bool, typer.Option("--compare-paper", help="Show the paper's figures and the difference next to ours.")
     ] = False,
 ) -> None:
-    """Print the tables of a benchmark run, and write them and the HTML report again from the saved results.
+    """Print the tables of a benchmark run, and write tables and HTML report from the saved results.
 
     Writes report.html, table.md and table.tex. The report is one file that opens in any browser and needs no network: a
     leaderboard that sorts and filters, each method's figures, and the images that are hardest for it.
     """
-    from oodshape.benchmark.results import Results
-    from oodshape.report.benchmark_files import show_report, write_report
+    from oodshape.benchmark.results import RunResults
+    from oodshape.report.benchmark_files import print_report, write_report
     from oodshape.report.tables.table import parse_columns
 
     folder = results if results.is_dir() else results.parent
-    loaded, shown = Results.load(results), parse_columns(columns)
+    loaded, shown = RunResults.load(results), parse_columns(columns)
     write_report(loaded, folder, table, paper=compare_paper, columns=shown)
-    show_report(loaded, console(), table, paper=compare_paper, columns=shown)
+    print_report(loaded, console(), table, paper=compare_paper, columns=shown)
     say(f"page: {folder / 'report.html'}")

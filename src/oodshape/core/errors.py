@@ -35,10 +35,10 @@ def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = F
     raise InputError(f"{name} must lie in {interval}, got {value:g}{hint}")
 
 
-def no_such(what: str, name: str, known: Iterable[str], listed: str = "") -> InputError:
+def unknown(what: str, name: str, known: Iterable[str], listed: str = "") -> InputError:
     """A name that is not known: the nearest one, and where they are `listed`; all of them where neither is known.
 
-    >>> raise no_such("method", "raect", ["react", "ash-s"], "`oodshape methods` lists them")
+    >>> raise unknown("method", "raect", ["react", "ash-s"], "`oodshape methods` lists them")
     Traceback (most recent call last):
     oodshape.core.errors.InputError: no method is called 'raect'; did you mean react? `oodshape methods` lists them
     """

@@ -13,9 +13,9 @@ from oodshape.benchmark import results as benchmark
 from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.core.text import format_count
 from oodshape.report.benchmark_files import write_report
-from oodshape.report.pages.benchmark_page import write_page
+from oodshape.report.pages.benchmark_page import write_benchmark_page
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
-from oodshape.report.tables.named_tables import Kind, tables_of
+from oodshape.report.tables.named_tables import Kind, make_named_tables
 from oodshape.report.tables.table import Table, parse_columns
 from oodshape.report.tables.terminal import to_text
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Results(benchmark.Results):
+class Results(benchmark.RunResults):
     """What was measured: a row per network, method and OOD set, with intervals and provenance.
 
     `print(results)` shows the table; `Results.load("out")` brings saved results back, those of `oodshape bench` too.
@@ -33,7 +33,7 @@ class Results(benchmark.Results):
     scores: KeptScores | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, found: benchmark.Results, scores: KeptScores) -> Results:
+    def of(cls, found: benchmark.RunResults, scores: KeptScores) -> Results:
         """The same results with the scores that they come from."""
         return cls(**{each.name: getattr(found, each.name) for each in fields(found)}, scores=scores)
 
@@ -74,7 +74,7 @@ class Results(benchmark.Results):
             columns: Metrics that its table shows at first, separated by commas, such as "auroc,near-auroc,aupr-out".
         """
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_page(self, path, parse_columns(columns))
+        write_benchmark_page(self, path, parse_columns(columns))
 
     def to_latex(self, kind: Kind | None = None, columns: str = "") -> str:
         """The table in LaTeX, which needs the packages booktabs and graphicx.
@@ -100,7 +100,7 @@ class Results(benchmark.Results):
     def _tables(self, kind: Kind | None = None, columns: str = "") -> list[Table]:
         shown = parse_columns(columns)
         kind = kind or ("ood" if len(self.names("model")) == 1 else "model")
-        return tables_of(self, kind, columns=shown, ranked=True)
+        return make_named_tables(self, kind, columns=shown, ranked=True)
 
 
 def _html(table: Table) -> str:

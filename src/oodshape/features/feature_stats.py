@@ -22,18 +22,18 @@ LARGEST = {16: np.float64(np.finfo(np.float16).max), 32: np.float64(np.finfo(np.
 FEW_VALUES = 1 << 26
 
 
-def shift_for(rows: int, width: int) -> int:
+def _choose_shift(rows: int, width: int) -> int:
     """How many low bits of a float32 value share a bin: fewer where there are few values."""
     return FINE if rows * width <= FEW_VALUES else COARSE
 
 
-def ordered(bits: Array, width: int) -> Array:
+def _order(bits: Array, width: int) -> Array:
     """Signed integers in the order of the floats whose bits are given; -0.0 and 0.0 become 0."""
     magnitude = bits & ((1 << (width - 1)) - 1)
     return np.asarray(np.where(bits < 0, -magnitude, magnitude))
 
 
-def decode(keys: Array, width: int, shift: int) -> Array:
+def decode_bins(keys: Array, width: int, shift: int) -> Array:
     """The smallest float64 value of each bin; beyond the largest float, the largest float."""
     order = keys.astype(np.int64) << shift
     kind, bits = (np.float32, np.int32) if width == 32 else (np.float16, np.int16)
@@ -41,7 +41,7 @@ def decode(keys: Array, width: int, shift: int) -> Array:
     return np.asarray(np.clip(np.where(order < 0, -values, values), -LARGEST[width], LARGEST[width]))
 
 
-class Tally:
+class BinCounts:
     """The running tables over float32 values, one per thread; float16 values have bins of their own there."""
 
     def __init__(self, width: int, shift: int, *, half: bool) -> None:
@@ -74,8 +74,8 @@ class Tally:
         ends = np.abs(np.array([low, high], np.int32)).view(np.float32) * np.sign([low, high])
         keys, bits = used.astype(np.int64) - zero, 32
         if self.half:  # a float16 has fewer bits than a bin leaves
-            values = decode(keys, 32, self.shift).astype(np.float16)
-            keys, bits = ordered(kernels.view_bits(values).astype(np.int64), 16), 16
+            values = decode_bins(keys, 32, self.shift).astype(np.float16)
+            keys, bits = _order(kernels.view_bits(values).astype(np.int64), 16), 16
         return {
             "bits": bits,
             "shift": 0 if self.half else self.shift,
@@ -125,7 +125,7 @@ class FeatureStats:
     @classmethod
     def of(cls, features: Chunked) -> FeatureStats:
         """The statistics of a data set in one pass."""
-        running = RunningStatistics(features.head, len(features), half=features.half)
+        running = RunningStats(features.head, len(features), half=features.half)
         for _, raw, classes in features.classified_chunks(whole=not features.half):
             running.add(raw, classes)
         if not running.finite:
@@ -164,14 +164,14 @@ class FeatureStats:
         """The same statistics in float32 bins that share `shift` low bits, so that unlike parts can be added."""
         order = self.keys << self.shift
         if self.bits == 16:
-            order = ordered(kernels.view_bits(decode(self.keys, 16, 0).astype(np.float32)).astype(np.int64), 32)
+            order = _order(kernels.view_bits(decode_bins(self.keys, 16, 0).astype(np.float32)).astype(np.int64), 32)
         keys, starts = np.unique(order >> shift, return_index=True)
         counts, impacts = (np.add.reduceat(column, starts) for column in (self.counts, self.impacts))
         return replace(self, bits=32, shift=shift, keys=keys, counts=counts, impacts=impacts)
 
     def settled(self) -> FeatureStats:
         """The same statistics in the bins that one pass over as many values has: parts add up to the whole."""
-        shift = shift_for(self.n, len(self.sums))
+        shift = _choose_shift(self.n, len(self.sums))
         return self.coarse(shift) if self.bits == 32 and self.shift < shift else self
 
     @property
@@ -190,8 +190,8 @@ class FeatureStats:
 
     def limits(self) -> tuple[Array, Array]:
         """The left and right limit of each bin, float64; equal where a bin is one value."""
-        left = decode(self.keys, self.bits, self.shift)
-        return left, left if self.bits == 16 else decode(self.keys + 1, self.bits, self.shift)
+        left = decode_bins(self.keys, self.bits, self.shift)
+        return left, left if self.bits == 16 else decode_bins(self.keys + 1, self.bits, self.shift)
 
     def quantile(self, q: float) -> float:
         """The q-quantile of all feature values (linear between neighbours, as numpy's default).
@@ -202,7 +202,7 @@ class FeatureStats:
         place = (self.total - 1) * q
         lower = min(int(place), self.total - 2) if self.total > 1 else 0
         a, b = self._ranked(lower), self._ranked(min(lower + 1, self.total - 1))
-        return between(a, b, place - lower)
+        return interpolate(a, b, place - lower)
 
     def _ranked(self, rank: int) -> float:
         """The value of the given rank, counted from 0."""
@@ -251,14 +251,14 @@ class FeatureStats:
         return self.over(self.counts * ((left + right) / 2) ** 2, edges) / self.n
 
 
-class RunningStatistics:
+class RunningStats:
     """Statistics on their way through the features they are of."""
 
     def __init__(self, head: Head, images: int, *, half: bool) -> None:
         """Empty tables; `images` says how many rows will come at most."""
         self.head, self.n = head, 0
         self.weight = head.weight.cpu()
-        self.tally = Tally(head.width, shift_for(images, head.width), half=half)
+        self.tally = BinCounts(head.width, _choose_shift(images, head.width), half=half)
 
     def add(self, raw: Tensor, classes: Tensor) -> None:
         """Count in some rows, as stored, of the predicted classes."""
@@ -274,10 +274,10 @@ class RunningStatistics:
         return FeatureStats(head=self.head.fingerprint, n=self.n, **self.tally.result())
 
 
-def between(a: float, b: float, share: float) -> float:
+def interpolate(a: float, b: float, share: float) -> float:
     """The value a share of the way from a to b, exactly a at 0 and b at 1 (as numpy's quantile).
 
-    >>> between(-9.0, 1e-8, 1.0)
+    >>> interpolate(-9.0, 1e-8, 1.0)
     1e-08
     """
     return float(a + (b - a) * share if share < 0.5 else b - (b - a) * (1 - share))

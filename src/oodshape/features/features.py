@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -18,16 +19,17 @@ from oodshape.core.errors import InputError
 from oodshape.core.options import CacheOptions, ExtractKeywords, ImageOptions, RunOptions, make_options, takes_options
 from oodshape.features.chunks import RowSubset, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
-from oodshape.features.feature_stats import FeatureStats, RunningStatistics, between
+from oodshape.features.feature_stats import FeatureStats, RunningStats, interpolate
 from oodshape.features.kernels import bracket, interval_sums
 from oodshape.features.moments import Moments, RunningMoments
+from oodshape.features.statistic import SCATTERS
 from oodshape.features.sum_kernels import add_columns
-from oodshape.features.tensor_batches import SeenTensors, run_tensors
+from oodshape.features.tensor_batches import ExtractedTensors, extract_tensors
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
-from oodshape.images.sources.image_set import identities_of
-from oodshape.images.sources.listing import Given, image_set, in_column
+from oodshape.images.sources.image_set import find_identities
+from oodshape.images.sources.open_images import Given, in_column, open_images
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head
 
@@ -40,7 +42,7 @@ ABOUT_MEANS = frozenset(["squares"])  # who asks for these takes them around the
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, "float16", "float32", "float64")
 
 
-def check_matrix(features: Any, width: int) -> Any:
+def _check_matrix(features: Any, width: int) -> Any:
     """[images, features] as they were given, a tensor or an array; what cannot be features for a head is refused."""
     values = features.detach() if isinstance(features, Tensor) else np.asanyarray(features)
     if values.ndim != 2:
@@ -137,14 +139,14 @@ class Features:
         numbers 0, 1, ...; where parts are added up, give their own, so that numbers of different images differ.
         """
         head = Head.of(head)
-        values = check_matrix(features, head.width)
+        values = _check_matrix(features, head.width)
         n = len(values)
         return cls(
             values,
             head,
             check_integers(labels, "labels", n),
             check_integers(predictions, "predictions", n, head.classes),
-            None if identities is None else identity.checked(identities, n),
+            None if identities is None else identity.check(identities, n),
         )
 
     @classmethod
@@ -167,7 +169,7 @@ class Features:
 
         Args:
             classifier: The network with its head.
-            images: Images of any kind (`images.sources.listing.ACCEPTED`).
+            images: Images of any kind (`images.sources.open_images.ACCEPTED`).
             preprocessing: Preprocessing of the images; not needed for prepared batches.
             dtype: Type in which features are stored.
 
@@ -180,15 +182,15 @@ class Features:
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
         cache = make_options(CacheOptions, options).cache
         if reading.prepared:
-            seen = run_tensors(classifier, images, dtype, cache=cache, progress=run.progress)
+            seen = extract_tensors(classifier, images, dtype, cache=cache, progress=run.progress)
             return cls.from_tensors(seen, classifier.head)
         if preprocessing is None:
             raise InputError("give the preprocessing of the images (preprocessing=...), or prepared=True for tensors")
-        images = image_set(in_column(images, reading.column))
+        images = open_images(in_column(images, reading.column))
         return cls.extracted(Extraction(classifier, images, preprocessing, dtype, run), cache)[0]
 
     @classmethod
-    def from_tensors(cls, seen: SeenTensors, head: Head) -> Features:
+    def from_tensors(cls, seen: ExtractedTensors, head: Head) -> Features:
         """The features of images that were tensors already."""
         return cls.from_arrays(seen.features, head, seen.labels, seen.predictions, seen.identities)
 
@@ -201,7 +203,7 @@ class Features:
             head = head.to("cpu")  # where the features are kept
         n, read = len(predictions), predictions >= 0
         # a set of a user's own may say anything of its images; the rest was made here
-        labels, which = check_integers(images.labels, "labels", n), identity.checked(identities_of(images), n)
+        labels, which = check_integers(images.labels, "labels", n), identity.check(find_identities(images), n)
         kept = cls(values, head, labels, torch.from_numpy(np.maximum(predictions, 0)), which)
         return kept if read.all() else kept[np.flatnonzero(read)], read
 
@@ -226,7 +228,7 @@ class Features:
     @property
     def identities(self) -> Keys:
         """[N] uint64: which image each row is of; row numbers where none were given."""
-        return identity.numbered(len(self)) if self._identities is None else self._identities
+        return identity.from_numbers(len(self)) if self._identities is None else self._identities
 
     def with_labels(self, labels: Tensor) -> Features:
         """The same features with these labels."""
@@ -379,7 +381,7 @@ class Features:
                     self.check_finite()
                 return None
             ranked.append(low if rank < 0 else high if rank >= len(middle) else float(middle[rank]))
-        return between(ranked[0], ranked[1], place - lower)
+        return interpolate(ranked[0], ranked[1], place - lower)
 
     def interval_sums(self, origin: float, scale: float, k: int) -> NDArray[np.float64]:
         """[K, 2]: the summed impact w_max z and the summed z^2 of the values in each interval of a grid; kept."""
@@ -404,12 +406,20 @@ class Features:
             self._moments = more if self._moments is None else self._moments.combine(more)
         return self._moments
 
+    def add_scatters(self, needs: frozenset[str], *parts: Features) -> None:
+        """Collect the scatters among `needs` as the sum of those of `parts`, which split these rows and keep theirs."""
+        scatters = needs & SCATTERS.keys()
+        if scatters:
+            found = (part.moments(scatters, stats=False).only(scatters, self.head) for part in parts)
+            total = reduce(add, found)
+            self._moments = total if self._moments is None else self._moments.combine(total)
+
     def _collected(self, needs: frozenset[str], *, stats: bool) -> Moments:
         """Moments of the features, and where they are not known on the way the statistics, or the sums alone."""
         if self._stats is not None or not needs:
             return Moments.of(self, needs)
         moments = RunningMoments(self, needs)
-        statistics = RunningStatistics(self.head, len(self), half=self.half) if stats else None
+        statistics = RunningStats(self.head, len(self), half=self.half) if stats else None
         sums = np.zeros(self.width) if statistics is None and needs & ABOUT_MEANS else None
         headless = statistics is None and needs <= WITHOUT_CLASSES
         plain = ((first, raw, torch.zeros(len(raw), dtype=torch.int64), None) for first, raw in self.chunks())

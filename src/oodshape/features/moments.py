@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import AtLeast, check_fields, freeze
+from oodshape.core.values import AtLeast, check_fields, freeze_array
 from oodshape.features.chunks import Chunked, check_finite
-from oodshape.features.kernels import unit
-from oodshape.features.running_sums import SCATTERS, RunningSums, Statistic, as_statistics
-from oodshape.features.sum_kernels import merged_scatter
+from oodshape.features.kernels import normalise_rows
+from oodshape.features.statistic import SCATTERS, RunningStatistics, Statistic, as_statistics
+from oodshape.features.sum_kernels import merge_scatters
 from oodshape.images import identity
 from oodshape.images.identity import Keys
+from oodshape.networks.head import Head
 
 Array = NDArray[Any]
 BANK = 5000  # images that a bank keeps at most
@@ -148,7 +149,7 @@ class Moments:
         }
         for name in sorted(SCATTERS.keys() & self.parts.keys() & other.parts.keys()):
             both = ((each.parts[name], each.parts[f"{name}_sums"], each.n) for each in (self, other))
-            parts[name] = merged_scatter(*both)
+            parts[name] = merge_scatters(*both)
         if "bank" in self.parts.keys() & other.parts:
             half = all(moments.parts["bank"].dtype == np.float16 for moments in (self, other))
             bank = Bank(self.parts["bank"].shape[1], half=half)
@@ -169,6 +170,11 @@ class Moments:
             vars(fewer)["directions"] = self.directions
         return fewer
 
+    def only(self, names: frozenset[str], head: Head) -> Moments:
+        """Those parts, which do not depend on the head, as moments of another head."""
+        kept = {name: part for name, part in self.parts.items() if OWNERS.get(name, name) in names}
+        return Moments(head.fingerprint, self.n, kept)
+
     def bank(self) -> Iterator[Tensor]:
         """[n, M] float32: the images of the bank, a few at a time."""
         for part in torch.split(torch.from_numpy(self.parts["bank"]), AT_ONCE):
@@ -182,7 +188,7 @@ class Moments:
         """
         rows = np.empty(self.parts["bank"].shape, np.float32)
         for place, part in enumerate(self.bank()):
-            rows[place * AT_ONCE : (place + 1) * AT_ONCE] = unit(part).numpy()
+            rows[place * AT_ONCE : (place + 1) * AT_ONCE] = normalise_rows(part).numpy()
         return around_mean(rows)
 
     def means(self, sums: str, counts: str = "counts") -> tuple[Array, Array]:
@@ -197,7 +203,7 @@ def around_mean(rows: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray
     """([M] mean, [B, M] rows less the mean), frozen; the rows are changed in place."""
     center = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
     rows -= center
-    return freeze(center), freeze(rows)
+    return freeze_array(center), freeze_array(rows)
 
 
 def _form(name: str) -> tuple[str, str]:
@@ -216,8 +222,8 @@ class RunningMoments:
         self.head, self.n = features.head.to("cpu"), len(features)
         self.labels = features.labels
         labelled = self.labels is not None
-        self.sums = RunningSums(needs - {Statistic.BANK}, self.head, exact=exact, labelled=labelled)
-        self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
+        self.sums = RunningStatistics(needs - {Statistic.BANK}, self.head, exact=exact, labelled=labelled)
+        self.keys = identity.draw_keys(features.identities, SEED, "bank") if "bank" in needs else None
         self.bank = None if self.keys is None else Bank(self.head.width, half=features.half, coming=self.keys)
 
     def add(self, first: int, raw: Tensor, classes: Tensor, logits: Tensor | None = None) -> None:

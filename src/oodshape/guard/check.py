@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.options import RunOptions
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.scoring.score_images import see_given
-from oodshape.images.overlap import copies_in_sketch
+from oodshape.guard.scoring.score_images import score_given
+from oodshape.images.duplicates import find_copies_in_sketch
 from oodshape.images.sources.image_set import ImageSource, Subset
-from oodshape.images.sources.listing import Given, Listing, image_set, one_by_one
 from oodshape.images.sources.memory import check_prepared
+from oodshape.images.sources.open_images import Given, Listing, open_images, stream_images
 from oodshape.metrics.conformal import rejected_count
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, measure
-from oodshape.networks.loading import Source
+from oodshape.networks.loading import OpenNet
 
 LEVEL = 0.95  # of every interval but the promise's
 DEFAULT = RunOptions()
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class SetScores:
     """One detector's scores of a set, and how many it accepts."""
 
     values: NDArray[np.float32]
@@ -40,7 +40,7 @@ class Scores:
     @property
     def share(self) -> Estimate:
         """The share accepted, with its exact (Clopper-Pearson) interval."""
-        return exact_share(self.accepted, len(self.values))
+        return compute_exact_rate(self.accepted, len(self.values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +48,8 @@ class SetCheck:
     """One set of images: the guard's scores, those of the softmax, and what could not be read."""
 
     name: str
-    guard: Scores
-    softmax: Scores | None  # None: the guard knows no threshold on the softmax
+    guard: SetScores
+    softmax: SetScores | None  # None: the guard knows no threshold on the softmax
     unreadable: dict[str, str]  # path -> why
     # image by image, of those that could be read
     pairs: tuple[tuple[str, int], ...]  # as a listing names them
@@ -57,15 +57,15 @@ class SetCheck:
     listing: ImageSource | None  # where the images can be read again; None for prepared tensors
 
     @property
-    def judged(self) -> dict[str, Scores]:
+    def judged(self) -> dict[str, SetScores]:
         """The scores by detector: the guard, and the softmax where the guard knows it."""
         return {"guard": self.guard} | ({} if self.softmax is None else {"softmax": self.softmax})
 
 
-def exact_share(count: int, of: int) -> Estimate:
+def compute_exact_rate(count: int, of: int) -> Estimate:
     """A share with its exact (Clopper-Pearson) confidence interval.
 
-    >>> round(exact_share(0, 10).high, 6)  # 1 - (0.05 / 2) ** (1 / 10)
+    >>> round(compute_exact_rate(0, 10).high, 6)  # 1 - (0.05 / 2) ** (1 / 10)
     0.308497
     """
     from scipy.stats import binomtest
@@ -151,7 +151,7 @@ class Check:
 
 def check_guard(
     guard: Fitted,
-    source: Source,
+    source: OpenNet,
     id: Given,
     ood: Mapping[str, Given] | Given,
     run: RunOptions = DEFAULT,
@@ -183,7 +183,7 @@ def _count_used(check: Check, id: Given) -> int:
         return by_score
     sketches = [each for each in (about.trained_on, about.calibrated_on, about.selection) if each is not None]
     sketch = np.unique(np.concatenate([np.empty(0, np.uint64), *sketches]))
-    return max(by_score, len(copies_in_sketch(image_set(id if isinstance(id, Subset) else listing), sketch)))
+    return max(by_score, len(find_copies_in_sketch(open_images(id if isinstance(id, Subset) else listing), sketch)))
 
 
 def _name(images: Given, otherwise: str, prepared: bool) -> str:
@@ -191,17 +191,17 @@ def _name(images: Given, otherwise: str, prepared: bool) -> str:
     if prepared:
         check_prepared(images)
         return otherwise
-    return one_by_one(images).name
+    return stream_images(images).name
 
 
-def _checked(guard: Fitted, source: Source, images: Given, name: str, run: RunOptions, prepared: bool) -> SetCheck:
+def _checked(guard: Fitted, source: OpenNet, images: Given, name: str, run: RunOptions, prepared: bool) -> SetCheck:
     parts: list[Any] = []
     others: list[Any] = []
     unreadable: dict[str, str] = {}
     pairs: list[tuple[str, int]] = []
-    listing = None if prepared else one_by_one(images)
+    listing = None if prepared else stream_images(images)
     given = images if listing is None else listing
-    for batch in see_given(guard, source, given, run, prepared=prepared, name=name):
+    for batch in score_given(guard, source, given, run, prepared=prepared, name=name):
         parts.append(batch.decision)
         if guard.about.baseline is not None and batch.outputs is not None:
             others.append(guard.about.baseline.decide(batch.outputs))
@@ -215,8 +215,8 @@ def _checked(guard: Fitted, source: Source, images: Given, name: str, run: RunOp
     return SetCheck(name, _scores(parts), softmax, unreadable, tuple(pairs), classes, listing)
 
 
-def _scores(parts: list[Any]) -> Scores:
+def _scores(parts: list[Any]) -> SetScores:
     values = np.concatenate([part.scores.cpu().numpy() for part in parts])
     p_values = np.concatenate([part.p_values.cpu().numpy() for part in parts])
     passed = np.concatenate([part.accepted.cpu().numpy() for part in parts])
-    return Scores(values, int(passed.sum()), p_values, passed)
+    return SetScores(values, int(passed.sum()), p_values, passed)

@@ -17,13 +17,13 @@ from oodshape.core.errors import HeadError, InputError, NotTaken
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_images import join_decisions
 from oodshape.guard.verdict import NO_SCORE, Verdict
-from oodshape.images.decode.preprocessing import check_shape, rows_by_size, stacked
-from oodshape.images.sources.listing import Given, one_by_one
-from oodshape.images.sources.memory import Pictures, is_image, prepared_batches
+from oodshape.images.decode.preprocessing import check_shape, group_rows_by_size, stack_images
+from oodshape.images.sources.memory import SequenceImages, is_image, iterate_prepared
+from oodshape.images.sources.open_images import Given, stream_images
 from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
-from oodshape.networks.classifier import Classifier, stamp
-from oodshape.networks.device import device_named
+from oodshape.networks.classifier import Classifier, stamp_tensors
+from oodshape.networks.device import find_device
 from oodshape.networks.linear_maps import taking
 
 
@@ -44,7 +44,7 @@ class Live:
         self._ready = not guard.detector.method.exportable  # whether it is known how the network is read
         self._making = threading.Lock()
         self._tensors = [*classifier.net.parameters(), *classifier.net.buffers()]
-        self._stamp = stamp(self._tensors)
+        self._stamp = stamp_tensors(self._tensors)
         self._like = next((each for each in self._tensors if each.is_floating_point()), torch.empty(0))
         size = None if guard.about.preprocessing is None else guard.about.preprocessing.size
         if size is not None:  # what the first call would check otherwise
@@ -58,13 +58,13 @@ class Live:
         on an image may differ between batch sizes only where its score lies within rounding error of the threshold.
         """
         if prepared:
-            return [verdict for batch, _ in prepared_batches(images) for verdict in self._verdicts(batch)]
-        listing = one_by_one(images)
+            return [verdict for batch, _ in iterate_prepared(images) for verdict in self._verdicts(batch)]
+        listing = stream_images(images)
         pairs = list(listing.pairs())
         pixels = [self._pixels(listing, pair) for pair in pairs]
         found: dict[int, Verdict] = {}
-        for rows in rows_by_size(pixels):
-            batch = self.guard.preprocessing.normalize(stacked([pixels[row] for row in rows]))
+        for rows in group_rows_by_size(pixels):
+            batch = self.guard.preprocessing.normalize(stack_images([pixels[row] for row in rows]))
             found |= dict(zip(rows, self._verdicts(batch), strict=True))
         return found[0] if _is_one(images, pairs) else [found[row] for row in range(len(pixels))]
 
@@ -77,7 +77,7 @@ class Live:
             what = f"{list(batch.shape)} on {batch.device}" if isinstance(batch, Tensor) else type(batch).__name__
             raise InputError(f"live.tensors takes a batch [N, ...] as the network does, got {what}")
         check_shape(batch.shape[1:], self.guard.about.input_shape)
-        if stamp(self._tensors) != self._stamp:
+        if stamp_tensors(self._tensors) != self._stamp:
             raise InputError(
                 "the network's weights were changed or moved since the guard was attached: attach it again, and fit a "
                 "new guard where they are other weights now"
@@ -114,7 +114,7 @@ class Live:
 
     def to(self, device: torch.device | str) -> Live:
         """The same on another device, with weights of its own there; the network given stays where it is."""
-        place, given = device_named(str(device)), self._classifier
+        place, given = find_device(str(device)), self._classifier
         net = copy.deepcopy(given.net).to(place)
         head = self.guard.about.head or given.head_name
         return Live(self.guard, Classifier(net, head, precision=given.precision))
@@ -155,7 +155,7 @@ class Live:
             image = listing.read(pair, upright=self.guard.about.upright)
             return self.guard.preprocessing.pixels(image)
         except InputError as error:
-            where = f"{pair[0]}: " if isinstance(listing, Pictures) else ""
+            where = f"{pair[0]}: " if isinstance(listing, SequenceImages) else ""
             raise InputError(f"{where}{error}") from None
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from oodshape.core.values import ArrayValue, Value
 from oodshape.features.chunks import check_finite
-from oodshape.features.kernels import unit
-from oodshape.features.running_sums import Statistic
+from oodshape.features.kernels import normalise_rows
+from oodshape.features.statistic import Statistic
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
@@ -142,7 +142,7 @@ class Batch:
     @once
     def directions(self) -> Tensor:
         """[n, M]: features of length 1; zeros stay zeros."""
-        return unit(self.features)
+        return normalise_rows(self.features)
 
 
 class Shape(Value):

@@ -17,15 +17,15 @@ from torch import Tensor, nn
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.values import Ascending, AtLeast, Sizes, Value, encode, frozen_array, load_values, sizes_inside
+from oodshape.core.values import Ascending, AtLeast, Sizes, Value, copy_frozen, encode_value, list_sizes, load_values
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.images.identity import hashed
+from oodshape.images.identity import hash_each
 from oodshape.methods.base import Batch, Evidence, FittedSlots, HeadRecipe, Identity, Recipe, ScoreRecipe, Shaper
-from oodshape.methods.guarded_net import GuardedNet, wrap
+from oodshape.methods.guarded_net import GuardedNet, wrap_network
 from oodshape.methods.heads import Linear
-from oodshape.methods.perturb.none import NoPerturbation, Step
-from oodshape.methods.records import import_types
+from oodshape.methods.perturb.base import NoPerturbation, Step
+from oodshape.methods.records import import_method_types
 from oodshape.methods.scores.logits import Energy
 from oodshape.methods.shapes.optfs import BySign, OptFS, warn_if_meaningless
 from oodshape.methods.training import Training, TrainingData
@@ -44,7 +44,7 @@ class Decision(NamedTuple):
     accepted: Tensor  # [N] bool
 
 
-def predict_classes(data: Features | Outputs) -> Tensor:
+def _predict_classes(data: Features | Outputs) -> Tensor:
     """[N] int64: the class that the network itself predicts."""
     return data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)
 
@@ -127,9 +127,9 @@ class Detector(FittedSlots):
     def __post_init__(self) -> None:
         """Freeze the calibration scores, and refuse a promise that cannot be kept."""
         if self.calibration is not None:
-            object.__setattr__(self, "calibration", frozen_array(self.calibration, np.float32))
+            object.__setattr__(self, "calibration", copy_frozen(self.calibration, np.float32))
         if self.groups is not None:
-            object.__setattr__(self, "groups", frozen_array(self.groups, np.int32))
+            object.__setattr__(self, "groups", copy_frozen(self.groups, np.int32))
         if (self.calibration is None) != (self.alpha is None) or (self.groups is not None and self.alpha is None):
             raise InputError("calibration scores and alpha come together, and groups only with them")
         if self.calibration is not None and self.alpha is not None:
@@ -163,7 +163,7 @@ class Detector(FittedSlots):
         """[N] float32 on the device of the head."""
         layer = self.head.bind(data.head)
         scores = torch.empty(len(data), device=data.head.weight.device)
-        for batch in batches(data, whole=self.head.fuses(self.shape)):
+        for batch in iterate_batches(data, whole=self.head.fuses(self.shape)):
             seen = Evidence(batch, self.shape, self.head, layer)
             scores[batch.first : batch.first + len(batch.raw)] = self.scorer.of(seen)
             del batch, seen  # before the next one asks for memory
@@ -185,7 +185,7 @@ class Detector(FittedSlots):
     @cached_property
     def _sizes(self) -> tuple[tuple[str, str, int], ...]:
         """What the fitted arrays say about the head."""
-        return tuple(sizes_inside((self.shape, self.head, self.scorer)))
+        return tuple(list_sizes((self.shape, self.head, self.scorer)))
 
     def calibrate(
         self, held_out: Features | Outputs | Any, alpha: float = 0.05, *, per_class: bool = False
@@ -216,7 +216,7 @@ class Detector(FittedSlots):
         if per_class:
             if data is None:
                 raise InputError("thresholds per class need the predicted classes: give calibrate the data, not scores")
-            groups = predict_classes(data).cpu().numpy()[order].astype(np.int32)
+            groups = _predict_classes(data).cpu().numpy()[order].astype(np.int32)
         classes = self.classes if data is None else data.head.classes
         return replace(self, calibration=scores[order], alpha=alpha, groups=groups, classes=classes)
 
@@ -241,13 +241,13 @@ class Detector(FittedSlots):
     @property
     def limits(self) -> Tensor:
         """[C] float32, the thresholds, where they are set per class; [1], the threshold, where they are not."""
-        return torch.from_numpy(conformal.limits(*self.held_out(), self.groups, self.classes or 0))
+        return torch.from_numpy(conformal.class_limits(*self.held_out(), self.groups, self.classes or 0))
 
     @cached_property
     def class_scores(self) -> dict[int, NDArray[np.float32]]:
         """The calibration scores of each predicted class with a threshold of its own; `POOL`: those of all others."""
         scores, alpha = self.held_out()
-        return {conformal.POOL: scores} if self.groups is None else conformal.by_class(scores, self.groups, alpha)
+        return {conformal.POOL: scores} if self.groups is None else conformal.group_by_class(scores, self.groups, alpha)
 
     def p_values(self, scores: Tensor, classes: Tensor | None = None) -> Tensor:
         """[N] float64: the share of held-out ID images with a score as low, (1 + #{<= score}) / (n + 1).
@@ -268,7 +268,7 @@ class Detector(FittedSlots):
         limits = self.limits
         seen = data(_needed(images)) if isinstance(data, Classifier) else data
         scores = self.score(data, images) if self.method.perturbs else self.score(seen)
-        classes = predict_classes(seen)
+        classes = _predict_classes(seen)
         limits = limits if len(limits) == 1 else limits[classes.cpu()]
         return Decision(classes, scores, self.p_values(scores, classes), scores >= limits.to(scores.device))
 
@@ -277,14 +277,16 @@ class Detector(FittedSlots):
 
         A `probe`, some images as the network takes them, finds a head that is linear and no nn.Linear.
         """
-        return wrap(net, self, self.limits, head, probe)
+        return wrap_network(net, self, self.limits, head, probe)
 
     def save(self, path: str | Path, **more: Any) -> None:
         """Write the detector to one safetensors file; no code, no pickle. `more`: values kept next to it, by name."""
         tensors: dict[str, NDArray[Any]] = {}
-        said = {"value": encode(self, tensors, "detector")} | {k: encode(v, tensors, k) for k, v in more.items()}
+        said = {"value": encode_value(self, tensors, "detector")} | {
+            k: encode_value(v, tensors, k) for k, v in more.items()
+        }
         header = {"method": repr(self.method), "head": self.fingerprint} | {k: json.dumps(v) for k, v in said.items()}
-        files.save(path, "detector", header, tensors)
+        files.save_file(path, "detector", header, tensors)
 
     @classmethod
     def load(cls, path: str | Path, *, trust_code: bool = False) -> Detector:
@@ -298,7 +300,7 @@ class Detector(FittedSlots):
 def _repeated(data: Features | Outputs) -> NDArray[np.bool_]:
     """[N]: whether a row has the features of an earlier one; rows of one value (a dead layer's zeros) do not count."""
     chunks = (raw for _, raw in data.chunks()) if isinstance(data, Features) else iter([data.features])
-    found = [(hashed(rows), rows.min(axis=1) < rows.max(axis=1)) for rows in (raw.cpu().numpy() for raw in chunks)]
+    found = [(hash_each(rows), rows.min(axis=1) < rows.max(axis=1)) for rows in (raw.cpu().numpy() for raw in chunks)]
     keys, varied = (np.concatenate(each) for each in zip(*found, strict=True))
     varied[np.unique(keys, return_index=True)[1]] = False
     return varied
@@ -315,7 +317,7 @@ def warn_of_repeated(count: int, total: int) -> None:
         )
 
 
-Value.later.append(import_types)
+Value.later.append(import_method_types)
 
 
 def _needed(images: Tensor | None) -> Tensor:
@@ -327,7 +329,7 @@ def _needed(images: Tensor | None) -> Tensor:
 PARTS = 2  # of a chunk: a score makes several copies of a batch; products of fewer rows would take longer
 
 
-def batches(data: Features | Outputs, *, whole: bool = False) -> Iterator[Batch]:
+def iterate_batches(data: Features | Outputs, *, whole: bool = False) -> Iterator[Batch]:
     """The rows in batches; `whole` asks for a single one where it needs no room of its own."""
     if isinstance(data, Outputs):
         yield Batch(data.features, data.head, given_logits=data.logits)

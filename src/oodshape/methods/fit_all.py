@@ -11,10 +11,10 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.running_sums import Statistic
-from oodshape.features.sums import Sums
+from oodshape.features.statistic import Statistic
+from oodshape.features.training_sums import Sums
 from oodshape.methods.base import Batch, Evidence
-from oodshape.methods.detector import Detector, Method, batches, check_scores
+from oodshape.methods.detector import Detector, Method, check_scores, iterate_batches
 from oodshape.networks.head import Head
 
 ROWS = 256  # images per batch
@@ -103,5 +103,5 @@ def _collect(errors: dict[str, InputError], name: str) -> Iterator[None]:
 def _small_batches(data: Features) -> Iterator[Batch]:
     """Yield small batches, because some methods need several times the memory of a batch."""
     for first in range(0, len(data), ROWS):
-        for batch in batches(data[first : first + ROWS]):
+        for batch in iterate_batches(data[first : first + ROWS]):
             yield replace(batch, first=first + batch.first)

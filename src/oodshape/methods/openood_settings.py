@@ -14,14 +14,14 @@ from oodshape.methods.registry import make_method
 
 
 @dataclass(frozen=True)
-class Setting:
+class OpenOODSetting:
     """A method as OpenOOD runs it, and the set it is fitted on (train or val)."""
 
     method: Method
     fit: str = "train"
 
 
-def openood_settings(std: tuple[float, ...] = (1.0,)) -> dict[str, Setting]:
+def openood_settings(std: tuple[float, ...] = (1.0,)) -> dict[str, OpenOODSetting]:
     """The settings by our ids; `std` is that of the preprocessing, which scales the step of a perturbation.
 
     >>> openood_settings()["ash-b"].method.shape, openood_settings()["react"].fit
@@ -30,6 +30,6 @@ def openood_settings(std: tuple[float, ...] = (1.0,)) -> dict[str, Setting]:
     return {name: _setting(record, std) for name, record in RECORDS.items() if record.openood}
 
 
-def _setting(record: Record, std: tuple[float, ...]) -> Setting:
+def _setting(record: Record, std: tuple[float, ...]) -> OpenOODSetting:
     method = make_method(record, record.openood.get("settings", {}))
-    return Setting(replace(method, perturb=method.perturb.with_std(std)), record.openood.get("fit", "train"))
+    return OpenOODSetting(replace(method, perturb=method.perturb.with_std(std)), record.openood.get("fit", "train"))

@@ -9,11 +9,11 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from oodshape.core.errors import InputError
-from oodshape.core.own_code import import_object
+from oodshape.core.user_code import import_object
 from oodshape.methods.base import HeadRecipe, ScoreRecipe, Shaper
 from oodshape.methods.detector import Method
-from oodshape.methods.perturb.none import Step
-from oodshape.methods.records import GROUP, PACKAGE, RECORDS, Record, Spec, check_method, merge, registered
+from oodshape.methods.perturb.base import Step
+from oodshape.methods.records import GROUP, PACKAGE, RECORDS, Record, Spec, check_method, find_registered, merge_recipe
 
 
 def make_method(record: Record, *changes: Spec) -> Method:
@@ -26,7 +26,7 @@ def make_method(record: Record, *changes: Spec) -> Method:
     if isinstance(spec, Method):
         return spec
     for change in changes:
-        spec = merge(spec, change)
+        spec = merge_recipe(spec, change)
     return Method(**{slot: _build(piece) for slot, piece in spec.items()})
 
 
@@ -105,7 +105,7 @@ def find_record(name: str) -> Record:
     Traceback (most recent call last):
     oodshape.core.errors.InputError: no method is called 'raect'; did you mean react? `oodshape methods` lists them
     """
-    known = registered(name)
+    known = find_registered(name)
     if known is not None:
         return known
     if ":" in name:

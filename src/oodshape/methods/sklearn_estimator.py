@@ -19,7 +19,7 @@ from oodshape.features.features import Features
 from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import PARTS, Detector, Method, check_scores
 from oodshape.methods.registry import find_method
-from oodshape.metrics.conformal import rank
+from oodshape.metrics.conformal import threshold_rank
 from oodshape.networks.head import Head
 
 Array = NDArray[Any]
@@ -78,7 +78,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         basis = held_out if self.guaranteed_ else fitting
         scores = _scores(detector, Features.from_arrays(rows[basis], head))
         # without a promise, the smallest score stands in where alpha would ask for less than one row
-        place = max(rank(len(scores), self.alpha), 1)
+        place = max(threshold_rank(len(scores), self.alpha), 1)
         self.detector_: Detector = detector.calibrate(scores, self.alpha) if self.guaranteed_ else detector
         # below the score of that row by more than rounding: the row itself is accepted in any batch
         self.offset_ = float(np.sort(scores)[place - 1] - ROUNDING * np.abs(scores).max())
@@ -109,7 +109,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
             return order, order[:0]
         check_fraction("calibration", self.calibration)
         size = int(self.calibration * n)
-        if rank(size, self.alpha) < 1:
+        if threshold_rank(size, self.alpha) < 1:
             warnings.warn(
                 f"{size} of {n} rows are too few to calibrate alpha = {self.alpha:g}: the threshold comes from the "
                 "fitted rows and promises nothing; give more rows, or calibration=None to accept this",

@@ -13,11 +13,11 @@ from oodshape.core.errors import InputError
 from oodshape.features.feature_stats import NEGATIVE, FeatureStats
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import Statistic, as_statistics
-from oodshape.features.sums import Summed, Sums
+from oodshape.features.statistic import Statistic, as_statistics
+from oodshape.features.training_sums import Sums, TrainingSums
 from oodshape.networks.head import Head
 
-TrainingData = Features | FeatureStats | Sums | Summed
+TrainingData = Features | FeatureStats | Sums | TrainingSums
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Training:
     maybe_moments: Moments | None = None
     proxy: tuple[Features, ...] = ()  # images that no classifier should trust, to choose by
     held_out: Features | None = None  # ID images that the network was not trained on, to choose by
-    summed: Summed | None = None  # in place of features: sums of those to fit on and of those to choose by
+    summed: TrainingSums | None = None  # in place of features: sums of those to fit on and of those to choose by
 
     @classmethod
     def of(
@@ -44,7 +44,7 @@ class Training:
         """A training set from its features, or from its statistics and the head they belong to."""
         if isinstance(train, Features):
             return cls(None, train.head, train, proxy=tuple(proxy), held_out=held_out)
-        if isinstance(train, Summed):
+        if isinstance(train, TrainingSums):
             every = train.every
             return cls(every.stats, every.head, None, every.held, tuple(proxy), held_out, train)
         if isinstance(train, Sums):
@@ -123,7 +123,7 @@ CHECKED = frozenset([Statistic.LABEL_COUNTS, Statistic.RIGHT_COUNTS])  # what th
 LEAST_RIGHT = 0.5  # of the images must be predicted as their label: in another order hardly any is
 
 
-def by_label(moments: Moments, classes: Classes) -> bool:
+def uses_labels(moments: Moments, classes: Classes) -> bool:
     """Whether classes are those of the labels: every image has one, and they are in the network's order.
 
     `labels` refuses images for which that is not so, `auto` takes the predicted classes for them.

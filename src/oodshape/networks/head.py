@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
@@ -20,7 +21,7 @@ AT_ONCE = 1 << 18  # bytes of weights that are hashed
 TINY = 1e-12  # a distance that is none
 
 
-def as_float32(values: Any, name: str) -> Tensor:
+def _as_float32(values: Any, name: str) -> Tensor:
     """A numpy array, tensor or nested list as a detached, contiguous float32 tensor."""
     try:
         tensor = values.detach() if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
@@ -47,10 +48,10 @@ class Head:
             return head
         if not (isinstance(head, (tuple, list)) and len(head) == 2):
             raise InputError(f"head must be a pair (weight [C, M], bias [C]), got {type(head).__name__}")
-        weight = as_float32(head[0], "the head's weight")
+        weight = _as_float32(head[0], "the head's weight")
         if weight.ndim != 2 or 0 in weight.shape:
             raise InputError(f"the head's weight must have shape [classes, features], got {list(weight.shape)}")
-        bias = torch.zeros(len(weight)) if head[1] is None else as_float32(head[1], "the head's bias")
+        bias = torch.zeros(len(weight)) if head[1] is None else _as_float32(head[1], "the head's bias")
         if bias.shape != weight.shape[:1]:
             raise InputError(f"the head's bias has shape {list(bias.shape)}, but its weight has {len(weight)} classes")
         # sums first: they read the weights once, and a scored batch of one image waits for this
@@ -114,3 +115,9 @@ class Outputs:
     def __len__(self) -> int:
         """The number of images."""
         return len(self.features)
+
+
+def drop_classes(head: Head, left_out: NDArray[np.bool_]) -> Head:
+    """Return the head without the classes for which `left_out` [C] is true."""
+    stays = torch.from_numpy(np.flatnonzero(~left_out)).to(head.weight.device)
+    return Head(head.weight[stays].contiguous(), head.bias[stays].contiguous())

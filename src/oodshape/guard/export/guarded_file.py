@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import one_line, reading
 from oodshape.core.values import Ascending, AtLeast, Sizes, check_fields
-from oodshape.guard.export.onnx_file import ADVICE, read_sealed
+from oodshape.guard.export.edit_onnx import ADVICE, read_exported
 from oodshape.guard.verdict import NO_SCORE, Verdict
 from oodshape.images.decode.limits import TURNS
-from oodshape.images.decode.preprocessing import Preprocessing, rows_by_size
+from oodshape.images.decode.preprocessing import Preprocessing, group_rows_by_size
 from oodshape.images.decode.read import Unreadable, open_image
 from oodshape.images.sources.image_set import Image
 from oodshape.metrics import conformal
@@ -63,7 +63,7 @@ class ExportMetadata:
             raise InputError(f"it has {len(self.names)} names of classes, its graph has {self.classes} classes")
         if self.groups is not None and self.groups.max() >= self.classes:
             raise InputError(f"a calibration image has the class {self.groups.max()}, there are {self.classes}")
-        wanted = conformal.limits(self.calibration, self.alpha, self.groups, self.classes)
+        wanted = conformal.class_limits(self.calibration, self.alpha, self.groups, self.classes)
         if not np.array_equal(self.threshold, wanted):
             raise InputError("its threshold is not the one of its calibration scores and alpha")
 
@@ -132,7 +132,7 @@ class GuardedFile:
         Raises:
             InputError: The file is not one of `export`, or the provider is missing or gives other scores.
         """
-        self.path, data = Path(path), read_sealed(Path(path))
+        self.path, data = Path(path), read_exported(Path(path))
         self._session = open_session(data, threads, self.path, provider)
         with reading(self.path, ADVICE):
             metadata = self._session.get_modelmeta().custom_metadata_map
@@ -145,7 +145,7 @@ class GuardedFile:
         self.preprocessing, self.exif = self.metadata.preprocessing, self.metadata.exif
         self._class_scores = {conformal.POOL: self.metadata.calibration}
         if self.metadata.groups is not None:
-            self._class_scores = conformal.by_class(
+            self._class_scores = conformal.group_by_class(
                 self.metadata.calibration, self.metadata.groups, self.metadata.alpha
             )
         fixed = len(shape) == 4 and all(isinstance(side, int) for side in shape[2:])
@@ -194,7 +194,7 @@ class GuardedFile:
     def verdicts(self, pixels: list[Pixels]) -> list[Verdict | InputError]:
         """A verdict for each prepared image, those of one size together; an error for one of a size that is refused."""
         found: dict[int, Verdict | InputError] = {}
-        for rows in rows_by_size(pixels):
+        for rows in group_rows_by_size(pixels):
             height, width = pixels[rows[0]].shape[:2]
             if self.size in (None, (height, width)):
                 logits, scores = self._run(np.stack([pixels[row] for row in rows]))

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.text import format_count
-from oodshape.core.values import AtLeast, Value, encode, load_values
+from oodshape.core.text import format_count, format_rate
+from oodshape.core.values import AtLeast, Value, encode_value, load_values
 from oodshape.guard.scoring.decide import ROUNDING
 from oodshape.guard.scoring.score_formats import ScoreRow, read_scores
 from oodshape.guard.verdict import Scored, Verdict
 from oodshape.guard.watch.history import Event, History
-from oodshape.metrics.conformal import allowed_rate, rank
+from oodshape.metrics.conformal import allowed_rate, threshold_rank
 from oodshape.metrics.sequential_test import RateTest
 
 Block = tuple[list[ScoreRow], "ReadPosition | None"]
@@ -91,7 +91,7 @@ def rejected_since_change(watch: Watch, scores: str | None = None) -> Iterator[t
     if not (watch.alarm and alarms and all(Path(file).is_file() for file, _ in parts)):
         return
     rows = (row for file, count in parts for row in islice(read_scores(file), count) if row.p_value is not None)
-    limit = rank(watch.n_calibration, watch.alpha) + 0.5
+    limit = threshold_rank(watch.n_calibration, watch.alpha) + 0.5
     for image, row in enumerate(rows, 1):
         if image >= (alarms[-1].began or alarms[-1].image) and (row.p_value or 0) * (watch.n_calibration + 1) < limit:
             yield image, row
@@ -105,7 +105,7 @@ def _changed(scores: str, after: ReadPosition) -> InputError:
 
 
 @contextmanager
-def locked_state(state: str) -> Iterator[None]:
+def lock_state(state: str) -> Iterator[None]:
     """Keep a state for this process alone: a second one would overwrite what the first has seen."""
     if not state:
         yield
@@ -195,8 +195,8 @@ class Watch(Value):
         known = p[~lost]
         # as whole numbers of calibration images: a rounded p-value in a file keeps its side
         below = np.rint(known * (self.n_calibration + 1))
-        rejected = below <= rank(self.n_calibration, self.alpha)
-        low = below <= rank(self.n_calibration, MIDDLE)
+        rejected = below <= threshold_rank(self.n_calibration, self.alpha)
+        low = below <= threshold_rank(self.n_calibration, MIDDLE)
         rejection, middle = self.rejection.after(rejected), self.middle.after(low)
         unreadable = self.unreadable + int(lost.sum())
         history = self.history.after(known, rejected, int(lost.sum()))
@@ -244,8 +244,8 @@ class Watch(Value):
     def save(self, path: str | Path) -> None:
         """Write the state to one safetensors file."""
         tensors: dict[str, NDArray[Any]] = {}
-        value = encode(self, tensors, "watch")
-        files.save(path, "watch", {"value": json.dumps(value)}, tensors)
+        value = encode_value(self, tensors, "watch")
+        files.save_file(path, "watch", {"value": json.dumps(value)}, tensors)
 
     @classmethod
     def load(cls, path: str | Path) -> Watch:
@@ -259,12 +259,12 @@ class Watch(Value):
         test = self.rejection
         if not self.seen:
             return "\n".join(["no images yet", *self._unreadable_lines()])
-        low, high = test.interval()
+        low, high, allowed, middle = map(format_rate, (*test.interval(), test.allowed, self.middle.allowed))
         lines = [
-            f"{format_count(self.seen, 'image')}, {test.hits:,} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); "
-            f"guaranteed {self.alpha:.2%}, up to {test.allowed:.2%} is within sampling error for "
+            f"{format_count(self.seen, 'image')}, {test.hits:,} rejected: {format_rate(test.rate)} "
+            f"({low} to {high}); guaranteed {100 * self.alpha:g} %, up to {allowed} is within sampling error for "
             f"{self.n_calibration:,} calibration images",
-            f"p-values up to {MIDDLE:g}: {self.middle.rate:.2%}, up to {self.middle.allowed:.2%} expected",
+            f"p-values up to {MIDDLE:g}: {format_rate(self.middle.rate)}, up to {middle} expected",
             f"evidence against the guarantee: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
             f"alarm at {1 / test.delta:.0f}",
         ]
@@ -278,7 +278,7 @@ class Watch(Value):
         if not self.alarm:
             return [self._calm()]
         first = self.first
-        since = "" if first.since is None else f"; it began near image {first.since}"
+        since = "" if first.since is None else f"; the change began near image {first.since}"
         return [
             f"ALARM at image {first.alarm}{since}",
             "look at the rejected images since then. If they are OOD, the guard is working as intended: find their "
@@ -292,8 +292,8 @@ class Watch(Value):
             most = max(self.rejection, self.middle, key=lambda each: each.highest)
             return f"no alarm; evidence {_power(most)} of {1 / test.delta:.0f}"
         return (
-            f"no alarm yet: more is rejected than guaranteed, but up to {test.allowed:.2%} is within sampling error of "
-            f"the calibration set; the alarm comes at an evidence of {1 / test.delta:.0f} = 4 / delta"
+            f"no alarm yet: more is rejected than guaranteed, but up to {format_rate(test.allowed)} is within sampling "
+            f"error of the calibration set; the alarm comes at an evidence of {1 / test.delta:.0f} = 4 / delta"
         )
 
 
@@ -303,7 +303,7 @@ def _tests(alpha: float, n_calibration: int, delta: float) -> tuple[RateTest, Ra
     check_fraction("delta", delta)
     if alpha > MIDDLE:
         raise InputError(f"alpha must be at most {MIDDLE:g}, got {alpha:g}")
-    if rank(n_calibration, alpha) < 1:
+    if threshold_rank(n_calibration, alpha) < 1:
         raise InputError(f"alpha = {alpha:g} cannot be kept with {n_calibration} images: no p-value is so small")
     share = delta / 4  # two tests, each with the sampling error of the calibration set
     rejection, middle = (RateTest(allowed_rate(level, n_calibration, share), share) for level in (alpha, MIDDLE))

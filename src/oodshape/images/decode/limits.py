@@ -19,7 +19,7 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import npz_arrays, reading
+from oodshape.core.files import read_npz, reading
 from oodshape.core.text import parse_count
 
 RATIO = 8  # times its size on disk that any file may take: real data sets and weights stay below
@@ -128,14 +128,14 @@ Limits._now = Limits()
 Limits.from_environment().use()
 
 
-def npz_within(path: str | Path) -> dict[str, NDArray[Any]]:
+def read_limited_npz(path: str | Path) -> dict[str, NDArray[Any]]:
     """All arrays of an .npz file by name, where together they stay below the limit."""
     path = Path(path)
     with reading(path, "it must be an .npz file of numpy"):
         with ZipFile(path) as archive:
             inflated = sum(entry.file_size for entry in archive.infolist())
         Limits.now().check_inflated(path, inflated, path.stat().st_size)
-    return npz_arrays(path)
+    return read_npz(path)
 
 
 class _Turns:

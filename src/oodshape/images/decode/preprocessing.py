@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.values import Value
 from oodshape.images.decode.limits import Limits
-from oodshape.images.decode.read import Large, Mode, in_mode
+from oodshape.images.decode.read import LargePicture, Mode, to_mode
 from oodshape.images.sources.image_set import Image
 
 if TYPE_CHECKING:  # a service prepares images without it
@@ -105,15 +105,15 @@ class Preprocessing(Value):
 
     def batch(self, images: Iterable[Image]) -> Tensor:
         """Images that come out in one size -> float32 [N, C, H, W]."""
-        return self.normalize(stacked([self.pixels(image) for image in images]))
+        return self.normalize(stack_images([self.pixels(image) for image in images]))
 
     def pixels(self, image: Image) -> NDArray[np.uint8]:
         """The image resized and cropped: uint8 [H, W, C], a quarter of what the normalised one takes."""
         mode: Mode = "L" if self.channels == 1 else "RGB"
-        if isinstance(image, Large) and self.resize is not None:
+        if isinstance(image, LargePicture) and self.resize is not None:
             seen = image.resized(mode, _target(image.size, self.resize), FILTERS[self.interpolation])
         else:
-            seen = in_mode(picture(image), mode)
+            seen = to_mode(as_picture(image), mode)
             if self.resize is not None:
                 target = _target(seen.size, self.resize)
                 seen = seen if target == seen.size else seen.resize(target, FILTERS[self.interpolation])
@@ -162,7 +162,7 @@ CIFAR = Preprocessing(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010
 DIGITS = Preprocessing(mean=(0.303,), std=(0.320,))  # of the training split
 
 
-def stacked(pixels: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+def stack_images(pixels: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
     """[N, H, W, C]: images of one size as one array."""
     for row, image in enumerate(pixels):
         if image.shape != pixels[0].shape:
@@ -186,7 +186,7 @@ def check_shape(found: Sequence[int], fitted: tuple[int, ...] | None) -> None:
         )
 
 
-def rows_by_size(pixels: Iterable[Any]) -> list[list[int]]:
+def group_rows_by_size(pixels: Iterable[Any]) -> list[list[int]]:
     """Group the rows of prepared images by their size; a preprocessing may leave several. Errors are left out."""
     sizes: dict[tuple[int, ...], list[int]] = {}
     for row, each in enumerate(pixels):
@@ -195,9 +195,9 @@ def rows_by_size(pixels: Iterable[Any]) -> list[list[int]]:
     return list(sizes.values())
 
 
-def picture(image: Image) -> PIL.Image.Image:
+def as_picture(image: Image) -> PIL.Image.Image:
     """The image as PIL has it, whatever it came as; arrays that are no image are refused."""
-    if isinstance(image, Large):
+    if isinstance(image, LargePicture):
         return image.whole()
     if isinstance(image, PIL.Image.Image):
         return image

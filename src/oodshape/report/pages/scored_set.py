@@ -62,7 +62,7 @@ class ScoredSet:
         if softmax_p is not None:
             self.softmax_p.append(softmax_p)
         self._classes.append(self.names.setdefault(item.label, len(self.names)))
-        drawn = int(identity.hashed([item.pair[0].encode(errors="surrogateescape")])[0]) / 2**64
+        drawn = int(identity.hash_each([item.pair[0].encode(errors="surrogateescape")])[0]) / 2**64
         # the worst image is at the top of each heap and is replaced first; among equals the first stays
         for heap, worth in zip(self._kept, (-item.p_value, item.p_value, -drawn), strict=True):
             push = heapq.heappush if len(heap) < self.keep else heapq.heappushpop

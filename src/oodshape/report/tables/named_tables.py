@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from oodshape.benchmark.results import Results
+from oodshape.benchmark.results import RunResults
 from oodshape.core.errors import InputError
-from oodshape.report.method_styles import CHOICE, family
+from oodshape.report.method_styles import CHOICE, method_family
 from oodshape.report.tables.paper import STANDARD4, compare_with_paper, paper_figures
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Line, Table, table
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Line, Table, make_table
 
 Kind = Literal["model", "ood", "standard4"]
 
 
-def tables_of(
-    results: Results,
+def make_named_tables(
+    results: RunResults,
     kind: Kind = "model",
     *,
     paper: bool = False,
@@ -40,18 +40,18 @@ def tables_of(
             by_ood(results, model, paper=paper and model in shown, columns=columns, ranked=ranked) for model in models
         ]
     if kind == "standard4":
-        results = standard4(results)
+        results = keep_standard_sets(results)
     elif kind != "model":
         raise InputError(f"there is no table {kind!r}; there are model, ood, standard4")
-    made = table(results, "model", None, columns)
-    made = ordered(made) if ranked else made
+    made = make_table(results, "model", None, columns)
+    made = sort_lines(made) if ranked else made
     if kind == "standard4":
         made = replace(made, title=f"{made.title}, the standard four OOD sets")
     return [compare_with_paper(made, results, kind) if paper else made]
 
 
 def by_ood(
-    results: Results,
+    results: RunResults,
     model: str,
     *,
     paper: bool = False,
@@ -59,12 +59,12 @@ def by_ood(
     ranked: bool = False,
 ) -> Table:
     """One model's table by OOD set."""
-    made = table(results, "ood", model, columns)
-    made = ordered(made) if ranked else made
+    made = make_table(results, "ood", model, columns)
+    made = sort_lines(made) if ranked else made
     return compare_with_paper(made, results, "ood", model) if paper else made
 
 
-def standard4(results: Results) -> Results:
+def keep_standard_sets(results: RunResults) -> RunResults:
     """The results on iNaturalist, SUN, Places and Texture alone."""
     rows = tuple(row for row in results.rows if row.ood in STANDARD4)
     if not rows:
@@ -74,7 +74,7 @@ def standard4(results: Results) -> Results:
     return replace(results, rows=rows, ties=(), averages_of=())  # which are over all sets
 
 
-def ordered(table: Table) -> Table:
+def sort_lines(table: Table) -> Table:
     """The lines by the first column of the last group, the mean over all; methods that choose among others stand first.
 
     Lines that are equal as printed keep the order of the table, and those without a value stand last.
@@ -83,12 +83,12 @@ def ordered(table: Table) -> Table:
     def key(line: Line) -> tuple[bool, bool, float]:
         text = line.entries[-1].cells[0].text
         return (
-            family(line.method) != CHOICE,
+            method_family(line.method) != CHOICE,
             text == "-",
             0.0 if text == "-" else -table.columns[0].metric.sign * float(text),
         )
 
     lines = sorted(table.lines, key=key)
-    choosing = sum(family(line.method) == CHOICE for line in lines)
+    choosing = sum(method_family(line.method) == CHOICE for line in lines)
     ruled = (replace(line, rule=0 < place == choosing) for place, line in enumerate(lines))
     return replace(table, lines=tuple(ruled))

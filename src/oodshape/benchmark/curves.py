@@ -14,7 +14,7 @@ POINTS = 60  # of a ROC curve at most
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class ScoreCurve:
     """The ROC curve of one row in a few points."""
 
     model: str
@@ -30,20 +30,20 @@ class Curve:
             raise InputError(f"the curve of {self.method} on {self.model} and {self.ood} does not fit together")
 
     @classmethod
-    def of(cls, model: str, method: str, ood: str, id_scores: Any, ood_scores: Any) -> Curve:
+    def of(cls, model: str, method: str, ood: str, id_scores: Any, ood_scores: Any) -> ScoreCurve:
         """The curve of two sets of scores, higher = more in-distribution.
 
-        >>> curve = Curve.of("net", "msp", "noise", [3.0, 2.0, 2.0], [1.0, 2.0])
+        >>> curve = ScoreCurve.of("net", "msp", "noise", [3.0, 2.0, 2.0], [1.0, 2.0])
         >>> curve.fpr, curve.tpr
         ((0.0, 0.0, 0.5, 1.0), (0.0, 0.33333, 1.0, 1.0))
         """
         from oodshape.metrics.detection import as_scores
 
-        fpr, tpr = roc_points(as_scores(id_scores, "id_scores"), as_scores(ood_scores, "ood_scores"))
+        fpr, tpr = compute_roc_points(as_scores(id_scores, "id_scores"), as_scores(ood_scores, "ood_scores"))
         return cls(model=model, method=method, ood=ood, fpr=fpr, tpr=tpr)
 
 
-def roc_points(inside: Any, outside: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def compute_roc_points(inside: Any, outside: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """At most `POINTS` points of the ROC curve (FPR, TPR), even along it, both ends among them."""
     thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
     rates = np.zeros((2, len(thresholds) + 1))
