@@ -24,13 +24,11 @@ def test_version() -> None:
 
 
 def test_bench_writes_a_table_a_page_and_rows(tmp_path) -> None:
-    few = ("bench", "digits", "--models", "ViT", "--methods", "msp,optfs-e", "--limit", "50", "--samples", "1")
+    few = ("bench", "digits", "--models", "ViT", "--methods", "msp,optfs-e", "--limit", "50")
     done = call_new(*few, "--out", "here", "--cache", "cache", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert done.stdout.rstrip().endswith("report.html")
-    page = (tmp_path / "here" / "report.html").read_text()
-    assert 7 <= page.count("data:image/png;base64") <= 2 * 7  # the worst of 7 sets for 2 methods at most
     rows = RunResults.load(tmp_path / "here").rows
     assert {row.method for row in rows} == {"msp", "optfs-e"}
     assert len(rows) == 12
@@ -126,7 +124,7 @@ FEW = ("--trust-code", "--limit", "20", "--cache", "none", "--device", "cpu", "-
 @pytest.mark.parametrize(
     "command",
     [
-        ("bench", "own.toml", "--methods", "msp", "--samples", "0", "--quiet"),
+        ("bench", "own.toml", "--methods", "msp", "--quiet"),
         ("study", "shaping", "--benchmark", "own.toml"),
     ],
 )

@@ -69,7 +69,7 @@ def test_few_calibration_images_explain_more_rejections(calibration: int, reject
     scored_set, images = ScoredSet("inbox", "new", 10, alpha=0.05), 1000
     for number in range(images):
         p_value = 0.01 if number < rejected * images else 0.5
-        scored_set.add(ShownImage(p_value, p_value, ("a.png", number), "0", ""))
+        scored_set.add(ShownImage(p_value, p_value, ("a.png", number), "0"))
     _, counted, explained = _verdict(scored_set, detector)
     assert f"{round(rejected * images)} of 1,000 images rejected" in counted
     assert said in explained

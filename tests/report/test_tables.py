@@ -223,7 +223,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> Metric:
 
 
 def test_a_new_metric_goes_from_the_command_line_to_the_page(added: Metric, tmp_path: Path) -> None:
-    few = ("bench", "digits", "--methods", "msp,energy", "--limit", "60", "--samples", "0")
+    few = ("bench", "digits", "--methods", "msp,energy", "--limit", "60")
     assert call(*few, "--out", "run", cwd=tmp_path).returncode == 0
     done = call("report", "run", "--columns", "auroc,far-detection-error,detection-error", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

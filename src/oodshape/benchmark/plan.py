@@ -50,7 +50,6 @@ class BenchOptions(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
     seeds: int = 1  # how many runs, from `seed` on, where anything is random
     resamples: int = 200
     data: Path | None = None
-    samples: int = 6  # how many of the most wrong images of each set are kept as thumbnails
     head: str | None = None  # the layer that gives the logits, in every network; None: as each says, or found
     any_list: bool = False  # whether lists of images need not be the published ones
 

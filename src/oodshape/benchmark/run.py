@@ -15,7 +15,6 @@ from torch import Tensor
 
 from oodshape.benchmark.comparisons import Average, find_ties
 from oodshape.benchmark.curves import ScoreCurve
-from oodshape.benchmark.hardest_images import HardestImageFinder
 from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.benchmark.plan import BenchModel, BenchOptions, Images, Plan, TensorSet
 from oodshape.benchmark.repeat import run_recipe
@@ -31,7 +30,7 @@ from oodshape.images.sources.image_set import Subset
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import collect_statistics
 from oodshape.metrics.detection import Estimate
-from oodshape.metrics.registry import MAIN, measure
+from oodshape.metrics.registry import measure
 
 
 def run_benchmark(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> RunResults:
@@ -58,8 +57,7 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
     skipped = list(prepared.skipped)
     weights: dict[str, str] = {}
     data: dict[str, str] = {}
-    shown = {name: images for name, images in sets.items() if not isinstance(images, (TensorSet, Features))}
-    gallery, kept = HardestImageFinder(shown, options.samples), KeptScores()
+    kept = KeptScores()
     for title in _one_by_one(prepared):
         try:
             model = prepared.model(title)
@@ -94,9 +92,6 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
             rows += made[0]
             curves += made[1]
             means.append(made[2])
-        if title in kept.by_model:
-            ours = {each.method: MAIN.sign * each.metrics[MAIN.name].value for each in means if each.model == title}
-            gallery.add(title, kept.of(title), max(ours, key=ours.__getitem__), model.features)
     if not rows and failed:
         raise InputError(f"no method could be run; {failed[0].method} on {failed[0].model}: {failed[0].why}")
     if not rows:
@@ -119,7 +114,6 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
         said,
         tuple(skipped),
         tuple(curves),
-        gallery.samples(),
         tuple(means),
         tuple(equals),
         tuple(failed),
@@ -260,7 +254,7 @@ def _with_further_seeds(prepared: Plan) -> Iterator[Plan]:
         name for name, method in prepared.methods.items() if drawn or method.wants_proxy or reseed(method, 1) != method
     ]
     for step in range(1, options.seeds if methods else 1):
-        again = replace(options, seed=options.seed + step, seeds=1, methods=tuple(methods), samples=0)
+        again = replace(options, seed=options.seed + step, seeds=1, methods=tuple(methods))
         yield Plan.of(prepared.benchmark, again)
 
 

@@ -65,9 +65,6 @@ def bench(
         typer.Option("--download", help="First download the data and weights that are missing.", rich_help_panel=PANEL),
     ] = False,
     yes: YesOption = False,
-    samples: Annotated[
-        int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
-    ] = 6,
 ) -> None:
     """Compare OOD detection methods on networks and data sets.
 
@@ -88,7 +85,6 @@ def bench(
         seed=seed,
         seeds=seeds,
         methods=words(methods),
-        samples=samples,
         any_list=other_lists,
     )
     folder = out or Path("oodshape-results") / chosen.name

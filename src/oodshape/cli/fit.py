@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as encoder
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,10 +25,11 @@ from oodshape.cli.shared_options import (
     ray_pool,
     resolve_device,
 )
-from oodshape.cli.terminal import say, say_command, show_progress, warnings_as_lines
+from oodshape.cli.terminal import is_quiet, say, show_progress, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
+from oodshape.core.text import printable
 
 
 def fit(
@@ -136,4 +138,6 @@ def fit(
     say(f"guard: {out}")
     words = ["--guard", str(out), *model_words(model, opening)]
     words += [] if opening.device == AUTO else ["--device", str(opening.device)]
-    say_command("next: ", ["oodshape", "score", *words, "--images", "FOLDER", "--out", "scores.csv"])
+    words += ["--images", "FOLDER", "--out", "scores.csv"]
+    if not is_quiet():
+        typer.echo("next: " + printable(shlex.join(["oodshape", "score", *words])))  # one line, to be copied

@@ -30,7 +30,7 @@ def report(
     """Print the tables of a benchmark run, and write tables and HTML report from the saved results.
 
     Writes report.html, table.md and table.tex. The report is one file that opens in any browser and needs no network: a
-    leaderboard that sorts and filters, each method's figures, and the images that are hardest for it.
+    leaderboard that sorts and filters, and each method's figures and ROC curves.
     """
     from oodshape.benchmark.results import RunResults
     from oodshape.report.benchmark_files import print_report, write_report

@@ -64,7 +64,6 @@ def evaluate(
     name: str = "evaluation",
     seed: int = 0,
     resamples: int = 200,
-    samples: int = 6,
     cache: str | Path | None = DEFAULT,
     **options: Unpack[EvaluateKeywords],
 ) -> Results:
@@ -91,7 +90,6 @@ def evaluate(
         name: Name of the results in tables.
         seed: Seed of whatever is drawn at random.
         resamples: Bootstrap resamples behind each interval.
-        samples: Number of hardest images of each set that the page shows.
         cache: Folder that keeps features between runs; `default` is the user's cache folder, None keeps none. Tensors
             are known by their content.
 
@@ -151,7 +149,6 @@ def evaluate(
         methods=tuple(chosen),
         seed=seed,
         resamples=resamples,
-        samples=samples,
     )
     plan = Plan(
         benchmark,

@@ -19,7 +19,6 @@ from oodshape.methods.describe import find_titles
 from oodshape.methods.records import FEATURED, RECORDS
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, UNITS, Metric
-from oodshape.networks.model_names import imagenet_classes
 from oodshape.report.method_styles import BLOCKS, display_name, method_style, table_block
 from oodshape.report.pages.html import document, page_json, read_web, section, write_html
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, list_caveats, list_skipped, make_table
@@ -30,7 +29,6 @@ SCRIPTS = (
     "filters.js",
     "table.js",
     "charts.js",
-    "enlarge.js",
     "state.js",
     "top.js",
     "page.js",
@@ -53,8 +51,7 @@ def page_data(results: RunResults, columns: Sequence[Column] = DEFAULT_COLUMNS) 
     kinds = {row.group for row in results.rows}
     sides = [Column(ERROR, kind) for kind in ("near", "far") if {"near", "far"} <= kinds]
     asked = [*map(Column, metrics), *(column for column in (*columns, *sides) if column.metric in metrics)]
-    known, said = dict.fromkeys(asked), results.provenance.get("settings", {})
-    of_imagenet = "imagenet" in (said.get("id_set"), said.get("settings"))
+    known = dict.fromkeys(asked)
     first = [*columns, *sides, *(Column(METRICS[name]) for name in COST)]
     return {
         "models": _models(results),
@@ -70,8 +67,6 @@ def page_data(results: RunResults, columns: Sequence[Column] = DEFAULT_COLUMNS) 
         "main": MAIN.name,
         "overview": [each.name for each in first if each in known] if columns == DEFAULT_COLUMNS else None,
         "shown": [column.name for column in columns if column in known] or [MAIN.name],
-        "classes": list(imagenet_classes().values()) if of_imagenet else [],
-        "samples": _samples(results, models, methods, oods),
         "ties": {
             f"{models.get(each.model, -1)},{oods.get(each.ood, -1)}": [methods[m] for m in each.tied if m in methods]
             for each in results.ties
@@ -149,28 +144,6 @@ def _methods(results: RunResults) -> list[dict[str, Any]]:
         said |= {"recipe": str(recipes.get(name, "")), "kind": BLOCKS[table_block(name)]}
         found.append(said | {"color": color, "dashes": dashes})
     return found
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
-
-
-def _samples(results: RunResults, models: Any, methods: Any, oods: Any) -> dict[str, Any]:
-    picks = [
-        {
-            "model": models[pick.model],
-            "method": methods[pick.method],
-            "ood": oods[pick.ood] if pick.ood else -1,
-            "images": pick.images,
-            "scores": [_short(score) for score in pick.scores],
-            "shares": pick.shares,
-            "predicted": pick.predicted,
-            "labels": pick.labels,
-        }
-        for pick in results.samples.picks
-        if pick.model in models and pick.method in methods and (not pick.ood or pick.ood in oods)
-    ]
-    return {"images": results.samples.images, "picks": picks}
 
 
 def write_benchmark_page(

@@ -9,8 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.benchmark.comparisons import Average
-from oodshape.benchmark.results import CONVENTION, Axis, Row, RunResults
+from oodshape.benchmark.results import CONVENTION, Axis, RunResults
 from oodshape.benchmark.spec import AUTHORS
 from oodshape.core.errors import InputError
 from oodshape.core.text import format_count, join_names
@@ -214,9 +213,6 @@ def _uncertainty(results: RunResults, tied: bool, columns: tuple[Column, ...]) -
             f"=: tied with the best {MAIN.head} of its column (no difference at 5 % on the same images; DeLong, "
             "corrected over all pairs of methods)."
         )
-    said = _widths(results.averages_of, columns)
-    if said:
-        yield f"The 95 % intervals of a network's mean over the OOD sets are up to {said} points wide."
     rows = [row for row in results.rows if row.seeds > 1]
     if rows and metrics:
         most = [(metric.head, max(row.spreads.get(metric.name, 0.0) for row in rows)) for metric in metrics]
@@ -273,21 +269,6 @@ def _meaning(chosen: RunResults, by: Axis, full: list[int], columns: tuple[Colum
         yield f"Each value is the mean over {sets}{''.join(few)}."
         if len(models) > 1:
             yield f"Average: the mean over {format_count(len(models), 'model')}."
-    if by == "ood" and len(models) == 1:
-        said = _widths(chosen.rows, columns)
-        if said:
-            yield f"The 95 % bootstrap intervals are up to {said} points wide."
-
-
-def _widths(measured: Iterable[Row | Average], columns: tuple[Column, ...]) -> str:
-    """The widest interval of each metric, in points."""
-    widths: dict[str, float] = {}
-    for metric in {column.metric: None for column in columns if column.metric.interval}:
-        for each in measured:
-            if metric.name in each.metrics:
-                found = each.metrics[metric.name]
-                widths[metric.head] = max(found.high - found.low, widths.get(metric.head, 0.0))
-    return join_names([f"{100 * width:.1f} ({head})" for head, width in widths.items()])
 
 
 def list_caveats(results: RunResults, incomplete: bool) -> Iterator[str]:

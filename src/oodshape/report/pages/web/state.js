@@ -11,7 +11,6 @@ function stateNow() {
     search: view.search, sort: JSON.stringify([sorted.column, sorted.metric, sorted.descending]),
     method: named(DATA.methods, chosen.method), other: named(DATA.methods, chosen.other),
     network: named(DATA.models, chosen.network),
-    images: JSON.stringify([named(DATA.models, wall.model), named(DATA.methods, wall.method)]),
   };
 }
 
@@ -49,8 +48,6 @@ function readState() {
   chosen.method = find(DATA.methods, is.method, chosen.method);
   chosen.other = is.other === "none" ? -1 : find(DATA.methods, is.other, chosen.other);
   chosen.network = find(DATA.models, is.network, 0);
-  const [model, method] = list(is.images);
-  Object.assign(wall, { model: find(DATA.models, model, 0), method: find(DATA.methods, method, chosen.method) });
   return words.get("at");
 }
 
