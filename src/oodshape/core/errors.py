@@ -9,7 +9,14 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """A value that a user gave cannot be used; the message names it and the way out."""
+    """An input cannot be used; the message names the value, the limit and the fix.
+
+    >>> from oodshape import auroc
+    >>> auroc([], [1.0])
+    Traceback (most recent call last):
+    ...
+    oodshape.core.errors.InputError: ...
+    """
 
 
 class NotTaken(InputError):

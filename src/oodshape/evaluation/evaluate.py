@@ -98,6 +98,12 @@ def evaluate(
 
     Raises:
         InputError: If a network, images or an option cannot be used, or if no method could be run.
+
+    >>> data = {"train": [[2.0, 0.5], [0.5, 3.0], [3.0, 1.0]], "id": [[4.0, 0.0], [0.2, 2.0]]}
+    >>> head = ([[1.0, 0.0], [0.0, 1.0]], None)
+    >>> results = evaluate(head, **data, ood={"far": [[0.1, 0.1]]}, methods=["msp", "energy"], progress=False)
+    >>> [(row.method, row.ood, row.metrics["auroc"].value) for row in results.rows]
+    [('msp', 'far', 1.0), ('energy', 'far', 1.0)]
     """
     reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
     limit, opening = make_options(SubsetOptions, options).limit, make_options(ModelOptions, options)

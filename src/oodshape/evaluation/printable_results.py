@@ -25,16 +25,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Results(benchmark.RunResults):
-    """What was measured: a row per network, method and OOD set, with intervals and provenance.
+    """What `evaluate` measured: a row per network, method and OOD set, with intervals and provenance.
 
-    `print(results)` shows the table; `Results.load("out")` brings saved results back, those of `oodshape bench` too.
+    `print(results)` shows the table; `Results.load("out")` reads saved results, those of `oodshape bench` too.
+
+    >>> import oodshape
+    >>> data = {"train": [[2.0, 0.5], [0.5, 3.0], [3.0, 1.0]], "id": [[4.0, 0.0], [0.2, 2.0]]}
+    >>> head = ([[1.0, 0.0], [0.0, 1.0]], None)
+    >>> results = oodshape.evaluate(head, **data, ood={"far": [[0.1, 0.1]]}, methods=["msp"], progress=False)
+    >>> results.to_pandas()[["method", "ood", "auroc"]].values.tolist()
+    [['msp', 'far', 1.0]]
+
+    Attributes:
+        rows: Metrics per network, method and OOD set.
+        provenance: Versions, platform, hashes and settings.
+        skipped: What was left out, and why.
+        curves: Histograms and ROC curves.
+        shapes: Fitted shaping functions.
+        samples: The hardest images.
+        averages_of: Means over OOD sets.
+        ties: Methods that do not differ significantly from the best.
+        failed: Methods that failed, and why.
+        scores: The scores of all images.
     """
 
     scores: KeptScores | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, found: benchmark.RunResults, scores: KeptScores) -> Results:
-        """The same results with the scores that they come from."""
+        """Add the scores to results.
+
+        Args:
+            found: The results.
+            scores: The scores that they come from.
+
+        Returns:
+            The results with scores.
+        """
         return cls(**{each.name: getattr(found, each.name) for each in fields(found)}, scores=scores)
 
     def __str__(self) -> str:
@@ -90,11 +117,23 @@ class Results(benchmark.RunResults):
         return "\n".join(map(to_latex, self._tables(kind, columns)))
 
     def to_markdown(self, kind: Kind | None = None, columns: str = "") -> str:
-        """The table in Markdown; the arguments are those of `to_latex`."""
+        """Return the table in Markdown.
+
+        Args:
+            kind: As in `to_latex`.
+            columns: Metrics, separated by commas.
+
+        Returns:
+            One table, or one per network.
+        """
         return "\n".join(map(to_markdown, self._tables(kind, columns)))
 
     def to_pandas(self) -> DataFrame:
-        """A DataFrame with one line per network, method and OOD set; NAME_low and NAME_high limit the 95 % interval."""
+        """Return all rows.
+
+        Returns:
+            A DataFrame with one line per network, method and OOD set; NAME_low and NAME_high limit the 95 % interval.
+        """
         return self.frame
 
     def _tables(self, kind: Kind | None = None, columns: str = "") -> list[Table]:

@@ -92,18 +92,23 @@ AT_ONCE = 256  # rows of a bank that are looked at: a copy of all would be large
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Sums over features by name, and a bank of at most 5,000 of them; two of them add up.
+    """Sums over features by name, and a bank of at most 5,000 images; two of them can be added.
 
-    Sums are float64; logits are float32, and products of many features where that is enough
-    (`sum_kernels.Scatter`), unless `exact` is asked for: then parts add up to the whole within 1e-12 of the largest
-    sum. A scatter comes with the sums of its features: scatters of parts are moved to the common mean.
-    The bank holds the images with the smallest keys, and a key is a seeded hash of which image it is
-    (`Features.identities`): a random sample without replacement, the same in whatever order parts are added.
+    Sums are float64. Logits, and products of many features where that is enough (`sum_kernels.Scatter`), are float32
+    unless `exact` is set: then parts add up to the whole within 1e-12 of the largest sum. A scatter comes with the sums
+    of its features, because scatters of parts are moved to the common mean. The bank holds the images with the smallest
+    keys; a key is a seeded hash of the image's identity (`Features.identities`). It is a random sample without
+    replacement, the same for every order in which parts are added.
 
     >>> from oodshape.features.features import Features
     >>> features = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
     >>> Moments.of(features, frozenset(["counts", "profile"])).parts["profile"].tolist()
     [1.0, 4.0]
+
+    Attributes:
+        head: Fingerprint of the head that predicted the classes.
+        n: Number of images.
+        parts: Arrays by the name of the statistic.
     """
 
     head: str  # the fingerprint of the head that predicted
@@ -133,7 +138,16 @@ class Moments:
 
     @classmethod
     def of(cls, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> Moments:
-        """The parts asked for, in one pass."""
+        """Collect statistics in one pass.
+
+        Args:
+            features: The features.
+            needs: Names of the statistics.
+            exact: Use float64 throughout.
+
+        Returns:
+            The sums.
+        """
         running = RunningMoments(features, needs, exact=exact)
         for first, raw, predicted in features.classified_chunks() if needs else ():
             running.add(first, raw, predicted)
@@ -159,11 +173,25 @@ class Moments:
         return Moments(self.head, self.n + other.n, parts)
 
     def combine(self, other: Moments) -> Moments:
-        """The parts of both, which are of the same features."""
+        """Join the statistics of both, which are of the same features.
+
+        Args:
+            other: Other statistics of the same features.
+
+        Returns:
+            All statistics.
+        """
         return replace(self, parts={**self.parts, **other.parts})
 
     def without(self, names: frozenset[str]) -> Moments:
-        """The other parts."""
+        """Leave out some statistics.
+
+        Args:
+            names: Names of the statistics.
+
+        Returns:
+            The other statistics.
+        """
         kept = {name: part for name, part in self.parts.items() if OWNERS.get(name, name) not in names}
         fewer = replace(self, parts=kept)
         if "bank" in kept and "directions" in vars(self):
@@ -176,7 +204,11 @@ class Moments:
         return Moments(head.fingerprint, self.n, kept)
 
     def bank(self) -> Iterator[Tensor]:
-        """[n, M] float32: the images of the bank, a few at a time."""
+        """Iterate over the images of the bank, a few at a time.
+
+        Returns:
+            An iterator over [n, M] float32 features.
+        """
         for part in torch.split(torch.from_numpy(self.parts["bank"]), AT_ONCE):
             yield part.float()
 
@@ -192,7 +224,15 @@ class Moments:
         return around_mean(rows)
 
     def means(self, sums: str, counts: str = "counts") -> tuple[Array, Array]:
-        """([C, M] means, [C] bool): a class without images has the mean of all images, and False."""
+        """Compute class means.
+
+        Args:
+            sums: Name of the sums by class.
+            counts: Name of the counts by class.
+
+        Returns:
+            [C, M] means and [C] bool; a class without images has the mean of all images, and False.
+        """
         number, total = self.parts[counts], self.parts[sums]
         seen = number > 0
         every = total.sum(axis=0) / number.sum()

@@ -48,9 +48,27 @@ def proxy_features(
 ) -> list[Features]:
     """Extract the features of scrambled images, noise and constant images, for `fit(train, proxy=...)`.
 
-    The first are at most `size` phase-scrambled images of a seeded subset of the ID training `images`. Noise and
-    constant images have the size of the first prepared image. With a `cache` folder all are stored like any other
-    features. With `prepared`, the images are batches of tensors that the network accepts as they are.
+    Noise and constant images have the size of the first prepared image.
+
+    Args:
+        classifier: The network.
+        images: ID training images, of any kind; a seeded subset is scrambled.
+        preprocessing: Preprocessing of the images; not needed for prepared batches.
+        prepared: The images are batches of tensors that the network takes as they are.
+        cache: Folder that keeps features between runs.
+        size: Largest number of scrambled images.
+        seed: Seed of the subset and the noise.
+        progress: Whether to show progress; None: if standard error is a terminal.
+        batch_size: Images per forward pass.
+        workers: Threads that decode images; None: one per core.
+
+    Returns:
+        The features of scrambled, noise and constant images.
+
+    >>> from oodshape import Classifier
+    >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 4))
+    >>> [len(each) for each in proxy_features(Classifier(net), torch.rand(8, 3, 2, 2), prepared=True, progress=False)]
+    [8, 192, 512]
     """
     if prepared:
         seen = extract_tensors(

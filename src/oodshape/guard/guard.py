@@ -64,10 +64,19 @@ SELECTED = "images that fit used, to select methods or to set the threshold"
 class Guard(Fitted):
     """A fitted and calibrated detector with the preprocessing, the classes and the guarantee that belong to it.
 
-    guard = Guard.fit("zoo:digits-vit", images="train/", calibrate="val/")
-    guard.save("guard.safetensors")
-    for row in Guard.load("guard.safetensors").score("inbox/", model="zoo:digits-vit"):
-        print(row.path, row.label, row.accepted)
+    Make one with `Guard.fit`, or read one with `Guard.load`.
+
+    >>> from oodshape.images.datasets.digits import load_digits_sets
+    >>> sets = load_digits_sets()
+    >>> net = "zoo:digits-convnet"
+    >>> guard = Guard.fit(net, images=sets["train"], calibrate=sets["test"], method="energy", progress=False)
+    >>> rows = list(guard.score(sets["photos"], model=net, progress=False))
+    >>> sum(not row.accepted for row in rows) > 0.5 * len(rows)
+    True
+
+    Attributes:
+        detector: The fitted method with its threshold.
+        about: What the guard knows about its network, images and options.
     """
 
     def __repr__(self) -> str:
@@ -374,12 +383,27 @@ class Guard(Fitted):
         return export_guard(self, source, path, images, progress)
 
     def save(self, path: str | Path) -> None:
-        """Write the guard to one safetensors file; `Detector.load` reads its detector."""
+        """Write the guard to one safetensors file; `Detector.load` reads its detector.
+
+        Args:
+            path: The file to write.
+        """
         self.detector.save(path, guard=self.about)
 
     @classmethod
     def load(cls, path: str | Path, *, trust_code: bool = False) -> Guard:
-        """Read the guard that `save` wrote; `trust_code` imports the modules of custom methods that the file names."""
+        """Read a guard from a file that `save` wrote.
+
+        Args:
+            path: The file to read.
+            trust_code: Import the modules of custom methods that the file names.
+
+        Returns:
+            The guard.
+
+        Raises:
+            InputError: If the file is damaged, not a guard, or names code that is not trusted.
+        """
         detector, about = load_values(path, "detector", "value", "guard", trust_code=trust_code)
         if about is None:
             raise InputError(f"{path}: {NO_GUARD}")

@@ -30,10 +30,22 @@ from oodshape.networks.linear_maps import taking
 class Live:
     """Images of any kind -> verdicts, in one forward pass; make it with `guard.attach(net)`.
 
-    Everything that can be checked once was checked then. The network itself is neither changed nor locked: it runs in
-    a copy of its modules that shares its weights, so threads may call this at the same time, and other networks besides
-    it. A method that cannot be traced (ODIN, random noise) goes through a `Classifier` instead, which takes one caller
-    at a time. Weights that torch has written to since are an error; an edit through `.data` is not seen.
+    Everything that can be checked once is checked by `attach`. The network is neither changed nor locked: it runs in a
+    copy of its modules that shares its weights, so several threads may call it at the same time. A method that cannot
+    be traced (ODIN, random noise) goes through a `Classifier` instead, which serves one caller at a time. Weights that
+    torch has changed since raise an error; an edit through `.data` is not noticed.
+
+    >>> from oodshape import Guard
+    >>> from oodshape.images.datasets.digits import load_digits_sets
+    >>> sets = load_digits_sets()
+    >>> net = "zoo:digits-convnet"
+    >>> live = Guard.fit(net, images=sets["train"], calibrate=sets["test"], method="energy", progress=False).attach(net)
+    >>> live(sets["test"][0]).class_index
+    0
+
+    Args:
+        guard: The guard.
+        classifier: The guard's network.
     """
 
     def __init__(self, guard: Fitted, classifier: Classifier) -> None:
@@ -51,11 +63,20 @@ class Live:
             self.tensors(torch.rand(2, guard.preprocessing.channels, *size, generator=torch.Generator().manual_seed(0)))
 
     def __call__(self, images: Given, *, prepared: bool = False) -> Verdict | list[Verdict]:
-        """The verdict on one image (a path, a PIL image, bytes, [H, W], [H, W, C], a tensor [C, H, W]), else a list.
+        """Return the verdict on one image, or a list of verdicts on several images.
 
-        With `prepared`, tensors [N, ...] or batches of them that the network takes as they are. An image that cannot
-        be read is an error; one without a finite score has a verdict with `error`, and is not accepted. The decision
-        on an image may differ between batch sizes only where its score lies within rounding error of the threshold.
+        One image is a path, a PIL image, bytes, an array [H, W] or [H, W, C], or a tensor [C, H, W]. The decision may
+        differ between batch sizes only if the score lies within rounding error of the threshold.
+
+        Args:
+            images: One image, or images of any kind that `Guard.fit` takes.
+            prepared: The images are tensors [N, ...], or batches of them, that the network takes as they are.
+
+        Returns:
+            The verdict or verdicts. An image without a finite score has a verdict with `error`, and is not accepted.
+
+        Raises:
+            InputError: If an image cannot be read.
         """
         if prepared:
             return [verdict for batch, _ in iterate_prepared(images) for verdict in self._verdicts(batch)]
@@ -69,9 +90,17 @@ class Live:
         return found[0] if _is_one(images, pairs) else [found[row] for row in range(len(pixels))]
 
     def tensors(self, batch: Tensor) -> Decision:
-        """[N, ...] tensors that the network takes as they are -> classes, scores, p-values, accepted, each [N].
+        """Decide on tensors that the network takes as they are.
 
-        An image without a finite score has NaN as its score and p-value, and is not accepted.
+        Args:
+            batch: [N, ...] prepared images.
+
+        Returns:
+            Classes, scores, p-values and accepted, each [N]. An image without a finite score has NaN as its score and
+            p-value, and is not accepted.
+
+        Raises:
+            InputError: If the weights of the network have changed, or the batch has another shape.
         """
         if not isinstance(batch, Tensor) or batch.ndim < 2 or len(batch) == 0 or batch.is_meta:
             what = f"{list(batch.shape)} on {batch.device}" if isinstance(batch, Tensor) else type(batch).__name__
@@ -113,7 +142,14 @@ class Live:
             return Decision(torch.zeros(1, dtype=torch.int64), none, none.double(), torch.zeros(1, dtype=torch.bool))
 
     def to(self, device: torch.device | str) -> Live:
-        """The same on another device, with weights of its own there; the network given stays where it is."""
+        """Return a copy on another device, with its own weights; the network given stays where it is.
+
+        Args:
+            device: The device, such as cuda:0.
+
+        Returns:
+            The copy.
+        """
         place, given = find_device(str(device)), self._classifier
         net = copy.deepcopy(given.net).to(place)
         head = self.guard.about.head or given.head_name

@@ -57,18 +57,25 @@ NO_IMAGES = (
 class Auto(ScoreRecipe):
     """Fuse the `fuse` candidates with the largest mean AUROC over three proxy OOD sets, and those in `always`.
 
-    A fraction `share` of the training images is excluded from fitting: on these the candidates are compared, and their
-    scores turn the candidates' scores into p-values. If ID images are passed as `held_out`, those are used instead, and
-    all training images fit. The proxy sets are scrambled ID images, if given (`proxy_features`), images of a quarter of
-    the classes, held out of the head (`HeldOutClasses`), and crossed features (`cross_features`). A set that cannot
-    be made is skipped; a saturated one, on which candidates hardly differ, has weight 0; the record says so. Without
-    any proxy set it is OptFS, with a warning. A candidate that refuses the features is left out.
-
-    Candidates in `always` are fused whatever their AUROC: GEN keeps the fusion near the network's own probabilities,
-    MDS++ rejects inputs that are far from all training features. `fuse` = 1 uses the best candidate as it is.
+    The candidates are compared on a part of the training images that is excluded from fitting, and the scores there
+    turn candidates' scores into p-values. ID images passed as `held_out` are used instead, and all training images fit.
+    The proxy sets are scrambled ID images, if given (`proxy_features`), images of a quarter of the classes, held out of
+    the head (`HeldOutClasses`), and crossed features (`cross_features`). A set that cannot be made is skipped; a
+    saturated one, on which candidates hardly differ, has weight 0; the record says so. Without any proxy set the method
+    is OptFS, with a warning. A candidate that refuses the features is left out.
 
     If `proxy` holds noise and constant images after the scrambled ones, and the fusion accepts more than a few of
     either, a filter against each is added (`Unlike`). It needs MDS++ among the candidates.
+
+    >>> Auto(candidates=("msp", "energy"), fuse=1, always=()).fuse
+    1
+
+    Args:
+        candidates: Ids of methods; empty: `CANDIDATES`.
+        fuse: Number of candidates to fuse; 1 uses the best candidate as it is.
+        share: Fraction of the training images to select by.
+        always: Candidates that are fused whatever their AUROC: GEN keeps the fusion near the network's own
+            probabilities, MDS++ rejects inputs that are far from all training features.
     """
 
     wants_proxy = True
@@ -91,7 +98,11 @@ class Auto(ScoreRecipe):
         return self.share
 
     def methods(self) -> dict[str, Method]:
-        """The candidates by name, with predicted classes, because proxy images have no labels."""
+        """Return the candidates, with predicted classes, because proxy images have no labels.
+
+        Returns:
+            Methods by name.
+        """
         return {name: find_method(name).unlabelled() for name in self.candidates or CANDIDATES}
 
     @property
@@ -100,6 +111,14 @@ class Auto(ScoreRecipe):
         return all(method.exportable for method in self.methods().values())
 
     def fit(self, train: Training) -> Fusion:
+        """Select and fuse candidates.
+
+        Args:
+            train: The training set, with its proxy sets.
+
+        Returns:
+            The fitted fusion.
+        """
         fitting, selection = _parts(train, self.share)
         if len(selection) < FEWEST:
             return _fallback(

@@ -44,9 +44,15 @@ def fit_each(
 
 
 def fit_all(methods: Mapping[str, Method], train: Features, proxy: Sequence[Features] = ()) -> dict[str, Detector]:
-    """Fit every method on the same features, from one pass over them.
+    """Fit several methods on the same features, from one pass over them.
 
-    The `proxy` is the proxy OOD set for methods that select by it.
+    Args:
+        methods: Methods by name.
+        train: Features of ID training images.
+        proxy: Features of proxy OOD images (`proxy_features`), for methods that select by them.
+
+    Returns:
+        Detectors by name.
 
     >>> train = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
     >>> list(fit_all({"plain": Method()}, train))

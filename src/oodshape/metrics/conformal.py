@@ -135,10 +135,18 @@ ROUNDING = 1e-9  # of a product or quotient that would be a whole number: no dec
 
 
 def false_discoveries(p_values: Any, level: float = 0.1, *, storey: bool = False) -> NDArray[np.bool_]:
-    """[m] bool: the images to flag, of which at most the share `level` is familiar on average.
+    """Select images to flag, with the expected fraction of ID images among them at most `level` (Benjamini-Hochberg).
 
-    `p_values` are those of a guard for a finished set of images: all of them, flagged or not. `storey` estimates how
-    many of the images are familiar from the p-values above 1/2, and flags more where many are strange.
+    Args:
+        p_values: P-values of a finished set of images, all of them.
+        level: Bound on the false discovery rate.
+        storey: Estimate the number of ID images from the p-values above 1/2; flags more if many images are OOD.
+
+    Returns:
+        [m] bool: the images to flag.
+
+    Raises:
+        InputError: If the level or a p-value is not in its range.
 
     >>> false_discoveries([0.01, 0.02, 0.03, 0.8, 0.9], level=0.1).tolist()
     [True, True, True, False, False]

@@ -55,7 +55,14 @@ class Outcome:
 
 
 def auroc(id_scores: Any, ood_scores: Any) -> float:
-    """The area under the ROC curve, in 0..1: P(id > ood) + P(id = ood) / 2, from exact counts.
+    """Compute the area under the ROC curve: P(id > ood) + P(id = ood) / 2, from exact counts.
+
+    Args:
+        id_scores: Scores of ID images, higher = more in-distribution.
+        ood_scores: Scores of OOD images.
+
+    Returns:
+        The AUROC in [0, 1].
 
     >>> auroc([3.0, 2.0], [2.0, 1.0])
     0.875
@@ -64,10 +71,20 @@ def auroc(id_scores: Any, ood_scores: Any) -> float:
 
 
 def fpr_at_tpr(id_scores: Any, ood_scores: Any, *, tpr: float = 0.95, positive: Positive = "id") -> float:
-    """The share of OOD with score >= t, for the largest t that at least the share tpr of ID reaches.
+    """Compute the fraction of OOD scores >= t, for the largest t that the fraction `tpr` of ID scores reaches.
 
-    positive="ood" gives the other convention, the same on negated scores: the share of ID with score <= t,
-    for the smallest t that at least the share tpr of OOD does not exceed.
+    Args:
+        id_scores: Scores of ID images, higher = more in-distribution.
+        ood_scores: Scores of OOD images.
+        tpr: The true positive rate.
+        positive: "ood" computes the other convention, on negated scores: the fraction of ID images with score <= t, for
+            the smallest t that the fraction `tpr` of OOD images does not exceed.
+
+    Returns:
+        The false positive rate in [0, 1].
+
+    Raises:
+        InputError: If `tpr` is not in (0, 1] or `positive` is unknown.
 
     >>> fpr_at_tpr([4.0, 3.0, 2.0, 1.0], [2.5, 2.0, 0.0, 0.0], tpr=0.75)
     0.5
@@ -80,7 +97,14 @@ def fpr_at_tpr(id_scores: Any, ood_scores: Any, *, tpr: float = 0.95, positive: 
 
 
 def aupr_in(id_scores: Any, ood_scores: Any) -> float:
-    """The area under the precision-recall curve, ID positive, by the trapezoid rule (not average precision).
+    """Compute the area under the precision-recall curve, ID positive, by the trapezoid rule (not average precision).
+
+    Args:
+        id_scores: Scores of ID images, higher = more in-distribution.
+        ood_scores: Scores of OOD images.
+
+    Returns:
+        The AUPR in [0, 1].
 
     >>> aupr_in([3.0, 2.0], [2.0, 1.0])  # (recall, precision): (0, 1), (1/2, 1), (1, 2/3), (1, 1/2)
     0.9166666666666666
@@ -89,7 +113,14 @@ def aupr_in(id_scores: Any, ood_scores: Any) -> float:
 
 
 def aupr_out(id_scores: Any, ood_scores: Any) -> float:
-    """The area under the precision-recall curve of the negated scores, OOD positive, by the same rule.
+    """Compute the area under the precision-recall curve of the negated scores, OOD positive, by the trapezoid rule.
+
+    Args:
+        id_scores: Scores of ID images, higher = more in-distribution.
+        ood_scores: Scores of OOD images.
+
+    Returns:
+        The AUPR in [0, 1].
 
     >>> aupr_out([3.0, 2.0], [2.0, 1.0]) == aupr_in([-1.0, -2.0], [-2.0, -3.0])
     True
@@ -98,9 +129,16 @@ def aupr_out(id_scores: Any, ood_scores: Any) -> float:
 
 
 def detection_error(id_scores: Any, ood_scores: Any) -> float:
-    """The smallest error of any threshold: min over t of P(id < t) / 2 + P(ood >= t) / 2.
+    """Compute the smallest error of any threshold: min over t of P(id < t) / 2 + P(ood >= t) / 2.
 
     The threshold is the best one, not that of a fixed true positive rate (Liang et al., ODIN, ICLR 2018).
+
+    Args:
+        id_scores: Scores of ID images, higher = more in-distribution.
+        ood_scores: Scores of OOD images.
+
+    Returns:
+        The error in [0, 0.5].
 
     >>> detection_error([4.0, 3.0, 2.0, 1.0], [2.5, 2.0, 0.0, 0.0])
     0.25
@@ -119,9 +157,21 @@ def bootstrap(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Estimate:
-    """The value of any metric(id_scores, ood_scores) with its percentile bootstrap interval.
+    """Compute a metric with its percentile bootstrap interval.
 
-    ID and OOD are resampled separately, as `resample` says. `registry.measure` makes the same draws, but faster.
+    ID and OOD images are resampled separately, as `resample` describes. `registry.measure` makes the same draws,
+    faster.
+
+    Args:
+        metric: A function metric(id_scores, ood_scores).
+        id_scores: Scores of ID images.
+        ood_scores: Scores of OOD images.
+        level: Confidence level.
+        resamples: Number of resamples.
+        seed: Seed of the draws.
+
+    Returns:
+        The value and the limits of its interval.
 
     >>> bootstrap(detection_error, [4.0, 3.0, 2.0, 1.0], [2.5, 2.0, 0.0, 0.0], resamples=200)
     Estimate(value=0.25, low=0.0, high=0.5)

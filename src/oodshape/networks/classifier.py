@@ -40,13 +40,12 @@ ONE_OUTPUT = (
 
 
 class Classifier:
-    """A network seen as features, then a linear head: images -> Outputs(features, logits, head).
+    """A network as features followed by a linear head: images -> Outputs(features, logits, head).
 
-    The head is the nn.Linear whose output is the logits, found by value on the first two images of the
-    first batch (or of `probe`), and held to that on every batch; `head="fc"` names it by hand. Where no nn.Linear
-    gives them, any other linear map does: a 1 x 1 convolution, F.linear inside a forward, a scaled layer. The network
-    runs in eval mode and is left as it was: its modes, hooks, weights, buffers and gradients. In a `precision` other
-    than float32 it runs under autocast; features and logits are float32 all the same.
+    The head is the nn.Linear whose output is the logits. It is found by value on the first two images of the first
+    batch (or of `probe`), and checked on every batch. If no nn.Linear computes the logits, another linear map may: a 1
+    x 1 convolution, F.linear inside a forward, a scaled layer. The network runs in eval mode and is left as it was:
+    modes, hooks, weights, buffers and gradients.
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.ReLU(), nn.Linear(4, 3), nn.Dropout())
     >>> classifier = Classifier(net)
@@ -65,7 +64,14 @@ class Classifier:
         probe: Tensor | None = None,
         precision: Precision = "float32",
     ) -> None:
-        """A classifier around `net`; `probe` [N, ...] finds the head now instead of at the first batch."""
+        """Wrap a network.
+
+        Args:
+            net: The network.
+            head: The dotted name of the head, if it cannot be found by value.
+            probe: Images [N, ...] by which the head is found now instead of at the first batch.
+            precision: Run under autocast in this precision; features and logits are float32 in any case.
+        """
         if isinstance(net, torch.jit.ScriptModule):
             raise InputError(
                 "this network is a TorchScript module (torch.jit): its layers cannot be read from Python; give the "
@@ -86,7 +92,14 @@ class Classifier:
             self(probe[:2])
 
     def __call__(self, images: Tensor) -> Outputs:
-        """[N, ...] images -> features [N, M] and logits [N, C] in float32, without gradients."""
+        """Run images through the network, without gradients.
+
+        Args:
+            images: [N, ...] tensors that the network takes.
+
+        Returns:
+            Features [N, M] and logits [N, C] in float32, and the head.
+        """
         with _alone(self.net), torch.inference_mode(False), torch.no_grad():
             images = self._ready(images)
             with self.casting():
@@ -155,7 +168,14 @@ class Classifier:
         return [call for call in maps if not self._name or f"{call.where}.".startswith(f"{self._name}.")]
 
     def logits(self, images: Tensor) -> Tensor:
-        """[N, ...] images -> [N, C] logits that can be differentiated with respect to the images only."""
+        """Compute logits that can be differentiated with respect to the images only.
+
+        Args:
+            images: [N, ...] tensors that the network takes.
+
+        Returns:
+            [N, C] logits.
+        """
         with _alone(self.net), torch.inference_mode(False), torch.enable_grad(), linear_maps.eval_mode(self.net):
             images = self._ready(images)
             # Detached weights: a backward pass reaches the images and leaves no .grad on the network.
@@ -165,9 +185,15 @@ class Classifier:
             return linear_maps.check_logits(linear_maps.list_outputs(output)[self._place], len(images)).float()
 
     def check_repeatable(self, images: Tensor) -> None:
-        """Refuse a network whose features of two images [2, ...] change from run to run, or with the batch.
+        """Refuse a network whose features change from run to run, or with the batch.
 
-        It takes four forward passes of one or two images, once for each classifier.
+        It takes four forward passes of one or two images, once per classifier.
+
+        Args:
+            images: Two images [2, ...].
+
+        Raises:
+            InputError: If the features differ.
         """
         if self._repeatable:
             return
@@ -203,7 +229,14 @@ class Classifier:
         return max(2e-3, *(8 * torch.finfo(dtype).eps for dtype in types))
 
     def to(self, device: str | torch.device) -> Classifier:
-        """Itself, with the network on a device: auto, cpu, cuda, cuda:N, mps or xpu."""
+        """Move the network to a device.
+
+        Args:
+            device: auto, cpu, cuda, cuda:N, mps or xpu.
+
+        Returns:
+            The classifier itself.
+        """
         self.net.to(find_device(device) if isinstance(device, str) else device)
         return self
 
@@ -283,7 +316,11 @@ class Classifier:
         return images
 
     def casting(self) -> AbstractContextManager[object]:
-        """The layers that bear it run in the precision; nothing changes for float32."""
+        """Return the autocast context of the precision.
+
+        Returns:
+            A context that does nothing for float32.
+        """
         if self.precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=getattr(torch, self.precision))

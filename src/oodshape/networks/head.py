@@ -36,6 +36,10 @@ class Head:
 
     >>> Head.of(([[1.0, 0.0], [0.0, 2.0]], [0.0, 1.0])).logits(torch.tensor([[3.0, 4.0]]))
     tensor([[3., 9.]])
+
+    Attributes:
+        weight: [C, M] float32.
+        bias: [C] float32.
     """
 
     weight: Tensor  # [C, M]
@@ -43,7 +47,17 @@ class Head:
 
     @classmethod
     def of(cls, head: Head | tuple[Any, Any]) -> Head:
-        """A head from a (weight, bias) pair of arrays; a bias of None means zeros."""
+        """Make a head from arrays.
+
+        Args:
+            head: A head, or the pair (weight, bias); a bias of None means zeros.
+
+        Returns:
+            The head.
+
+        Raises:
+            InputError: If the shapes do not fit.
+        """
         if isinstance(head, Head):
             return head
         if not (isinstance(head, (tuple, list)) and len(head) == 2):
@@ -94,11 +108,25 @@ class Head:
         return torch.where(apart > TINY, apart.clamp_min(TINY).reciprocal(), 0.0).fill_diagonal_(0.0)
 
     def logits(self, features: Tensor) -> Tensor:
-        """[N, M] features -> [N, C] logits."""
+        """Compute logits.
+
+        Args:
+            features: [N, M].
+
+        Returns:
+            [N, C] logits.
+        """
         return torch.addmm(self.bias, features, self.weight.T)
 
     def to(self, device: torch.device | str) -> Head:
-        """The same head on another device; itself, with its fingerprint, where it is there already."""
+        """Move the head to a device.
+
+        Args:
+            device: The device.
+
+        Returns:
+            The head there; itself if it is there already.
+        """
         if self.weight.device == torch.device(device):
             return self
         return Head(self.weight.to(device), self.bias.to(device))
@@ -106,7 +134,18 @@ class Head:
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """One batch through one network: penultimate features [N, M], logits [N, C], and the head."""
+    """What one network returns for one batch: features, logits and the head.
+
+    >>> head = Head.of(([[1.0, 0.0], [0.0, 2.0]], None))
+    >>> features = torch.ones(3, 2)
+    >>> len(Outputs(features, head.logits(features), head))
+    3
+
+    Attributes:
+        features: [N, M] penultimate features.
+        logits: [N, C] logits.
+        head: The head.
+    """
 
     features: Tensor
     logits: Tensor

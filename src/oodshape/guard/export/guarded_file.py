@@ -113,11 +113,13 @@ def _names(text: str) -> tuple[str, ...]:
 class GuardedFile:
     """Images (paths, encoded bytes, PIL images, uint8 arrays) -> verdicts, by the ONNX file of a guard.
 
-    guarded = GuardedFile("guarded.onnx")
-    guarded("cat.jpg").accepted
+    Neither torch nor the network's code is needed. Several threads may call it at the same time. The checksum of the
+    file and its metadata are verified, and a file with external data is refused.
 
-    Neither torch nor the network's code is needed. Threads may call it at the same time. The checksum of the file and
-    its metadata are verified, and data in other files is refused.
+    >>> GuardedFile("missing.onnx")
+    Traceback (most recent call last):
+    ...
+    oodshape.core.errors.InputError: ...
     """
 
     def __init__(self, path: str | Path, *, threads: int | None = None, provider: str = CPU) -> None:
@@ -169,7 +171,17 @@ class GuardedFile:
                 )
 
     def __call__(self, images: Any) -> Any:
-        """Return the verdict on one image, or a list of verdicts; an image that cannot be read is an error."""
+        """Return the verdict on one image, or a list of verdicts on several images.
+
+        Args:
+            images: A path, encoded bytes, a PIL image or a uint8 array, or several of them.
+
+        Returns:
+            The verdict or verdicts.
+
+        Raises:
+            InputError: If an image cannot be read.
+        """
         one = isinstance(images, (str, bytes, bytearray, PathLike, PIL.Image.Image, np.ndarray))
         pixels = [self.pixels(image) for image in ([images] if one else images)]
         found = self.verdicts(pixels)
@@ -179,7 +191,14 @@ class GuardedFile:
         return found[0] if one else found
 
     def pixels(self, image: str | PathLike[str] | bytes | Image) -> Pixels:
-        """Decode an image, turn it as its EXIF orientation says where the guard does, resize and crop: [H, W, C]."""
+        """Decode, rotate (if the guard follows the EXIF orientation), resize and crop an image.
+
+        Args:
+            image: A path, encoded bytes, a PIL image or a uint8 array.
+
+        Returns:
+            uint8 [H, W, C].
+        """
         if isinstance(image, PIL.Image.Image) and self.exif == EXIF[True]:
             image = PIL.ImageOps.exif_transpose(image)
         if isinstance(image, (PIL.Image.Image, np.ndarray)):
@@ -188,11 +207,25 @@ class GuardedFile:
             return self.preprocessing.pixels(self._read(image))
 
     def prepared(self, images: Iterable[Any]) -> Floats:
-        """float32 [N, C, H, W]: what the graph takes as `images`."""
+        """Prepare images as the graph takes them.
+
+        Args:
+            images: Images of any kind that a call takes.
+
+        Returns:
+            float32 [N, C, H, W].
+        """
         return self.preprocessing.normalized(np.stack([self.pixels(image) for image in images]))
 
     def verdicts(self, pixels: list[Pixels]) -> list[Verdict | InputError]:
-        """A verdict for each prepared image, those of one size together; an error for one of a size that is refused."""
+        """Decide on prepared images; images of the same size share a batch.
+
+        Args:
+            pixels: What `pixels` returned for each image.
+
+        Returns:
+            A verdict for each image, or an error for an image of a size that the guard refuses.
+        """
         found: dict[int, Verdict | InputError] = {}
         for rows in group_rows_by_size(pixels):
             height, width = pixels[rows[0]].shape[:2]

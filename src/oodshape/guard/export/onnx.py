@@ -79,13 +79,37 @@ def export_onnx(
     method: str = "",
     progress: bool | None = None,
 ) -> ExportReport:
-    """Write `images` [N, ...] -> `logits`, `score`, `accepted` as one ONNX file, for any N, and compare it with torch.
+    """Write network and detector as one ONNX file, `images` [N, ...] -> `logits`, `score`, `accepted`, for any N.
 
-    The input `threshold` ([1], or one per predicted class) has the detector's as its default. The graph runs in
-    onnxruntime on the images given, and a difference from torch that rounding does not explain is an error: then
-    no file is written. The name of the `method`, preprocessing, class names and calibration scores go into the file's
-    metadata, and so does `upright`: whether images are turned as their EXIF orientation says. The file ends with a
-    checksum. `progress` shows the steps; None: where standard error is a terminal.
+    The graph is compared with torch on the images given. The input `threshold` ([1], or one per predicted class) has
+    the detector's as its default. The file ends with a checksum.
+
+    Args:
+        net: The network.
+        detector: The calibrated detector.
+        path: The file to write.
+        images: [N, ...] images as the network takes them, to compare on.
+        preprocessing: Preprocessing for the file's metadata.
+        upright: Whether images are rotated as their EXIF orientation says, for the metadata.
+        classes: Class names for the metadata.
+        head: The dotted name of the head, if it cannot be found by value.
+        method: Name of the method for the metadata.
+        progress: Whether to show the steps; None: if standard error is a terminal.
+
+    Returns:
+        How the graph compares with torch.
+
+    Raises:
+        InputError: If the method cannot be exported, or the graph differs from torch by more than rounding; then no
+            file is written.
+
+    >>> from oodshape import METHODS, Features
+    >>> net, images = nn.Sequential(nn.Flatten(), nn.Linear(12, 4)), torch.rand(2, 3, 2, 2)
+    >>> train = Features.extract(Classifier(net), images, prepared=True, progress=False)
+    >>> export_onnx(net, METHODS["msp"].fit(train), "guarded.onnx", images)
+    Traceback (most recent call last):
+    ...
+    oodshape.core.errors.InputError: ...
     """
     onnx, _, _ = (import_optional(name, "onnx", "ONNX export") for name in ("onnx", "onnxruntime", "onnxscript"))
     if not isinstance(images, Tensor) or images.ndim < 2 or len(images) == 0:

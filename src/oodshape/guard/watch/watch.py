@@ -123,13 +123,23 @@ MIDDLE = 0.5  # half of the images like the calibration's have a p-value up to t
 class Watch(Value):
     """The state of watching one stream: `watch = watch.after(p_values)`, then `str(watch)`.
 
-    Two tests share delta: one of the rejection rate, and one of the share of p-values up to 1/2, which moves when
-    scores sink though few images are rejected yet. The chance that a stream of images like those of the
-    calibration ever raises an alarm is at most delta, the calibration's own luck included.
+    Two tests share delta: one of the rejection rate, and one of the fraction of p-values up to 1/2, which changes when
+    scores fall although few images are rejected yet. The probability that a stream of images like the calibration set
+    ever raises an alarm is at most delta, including the sampling error of the calibration set.
 
     >>> watch = Watch.begin(alpha=0.05, n_calibration=999).after([0.5, 0.8, 0.3, 0.9])
     >>> watch.alarm, round(watch.rejection.allowed, 3)
     (False, 0.071)
+
+    Attributes:
+        alpha: Bound on the expected false rejection rate of the guard.
+        n_calibration: Number of calibration images.
+        delta: Bound on the probability of a false alarm.
+        rejection: Test of the rejection rate.
+        middle: Test of the fraction of p-values up to 1/2.
+        unreadable: Number of images that could not be read; no test counts them.
+        read: How far each score file was read.
+        history: Counts over time; resets do not clear it.
     """
 
     alpha: float
@@ -151,11 +161,26 @@ class Watch(Value):
 
     @classmethod
     def begin(cls, *, alpha: float, n_calibration: int, delta: float = 0.01) -> Watch:
-        """A watch that has seen nothing: of a threshold for alpha, calibrated on n_calibration images."""
+        """Begin to watch.
+
+        Args:
+            alpha: Bound on the expected false rejection rate of the guard.
+            n_calibration: Number of its calibration images.
+            delta: Bound on the probability of a false alarm.
+
+        Returns:
+            A watch that has seen no image.
+        """
         return cls(alpha, n_calibration, delta, *_tests(alpha, n_calibration, delta))
 
     def add(self, verdicts: Verdict | Scored | Iterable[Verdict | Scored]) -> Watch:
-        """The watch after some more images, given by what a guard said: verdicts, or rows of scores.
+        """Add images by a guard's verdicts or score rows.
+
+        Args:
+            verdicts: One or several verdicts, or rows of scores.
+
+        Returns:
+            The new state.
 
         >>> from oodshape import Verdict
         >>> Watch.begin(alpha=0.05, n_calibration=99).add(Verdict("cat", 0, 9.1, 0.62, True, 7.9)).history.names
@@ -165,9 +190,17 @@ class Watch(Value):
         return self.after(row.p_value for row in rows)
 
     def after(self, p_values: Iterable[float | None] | Any, position: ReadPosition | None = None) -> Watch:
-        """The watch after some more images, given by their p-values; None or NaN: the image could not be read.
+        """Add images by their p-values.
 
-        `position` is how far the file that they came from was read with them.
+        Args:
+            p_values: P-values in order; None or NaN: the image could not be read.
+            position: How far the file of these images was read with them.
+
+        Returns:
+            The new state.
+
+        Raises:
+            InputError: If a p-value is not in (0, 1], or below what the calibration set allows.
         """
         p = np.asarray(list(p_values), np.float64)
         lost = np.isnan(p)
@@ -209,10 +242,16 @@ class Watch(Value):
         return replace(now, history=history.with_event(Event("alarm", before + (first.alarm or 0), began)))
 
     def reset(self, *, alpha: float | None = None, n_calibration: int | None = None) -> Watch:
-        """A new watch of the same stream, after a change was confirmed: the tests begin anew, the history goes on.
+        """Begin new tests on the same stream, after a change was confirmed; the history is kept.
 
-        Give the new promise where the guard was calibrated again. Each reset begins a new test, and each has a chance
-        of delta to raise a false alarm.
+        Each reset begins a new test with its own probability `delta` of a false alarm.
+
+        Args:
+            alpha: The new bound, if the guard was calibrated again.
+            n_calibration: The new number of calibration images.
+
+        Returns:
+            The new state.
         """
         begun = Watch.begin(
             alpha=self.alpha if alpha is None else alpha,
@@ -222,7 +261,14 @@ class Watch(Value):
         return replace(begun, read=self.read, history=self.history.with_event(Event("reset", self.history.seen)))
 
     def position_in(self, scores: str) -> ReadPosition:
-        """Return how far a score file was read."""
+        """Return how far a score file was read.
+
+        Args:
+            scores: The file.
+
+        Returns:
+            The position.
+        """
         start = ReadPosition.start_of(scores)
         return next((each for each in self.read if each.file == start.file), start)
 
@@ -242,14 +288,28 @@ class Watch(Value):
         return self.rejection if self.rejection.alarm is not None else self.middle
 
     def save(self, path: str | Path) -> None:
-        """Write the state to one safetensors file."""
+        """Write the state to one safetensors file.
+
+        Args:
+            path: The file to write.
+        """
         tensors: dict[str, NDArray[Any]] = {}
         value = encode_value(self, tensors, "watch")
         files.save_file(path, "watch", {"value": json.dumps(value)}, tensors)
 
     @classmethod
     def load(cls, path: str | Path) -> Watch:
-        """The state that `save` wrote."""
+        """Read a state that `save` wrote.
+
+        Args:
+            path: The file to read.
+
+        Returns:
+            The state.
+
+        Raises:
+            InputError: If the file is damaged or not a watch.
+        """
         [value] = load_values(path, "watch", "value")
         if not isinstance(value, cls):
             raise InputError(f"{path} holds {type(value).__name__}, not one watch; {files.WAY_OUT['watch']}")

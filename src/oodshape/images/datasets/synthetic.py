@@ -88,10 +88,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scrambled:
-    """The Fourier amplitudes of the ID image, its phases plus those of one white-noise image.
+    """Phase-scrambled images: the Fourier amplitudes of an ID image, its phases plus those of one white-noise image.
 
-    All channels get the same noise, so that colours stay; the mean is kept. Such an image has the whole spectrum
-    of a natural one and no content.
+    All channels get the same noise, so that colours are kept; the mean is kept. Such an image has the spectrum of a
+    natural image and no content.
+
+    >>> from oodshape.images.datasets.digits import load_digits_sets
+    >>> Scrambled(load_digits_sets()["test"])[0].shape
+    (16, 16)
+
+    Args:
+        base: The ID images.
+        seed: Seed of the noise.
     """
 
     base: ImageSet

@@ -105,15 +105,26 @@ class ImageFiles(IndexedImages):
 
 
 class ImageFolder(ImageFiles):
-    """All images below a folder, subfolders included, in the order of their names.
+    """All images below a folder, subfolders included, sorted by name.
 
-    Each folder directly below `root` is a class, labelled by its place among the sorted names; empty ones count.
-    Where images lie in `root` itself, its subfolders are no classes, and every label is -1. Hidden files and
-    folders (a leading dot) are left out.
+    Each folder directly below `root` is a class, labelled by its place among the sorted names; empty folders count. If
+    images are in `root` itself, its subfolders are not classes, and every label is -1. Hidden files and folders (a
+    leading dot) are left out.
+
+    >>> ImageFolder("missing")
+    Traceback (most recent call last):
+    ...
+    oodshape.core.errors.InputError: ...
     """
 
     def __init__(self, root: str | Path, *, name: str | None = None, upright: bool = True) -> None:
-        """Look for the images below `root`; the set takes the folder's name unless it is given one."""
+        """List the images below a folder.
+
+        Args:
+            root: The folder.
+            name: The name of the set; by default the folder's.
+            upright: Rotate images as their EXIF orientation says.
+        """
         root = Path(root)
         if not root.is_dir():
             raise InputError(f"there is no folder {root}")
@@ -122,15 +133,27 @@ class ImageFolder(ImageFiles):
 
 
 class ImageList(ImageFiles):
-    """The images that a text file lists: one path per line, then a label if there is one (`cats/a 1.png 3`).
+    """The images that a text file lists: one path per line, optionally followed by a label (`cats/a 1.png 3`).
 
-    A CSV file needs the header `path` or `path,label`. Paths are relative to `root`, or to the list's folder.
+    A CSV file needs the header `path` or `path,label`.
+
+    >>> ImageList("missing.txt")
+    Traceback (most recent call last):
+    ...
+    oodshape.core.errors.InputError: ...
     """
 
     def __init__(
         self, path: str | Path, root: str | Path | None = None, *, name: str | None = None, upright: bool = True
     ) -> None:
-        """Read the list; the set takes its file name unless it is given one."""
+        """Read the list.
+
+        Args:
+            path: The list, text or CSV.
+            root: The folder that relative paths start from; by default the list's folder.
+            name: The name of the set; by default the file's.
+            upright: Rotate images as their EXIF orientation says.
+        """
         path = Path(path)
         root = path.parent if root is None else Path(root)
         pairs = list(read_image_list(path))
