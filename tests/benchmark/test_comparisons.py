@@ -23,7 +23,7 @@ from oodshape.report.tables.table import make_table
 from synthetic import row as make_row
 
 METHODS = ("energy", "optfs-e", "ash-rand")
-FEW = BenchOptions(models=("ConvNet", "ViT"), methods=METHODS, resamples=20, progress=False, samples=0)
+FEW = BenchOptions(models=("ConvNet", "ViT"), methods=METHODS, resamples=20, progress=False)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from openood_files import write_openood
 RUN = "cifar10_resnet18_32x32_base_e100_lr0.1_default"
 NAMES = ["openood-cifar10", "openood-cifar100", "openood-imagenet200", "openood-imagenet"]
 FEW = ("energy", "react", "ash-b", "vra-p", "klm", "optfs-e")
-EVERY = BenchOptions(any_list=True, resamples=5, samples=1, progress=False, batch_size=8)
+EVERY = BenchOptions(any_list=True, resamples=5, progress=False, batch_size=8)
 
 
 def trained(name: str, data: Path, benchmark: str, seed: int) -> dict[str, torch.Tensor]:
@@ -179,7 +179,7 @@ def test_the_full_spectrum_of_imagenet_200(tmp_path: Path, torchvision_ops: obje
     net = zoo.build("imagenet200-resnet18")
     torch.save(net.state_dict(), file)
     spectrum = Benchmark.load("openood-imagenet200").full_spectrum()
-    how = {"resamples": 2, "samples": 0, "progress": False, "any_list": True}
+    how = {"resamples": 2, "progress": False, "any_list": True}
     results = run_benchmark(spectrum, BenchOptions(data=data, weights=tmp_path, methods=("energy",), **how))
     assert [row.ood for row in results.rows] == ["ssb_hard", "ninco", "inaturalist", "textures", "openimage_o"]
     assert {(row.model, row.n_id, row.n_ood) for row in results.rows} == {("ResNet18 s2", 8, 2)}
