@@ -40,9 +40,7 @@ class Results(benchmark.RunResults):
         rows: Metrics per network, method and OOD set.
         provenance: Versions, platform, hashes and settings.
         skipped: What was left out, and why.
-        curves: Histograms and ROC curves.
-        shapes: Fitted shaping functions.
-        samples: The hardest images.
+        curves: ROC curves.
         averages_of: Means over OOD sets.
         ties: Methods that do not differ significantly from the best.
         failed: Methods that failed, and why.

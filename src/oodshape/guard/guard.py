@@ -328,7 +328,7 @@ class Guard(Fitted):
             model: The guard's network.
 
         Returns:
-            How many images of each set are accepted, AUROC and FPR95, and the accuracy on accepted images.
+            How many images of each set are accepted, AUROC and FPR95.
 
         Raises:
             InputError: If no image of a set can be read, or it is another network.
