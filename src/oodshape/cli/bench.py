@@ -71,7 +71,7 @@ def bench(
     Without arguments it runs `digits`: handwritten digits and three small networks that come with the package,
     nothing to download; --download gets what other benchmarks need. It prints a table and writes
     results.csv, results.json, table.md, table.tex and report.html. `oodshape report` makes other tables. A method that
-    fails does not end the run: its row and a line say so, the rest is written, and the exit status is 1.
+    fails does not end the run: its row says so, the other results are written, and the exit status is 1.
     """
     from oodshape.benchmark.plan import BenchOptions
     from oodshape.benchmark.spec import Benchmark

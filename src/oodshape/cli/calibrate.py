@@ -59,8 +59,8 @@ def calibrate(
     """Calibrate a new threshold without fitting again: from new images, for another alpha, or both.
 
     Without --images the previous calibration scores are used, and no network is needed. An exported file (.onnx) is
-    calibrated by its own scores, on --provider, without torch and without a model. Exported files and states of watch
-    keep the threshold that they were made with: calibrate or export these again, and start a new state.
+    calibrated by its own scores, on --provider, without torch and without a model. Exported files and watch states
+    keep their old threshold: calibrate or export the file again, and start a new state.
     """
     out = guard if out is None else out
     check_writable(out)

@@ -52,7 +52,7 @@ def collect(
     """Collect what a fit needs from some images: one shard on each machine, then `oodshape fit --parts`.
 
     The size of a part does not grow with its images. All parts of a fit take the same options except --shard. With
-    --cache, a collect that was stopped goes on where it was.
+    --cache, the same command continues a collection that was stopped.
     """
     check_writable(out)
     check_inputs(images, model=model, opening=opening, method=method)

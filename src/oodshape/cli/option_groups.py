@@ -60,12 +60,11 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
 def _arrange(name: str, annotation: Any) -> None:
     """Give an option that has none the panel that its name belongs to, and a short word for its value."""
     kind, *notes = get_args(annotation)
+    kinds = {kind, *get_args(kind), *(inner for each in get_args(kind) for inner in get_args(each))}
     for note in notes:
         if isinstance(note, OptionInfo):
             note.rich_help_panel = note.rich_help_panel or PANELS.get(name)
-            note.metavar = note.metavar or next(
-                (word for each, word in VALUES.items() if each in (kind, *get_args(kind))), None
-            )
+            note.metavar = note.metavar or next((word for each, word in VALUES.items() if each in kinds), None)
 
 
 def _options(group: Any, default: Any) -> list[Parameter]:
@@ -85,6 +84,8 @@ def _option(annotation: Any, name: str, panel: str | None) -> Any:
     """The annotation that typer reads; None for a field that only Python has."""
     kind, *notes = get_args(annotation) if hasattr(annotation, "__metadata__") else (annotation,)
     note = next((each for each in notes if isinstance(each, Help)), None)
+    if note is None and notes:
+        _arrange(name, annotation)
     if note is None:
         return annotation if notes else None
     flag = f"--{name.replace('_', '-')}"

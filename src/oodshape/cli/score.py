@@ -50,8 +50,8 @@ def score(
 ) -> None:
     """Score images: class, score, p-value, accepted or not, in the order given.
 
-    With --out, a run that was stopped goes on where it was. Images that cannot be read have a row with the error,
-    and the exit status is 3. A decision may depend on --batch-size only where the score lies within rounding error of
+    With --out, the same command continues a run that was stopped. Images that cannot be read have a row with the error,
+    and the exit status is 3. A decision may depend on --batch-size only if the score lies within rounding error of
     the threshold.
     """
     check_writable(out, page)
