@@ -35,6 +35,7 @@ COMMANDS = (
     "review scores.csv --sample 9 --out sample.csv",
     "fit --model zoo:digits-vit --images nowhere --out new.safetensors",
     "fit --model zoo:digits-vit --images . --out new.safetensors --method raect",
+    "calibrate guard.safetensors --alpha 10",
     "score --guard nothing.safetensors --model zoo:digits-vit --images .",
 )
 
