@@ -47,7 +47,7 @@ class Bank:
         self._kept = np.empty((len(self._keys), width), np.float16 if half else np.float32)
 
     def add(self, keys: Keys, rows: Array) -> None:
-        """Let some rows in; where there is no room, those with the largest keys make it."""
+        """Add rows; if the bank is full, the rows with the largest keys are dropped."""
         if self._planned:
             places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
             for row in np.flatnonzero(self._keys[places] == keys):
@@ -255,7 +255,7 @@ def _form(name: str) -> tuple[str, str]:
 
 
 class RunningMoments:
-    """Moments on their way through the features they are of."""
+    """`Moments` while they are collected."""
 
     def __init__(self, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> None:
         as_statistics(needs)
