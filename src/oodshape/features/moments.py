@@ -199,7 +199,15 @@ class Moments:
         return fewer
 
     def only(self, names: frozenset[str], head: Head) -> Moments:
-        """Those parts, which do not depend on the head, as moments of another head."""
+        """Select statistics that do not depend on the head, as moments of another head.
+
+        Args:
+            names: Names of the statistics.
+            head: The other head.
+
+        Returns:
+            The selected statistics.
+        """
         kept = {name: part for name, part in self.parts.items() if OWNERS.get(name, name) in names}
         return Moments(head.fingerprint, self.n, kept)
 
