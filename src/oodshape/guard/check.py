@@ -93,7 +93,7 @@ class Check:
 
     @property
     def guaranteed(self) -> tuple[int, int] | None:
-        """The limits between which the promise puts the number of rejected ID images, 99 times in 100.
+        """The 99 % range of the number of rejected ID images under the guarantee.
 
         None without a guarantee, or with a threshold per class, which has a distribution of its own.
         """
@@ -187,7 +187,7 @@ def _count_used(check: Check, id: Given) -> int:
 
 
 def _name(images: Given, otherwise: str, prepared: bool) -> str:
-    """What a set is called; what cannot be images is refused."""
+    """The name of a set; inputs that cannot be images are refused."""
     if prepared:
         check_prepared(images)
         return otherwise

@@ -196,7 +196,7 @@ class Live:
 
 
 def _is_one(images: Any, pairs: list[tuple[str, int]]) -> bool:
-    """Whether a user gave one image, no list, batch or folder of them."""
+    """Whether the input is a single image."""
     if isinstance(images, (str, os.PathLike)):
         return [path for path, _ in pairs] == [os.fspath(images)]
     return is_image(images) and getattr(images, "ndim", 3) <= 3

@@ -49,7 +49,7 @@ class _Reception:
 
 
 class Service:
-    """What is received, scored, counted and watched."""
+    """The state of the service: scoring pool, metrics and watch."""
 
     def __init__(self, settings: Settings, pool: WorkerPool) -> None:
         self.settings, self.pool = settings, pool

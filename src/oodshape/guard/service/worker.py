@@ -70,7 +70,7 @@ class Scorer:
         self.guarded(image.getvalue())
 
     def describe(self) -> Json:
-        """What the web process tells about the file."""
+        """The description of the file for the web process."""
         metadata = self.guarded.metadata
         return {
             "method": metadata.method,

@@ -106,7 +106,7 @@ def _changed(scores: str, after: ReadPosition) -> InputError:
 
 @contextmanager
 def lock_state(state: str) -> Iterator[None]:
-    """Keep a state for this process alone: a second one would overwrite what the first has seen."""
+    """Lock a state file, so that a second process cannot overwrite it."""
     if not state:
         yield
         return
@@ -279,7 +279,7 @@ class Watch(Value):
 
     @property
     def alarm(self) -> bool:
-        """Whether the stream disagrees with the promise."""
+        """Whether the stream contradicts the guarantee."""
         return self.rejection.alarm is not None or self.middle.alarm is not None
 
     @property

@@ -57,7 +57,7 @@ class ArchivedImages(IndexedImages):
             raise Unreadable(self.called(index), error.reason) from None
 
     def encoded_bytes(self, index: int) -> bytes:
-        """The encoded image; whatever its store makes of a file that has gone or is damaged, as one error."""
+        """Return the encoded image; a missing or damaged file raises one kind of error for every store."""
         try:
             return self._data(index)
         except InputError:

@@ -97,7 +97,7 @@ def open_stored(path: str) -> Any:
 
 
 def as_decodable(path: str) -> str | BytesIO:
-    """What a decoder can open: the path itself, or the bytes behind an address."""
+    """Return what a decoder can open: the path itself, or the bytes of a remote file."""
     if not is_remote(path):
         _check_regular(path)
         return path
@@ -111,7 +111,7 @@ def _check_regular(path: str) -> None:
 
 
 def stamp_file(path: str, *, contents: bool = False) -> str:
-    """What changes when the file does, or a hash of its `contents` where it is local; nothing of one that is gone."""
+    """Return a stamp that changes with the file, or a hash of the `contents` of a local file; empty if missing."""
     try:
         if is_remote(path):
             store, inside = _store(path)
@@ -149,7 +149,7 @@ def _store(address: str) -> tuple[Any, str]:
 
 
 def _asked(address: str, ask: Callable[[], Iterable[str]]) -> list[str]:
-    """What a store lists; whatever goes wrong there, in one line."""
+    """Run a query on a store; any error there becomes one line."""
     try:
         return list(ask())
     except Exception as error:  # each store has errors of its own: credentials, buckets, the network
