@@ -110,7 +110,7 @@ def lock_state(state: str) -> Iterator[None]:
     if not state:
         yield
         return
-    with open(f"{state}.lock", "ab") as file:
+    with open(f"{os.path.realpath(state)}.lock", "ab") as file:
         if not lock_descriptor(file.fileno(), blocking=False):
             raise InputError(f"another process uses {state}; stop it, or give another --state")
         yield  # the file stays: without it, a third process could lock a new one while the second holds the old one
