@@ -183,8 +183,8 @@ class Watch(Value):
             The new state.
 
         >>> from oodshape import Verdict
-        >>> Watch.begin(alpha=0.05, n_calibration=99).add(Verdict("cat", 0, 9.1, 0.62, True, 7.9)).history.names
-        ('cat',)
+        >>> Watch.begin(alpha=0.05, n_calibration=99).add(Verdict("cat", 0, 9.1, 0.62, True, 7.9)).history.seen
+        1
         """
         rows = [verdicts] if isinstance(verdicts, (Verdict, Scored)) else verdicts
         return self.after(row.p_value for row in rows)
