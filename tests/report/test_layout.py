@@ -54,6 +54,8 @@ def pages(one_thread: None, folder: Path, tmp_path_factory: pytest.TempPathFacto
 def test_nothing_is_too_small_or_too_wide(name: str, width: int, scheme: str, browser: Any, pages: Path) -> None:
     shown = Opened(browser, pages / name, width, scheme)
     assert bad_layout(shown.page) == []
+    fills = "all => all.map(each => getComputedStyle(each).fill)"
+    assert "rgb(0, 0, 0)" not in shown.page.eval_on_selector_all("svg path[class]", fills)  # a class without a style
     shown.page.keyboard.press("Tab")
     assert shown.page.evaluate("document.activeElement.textContent") == "Skip to content"
     assert shown.page.evaluate("document.querySelector(document.activeElement.getAttribute('href')).tagName") == "MAIN"
