@@ -38,9 +38,10 @@ from oodshape.networks.zoo.digits_nets import SMALL_NETS
 from oodshape.studies.load_networks import PROXIES
 
 # CIFAR-10 without airplane, cat, truck; automobile, bird, dog; deer, frog, ship; airplane, deer, horse;
-# automobile, cat, ship; airplane, dog, truck
+# automobile, cat, ship; airplane, dog, truck; bird, frog, truck; bird, deer, ship
 LEFT_OUT = {"a": (0, 3, 9), "b": (1, 2, 5), "c": (4, 6, 8), "d": (0, 4, 7), "e": (1, 3, 8), "f": (0, 5, 9)}
-DIGITS_LEFT_OUT = {"a": (3, 5, 8), "d": (1, 4, 7), "e": (0, 2, 6)}
+LEFT_OUT |= {"g": (2, 6, 9), "h": (2, 4, 8)}
+DIGITS_LEFT_OUT = {"a": (3, 5, 8), "d": (1, 4, 7), "e": (0, 2, 6), "g": (1, 5, 9), "h": (3, 6, 7)}
 MORE = 3000  # images of CIFAR-10's test file that are trained on too, because the training file at hand is small
 CALIBRATION = 500  # ID images for calibration
 MOST = 500  # images of an OOD set
@@ -279,10 +280,19 @@ def stages(
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), last(width), nn.Linear(width, classes))
 
 
-def of_pixels(classes: int, inputs: int, hidden: int, width: int) -> nn.Module:
-    """An MLP on the pixels, with `width` features behind a ReLU."""
-    layers = [nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, width), nn.ReLU()]
-    return nn.Sequential(nn.Flatten(), *layers, nn.Linear(width, classes))
+def of_pixels(
+    classes: int,
+    inputs: int,
+    widths: tuple[int, ...],
+    act: Callable[[], nn.Module] = nn.ReLU,
+    *,
+    norm: bool = False,
+) -> nn.Module:
+    """An MLP on the pixels, with features behind an activation."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for before, after in zip((inputs, *widths), widths, strict=False):
+        layers += [nn.Linear(before, after), nn.BatchNorm1d(after) if norm else nn.Identity(), act()]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
 
 
 def vit_cls(classes: int, width: int = 60, depth: int = 3) -> nn.Module:
@@ -303,15 +313,44 @@ FRESH_F: dict[str, Callable[[int], nn.Module]] = {
     "vit_cls": vit_cls,
     "mixer": partial(of_tokens, partial(OverTokens, 64), width=40, depth=4),
     "convmixer": partial(convmixer, width=72, depth=2),
-    "mlp": partial(of_pixels, inputs=3072, hidden=384, width=128),
+    "mlp": partial(of_pixels, inputs=3072, widths=(384, 128)),
     "narrow": partial(stages, widths=(32, 48, 20), norm=True),
 }
-FRESH_DIGITS: dict[str, Callable[[int], nn.Module]] = {
-    "mlp": partial(of_pixels, inputs=256, hidden=160, width=40),
-    "narrow": partial(stages, widths=(16, 24, 12), norm=True, channels=1),
+PIXELS, SMALL_PIXELS = partial(of_pixels, inputs=3072), partial(of_pixels, inputs=256)
+FLAT: dict[str, Callable[[int], nn.Module]] = {
+    "mlp": partial(PIXELS, widths=(512, 96)),
+    "mlp_tanh": partial(PIXELS, widths=(256, 64), act=nn.Tanh),
+    "mlp_bn": partial(PIXELS, widths=(384, 160), norm=True),
+    "narrow": partial(stages, widths=(24, 32, 16), norm=True),
+}
+LAST: dict[str, Callable[[int], nn.Module]] = {
+    "mlp_gelu": partial(PIXELS, widths=(448, 112), act=nn.GELU),
+    "mlp_deep": partial(PIXELS, widths=(320, 192, 72)),
+    "narrow": partial(stages, widths=(28, 40, 24), norm=True),
+    "vgg": partial(vgg, width=288),
+    "vit": partial(of_tokens, partial(Attention, 52, 2), width=52, depth=3),
+    "resnet": partial(stages, widths=(20, 40, 64), norm=True, residual=True),
+}
+ONE_CHANNEL = partial(stages, channels=1)
+ON_DIGITS: dict[str, dict[str, Callable[[int], nn.Module]]] = {
+    "e": {
+        "mlp": partial(SMALL_PIXELS, widths=(160, 40)),
+        "narrow": partial(ONE_CHANNEL, widths=(16, 24, 12), norm=True),
+    },
+    "g": {
+        "mlp": partial(SMALL_PIXELS, widths=(96, 24)),
+        "narrow": partial(ONE_CHANNEL, widths=(16, 20, 10), norm=True),
+        "bare": partial(ONE_CHANNEL, widths=(12, 16, 8)),
+    },
+    "h": {
+        "mlp": partial(SMALL_PIXELS, widths=(128, 32)),
+        "narrow": partial(ONE_CHANNEL, widths=(20, 28, 14), norm=True),
+        "bare": partial(ONE_CHANNEL, widths=(16, 32, 18)),
+    },
 }
 
 TRAINED = {"c": (OTHERS, 1), "d": (MORE_NETS, 20), "e": (FRESH_E, 31), "f": (FRESH_F, 47)}  # networks, seed
+TRAINED |= {"g": (FLAT, 53), "h": (LAST, 61)}
 
 
 def trained(make: Callable[[], nn.Module], data: ArraySet, epochs: int, seed: int) -> nn.Module:
@@ -414,7 +453,7 @@ def main() -> None:
         nets, seed = TRAINED.get(given.classes, (NETS, 0))
         for place, (name, make) in enumerate(nets.items()):
             # networks of different accuracy: 4 to 11 epochs
-            epochs = 4 + place if given.classes in "def" else EPOCHS
+            epochs = 4 + place if given.classes in "defgh" else EPOCHS
             made = partial(trained, partial(make, 10 - len(left_out)), train, epochs, seed)
             write(given.out / f"cifar7{given.classes}_{name}", made, CIFAR, sets)
     if given.classes in DIGITS_LEFT_OUT:
@@ -422,10 +461,11 @@ def main() -> None:
         train = sets["train"]
         assert isinstance(train, ArraySet)
         end = "" if given.classes == "a" else f"_{given.classes}"
-        for name in FRESH_DIGITS if given.classes == "e" else SMALL_NETS:
+        own = ON_DIGITS.get(given.classes, {})
+        for name in own or SMALL_NETS:
             made = partial(train_small, name, train, given.epochs)
-            if given.classes == "e":
-                made = partial(made, made=lambda name, pretrained: FRESH_DIGITS[name](7))
+            if own:
+                made = partial(made, made=lambda name, pretrained: own[name](7))
             write(given.out / f"digits_without{end}_{name}", made, DIGITS, sets)
 
 
