@@ -126,7 +126,7 @@ def test_a_filter_decides_alone_below_its_limit(form: str) -> None:
     """The laws: fused p <= limit * (p / limit) ** 3 of the filter, and fused log p <= q_min(min L) + log 5."""
     (detector, z), (weight, bias) = fuse_with_filter(), arrays(1)[1]
     filters = detector.scorer.filters
-    assert [(one.name, one.limit, one.weight) for one in filters] == [("noise", 0.01, 0), ("constant images", 0.05, 2)]
+    assert [(one.name, one.limit, one.weight) for one in filters] == [("noise", 0.03, 0), ("constant images", 0.05, 2)]
     net = nn.Sequential(nn.Identity(), nn.Linear(z.shape[1], len(weight))).requires_grad_(False)
     net[1].load_state_dict({"weight": torch.as_tensor(weight), "bias": torch.as_tensor(bias)})
     parts = [replace(detector, scorer=part) for part in (*detector.scorer.components, *filters)]

@@ -22,7 +22,6 @@ from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
 Array = NDArray[Any]
 D = TypeVar("D", bound="Mds")
 Shrinkage = Literal["oas", "likelihood"]
-OWN_SHARE = 0.03  # by which the covariance of images that are not ID is shrunk
 AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of them
 
 
@@ -61,7 +60,7 @@ class RelativeClusters(Clusters):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Unlike(FittedScore):
-    """log of the squared distance to the nearest of some images that are not ID, less that to the nearest class.
+    """log of the squared distance to some images that are not ID, less that to the nearest class.
 
     It is low for what resembles those images more than any class. Their distances are those by a covariance of their
     own, shrunk towards that within classes: noise and constant images fill few directions.
@@ -71,14 +70,18 @@ class Unlike(FittedScore):
     classes: Clusters
 
     @classmethod
-    def of_images(cls, classes: Clusters, images: Features) -> Unlike:
-        """Compare with these images, by the covariance and the means of fitted classes."""
+    def of_images(cls, classes: Clusters, images: Features, share: float, *, whole: bool) -> Unlike:
+        """Compare with the nearest of these images, or with their mean if they are one `whole`.
+
+        The covariance of the images is shrunk by a share.
+        """
         raw = torch.cat([chunk.float() for _, chunk in images.chunks()]).cpu()
         whitened = torch.tensor(classes.whitening, dtype=torch.float64)
         z = ((normalise_rows(raw) if classes.unit else raw) - torch.tensor(classes.center)).double() @ whitened
         around = z - z.mean(dim=0)
-        own = torch.tensor(compute_whitening((around.T @ around).numpy(), len(z), OWN_SHARE), dtype=torch.float64)
-        joint, means = (freeze_array((each @ own).float().numpy()) for each in (whitened, z))
+        own = torch.tensor(compute_whitening((around.T @ around).numpy(), len(z), share), dtype=torch.float64)
+        points = z.mean(dim=0, keepdim=True) if whole else z
+        joint, means = (freeze_array((each @ own).float().numpy()) for each in (whitened, points))
         return cls(replace(classes, whitening=joint, means=means), classes)
 
     def of(self, seen: Evidence) -> Tensor:
