@@ -22,7 +22,7 @@ from torch import nn
 
 from oodshape import Guard
 from oodshape.core.files import replacing
-from oodshape.images.datasets.synthetic import drawn
+from oodshape.images.datasets.synthetic import draw_pixels
 from oodshape.images.decode.preprocessing import CIFAR, DIGITS, Preprocessing
 from oodshape.images.sources.image_set import ArraySet, ImageSet
 
@@ -40,8 +40,8 @@ def made_images(side: int, channels: int) -> dict[str, Images]:
     ramp = ((np.cos(angle) * down + np.sin(angle) * right) / np.sqrt(2) + 1)[..., None] / 2
     salt = 255 * rng.integers(0, 2, (*shape[:3], 1)) * np.ones(channels)
     made = {
-        "gaussian": drawn("gaussian", rng, shape),
-        "uniform": drawn("uniform", rng, shape),
+        "gaussian": draw_pixels("gaussian", rng, shape),
+        "uniform": draw_pixels("uniform", rng, shape),
         "salt and pepper": salt,
         "constant": np.broadcast_to(colours[0], shape),
         "near black": rng.integers(0, 9, shape),

@@ -13,7 +13,6 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, copy_frozen, freeze_array
 from oodshape.features.features import Features
-from oodshape.features.kernels import normalise_rows
 from oodshape.features.statistic import Statistic
 from oodshape.features.sum_kernels import invert_upper
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
@@ -73,16 +72,17 @@ class Unlike(FittedScore):
     def of_images(cls, classes: Clusters, images: Features, share: float, *, whole: bool) -> Unlike:
         """Compare with the nearest of these images, or with their mean if they are one `whole`.
 
-        The covariance of the images is shrunk by a share.
+        The classes are those of features as they are; the covariance of the images is shrunk by a share.
         """
-        raw = torch.cat([chunk.float() for _, chunk in images.chunks()]).cpu()
+        rows = torch.cat([chunk.double() for _, chunk in images.chunks()]).cpu()
+        center = rows.mean(dim=0)  # their own: distances between them are not differences of large numbers
         whitened = torch.tensor(classes.whitening, dtype=torch.float64)
-        z = ((normalise_rows(raw) if classes.unit else raw) - torch.tensor(classes.center)).double() @ whitened
-        around = z - z.mean(dim=0)
-        own = torch.tensor(compute_whitening((around.T @ around).numpy(), len(z), share), dtype=torch.float64)
-        points = z.mean(dim=0, keepdim=True) if whole else z
-        joint, means = (freeze_array((each @ own).float().numpy()) for each in (whitened, points))
-        return cls(replace(classes, whitening=joint, means=means), classes)
+        z = (rows - center) @ whitened
+        own = torch.tensor(compute_whitening((z.T @ z).numpy(), len(z), share), dtype=torch.float64)
+        points = torch.zeros_like(z[:1]) if whole else z
+        parts = center, whitened @ own, points @ own
+        around, joint, means = (freeze_array(each.float().numpy()) for each in parts)
+        return cls(replace(classes, center=around, whitening=joint, means=means), classes)
 
     def of(self, seen: Evidence) -> Tensor:
         # distances of a thousandth of the covariance are no difference: what lies that close is the same image
