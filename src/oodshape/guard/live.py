@@ -23,7 +23,7 @@ from oodshape.images.sources.memory import Pictures, is_image, prepared_batches
 from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
 from oodshape.networks.classifier import Classifier, stamp
-from oodshape.networks.device import device_named
+from oodshape.networks.device import device_named, without_autocast
 from oodshape.networks.linear_maps import taking
 
 
@@ -68,6 +68,7 @@ class Live:
             found |= dict(zip(rows, self._verdicts(batch), strict=True))
         return found[0] if _is_one(images, pairs) else [found[row] for row in range(len(pixels))]
 
+    @without_autocast()
     def tensors(self, batch: Tensor) -> Decision:
         """[N, ...] tensors that the network takes as they are -> classes, scores, p-values, accepted, each [N].
 

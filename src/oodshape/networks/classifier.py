@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.networks import linear_maps
-from oodshape.networks.device import Precision, checked_precision, device_named
-from oodshape.networks.find_head import WAY_OUT, find, giving, module_named, why_not
+from oodshape.networks.device import Precision, checked_precision, device_named, without_autocast
+from oodshape.networks.find_head import WAY_OUT, find, giving, is_layer, module_named, why_not
 from oodshape.networks.head import Head, Outputs
 
 # The head of a network, kept for the next classifier around it: its fingerprint need not be hashed again.
@@ -84,6 +84,7 @@ class Classifier:
         if probe is not None:
             self(probe[:2])
 
+    @without_autocast()
     def __call__(self, images: Tensor) -> Outputs:
         """[N, ...] images -> features [N, M] and logits [N, C] in float32, without gradients."""
         with _alone(self.net), torch.inference_mode(False), torch.no_grad():
@@ -108,7 +109,7 @@ class Classifier:
         """The call that gives the logits of a batch, and these, in one pass; two where a layer turns out to be none."""
         layer = self._named()
         reason, times = "is no linear layer, and holds no linear map that gives them", 1
-        if isinstance(layer, nn.Linear) and self._plain:
+        if is_layer(layer) and self._plain:
             output, calls = linear_maps.read_layers(self.net, images, [layer])
             times = len(calls[layer])
             for place, logits in linear_maps.candidates(output, len(images)):
@@ -136,7 +137,7 @@ class Classifier:
         factor = LARGE / largest if largest > 0 else 0.0
         if 1 < factor < float("inf"):
             layer = self._named()
-            if isinstance(layer, nn.Linear) and self._plain:
+            if is_layer(layer) and self._plain:
                 output, calls = linear_maps.read_layers(self.net, images, [layer], factor)
                 maps = calls[layer]
             else:
@@ -153,6 +154,7 @@ class Classifier:
         """Those that ran in the head's module."""
         return [call for call in maps if not self._name or f"{call.where}.".startswith(f"{self._name}.")]
 
+    @without_autocast()
     def logits(self, images: Tensor) -> Tensor:
         """[N, ...] images -> [N, C] logits that can be differentiated with respect to the images only."""
         with _alone(self.net), torch.inference_mode(False), torch.enable_grad(), linear_maps.eval_mode(self.net):
@@ -236,7 +238,7 @@ class Classifier:
         Those of a head that is no nn.Linear are known from the last batch.
         """
         layer = None if self._name is None else self._named()
-        if isinstance(layer, nn.Linear) and self._plain:
+        if is_layer(layer) and self._plain:
             return self._kept(Head.of((layer.weight, layer.bias)))
         if self._head is None:
             raise InputError('the head is found at the first batch: run one, or give probe=... or head="..."')
