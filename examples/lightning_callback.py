@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from oodshape import evaluate
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
 
 
@@ -61,7 +61,7 @@ class Digits(lightning.LightningModule):
 
 def loader(name: str, count: int) -> DataLoader[Any]:
     """Batches (images, labels) of a set that comes with the package."""
-    digits = digits_sets()[name]
+    digits = load_digits_sets()[name]
     labels = torch.from_numpy(digits.labels[:count].copy())
     return DataLoader(TensorDataset(DIGITS.batch(digits.images[:count]), labels), batch_size=64)
 

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 import oodshape
 from commands import call, call_new
-from oodshape.benchmark.results import Results
+from oodshape.benchmark.results import RunResults
 from oodshape.cli.all_commands import app
 from oodshape.methods.records import RECORDS
-from oodshape.report.pages.benchmark_page import write_page
+from oodshape.report.pages.benchmark_page import write_benchmark_page
 from synthetic import results
 
 
@@ -34,7 +34,7 @@ def test_bench_writes_a_table_a_page_and_rows(tmp_path) -> None:
     assert done.stdout.rstrip().endswith("report.html")
     page = (tmp_path / "here" / "report.html").read_text()
     assert 7 <= page.count("data:image/png;base64") <= 2 * 7  # the worst of 7 sets for 2 methods at most
-    rows = Results.load(tmp_path / "here").rows
+    rows = RunResults.load(tmp_path / "here").rows
     assert {row.method for row in rows} == {"msp", "optfs-e"}
     assert len(rows) == 12
     quiet = call(*few, "--out", "here", "--cache", "cache", "--quiet", cwd=tmp_path)
@@ -44,7 +44,7 @@ def test_bench_writes_a_table_a_page_and_rows(tmp_path) -> None:
 def test_the_report_again_from_results_alone(tmp_path) -> None:
     made = results()
     made.save(tmp_path / "run")
-    write_page(made, tmp_path / "same.html")
+    write_benchmark_page(made, tmp_path / "same.html")
     for words, folder in ((("run",), "run"), (("run/results.json", "-o", "mine"), "mine")):
         done = call("report", *words, cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")

@@ -21,8 +21,8 @@ from safetensors.numpy import load, save
 from commands import GUARD, MODEL, call
 from folders_of_digits import write_digits
 from oodshape import Guard, InputError
-from oodshape.benchmark.plan import Options
-from oodshape.benchmark.run import run
+from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.run import run_benchmark
 from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.all_commands import app
 from oodshape.core import files
@@ -140,7 +140,7 @@ def test_code_that_a_benchmark_names_needs_trust(tmp_path: Path, monkeypatch: py
         assert done.stderr.startswith("error: the benchmark 'own' names code to run: 'code_in_toml:make'; if you trust")
         assert done.stderr.count("\n") == 1
     with pytest.raises(InputError, match="trust_code=True"):
-        run(Benchmark.load(tmp_path / "own.toml"), Options(limit=20, progress=False))
+        run_benchmark(Benchmark.load(tmp_path / "own.toml"), BenchOptions(limit=20, progress=False))
     assert not marker.exists()
     assert call(*bench, "--out", "out", "--trust-code", cwd=tmp_path).returncode == 0
     assert marker.exists()

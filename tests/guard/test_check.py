@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from oodshape import METHODS, Classifier, Guard, InputError, evaluate
-from oodshape.guard.check import Check, exact_share
+from oodshape.guard.check import Check, compute_exact_rate
 from oodshape.guard.explain import Explanation
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.sources.image_set import ArraySet
 from oodshape.networks.model_names import imagenet_classes
 from oodshape.networks.zoo import build
-from oodshape.report.pages.check_page import right_line, verdict, write_check
+from oodshape.report.pages.check_page import describe_accuracy, verdict, write_check_page
 
 MODEL = "zoo:digits-convnet"
 
@@ -39,7 +39,7 @@ def test_the_check_by_hand(guard: Guard, digits: Path, tmp_path: Path) -> None:
     low, high = found.guaranteed
     assert low <= found.rejected <= high
     assert "consistent with the guarantee" in verdict(found)
-    write_check(found, tmp_path / "check.html")
+    write_check_page(found, tmp_path / "check.html")
     page = (tmp_path / "check.html").read_text()
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")  # a name, no request
     (tmp_path / "empty.png").touch()
@@ -93,7 +93,7 @@ def test_exact_shares() -> None:
     from scipy.stats import binom
 
     for count, of in ((0, 10), (3, 10), (10, 10), (250, 300)):
-        share = exact_share(count, of)
+        share = compute_exact_rate(count, of)
         assert share.low <= share.value <= share.high
         if count:
             assert binom(of, share.low).sf(count - 1) == pytest.approx(0.025, rel=1e-6)
@@ -125,18 +125,18 @@ def test_the_figures_by_hand(check: Check) -> None:
     found = replace(check, inside=replace(inside, labels=labels)).selective
     assert found.images == len(labels) - 1
     right = inside.classes == labels
-    assert found.accuracy == exact_share(int(right[known].sum()), int(known.sum()))
+    assert found.accuracy == compute_exact_rate(int(right[known].sum()), int(known.sum()))
     for name, scores in inside.judged.items():
         kept = scores.passed & known
-        assert found.accepted[name] == exact_share(int(right[kept].sum()), int(kept.sum()))
-    (line,) = right_line(replace(check, inside=replace(inside, labels=labels)))
+        assert found.accepted[name] == compute_exact_rate(int(right[kept].sum()), int(kept.sum()))
+    (line,) = describe_accuracy(replace(check, inside=replace(inside, labels=labels)))
     assert f"accuracy {100 * found.accuracy.value:.1f} % on" in line
 
 
 def test_without_labels_there_is_nothing_to_say(guard: Guard, digits: Path) -> None:
     found = guard.check(digits / "letters", digits / "test", model=MODEL, progress=False)
     assert found.selective is None
-    assert right_line(found) == []
+    assert describe_accuracy(found) == []
 
 
 def test_lists_and_data_sets_bring_numbers(guard: Guard, digits: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_lists_and_data_sets_bring_numbers(guard: Guard, digits: Path, tmp_path:
     (tmp_path / "list.csv").write_text("\n".join(["path,label", *lines]))
     given = guard.check(str(tmp_path / "list.csv"), digits / "letters", model=MODEL, progress=False)
     assert [guard.about.classes[label] for label in given.inside.labels] == [file.parent.name for file in files]
-    held = digits_sets()["test"]
+    held = load_digits_sets()["test"]
     some = ArraySet("some", held.images[:20], held.labels[:20])
     assert guard.check(some, digits / "letters", model=MODEL, progress=False).inside.labels.tolist() == (
         held.labels[:20].tolist()

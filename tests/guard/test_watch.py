@@ -171,7 +171,7 @@ def test_the_command(tmp_path: Path) -> None:
     quiet = call("watch", "scores.csv", "--guard", "guard.safetensors", cwd=tmp_path)
     assert quiet.returncode == 0, quiet.stderr
     assert "500 images" in quiet.stdout
-    assert "guaranteed 5.00%" in quiet.stdout
+    assert "guaranteed 5 %" in quiet.stdout
     begin = ("--alpha", "0.05", "--n-calibration", "99")
     piped = call("watch", "-", *begin, cwd=tmp_path, stdin="p_value\n" + "0.01\n" * 99)
     assert piped.returncode == 3

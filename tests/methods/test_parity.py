@@ -16,10 +16,10 @@ from torch import nn
 from data import features as made_features
 from oodshape import METHODS, Classifier, Features, InputError, auroc, authors_methods, fpr_at_tpr, paper_methods
 from oodshape.images.identity import smallest
-from oodshape.methods.openood_settings import Setting, openood_settings
-from oodshape.methods.perturb.none import NoPerturbation
+from oodshape.methods.openood_settings import OpenOODSetting, openood_settings
+from oodshape.methods.perturb.base import NoPerturbation
 from oodshape.methods.records import RECORDS
-from oodshape.methods.scores.decision_boundary import Gen
+from oodshape.methods.scores.logits import Gen
 from oodshape.methods.scores.openood_variants import WholeVim
 from oracle import openood_methods as theirs
 
@@ -96,7 +96,7 @@ def real(shared: Path) -> dict[str, Features | theirs.Data]:
     return {**data, "oracle": oracle, **{f"{name} values": z for name, z in wide.items()}}
 
 
-def same(real: dict, setting: Setting, oracle) -> None:
+def same(real: dict, setting: OpenOODSetting, oracle) -> None:
     """One order of the images of both sets, and one AUROC, to the fourth decimal."""
     detector = setting.method.fit(real[setting.fit])
     ours = [detector.score(real[name]).double().numpy() for name in ("test", "svhn")]

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from oodshape import InputError, auroc
-from oodshape.metrics.significance import MeanAuroc, Scores, delong, paired_bootstrap, tied_with_best
+from oodshape.metrics.significance import MeanAuroc, Scores, delong, find_tied_with_best, paired_bootstrap
 
 
 def covariance_by_pairs(methods: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
@@ -107,7 +107,7 @@ def test_tied_are_those_that_nobody_can_tell_apart() -> None:
     inside, sets = rng.normal(2, 1, 400), {"a": rng.normal(0, 1, 400)}
     near = (inside + rng.normal(0, 0.01, 400), sets)
     far = (rng.normal(0, 1, 400), sets)
-    best, p_values = tied_with_best(
+    best, p_values = find_tied_with_best(
         {name: MeanAuroc.of(s) for name, s in (("x", (inside, sets)), ("y", near), ("z", far))}
     )
     (other,) = {"x", "y"} - {best}
@@ -130,7 +130,7 @@ def called_worse(k: int, correlation: float, n: int, runs: int, gap: float = 0.0
             )
             for i in range(k)
         }
-        found.append({name for name, p in tied_with_best(means)[1].items() if p < 0.05})
+        found.append({name for name, p in find_tied_with_best(means)[1].items() if p < 0.05})
     return found
 
 
@@ -151,4 +151,4 @@ def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(InputError, match="no OOD set"):
         MeanAuroc.of(([1.0, 2.0], {}))
     with pytest.raises(InputError, match="no method"):
-        tied_with_best({})
+        find_tied_with_best({})

@@ -13,8 +13,8 @@ import pytest
 
 from axe import violations
 from browser import Opened
-from oodshape.benchmark.results import Results
-from oodshape.report.pages.benchmark_page import write_page
+from oodshape.benchmark.results import RunResults
+from oodshape.report.pages.benchmark_page import write_benchmark_page
 from oodshape.report.tables.paper import paper_figures
 from synthetic import results as synthetic_results
 
@@ -99,7 +99,7 @@ def test_the_best_of_each_column_is_marked_and_intervals_come_on_request(opened:
     opened.press("ViT", "model")
     opened.press("letters", "ood")
     opened.page.get_by_role("button", name="95 % intervals").click()
-    (row,) = (r for r in Results.load(folder).rows if (r.model, r.method, r.ood) == ("ViT", "knn", "letters"))
+    (row,) = (r for r in RunResults.load(folder).rows if (r.model, r.method, r.ood) == ("ViT", "knn", "letters"))
     cell, found = opened.page.inner_text("#board [data-method=knn] td >> nth=1").split(), row.metrics["auroc"]
     assert cell == [f"{100 * v:.2f}" for v in (found.value, found.low)] + ["–", f"{100 * found.high:.2f}"]
 
@@ -118,7 +118,7 @@ def test_a_method_shows_its_figures(opened: Opened) -> None:
 
 def test_the_gallery_shows_the_worst_first(opened: Opened, folder: Path) -> None:
     gallery = opened.page.locator("#gallery")
-    results = Results.load(folder)
+    results = RunResults.load(folder)
     gallery.locator("select").first.select_option(label="ViT")
     gallery.locator("select").nth(1).select_option(label="OptFS (E)")
     picks = [pick for pick in results.samples.picks if (pick.model, pick.method) == ("ViT", "optfs-e")]
@@ -148,7 +148,7 @@ def test_every_screen(browser: Any, folder: Path, width: int, scheme: str) -> No
 
 def test_the_paper_beside_ours(browser: Any, tmp_path: Path) -> None:
     made = synthetic_results(["ResNet50", "SWIN-S"], ["msp", "knn"], ["SUN", "Texture"], settings="imagenet")
-    write_page(made, tmp_path / "page.html")
+    write_benchmark_page(made, tmp_path / "page.html")
     shown = Opened(browser, tmp_path / "page.html")
     shown.page.locator("#filters select").first.select_option("model")
     shown.page.get_by_role("button", name="Next to the paper").click()

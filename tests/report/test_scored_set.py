@@ -7,7 +7,7 @@ import pytest
 
 from oodshape import METHODS, Features
 from oodshape.report.pages.scored_page import _verdict
-from oodshape.report.pages.scored_set import ScoredSet, ShownImage, common_folder
+from oodshape.report.pages.scored_set import ScoredSet, ShownImage, _find_common_folder
 
 MODEL = "zoo:digits-convnet"
 
@@ -54,8 +54,8 @@ def test_groups_are_ranked_by_their_rate() -> None:
         scored_set.add(item(0.01 if rejected else 0.5, f"{folder}/{row}.png", "dog", "dog" if row % 2 else "cat"))
     assert scored_set.folders[0] == ("in/3", 100, 50)
     assert {group.name: group.images for group in scored_set.classes} == {"cat": 200, "dog": 200}
-    assert common_folder(group.name for group in scored_set.folders) == "in/"
-    assert common_folder(["/a", "b"]) == ""
+    assert _find_common_folder(group.name for group in scored_set.folders) == "in/"
+    assert _find_common_folder(["/a", "b"]) == ""
 
 
 RNG = np.random.default_rng(0)

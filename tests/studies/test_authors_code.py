@@ -15,9 +15,9 @@ from scipy.stats import spearmanr
 from data import arrays, features, proxy
 from oodshape import METHODS, Auto, Features, InputError, Method, auroc
 from oodshape.benchmark.spec import Benchmark
-from oodshape.features.proxy import crossed_features
+from oodshape.features.proxy import cross_features
 from oodshape.images.datasets.synthetic import NoiseSet
-from oodshape.methods.auto import split
+from oodshape.methods.auto import split_selection
 from oodshape.methods.held_out_classes import HeldOutClasses
 from oodshape.methods.records import RECORDS
 from oodshape.methods.shapes.clipping import VraP
@@ -111,8 +111,8 @@ def frame(sets: dict[str, Features]) -> pd.DataFrame:
 
 def test_rows_are_those_of_the_pieces(frame: pd.DataFrame, sets: dict[str, Features]) -> None:
     assert len(frame) == (len(NAMES) + 2) * 2
-    parts = split(sets["train"], SETTINGS.share)
-    left_out, crossing, seen = HeldOutClasses.of(*parts), crossed_features(parts[1]), {}
+    parts = split_selection(sets["train"], SETTINGS.share)
+    left_out, crossing, seen = HeldOutClasses.of(*parts), cross_features(parts[1]), {}
     for name in NAMES:
         rows = frame[frame["method"] == name].set_index("ood")
         detector = METHODS[name].fit(parts[0])

@@ -10,7 +10,7 @@ import numpy as np
 from oodshape.core.errors import InputError
 from oodshape.core.values import check_fields
 from oodshape.features.features import Features
-from oodshape.images.decode.thumbnail import thumbnail
+from oodshape.images.decode.thumbnail import make_thumbnail
 from oodshape.images.sources.image_set import ImageSet
 from oodshape.methods.records import FEATURED, RECORDS
 from oodshape.metrics.significance import Scores
@@ -44,7 +44,7 @@ class Pick:
 
 
 @dataclass(frozen=True)
-class Samples:
+class HardImages:
     """Thumbnails as data URIs, each once, and who was wrong on which."""
 
     images: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Samples:
                 raise InputError(f"a pick of {pick.method} names an image beyond the {len(self.images)} kept")
 
 
-class Gallery:
+class HardestImageFinder:
     """Finds the `count` most wrong images of a few methods, and draws each of them once."""
 
     def __init__(self, sets: Mapping[str, ImageSet], count: int) -> None:
@@ -96,6 +96,8 @@ class Gallery:
                 )
                 self._picks.append(pick)
 
-    def samples(self) -> Samples:
+    def samples(self) -> HardImages:
         """The picks, with thumbnails."""
-        return Samples(tuple(thumbnail(self._sets[name][row]) for name, row in self._images), tuple(self._picks))
+        return HardImages(
+            tuple(make_thumbnail(self._sets[name][row]) for name, row in self._images), tuple(self._picks)
+        )

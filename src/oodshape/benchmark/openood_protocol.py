@@ -10,9 +10,9 @@ from torch import Tensor
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.methods.describe import short_recipe
+from oodshape.methods.describe import format_short_recipe
 from oodshape.methods.detector import Detector, Method
-from oodshape.methods.openood_settings import Setting, openood_settings
+from oodshape.methods.openood_settings import OpenOODSetting, openood_settings
 from oodshape.methods.registry import METHODS
 from oodshape.metrics.detection import auroc
 from oodshape.networks import zoo
@@ -25,7 +25,7 @@ VAL, OOD_VAL = "val", "ood-val"  # of its validation images among the sets of a 
 class Protocol:
     """How methods are fitted: on the training images as they are, or as OpenOOD does it."""
 
-    settings: dict[str, Setting]  # empty unless they are OpenOOD's
+    settings: dict[str, OpenOODSetting]  # empty unless they are OpenOOD's
     tuned: bool = False  # whether its grids are searched on OOD validation images
     chosen: dict[str, dict[str, str]] = field(default_factory=dict)  # by network and method, once it has run
 
@@ -78,12 +78,12 @@ class Protocol:
         """The method itself, or the one that OpenOOD's search finds for a network; it is noted."""
         if not self.tuned or name not in self.settings or not self.settings[name].grid:
             return method
-        best = best_of(self.settings[name].grid, train, lambda *given: scores(*given)[0])
-        self.chosen.setdefault(title, {})[name] = short_recipe(best)
+        best = _select_best(self.settings[name].grid, train, lambda *given: scores(*given)[0])
+        self.chosen.setdefault(title, {})[name] = format_short_recipe(best)
         return best
 
 
-def best_of(grid: Iterable[Method], train: Features, scores: Callable[[Detector, str], Tensor]) -> Method:
+def _select_best(grid: Iterable[Method], train: Features, scores: Callable[[Detector, str], Tensor]) -> Method:
     """The method of a grid with the best AUROC of ID against OOD validation images; of equals the first.
 
     `scores` gives a fitted method's scores of a set by its name. Settings that cannot be fitted, such as more

@@ -13,20 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oodshape.benchmark.comparisons import Average, ties
-from oodshape.benchmark.hardest_images import Gallery
+from oodshape.benchmark.comparisons import Average, find_ties
+from oodshape.benchmark.curves import ScoreCurve, ThetaCurve
+from oodshape.benchmark.hardest_images import HardestImageFinder
 from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.benchmark.openood_protocol import OOD_VAL, pooled_accuracy
-from oodshape.benchmark.plan import Images, Model, Options, Prepared, Tensors
-from oodshape.benchmark.repeat import recipe_of
-from oodshape.benchmark.results import Failed, Results, Row, provenance
-from oodshape.benchmark.roc_curves import Curve, Theta
+from oodshape.benchmark.plan import BenchModel, BenchOptions, Images, Plan, TensorSet
+from oodshape.benchmark.repeat import run_recipe
+from oodshape.benchmark.results import Failed, Row, RunResults, collect_provenance
 from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint
-from oodshape.core.own_code import locate_failure
 from oodshape.core.progress import progress_bar, track_named
-from oodshape.core.values import reseeded
+from oodshape.core.user_code import locate_failure
+from oodshape.core.values import reseed
 from oodshape.features.features import Features, check_labels, warn_if_by_chance
 from oodshape.images.sources.image_set import Subset
 from oodshape.methods.detector import Detector, Method
@@ -35,12 +35,12 @@ from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import MAIN, measure
 
 
-def run(benchmark: Benchmark, options: Options = Options()) -> Results:
+def run_benchmark(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> RunResults:
     """The results of every method on every network and OOD set of the benchmark."""
-    return run_prepared(Prepared.of(benchmark, options))[0]
+    return run_plan(Plan.of(benchmark, options))[0]
 
 
-def run_prepared(prepared: Prepared) -> tuple[Results, KeptScores]:
+def run_plan(prepared: Plan) -> tuple[RunResults, KeptScores]:
     """The results of a run that has been looked at already, and the scores that they come from.
 
     With several seeds, metrics are means over them; all else is of the first.
@@ -50,26 +50,26 @@ def run_prepared(prepared: Prepared) -> tuple[Results, KeptScores]:
     return replace(results, rows=_merge_seeds(results.rows, more)), kept
 
 
-def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
+def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
     benchmark, options, methods, sets = prepared.benchmark, prepared.options, prepared.methods, prepared.sets
     rows: list[Row] = []
-    curves: list[Curve] = []
-    shapes: list[Theta] = []
+    curves: list[ScoreCurve] = []
+    shapes: list[ThetaCurve] = []
     means: list[Average] = []
     failed: list[Failed] = []
     skipped = list(prepared.skipped)
     weights: dict[str, str] = {}
     data: dict[str, str] = {}
     protocol = prepared.protocol
-    shown = {name: images for name, images in sets.items() if not isinstance(images, (Tensors, Features))}
-    gallery, kept = Gallery(shown, options.samples), KeptScores()
+    shown = {name: images for name, images in sets.items() if not isinstance(images, (TensorSet, Features))}
+    gallery, kept = HardestImageFinder(shown, options.samples), KeptScores()
     for title in _one_by_one(prepared):
         try:
             model = prepared.model(title)
         except InputError as error:  # a library that is missing, a file that cannot be downloaded
             skipped.append((title, str(error).removeprefix(f"{title}: ")))
             continue
-        _extract(model, proxy=wants_proxy(methods))
+        _extract(model, proxy=_needs_proxy(methods))
         if prepared.labels is not None:
             model.features["test"] = model.features["test"].with_labels(prepared.labels)
         for name, names in (("train", getattr(sets["train"], "classes", ())), ("test", ())):
@@ -99,7 +99,7 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
             rows += made[0]
             curves += made[1]
             means.append(made[2])
-            theta = Theta.of(title, name, detector.shape, low, high)
+            theta = ThetaCurve.of(title, name, detector.shape, low, high)
             shapes += [theta] if theta is not None else []
         if title in kept.by_model:
             ours = {each.method: MAIN.sign * each.metrics[MAIN.name].value for each in means if each.model == title}
@@ -117,11 +117,11 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         "data": data,
     }
     settings |= _departures(prepared)
-    said = provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
-    said["run"] = recipe_of(benchmark, options, prepared.in_memory)
+    said = collect_provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
+    said["run"] = run_recipe(benchmark, options, prepared.in_memory)
     with progress_bar("ties", None, options.progress):
-        equals = list(ties(kept))
-    results = Results(
+        equals = list(find_ties(kept))
+    results = RunResults(
         tuple(rows),
         said,
         tuple(skipped),
@@ -137,14 +137,14 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
 
 def _fingerprint(images: Images, features: Features) -> str:
     """What identifies the images of a set: of tensors their content in any order, of features the numbers."""
-    if isinstance(images, Tensors):
+    if isinstance(images, TensorSet):
         return compute_fingerprint(np.sort(features.identities))
     if isinstance(images, Features):
         return compute_fingerprint(*(part.float().cpu().numpy() for _, part in images.chunks()))
     return images.fingerprint
 
 
-def _departures(prepared: Prepared) -> dict[str, Any]:
+def _departures(prepared: Plan) -> dict[str, Any]:
     """What a reader must know where a run is not the plain one."""
     benchmark, options, sets = prepared.benchmark, prepared.options, prepared.sets
     said: dict[str, Any] = {}
@@ -156,35 +156,35 @@ def _departures(prepared: Prepared) -> dict[str, Any]:
         said |= {"spectrum": benchmark.spectrum, "shifted": [look.name for look in benchmark.pooled]}
     if options.tuned:
         images = sets[OOD_VAL]
-        assert not isinstance(images, (Tensors, Features))
+        assert not isinstance(images, (TensorSet, Features))
         said |= {"tuned": prepared.protocol.chosen, "tuned_on": f"{images.name}, {len(images):,} images"}
     if options.any_list:
         said["lists"] = "as they are, not held to the published ones"
     return said
 
 
-def wants_proxy(methods: Mapping[str, Method]) -> bool:
+def _needs_proxy(methods: Mapping[str, Method]) -> bool:
     """Whether any of the methods chooses by a proxy."""
     return any(method.wants_proxy for method in methods.values())
 
 
-def extracted(benchmark: Benchmark, options: Options = Options()) -> Iterator[Model]:
+def extract_networks(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> Iterator[BenchModel]:
     """The networks of the benchmark one by one, each with the features of every set here and the proxy's."""
-    prepared = Prepared.of(benchmark, options)
+    prepared = Plan.of(benchmark, options)
     for title in _one_by_one(prepared):
         model = prepared.model(title)
         _extract(model, proxy=True)
         yield model
 
 
-def _one_by_one(prepared: Prepared) -> Iterator[str]:
+def _one_by_one(prepared: Plan) -> Iterator[str]:
     """The networks' titles, behind a bar where there are several."""
     show = prepared.options.progress if len(prepared.networks) > 1 else False
     for title, _ in track_named(((title, title) for title in prepared.networks), "networks", show, "networks"):
         yield title
 
 
-def _extract(model: Model, *, proxy: bool) -> None:
+def _extract(model: BenchModel, *, proxy: bool) -> None:
     """Extract the features of every set, and those of the proxy where it is wanted."""
     for name, _ in track_named(model.sets.items(), model.spec.title, model.options.progress, "sets"):
         model.extract(name, proxy=proxy and name == "train")
@@ -192,12 +192,12 @@ def _extract(model: Model, *, proxy: bool) -> None:
 
 def _compared(
     benchmark: Benchmark,
-    model: Model,
+    model: BenchModel,
     name: str,
     detector: Detector,
     fitting: float,
     kept: KeptScores,
-) -> tuple[list[Row], list[Curve], Average]:
+) -> tuple[list[Row], list[ScoreCurve], Average]:
     """The rows, the curves and the average of one fitted method on one network."""
     counted = ["test", *(look.name for look in benchmark.pooled)]
     sets = {ood.name: ood for ood in benchmark.ood if ood.name in model.features}
@@ -232,7 +232,7 @@ def _compared(
         )
         for ood, metrics in measured.items()
     ]
-    curves = [Curve.of(title, name, ood, inside, part) for ood, part in outside.items()]
+    curves = [ScoreCurve.of(title, name, ood, inside, part) for ood, part in outside.items()]
     kept.add(title, name, inside.cpu(), {ood: part.cpu() for ood, part in outside.items()})
     return rows, curves, Average(model=title, method=name, metrics=means)
 
@@ -253,18 +253,16 @@ def _mean_seconds(parts: Sequence[tuple[Tensor, float | None]]) -> float | None:
     return sum(times) / sum(len(scores) for scores, _ in parts) if len(times) == len(parts) else None
 
 
-def _with_further_seeds(prepared: Prepared) -> Iterator[Prepared]:
+def _with_further_seeds(prepared: Plan) -> Iterator[Plan]:
     """The same run with each further seed, of the methods that hang on it: all of them where images are drawn."""
     options = prepared.options
     drawn = any(isinstance(images, Subset) for images in prepared.sets.values())
     methods = [
-        name
-        for name, method in prepared.methods.items()
-        if drawn or method.wants_proxy or reseeded(method, 1) != method
+        name for name, method in prepared.methods.items() if drawn or method.wants_proxy or reseed(method, 1) != method
     ]
     for step in range(1, options.seeds if methods else 1):
         again = replace(options, seed=options.seed + step, seeds=1, methods=tuple(methods), samples=0)
-        yield Prepared.of(prepared.benchmark, again)
+        yield Plan.of(prepared.benchmark, again)
 
 
 def _merge_seeds(rows: Sequence[Row], more: Sequence[Sequence[Row]]) -> tuple[Row, ...]:

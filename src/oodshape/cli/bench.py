@@ -62,12 +62,12 @@ def bench(
     results.csv, results.json, table.md, table.tex and report.html. `oodshape report` makes other tables. A method that
     fails does not end the run: its row and a line say so, the rest is written, and the exit status is 1.
     """
-    from oodshape.benchmark.plan import Options
+    from oodshape.benchmark.plan import BenchOptions
     from oodshape.benchmark.spec import Benchmark
-    from oodshape.report.benchmark_files import run_benchmark, show_report
+    from oodshape.report.benchmark_files import print_report, write_benchmark
 
     chosen = openood.of(Benchmark.load(benchmark))
-    options = Options(
+    options = BenchOptions(
         **compared.as_kwargs(),
         **vars(drawing),
         keep_scores=keep_scores,
@@ -83,9 +83,9 @@ def bench(
         from oodshape.cli.data import files_of, get
 
         get(files_of(chosen, compared.data, compared.weights, words(compared.models)), yes=yes, unverified=False)
-    results = run_benchmark(chosen, options, folder)
+    results = write_benchmark(chosen, options, folder)
     if not is_quiet():
-        show_report(results, console())
+        print_report(results, console())
     say(f"page: {folder / 'report.html'}")
     for each in results.failed:
         show_line(f"failed: {each.method} on {each.model}: {each.why}")

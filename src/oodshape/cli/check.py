@@ -40,14 +40,22 @@ def check(
 
     check_writable(out)
     check_inputs(id, *ood, guard=guard, model=model, opening=opening)
-    from oodshape.core.columns import show_columns
+    from oodshape.core.columns import print_columns
     from oodshape.guard.guard import Guard
-    from oodshape.images.sources.listing import one_by_one
-    from oodshape.report.pages.check_page import HEAD, NOTE, check_rows, headline, right_line, verdict, write_check
+    from oodshape.images.sources.open_images import stream_images
+    from oodshape.report.pages.check_page import (
+        HEAD,
+        NOTE,
+        check_table,
+        describe_accuracy,
+        headline,
+        verdict,
+        write_check_page,
+    )
     from oodshape.report.pages.scored_page import Origin
 
     fitted = Guard.load(guard, trust_code=opening.trust_code)
-    names = [one_by_one(each).name for each in ood]
+    names = [stream_images(each).name for each in ood]
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
     with warnings_as_lines():
         source = fitted.open_network(model, resolve_device(opening))
@@ -60,7 +68,7 @@ def check(
             **(vars(running) | {"progress": show_progress(json)}),
         )
     if out is not None:
-        write_check(found, out, source, Origin(command_line(), str(guard)))
+        write_check_page(found, out, source, Origin(command_line(), str(guard)))
     if json:
         said = {
             "rejected_id": found.rejected,
@@ -72,9 +80,9 @@ def check(
         right = None if found.selective is None else asdict(found.selective)
         typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable, "sanity": sanity}))
     else:
-        show_columns(HEAD, check_rows(found), console())
+        print_columns(HEAD, check_table(found), console())
         say(NOTE)
-        for line in (*headline(found), verdict(found), *right_line(found)):
+        for line in (*headline(found), verdict(found), *describe_accuracy(found)):
             say(line)
         if fitted.sanity:
             say(f"sanity: the guard {fitted.sanity}")

@@ -14,7 +14,6 @@ from oodshape.cli.shared_options import (
     METHOD,
     ON_ANY_DEVICE,
     EngineOption,
-    ExportableOption,
     ModelOption,
     PreprocessingOption,
     ShardOption,
@@ -48,7 +47,6 @@ def collect(
     hold_out: Annotated[
         bool, typer.Option("--hold-out", help="Keep a fifth of the images to set the threshold: fit needs no others.")
     ] = False,
-    exportable: ExportableOption = False,
     preprocessing: PreprocessingOption = "",
     reading: ImageOptions,
     subset: SubsetOptions,
@@ -66,8 +64,8 @@ def collect(
     from oodshape.core.errors import InputError
     from oodshape.guard.fit.collect import collect_shard
     from oodshape.images.sources.image_set import Shard
-    from oodshape.images.sources.listing import in_column
-    from oodshape.networks.loading import open_model, prepared
+    from oodshape.images.sources.open_images import in_column
+    from oodshape.networks.loading import open_model, override
 
     mine, pool = Shard.of(shard), ray_pool(engine)
     with warnings_as_lines():
@@ -77,8 +75,7 @@ def collect(
         options: dict[str, Any] = {
             "method": method,
             "hold_out": hold_out,
-            "exportable": exportable,
-            "preprocessing": prepared(source.native, **settings),
+            "preprocessing": override(source.native, **settings),
             "upright": upright,
             "limit": subset.limit,
             "run": replace(running, progress=show_progress()),
@@ -107,12 +104,12 @@ def merge(
 ) -> None:
     """Merge the scores of all shards into the file that one machine would have written."""
     from oodshape.core.files import replacing
-    from oodshape.guard.scoring.score_formats import Counter, merge_shards, writer
+    from oodshape.guard.scoring.score_formats import RowCounter, find_writer, merge_shards
 
     check_writable(out)
-    write = writer(out)
+    write = find_writer(out)
     rows, named = merge_shards(files)
-    counter = Counter(rows)
+    counter = RowCounter(rows)
     with replacing(out) as temporary:
         write(temporary, counter, named, "")
     for line in [*counter.tally.lines(), f"wrote {out}"]:

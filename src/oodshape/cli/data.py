@@ -11,17 +11,17 @@ import typer
 
 from oodshape.cli.completion import benchmark_names
 from oodshape.cli.shared_options import DataOption
-from oodshape.core.errors import InputError, no_such
+from oodshape.core.errors import InputError, unknown
 from oodshape.core.machine import OFFLINE, is_offline
 from oodshape.core.progress import progress_bar
-from oodshape.images.datasets.catalog import CATALOG, Entry, Status, status
-from oodshape.images.datasets.download_sources import Source, all_sources, show_size
+from oodshape.images.datasets.catalog import CATALOG, DatasetEntry, DatasetStatus, list_status
+from oodshape.images.datasets.download_sources import Download, format_size, list_sources
 
 if TYPE_CHECKING:
     from oodshape.benchmark.spec import Benchmark
 
 MB = 10**6
-Wanted = dict[Source, Path]  # published files, each with the folder of data or of weights that it goes into
+Wanted = dict[Download, Path]  # published files, each with the folder of data or of weights that it goes into
 PANEL = "Downloads"
 YesOption = Annotated[bool, typer.Option("--yes", help="Download without asking.", rich_help_panel=PANEL)]
 
@@ -56,7 +56,7 @@ def data(
         ),
     ] = False,
 ) -> None:
-    """List the data sets of the benchmarks: what is there, where to get and put the rest. `data get` downloads it.
+    """List the data sets of the benchmarks: present, missing, and where to get them. `data get` downloads.
 
     A download is verified by size and checksum, resumed after a break, and unpacked at the place where benchmarks look
     for it. Nothing is downloaded twice. With --offline only the files in DATA/downloads are used.
@@ -78,12 +78,12 @@ def data(
         sys.stderr.write("no data folder was named: --data DIR or OODSHAPE_DATA\n")
 
 
-def _states(root: Path | None, benchmark: str) -> list[Status]:
+def _states(root: Path | None, benchmark: str) -> list[DatasetStatus]:
     if benchmark not in CATALOG:
-        raise no_such("benchmark", benchmark, CATALOG)
+        raise unknown("benchmark", benchmark, CATALOG)
     if root is not None:
-        return status(root, benchmark)
-    return [Status(benchmark, role, entry, "missing") for role, entry in CATALOG[benchmark]]
+        return list_status(root, benchmark)
+    return [DatasetStatus(benchmark, role, entry, "missing") for role, entry in CATALOG[benchmark]]
 
 
 def overview(root: Path | None) -> Iterator[str]:
@@ -109,7 +109,7 @@ def describe(root: Path | None, benchmark: str) -> Iterator[str]:
     yield f"oodshape data get {benchmark} --data {root or 'DIR'} downloads what can be downloaded"
 
 
-def _block(source: Source, root: Path) -> Iterator[str]:
+def _block(source: Download, root: Path) -> Iterator[str]:
     """A published file: size, licence, checksum, addresses, and where it goes."""
     checksum = (
         f"sha256 {source.sha256}" if source.sha256 else f"md5 {source.md5}" if source.md5 else "no checksum known"
@@ -126,21 +126,21 @@ def _block(source: Source, root: Path) -> Iterator[str]:
         yield f"  -> {root / source.to}"
 
 
-def _needed(entries: Iterable[Entry], root: Path | None) -> list[Source]:
+def _needed(entries: Iterable[DatasetEntry], root: Path | None) -> list[Download]:
     """The published files of some sets that are not there, each once."""
     found = (source for entry in entries for source in (entry.sources if root is None else entry.needed(root)))
     return list(dict.fromkeys(found))
 
 
-def _size(sources: Iterable[Source]) -> str:
+def _size(sources: Iterable[Download]) -> str:
     """The size of some files together.
 
-    >>> _size(all_sources()["svhn"]), _size([*all_sources()["svhn"], *all_sources()["isun"]])
+    >>> _size(list_sources()["svhn"]), _size([*list_sources()["svhn"], *list_sources()["isun"]])
     ('64 MB', '64 MB and 1 of unknown size')
     """
     sizes = [source.bytes for source in sources]
     known, unknown = sum(sizes), sizes.count(0)
-    parts = [show_size(known)] if known else []
+    parts = [format_size(known)] if known else []
     return " and ".join([*parts, f"{unknown} of unknown size"] if unknown else parts)
 
 
@@ -153,10 +153,10 @@ def wanted_files(names: Iterable[str], data: Path | None, weights: Path | None) 
         if name in Benchmark.names():
             wanted |= files_of(Benchmark.load(name), data, weights)
             continue
-        if name.lower() not in all_sources():
-            known = [*Benchmark.names(), *all_sources()]
-            raise no_such("benchmark, data set or network", name, known, "`oodshape data NAME` and `models` list them")
-        for source in all_sources()[name.lower()]:
+        if name.lower() not in list_sources():
+            known = [*Benchmark.names(), *list_sources()]
+            raise unknown("benchmark, data set or network", name, known, "`oodshape data NAME` and `models` list them")
+        for source in list_sources()[name.lower()]:
             root = data if source.folder == "data" else weights
             if root is None:
                 raise InputError(f"{name} goes into a folder of {source.folder}: name it with --{source.folder} DIR")
@@ -178,7 +178,7 @@ def files_of(benchmark: Benchmark, data: Path | None, weights: Path | None, mode
             wanted |= dict.fromkeys(CATALOG[home].named()[name].needed(data), data)
     for spec in benchmark.chosen(list(models)):
         if weights is not None and not spec.weights and not any(weights.glob(f"{spec.name}.*")):
-            sources = all_sources().get(spec.name, ())
+            sources = list_sources().get(spec.name, ())
             wanted |= {source: weights for source in sources if not (weights / source.to).exists()}
     return wanted
 

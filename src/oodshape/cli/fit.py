@@ -14,7 +14,6 @@ from oodshape.cli.shared_options import (
     METHOD,
     ON_ANY_DEVICE,
     EngineOption,
-    ExportableOption,
     JsonOption,
     ModelOption,
     PreprocessingOption,
@@ -39,7 +38,7 @@ def fit(
     images: Annotated[str | None, typer.Option(help=f"Images like those it was trained on: {IMAGES}.")] = None,
     parts: Annotated[
         list[str] | None,
-        typer.Option(help="In place of images: the files of `oodshape collect`, as a quoted glob or one by one."),
+        typer.Option(metavar="FILES", help="In place of --images: files of `oodshape collect`, or a quoted glob."),
     ] = None,
     out: Annotated[Path, typer.Option(help="The file to write, such as guard.safetensors.")],
     calibrate: Annotated[
@@ -60,16 +59,15 @@ def fit(
         bool,
         typer.Option("--per-class", help="Calibrate one threshold per predicted class.", rich_help_panel=METHOD),
     ] = False,
-    exportable: ExportableOption = False,
     classes: Annotated[
         Path | None,
         typer.Option(
-            help="Class names, one per line \\[default: the class folders' names, if they fit]. CLIP and SigLIP make "
-            "their head of them."
+            help="Class names, one per line \\[default: the class folders' names, if they fit]. CLIP and SigLIP "
+            "need them."
         ),
     ] = None,
     prompt: Annotated[
-        str, typer.Option(help="For CLIP and SigLIP: the sentence around a class name, which stands for {}.")
+        str, typer.Option(help="For CLIP and SigLIP: the prompt; {} is replaced by the class name.")
     ] = "a photo of a {}.",
     preprocessing: PreprocessingOption = "",
     reading: ImageOptions,
@@ -84,31 +82,30 @@ def fit(
     The guarantee needs --calibrate: the expected false rejection rate on images like these is at most --alpha.
     """
     check_writable(out)
-    check_inputs(images, calibrate, model=model, opening=opening, method=method)
-    from oodshape.core.files import read_names
-    from oodshape.guard.describe import chosen_lines, facts, per_class_line, preprocessing_line
+    check_inputs(images, calibrate, model=model, opening=opening, method=method, alpha=alpha)
+    settings, upright = parse_preprocessing(preprocessing)
+    from oodshape.guard.describe import describe_classes, describe_selection, facts, preprocessing_line
     from oodshape.guard.guard import Guard
-    from oodshape.images.sources.listing import in_column, skipped_lines
+    from oodshape.images.sources.open_images import describe_skipped, in_column
     from oodshape.networks.device import AUTO
-    from oodshape.networks.loading import open_model, prepared
+    from oodshape.networks.loading import open_model, override
+    from oodshape.networks.model_names import read_class_names
 
     pool = ray_pool(engine)
     timings: list[Any] = []  # what an engine reports
     with warnings_as_lines():
         where = resolve_device(opening)
-        names = () if classes is None else read_names(classes)
+        names = () if classes is None else read_class_names(classes)
         source = open_model(model, classes=names, prompt=prompt, **vars(where), **vars(layer))
-        settings, upright = parse_preprocessing(preprocessing)
         options: dict[str, Any] = {
             "images": images,
             "calibrate": calibrate,
             "method": method,
             "alpha": alpha,
             "per_class": per_class,
-            "preprocessing": None if parts and not settings else prepared(source.native, **settings),
+            "preprocessing": None if parts and not settings else override(source.native, **settings),
             "classes": names,
             "upright": upright,
-            "exportable": exportable,
             **(vars(running) | {"progress": show_progress(json)}),
         }
         if pool is not None:
@@ -125,13 +122,13 @@ def fit(
     if json:
         typer.echo(encoder.dumps(facts(guard)))
         return
-    for line in [*(each.line() for each in timings), *chosen_lines(guard)]:
+    for line in [*(each.line() for each in timings), *describe_selection(guard)]:
         say(line)
-    say(f"images: {preprocessing_line(guard.about.preprocessing)}")
-    for line in [*skipped_lines(images), *skipped_lines(calibrate)]:
+    say(f"preprocessing: {preprocessing_line(guard.about.preprocessing)}")
+    for line in [*describe_skipped(images), *describe_skipped(calibrate)]:
         say(line)
     if guard.detector.groups is not None:
-        say(per_class_line(guard))
+        say(describe_classes(guard))
     say(f"guarantee: {guard.guarantee}")
     if guard.sanity:
         say(f"sanity: {guard.sanity}")

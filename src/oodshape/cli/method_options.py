@@ -47,7 +47,7 @@ class Drawing:
 class Compared(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
     """The networks and images of a benchmark, and how they run."""
 
-    device: Annotated[str | None, Help("auto (a GPU where there is one), cpu, cuda, cuda:N, mps or xpu.")] = "auto"
+    device: Annotated[str | None, Help("auto (a GPU if there is one), cpu, cuda, cuda:N, mps or xpu.")] = "auto"
     models: Annotated[str, Help("Only these networks, by name or id, separated by commas.")] = ""
     data: DataOption = None
     weights: Annotated[

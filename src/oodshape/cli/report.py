@@ -39,18 +39,18 @@ def report(
         Path | None, typer.Option("--out", "-o", help="The folder to write to \\[default: that of the results].")
     ] = None,
 ) -> None:
-    """Print the tables of a benchmark run, and write them and the HTML report again from the saved results.
+    """Print the tables of a benchmark run, and write tables and HTML report from the saved results.
 
     Writes report.html, table.md and table.tex. The report is one file that opens in any browser and needs no network: a
     leaderboard that sorts and filters, the paper's figures where it has any, each method's figures, and the images
     that are hardest for it.
     """
-    from oodshape.benchmark.results import Results
-    from oodshape.report.benchmark_files import show_report, write_report
+    from oodshape.benchmark.results import RunResults
+    from oodshape.report.benchmark_files import print_report, write_report
     from oodshape.report.tables.table import parse_columns
 
     folder = out or (results if results.is_dir() else results.parent)
-    loaded, shown = Results.load(results), parse_columns(columns)
+    loaded, shown = RunResults.load(results), parse_columns(columns)
     write_report(loaded, folder, table, paper=compare_paper, columns=shown)
-    show_report(loaded, console(), table, paper=compare_paper, columns=shown, sort=sort)
+    print_report(loaded, console(), table, paper=compare_paper, columns=shown, sort=sort)
     say(f"page: {folder / 'report.html'}")

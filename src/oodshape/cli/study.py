@@ -72,10 +72,10 @@ def study(
     are surrogates; scrambled is the proxy OOD set that `auto` chooses by.
     """
     from oodshape.methods.registry import find_record
-    from oodshape.report.tables.paper import check_studies
+    from oodshape.report.tables.paper import check_in_paper
     from oodshape.studies.catalog import select_studies
     from oodshape.studies.load_networks import load_networks
-    from oodshape.studies.run_studies import write
+    from oodshape.studies.run_studies import write_study
 
     compared_names = tuple(find_record(each).id for each in words(methods))
     names = select_studies(name, compared_names)
@@ -85,7 +85,7 @@ def study(
     for network in networks:
         say(network.describe())
     if compare_paper:
-        check_studies(names, {network.name: network.id_set for network in networks})
+        check_in_paper(names, {network.name: network.id_set for network in networks})
     for each in names:
-        for path in write(each, networks, out, paper=compare_paper):
+        for path in write_study(each, networks, out, paper=compare_paper):
             say(f"wrote {path}")

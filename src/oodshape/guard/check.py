@@ -17,15 +17,15 @@ from oodshape.core.errors import InputError
 from oodshape.core.options import RunOptions
 from oodshape.features.features import check_labels, warn_if_by_chance
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.scoring.score_images import see_given
-from oodshape.images.overlap import copies_in_sketch
+from oodshape.guard.scoring.score_images import score_given
+from oodshape.images.duplicates import find_copies_in_sketch
 from oodshape.images.sources.image_set import ImageSource, Subset
-from oodshape.images.sources.listing import Given, Listing, classes_of, image_set, one_by_one
 from oodshape.images.sources.memory import check_prepared
+from oodshape.images.sources.open_images import Given, Listing, find_classes, open_images, stream_images
 from oodshape.metrics.conformal import rejected_count
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, measure
-from oodshape.networks.loading import Source
+from oodshape.networks.loading import OpenNet
 from oodshape.networks.model_names import readable_names
 
 LEVEL = 0.95  # of every interval but the promise's
@@ -33,7 +33,7 @@ DEFAULT = RunOptions()
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class SetScores:
     """One detector's scores of a set, and how many it accepts."""
 
     values: NDArray[np.float32]
@@ -44,7 +44,7 @@ class Scores:
     @property
     def share(self) -> Estimate:
         """The share accepted, with its exact (Clopper-Pearson) interval."""
-        return exact_share(self.accepted, len(self.values))
+        return compute_exact_rate(self.accepted, len(self.values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +52,8 @@ class SetCheck:
     """One set of images: the guard's scores, those of the softmax, and what could not be read."""
 
     name: str
-    guard: Scores
-    softmax: Scores | None  # None: the guard knows no threshold on the softmax
+    guard: SetScores
+    softmax: SetScores | None  # None: the guard knows no threshold on the softmax
     unreadable: dict[str, str]  # path -> why
     # image by image, of those that could be read
     pairs: tuple[tuple[str, int], ...]  # as a listing names them
@@ -62,15 +62,15 @@ class SetCheck:
     listing: ImageSource | None  # where the images can be read again; None for prepared tensors
 
     @property
-    def judged(self) -> dict[str, Scores]:
+    def judged(self) -> dict[str, SetScores]:
         """The scores by detector: the guard, and the softmax where the guard knows it."""
         return {"guard": self.guard} | ({} if self.softmax is None else {"softmax": self.softmax})
 
 
-def exact_share(count: int, of: int) -> Estimate:
+def compute_exact_rate(count: int, of: int) -> Estimate:
     """A share with its exact (Clopper-Pearson) confidence interval.
 
-    >>> round(exact_share(0, 10).high, 6)  # 1 - (0.05 / 2) ** (1 / 10)
+    >>> round(compute_exact_rate(0, 10).high, 6)  # 1 - (0.05 / 2) ** (1 / 10)
     0.308497
     """
     from scipy.stats import binomtest
@@ -80,7 +80,7 @@ def exact_share(count: int, of: int) -> Estimate:
 
 
 @dataclass(frozen=True)
-class Selective:
+class SelectiveAccuracy:
     """What gets accepted should be right: accuracy in general and among accepted images."""
 
     images: int  # with a label
@@ -88,7 +88,7 @@ class Selective:
     accepted: dict[str, Estimate]  # detector -> accuracy among the images that it accepts; none where it accepts none
 
 
-def selective(inside: SetCheck) -> Selective | None:
+def selective_accuracy(inside: SetCheck) -> SelectiveAccuracy | None:
     """Accuracy among accepted images, for those whose label is known."""
     if inside.labels is None:
         return None
@@ -98,8 +98,8 @@ def selective(inside: SetCheck) -> Selective | None:
     for name, scores in inside.judged.items():
         kept = right[scores.passed[known]]
         if len(kept):
-            accepted[name] = exact_share(int(kept.sum()), len(kept))
-    return Selective(int(known.sum()), exact_share(int(right.sum()), len(right)), accepted)
+            accepted[name] = compute_exact_rate(int(kept.sum()), len(kept))
+    return SelectiveAccuracy(int(known.sum()), compute_exact_rate(int(right.sum()), len(right)), accepted)
 
 
 SAME = 0.5  # the share of known scores above which the ID images are the calibration images
@@ -156,9 +156,9 @@ class Check:
         return measure(sides[0].values, {of.name: sides[1].values}, level=LEVEL)[1]
 
     @property
-    def selective(self) -> Selective | None:
+    def selective(self) -> SelectiveAccuracy | None:
         """How right the network is on the ID images that are accepted; None where no labels are known."""
-        return selective(self.inside)
+        return selective_accuracy(self.inside)
 
     @property
     def unreadable(self) -> dict[str, str]:
@@ -184,7 +184,7 @@ class Check:
 
 def check_guard(
     guard: Fitted,
-    source: Source,
+    source: OpenNet,
     id: Given,
     ood: Mapping[str, Given] | Given,
     run: RunOptions = DEFAULT,
@@ -219,7 +219,7 @@ def _count_used(check: Check, id: Given) -> int:
         return by_score
     sketches = [each for each in (about.trained_on, about.calibrated_on, about.selection) if each is not None]
     sketch = np.unique(np.concatenate([np.empty(0, np.uint64), *sketches]))
-    return max(by_score, len(copies_in_sketch(image_set(id if isinstance(id, Subset) else listing), sketch)))
+    return max(by_score, len(find_copies_in_sketch(open_images(id if isinstance(id, Subset) else listing), sketch)))
 
 
 def _name(images: Given, otherwise: str, prepared: bool) -> str:
@@ -227,20 +227,20 @@ def _name(images: Given, otherwise: str, prepared: bool) -> str:
     if prepared:
         check_prepared(images)
         return otherwise
-    return one_by_one(images).name
+    return stream_images(images).name
 
 
 def _checked(
-    guard: Fitted, source: Source, images: Given, name: str, run: RunOptions, prepared: bool, *, labelled: bool = False
+    guard: Fitted, source: OpenNet, images: Given, name: str, run: RunOptions, prepared: bool, *, labelled: bool = False
 ) -> SetCheck:
     parts: list[Any] = []
     others: list[Any] = []
     unreadable: dict[str, str] = {}
     pairs: list[tuple[str, int]] = []
     places: list[int] = []
-    listing, seen = None if prepared else one_by_one(images), 0
+    listing, seen = None if prepared else stream_images(images), 0
     given = images if listing is None else listing
-    for batch in see_given(guard, source, given, run, prepared=prepared, name=name):
+    for batch in score_given(guard, source, given, run, prepared=prepared, name=name):
         parts.append(batch.decision)
         if guard.about.baseline is not None and batch.outputs is not None:
             others.append(guard.about.baseline.decide(batch.outputs))
@@ -253,21 +253,21 @@ def _checked(
         raise InputError(f"no image of {name} can be read; {path}: {why}")
     softmax = None if guard.about.baseline is None else _scores(others)
     classes = np.concatenate([part.classes.cpu().numpy() for part in parts])
-    labels = labels_of(guard, images, listing, pairs, places) if labelled else None
+    labels = _find_labels(guard, images, listing, pairs, places) if labelled else None
     return SetCheck(name, _scores(parts), softmax, unreadable, tuple(pairs), classes, labels, listing)
 
 
-def _scores(parts: list[Any]) -> Scores:
+def _scores(parts: list[Any]) -> SetScores:
     values = np.concatenate([part.scores.cpu().numpy() for part in parts])
     p_values = np.concatenate([part.p_values.cpu().numpy() for part in parts])
     passed = np.concatenate([part.accepted.cpu().numpy() for part in parts])
-    return Scores(values, int(passed.sum()), p_values, passed)
+    return SetScores(values, int(passed.sum()), p_values, passed)
 
 
 Labels = NDArray[np.int64]
 
 
-def labels_of(
+def _find_labels(
     guard: Fitted,
     images: Given,
     listing: ImageSource | None,
@@ -286,7 +286,7 @@ def labels_of(
         elif os.path.isfile(listing.given):
             found = np.array([label for _, label in pairs], np.int64)
     elif all(hasattr(images, name) for name in ("labels", "fingerprint")):  # a data set that knows its labels
-        found = _named(guard, np.asarray(images.labels, np.int64)[list(places)], classes_of(images))
+        found = _named(guard, np.asarray(images.labels, np.int64)[list(places)], find_classes(images))
     check_labels(found, guard.detector.classes or 0)
     return None if found is None or (found < 0).all() else found
 

@@ -11,12 +11,12 @@ from itertools import product
 from typing import Any
 
 from oodshape.methods.detector import Method
-from oodshape.methods.records import RECORDS, Record, merge
+from oodshape.methods.records import RECORDS, Record, merge_recipe
 from oodshape.methods.registry import make_method
 
 
 @dataclass(frozen=True)
-class Setting:
+class OpenOODSetting:
     """A method as OpenOOD runs it, the set it is fitted on (train or val), and the methods that its search tries."""
 
     method: Method
@@ -24,7 +24,7 @@ class Setting:
     grid: tuple[Method, ...] = ()
 
 
-def openood_settings(std: tuple[float, ...] = (1.0,)) -> dict[str, Setting]:
+def openood_settings(std: tuple[float, ...] = (1.0,)) -> dict[str, OpenOODSetting]:
     """The settings by our ids; `std` is that of the preprocessing, which scales the step of a perturbation.
 
     >>> openood_settings()["ash-b"].method.shape, openood_settings()["react"].fit
@@ -33,7 +33,7 @@ def openood_settings(std: tuple[float, ...] = (1.0,)) -> dict[str, Setting]:
     return {name: _setting(record, std) for name, record in RECORDS.items() if record.openood}
 
 
-def _setting(record: Record, std: tuple[float, ...]) -> Setting:
+def _setting(record: Record, std: tuple[float, ...]) -> OpenOODSetting:
     said = record.openood
 
     def made(changes: dict[str, Any]) -> Method:
@@ -42,7 +42,7 @@ def _setting(record: Record, std: tuple[float, ...]) -> Setting:
 
     grid = said.get("grid", {})
     tried = [made(_changes(dict(zip(grid, values, strict=True)))) for values in product(*grid.values()) if grid]
-    return Setting(made({}), said.get("fit", "train"), tuple(tried))
+    return OpenOODSetting(made({}), said.get("fit", "train"), tuple(tried))
 
 
 def _changes(values: dict[str, Any]) -> dict[str, Any]:
@@ -55,5 +55,5 @@ def _changes(values: dict[str, Any]) -> dict[str, Any]:
     for paths, value in values.items():
         for path in paths.split():
             slot, _, key = path.partition(".")
-            changes = merge(changes, {slot: {key: value}})
+            changes = merge_recipe(changes, {slot: {key: value}})
     return dict(changes)

@@ -57,7 +57,7 @@ def sample_rows(scores: str, count: int, seed: int = 0) -> list[Cells]:
     paths = [cells["path"] for _, _, cells in _readable(scores)]
     if not 1 <= count <= len(paths):
         raise InputError(f"--sample must be from 1 to the {len(paths):,} readable images of {scores}, got {count:,}")
-    chosen = identity.smallest(identity.hashed(map(os.fsencode, paths)), count, seed, "review")
+    chosen = identity.smallest(identity.hash_each(map(os.fsencode, paths)), count, seed, "review")
     return [dict(zip(COLUMNS, (paths[place], "", "", None, SAMPLE), strict=True)) for place in chosen]
 
 

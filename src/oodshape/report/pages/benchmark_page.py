@@ -13,18 +13,18 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.results import Results
+from oodshape.benchmark.results import RunResults
 from oodshape.core.errors import InputError
 from oodshape.core.text import format_count
-from oodshape.methods.describe import cited
+from oodshape.methods.describe import find_titles
 from oodshape.methods.records import FEATURED, RECORDS
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, UNITS, Metric
 from oodshape.networks.model_names import imagenet_classes
-from oodshape.report.method_styles import BLOCKS, block, display_name, style
-from oodshape.report.pages.html import document, page_json, section, web_file, write_html
+from oodshape.report.method_styles import BLOCKS, display_name, method_style, table_block
+from oodshape.report.pages.html import document, page_json, read_web, section, write_html
 from oodshape.report.tables.paper import STANDARD4, comparable, paper_figures
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, caveats, skipped_notes, table
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, list_caveats, list_skipped, make_table
 
 SCRIPTS = (
     "elements.js",
@@ -46,7 +46,7 @@ Columns = tuple[Column, ...]
 TABLES = ("model", "ood", "standard4")  # of the paper's, those that compare methods
 
 
-def payload(results: Results, columns: Sequence[Column] = DEFAULT_COLUMNS) -> dict[str, Any]:
+def page_data(results: RunResults, columns: Sequence[Column] = DEFAULT_COLUMNS) -> dict[str, Any]:
     """Everything that the page shows, with models, methods and OOD sets as places in their lists.
 
     `columns` are those that the table shows at first.
@@ -109,7 +109,7 @@ def _column(column: Column, metrics: Sequence[Metric]) -> dict[str, Any]:
     return named | shown | {"at": 3 + 3 * metrics.index(metric)}
 
 
-def curves(results: Results) -> list[dict[str, Any]]:
+def collect_curves(results: RunResults) -> list[dict[str, Any]]:
     """For each model its curves by "method,ood": four fifths of a large page, so they stand apart from the rest."""
     models, methods, oods = (_places(results.names(axis)) for axis in ("model", "method", "ood"))
     found: list[dict[str, Any]] = [{} for _ in models]
@@ -127,7 +127,7 @@ def _places(names: Iterable[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
-def _first(results: Results, column: str) -> dict[str, Any]:
+def _first(results: RunResults, column: str) -> dict[str, Any]:
     """The first row of each entry of a column."""
     found: dict[str, Any] = {}
     for row in results.rows:
@@ -135,7 +135,7 @@ def _first(results: Results, column: str) -> dict[str, Any]:
     return found
 
 
-def _models(results: Results) -> list[dict[str, Any]]:
+def _models(results: RunResults) -> list[dict[str, Any]]:
     return [
         {
             "name": row.model,
@@ -148,17 +148,17 @@ def _models(results: Results) -> list[dict[str, Any]]:
     ]
 
 
-def _methods(results: Results) -> list[dict[str, Any]]:
+def _methods(results: RunResults) -> list[dict[str, Any]]:
     recipes = results.provenance.get("methods", {})
     found = []
     for name in results.names("method"):
-        color, dashes = style(name).web
+        color, dashes = method_style(name).web
         said: dict[str, Any] = {"name": name, "title": display_name(name), "papers": [], "paper": ""}
         if name in RECORDS:
             record = RECORDS[name]
             said |= {"sentence": record.summary, "needs": record.needs, "fails": record.fails}
-            said |= {"papers": cited(record.citation), "paper": record.citation.replace("*", "")}
-        said |= {"recipe": str(recipes.get(name, "")), "kind": BLOCKS[block(name)]}
+            said |= {"papers": find_titles(record.citation), "paper": record.citation.replace("*", "")}
+        said |= {"recipe": str(recipes.get(name, "")), "kind": BLOCKS[table_block(name)]}
         found.append(said | {"color": color, "dashes": dashes})
     return found
 
@@ -167,7 +167,7 @@ def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _samples(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, Any]:
+def _samples(results: RunResults, models: Any, methods: Any, oods: Any) -> dict[str, Any]:
     picks = [
         {
             "model": models[pick.model],
@@ -185,7 +185,7 @@ def _samples(results: Results, models: Any, methods: Any, oods: Any) -> dict[str
     return {"images": results.samples.images, "picks": picks}
 
 
-def _paper(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, Any] | None:
+def _paper(results: RunResults, models: Any, methods: Any, oods: Any) -> dict[str, Any] | None:
     """The paper's figures in percent, "table,model,method(,ood)" -> one per metric; None where it has none of these."""
     try:
         id_set = comparable(results)
@@ -206,17 +206,19 @@ def _paper(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, 
     return {"metrics": metrics, "figures": found, "standard4": whole} if found else None
 
 
-def write_page(results: Results, path: str | Path, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]) -> None:
+def write_benchmark_page(
+    results: RunResults, path: str | Path, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]
+) -> None:
     """Write the page of these results atomically; its table shows these columns at first.
 
     `more` are sections behind the leaderboard: id=(title, HTML).
     """
-    write_html(path, page(results, columns, **more))
+    write_html(path, render_page(results, columns, **more))
 
 
-def page(results: Results, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]) -> str:
+def render_page(results: RunResults, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]) -> str:
     """The page's HTML."""
-    overview = table(results, "model")
+    overview = make_table(results, "model")
     parts = {
         "title": escape(overview.title),
         "sub": escape(_sub(results)),
@@ -230,19 +232,19 @@ def page(results: Results, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str
         "links": "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in more.items()),
         "more": "\n".join(section(name, head, body) for name, (head, body) in more.items()),
         "origin": _facts(results.provenance),
-        "data": page_json(payload(results, columns)),
+        "data": page_json(page_data(results, columns)),
     }
-    body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], web_file("page.html").rstrip())
+    body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], read_web("page.html").rstrip())
     # behind the script, which draws the table before these have come
     later = "".join(
         f'<script type="application/json" id="curves-{place}">{page_json(each)}</script>\n'
-        for place, each in enumerate(curves(results))
+        for place, each in enumerate(collect_curves(results))
         if each
     )
-    return document(overview.title, body, "\n".join(map(web_file, SCRIPTS)), web_file("page_wide.css"), later)
+    return document(overview.title, body, "\n".join(map(read_web, SCRIPTS)), read_web("page_wide.css"), later)
 
 
-def _sub(results: Results) -> str:
+def _sub(results: RunResults) -> str:
     """What was measured, in one line."""
     groups = Counter(row.group for row in _first(results, "ood").values())
     kinds = ", ".join(f"{count} {group}" for group, count in groups.items())
@@ -251,13 +253,13 @@ def _sub(results: Results) -> str:
     return f"{networks} · {format_count(groups.total(), 'OOD set')} ({kinds}) · {methods} · fitted on ID images only"
 
 
-def _notes(results: Results, overview: Table) -> list[str]:
+def _notes(results: RunResults, overview: Table) -> list[str]:
     """What a reader must know before comparing; what was left out is told elsewhere."""
     incomplete = any(entry.mark or not entry.over for line in overview.lines for entry in line.entries)
-    return [note for note in caveats(results, incomplete) if note not in skipped_notes(results)]
+    return [note for note in list_caveats(results, incomplete) if note not in list_skipped(results)]
 
 
-def _caveat(results: Results) -> str:
+def _caveat(results: RunResults) -> str:
     """That only a part of the images was used, where that is so."""
     limit = results.provenance.get("settings", {}).get("limit")
     return (
@@ -267,7 +269,7 @@ def _caveat(results: Results) -> str:
     )
 
 
-def _skipped(results: Results) -> str:
+def _skipped(results: RunResults) -> str:
     """What was not measured, by name, and the reasons for who opens the list."""
     left_out = [*results.skipped, *((f"{each.method} on {each.model}", each.why) for each in results.failed)]
     if not left_out:

@@ -23,7 +23,7 @@ FEW = 10  # a group of fewer images has no rate
 NOTE = f"The order may be chance. Groups of fewer than {FEW} images have no rate and come last."
 
 
-class Group(NamedTuple):
+class ImageGroup(NamedTuple):
     """Images of one class or folder: their number, and how many are rejected."""
 
     name: str
@@ -31,7 +31,7 @@ class Group(NamedTuple):
     rejected: int
 
 
-class Groups:
+class ImageGroups:
     """The group of each image."""
 
     def __init__(self) -> None:
@@ -42,12 +42,12 @@ class Groups:
         """Add the group of an image."""
         self._of.append(self.names.setdefault(name, len(self.names)))
 
-    def rank(self, p_values: array[float], alpha: float) -> list[Group]:
+    def rank(self, p_values: array[float], alpha: float) -> list[ImageGroup]:
         """Sort the groups by their rejection rate, small ones last."""
         places = np.asarray(self._of, np.int32)
         sizes = np.bincount(places, minlength=len(self.names)).tolist()
         rejected = np.bincount(places[np.asarray(p_values) <= alpha], minlength=len(self.names)).tolist()
-        rows = map(Group, self.names, sizes, rejected)
+        rows = map(ImageGroup, self.names, sizes, rejected)
         return sorted(rows, key=lambda row: (row.images < FEW, -row.rejected / row.images, -row.images, row.name))
 
 
@@ -70,7 +70,7 @@ class ScoredSet:
     def __init__(self, name: str, role: Role, keep: int, *, alpha: float) -> None:
         self.name, self.role, self.keep, self.alpha = name, role, max(keep, 1), alpha
         self.scores, self.p_values, self.softmax_p = array("f"), array("d"), array("d")
-        self.by_class, self.by_folder = Groups(), Groups()
+        self.by_class, self.by_folder = ImageGroups(), ImageGroups()
         self.has_truth = False  # whether the true class of any image is known
         self._kept: tuple[list[tuple[float, int, ShownImage]], ...] = ([], [], [])
 
@@ -86,7 +86,7 @@ class ScoredSet:
         self.has_truth |= bool(item.truth)
         self.by_class.add(item.truth or item.label)
         self.by_folder.add(os.path.dirname(item.pair[0]))
-        drawn = int(identity.hashed([item.pair[0].encode(errors="surrogateescape")])[0]) / 2**64
+        drawn = int(identity.hash_each([item.pair[0].encode(errors="surrogateescape")])[0]) / 2**64
         # the worst image is at the top of each heap and is replaced first; among equals the first stays
         for heap, worth in zip(self._kept, (-item.p_value, item.p_value, -drawn), strict=True):
             push = heapq.heappush if len(heap) < self.keep else heapq.heappushpop
@@ -104,12 +104,12 @@ class ScoredSet:
         return [found[number] for number in sorted(found, key=lambda number: (found[number].p_value, -number))]
 
     @property
-    def classes(self) -> list[Group]:
+    def classes(self) -> list[ImageGroup]:
         """True classes if known, else predicted ones; the highest rejection rate first."""
         return self.by_class.rank(self.p_values, self.alpha)
 
     @property
-    def folders(self) -> list[Group]:
+    def folders(self) -> list[ImageGroup]:
         """The folders of the images; the highest rejection rate first."""
         return self.by_folder.rank(self.p_values, self.alpha)
 
@@ -120,10 +120,10 @@ class ScoredSet:
         return found
 
 
-def common_folder(names: Iterable[str]) -> str:
+def _find_common_folder(names: Iterable[str]) -> str:
     """Return the common parent of these folders with its separator; empty if there is none.
 
-    >>> common_folder(["/a/inbox/x", "/a/inbox/y/z"])
+    >>> find_common_folder(["/a/inbox/x", "/a/inbox/y/z"])
     '/a/inbox/'
     """
     found = list(names)
@@ -134,7 +134,7 @@ def common_folder(names: Iterable[str]) -> str:
     return os.path.join(shared, "") if shared else ""
 
 
-def group_tables(sets: Sequence[ScoredSet]) -> str:
+def make_group_tables(sets: Sequence[ScoredSet]) -> str:
     """Return tables at the guard's threshold: classes of images that may be ID, and folders that are not classes."""
     parts = []
     for scored in sets:
@@ -145,14 +145,14 @@ def group_tables(sets: Sequence[ScoredSet]) -> str:
             parts += [_table(scored.name, "class", scored.classes, "")]
         if len(folders) > 1 and {os.path.basename(name) for name in folders} != set(classes):
             parts += [f"<h3>{escape(scored.name)}, by folder</h3>"]
-            parts += [_table(scored.name, "folder", scored.folders, common_folder(folders))]
+            parts += [_table(scored.name, "folder", scored.folders, _find_common_folder(folders))]
     if not parts:
         return "<p>One class, one folder.</p>"
     at = f"At alpha = {100 * sets[0].alpha:g} %, that of the guard."
     return "\n".join([f"<p>{at}</p>", *parts, f'<p class="soft">{NOTE}</p>'])
 
 
-def _table(name: str, what: str, groups: Sequence[Group], root: str) -> str:
+def _table(name: str, what: str, groups: Sequence[ImageGroup], root: str) -> str:
     """The first groups; their names are shown without the common folder `root`."""
     rows = [
         [

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from oodshape.benchmark.results import Results
+from oodshape.benchmark.results import RunResults
 from oodshape.core.errors import InputError
-from oodshape.report.method_styles import CHOICE, family
+from oodshape.report.method_styles import CHOICE, method_family
 from oodshape.report.tables.paper import STANDARD4, compare_with_paper, paper_figures
-from oodshape.report.tables.table import DEFAULT_COLUMNS, By, Column, Line, Table, parse_columns, table
+from oodshape.report.tables.table import DEFAULT_COLUMNS, By, Column, Line, Table, make_table, parse_columns
 
 Kind = Literal["model", "ood", "standard4", "groups"]
 UNSORTED = "table"  # the order of the methods' own table
 
 
-def tables_of(
-    results: Results,
+def make_named_tables(
+    results: RunResults,
     kind: Kind = "model",
     *,
     paper: bool = False,
@@ -39,7 +39,7 @@ def tables_of(
         shown = known or models
         return [by_ood(results, model, paper=paper and model in shown, columns=columns, sort=sort) for model in models]
     if kind == "standard4":
-        results = standard4(results)
+        results = keep_standard_sets(results)
     elif kind not in ("model", "groups"):
         raise InputError(f"there is no table {kind!r}; there are model, ood, standard4, groups")
     made = _sorted(results, "family" if kind == "groups" else "model", None, columns, sort)
@@ -49,7 +49,7 @@ def tables_of(
 
 
 def by_ood(
-    results: Results,
+    results: RunResults,
     model: str,
     *,
     paper: bool = False,
@@ -61,15 +61,15 @@ def by_ood(
     return compare_with_paper(made, results, "ood", model) if paper else made
 
 
-def _sorted(results: Results, by: By, model: str | None, columns: tuple[Column, ...], sort: str) -> Table:
+def _sorted(results: RunResults, by: By, model: str | None, columns: tuple[Column, ...], sort: str) -> Table:
     if sort == UNSORTED:
-        return table(results, by, model, columns)
+        return make_table(results, by, model, columns)
     (wanted,) = parse_columns(sort)
-    made = table(results, by, model, tuple(dict.fromkeys([*columns, wanted])))
-    return ordered(made, replace(wanted, kind="") if by == "ood" else wanted)
+    made = make_table(results, by, model, tuple(dict.fromkeys([*columns, wanted])))
+    return sort_lines(made, replace(wanted, kind="") if by == "ood" else wanted)
 
 
-def standard4(results: Results) -> Results:
+def keep_standard_sets(results: RunResults) -> RunResults:
     """The results on iNaturalist, SUN, Places and Texture alone."""
     rows = tuple(row for row in results.rows if row.ood in STANDARD4)
     if not rows:
@@ -79,7 +79,7 @@ def standard4(results: Results) -> Results:
     return replace(results, rows=rows, ties=(), averages_of=())  # which are over all sets
 
 
-def ordered(table: Table, by: Column) -> Table:
+def sort_lines(table: Table, by: Column) -> Table:
     """The lines by a column of the last group, the mean over all; methods that choose among the others stand first.
 
     Lines that are equal as printed keep the order of the table, and those without a value stand last.
@@ -88,9 +88,9 @@ def ordered(table: Table, by: Column) -> Table:
 
     def key(line: Line) -> tuple[bool, bool, float]:
         text = line.entries[-1].cells[place].text
-        return family(line.method) != CHOICE, text == "-", 0.0 if text == "-" else -by.metric.sign * float(text)
+        return method_family(line.method) != CHOICE, text == "-", 0.0 if text == "-" else -by.metric.sign * float(text)
 
     lines = sorted(table.lines, key=key)
-    choosing = sum(family(line.method) == CHOICE for line in lines)
+    choosing = sum(method_family(line.method) == CHOICE for line in lines)
     ruled = (replace(line, rule=0 < place == choosing) for place, line in enumerate(lines))
     return replace(table, lines=tuple(ruled))

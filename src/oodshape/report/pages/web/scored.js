@@ -115,7 +115,7 @@ function drawPanels() {
   const figures = others.map((set) => {
     const name = set.role === "ood" ? `${set.name} (OOD)` : set.name;
     return make("figure", {}, make("figcaption", {}, base.cloneNode(true), " and ",
-      make("b", { class: `role-${set.role}` }, name), "; left of the dashed line an image is rejected."),
+      make("b", { class: `role-${set.role}` }, name), "; images left of the dashed line are rejected."),
     panel(set, width));
   });
   area.replaceChildren(...figures);

@@ -17,7 +17,7 @@ BINS, POINTS = 40, 60  # of a histogram, and of a ROC curve at most
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class ScoreCurve:
     """The scores of one row in small: a histogram with bins that ID and OOD share, and points of the ROC curve.
 
     Scores beyond `low` and `high` (the outer 0.5 % of ID and of OOD) count in the first and the last bin.
@@ -40,10 +40,10 @@ class Curve:
             raise InputError(f"the curve of {self.method} on {self.model} and {self.ood} does not fit together")
 
     @classmethod
-    def of(cls, model: str, method: str, ood: str, id_scores: Any, ood_scores: Any) -> Curve:
+    def of(cls, model: str, method: str, ood: str, id_scores: Any, ood_scores: Any) -> ScoreCurve:
         """The curve of two sets of scores, higher = more in-distribution.
 
-        >>> curve = Curve.of("net", "msp", "noise", [3.0, 2.0, 2.0], [1.0, 2.0])
+        >>> curve = ScoreCurve.of("net", "msp", "noise", [3.0, 2.0, 2.0], [1.0, 2.0])
         >>> sum(curve.id_counts), sum(curve.ood_counts), curve.fpr, curve.tpr
         (3, 2, (0.0, 0.0, 0.5, 1.0), (0.0, 0.33333, 1.0, 1.0))
         """
@@ -56,7 +56,7 @@ class Curve:
         if low == high:
             low, high = low - 0.5, high + 0.5
         counts = [np.histogram(part.clip(low, high), bins=BINS, range=(low, high))[0] for part in (inside, outside)]
-        fpr, tpr = roc_points(inside, outside)
+        fpr, tpr = compute_roc_points(inside, outside)
         return cls(
             model=model,
             method=method,
@@ -70,7 +70,7 @@ class Curve:
         )
 
 
-def roc_points(inside: Any, outside: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def compute_roc_points(inside: Any, outside: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """At most `POINTS` points of the ROC curve (FPR, TPR), even along it, both ends among them."""
     thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
     rates = np.zeros((2, len(thresholds) + 1))
@@ -83,7 +83,7 @@ def roc_points(inside: Any, outside: Any) -> tuple[tuple[float, ...], tuple[floa
 
 
 @dataclass(frozen=True, kw_only=True)
-class Theta:
+class ThetaCurve:
     """Points (z, theta(z)) of the shaping function that a method fitted on a model."""
 
     model: str
@@ -103,13 +103,13 @@ class Theta:
         return set(self.theta) <= {1.0}
 
     @classmethod
-    def of(cls, model: str, method: str, shape: Shape, low: float, high: float, points: int = 200) -> Theta | None:
+    def of(cls, model: str, method: str, shape: Shape, low: float, high: float, points: int = 200) -> ThetaCurve | None:
         """The points between two feature values, or None where the shape is no function of one value (ASH).
 
         z = 0 is left out: f(0) = 0 says nothing about theta there.
 
         >>> from oodshape.methods.shapes.clipping import Clip
-        >>> Theta.of("net", "react", Clip(t=1.0), 0.0, 4.0, points=5).theta
+        >>> ThetaCurve.of("net", "react", Clip(t=1.0), 0.0, 4.0, points=5).theta
         (1.0, 0.5, 0.333333, 0.25)
         """
         import torch
