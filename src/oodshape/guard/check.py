@@ -268,11 +268,7 @@ Labels = NDArray[np.int64]
 
 
 def _find_labels(
-    guard: Fitted,
-    images: Given,
-    listing: ImageSource | None,
-    pairs: Sequence[tuple[str, int]],
-    places: Sequence[int],
+    guard: Fitted, images: Given, listing: ImageSource | None, pairs: Sequence[tuple[str, int]], places: Sequence[int]
 ) -> Labels | None:
     """[N]: the class of each image in the guard's order, -1 where it is not known; None where none is.
 

@@ -57,12 +57,7 @@ class Classifier:
     """
 
     def __init__(
-        self,
-        net: nn.Module,
-        head: str | None = None,
-        *,
-        probe: Tensor | None = None,
-        precision: Precision = "float32",
+        self, net: nn.Module, head: str | None = None, *, probe: Tensor | None = None, precision: Precision = "float32"
     ) -> None:
         """Wrap a network.
 
@@ -121,9 +116,9 @@ class Classifier:
 
     def _read(self, images: Tensor) -> tuple[linear_maps.MapCall, Tensor]:
         """The call that gives the logits of a batch, and these, in one pass; two where a layer turns out to be none."""
-        layer = self._named()
+        layer = self._layer
         reason, times = "is no linear layer, and holds no linear map that gives them", 1
-        if is_layer(layer) and self._plain:
+        if layer is not None:
             output, calls = linear_maps.read_layers(self.net, images, [layer])
             times = len(calls[layer])
             for place, logits in linear_maps.logit_candidates(output, len(images)):
@@ -150,8 +145,7 @@ class Classifier:
         largest = max(float(each[:2].abs().max()) for each in (call.features, call.logits))
         factor = LARGE / largest if largest > 0 else 0.0
         if 1 < factor < float("inf"):
-            layer = self._named()
-            if is_layer(layer) and self._plain:
+            if (layer := self._layer) is not None:
                 output, calls = linear_maps.read_layers(self.net, images, [layer], factor)
                 maps = calls[layer]
             else:
@@ -263,7 +257,7 @@ class Classifier:
     @property
     def head_known(self) -> bool:
         """Whether the head's weights can be read without a batch."""
-        return self._head is not None or (self._name is not None and isinstance(self._named(), nn.Linear))
+        return self._head is not None or self._layer is not None
 
     @property
     def head(self) -> Head:
@@ -271,16 +265,17 @@ class Classifier:
 
         Those of a head that is no nn.Linear are known from the last batch.
         """
-        layer = None if self._name is None else self._named()
-        if is_layer(layer) and self._plain:
+        if (layer := self._layer) is not None:
             return self._kept(Head.of((layer.weight, layer.bias)))
         if self._head is None:
             raise InputError('the head is found at the first batch: run one, or give probe=... or head="..."')
         return self._head
 
-    def _named(self) -> nn.Module:
-        assert self._name is not None
-        return self.net.get_submodule(self._name)
+    @property
+    def _layer(self) -> nn.Linear | None:
+        """The head, unless it is unknown or another linear map than an nn.Linear as torch makes them."""
+        layer = None if self._name is None or not self._plain else self.net.get_submodule(self._name)
+        return layer if is_layer(layer) else None
 
     def _kept(self, now: Head) -> Head:
         """A copy of the head, the same object while its weights stay equal."""

@@ -93,7 +93,7 @@ def list_linears(net: nn.Module) -> dict[str, nn.Linear]:
     return {name: layer for name, layer in [*net.named_modules()][::-1] if is_layer(layer)}
 
 
-def is_layer(module: nn.Module) -> TypeGuard[nn.Linear]:
+def is_layer(module: nn.Module | None) -> TypeGuard[nn.Linear]:
     """Whether a module's features are its input: an nn.Linear without a hook that may change what it is given."""
     return isinstance(module, nn.Linear) and not module._forward_pre_hooks
 

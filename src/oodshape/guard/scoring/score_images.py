@@ -78,11 +78,7 @@ def make_rows(guard: Fitted, seen: ScoredBatch) -> list[Scored]:
 
 
 def score_listed(
-    guard: Fitted,
-    source: OpenNet,
-    listing: ImageSource,
-    pairs: Iterator[tuple[str, int]],
-    run: RunOptions = DEFAULT,
+    guard: Fitted, source: OpenNet, listing: ImageSource, pairs: Iterator[tuple[str, int]], run: RunOptions = DEFAULT
 ) -> Iterator[ScoredBatch]:
     """Every batch of the listed images, decoded by threads while the network works on the batches before."""
     read = partial(listing.read, upright=guard.about.upright)

@@ -79,11 +79,7 @@ class History(Value):
         return self.block - int(self.sizes[-1]) or self.block
 
     def after(
-        self,
-        p_values: NDArray[np.float64],
-        rejected: NDArray[np.bool_],
-        unreadable: int,
-        labels: Sequence[str],
+        self, p_values: NDArray[np.float64], rejected: NDArray[np.bool_], unreadable: int, labels: Sequence[str]
     ) -> History:
         """The history after some more images, at most as many as there is room for."""
         blocks: list[Ints] = [self.p_values, self.rejected, self.unreadable]
