@@ -16,10 +16,7 @@ from oodshape.cli.terminal import say
 
 def study(
     *,
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="A study, or `all`; an unknown name lists them."),
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A study, or `all`; an unknown name lists them.")],
     benchmark: Annotated[
         str,
         typer.Option(
@@ -36,8 +33,7 @@ def study(
     methods: Annotated[
         str,
         typer.Option(
-            autocompletion=method_names,
-            help="The methods to compare, or package.module:Name (generalisation).",
+            autocompletion=method_names, help="The methods to compare, or package.module:Name (generalisation)."
         ),
     ] = "",
     compare_paper: Annotated[
