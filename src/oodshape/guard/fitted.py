@@ -97,7 +97,7 @@ class Fitted(Value):
                 f"{_named(source.spec, source.weights, found)}{copied}; give the same network and "
                 "weights, or fit a new guard"
             )
-        if about.probe is not None:
+        if about.probe is not None and about.input_shape is not None:
             probe = compute_probe(source.classifier, about.input_shape)
             near = max(CLOSE, source.classifier.rounding, 8 * torch.finfo(getattr(torch, about.precision)).eps)
             if probe is None or not np.abs(probe - about.probe).max() <= near * np.abs(about.probe).max():
