@@ -126,7 +126,7 @@ def test_check_prints_and_draws(place: Path) -> None:
     done = call(*words, "--out", "check.html", cwd=place)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\tMSP\t") == 3
-    assert "with MSP" in done.stdout
+    assert "protective: accepts" in done.stdout.lower()
     assert "consistent with the guarantee" in done.stdout
     assert "<svg" in (place / "check.html").read_text()
     said = json.loads(call(*words, "--json", cwd=place).stdout)

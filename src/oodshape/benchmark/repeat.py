@@ -16,7 +16,7 @@ from oodshape.methods.records import find_registered
 from oodshape.metrics.registry import METRICS
 
 # the options that decide the figures
-CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "precision", "tuned", "any_list")
+CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "precision", "any_list")
 LARGEST = {"seeds": 1000, "resamples": 100_000}  # that a file may ask for
 
 

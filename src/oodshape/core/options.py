@@ -216,10 +216,6 @@ class ExtractKeywords(ImageKeywords, CacheKeywords, RunKeywords, total=False):
     """Keywords of functions that extract features."""
 
 
-class ExportKeywords(ModelKeywords, ImageKeywords, total=False):
-    """Keywords of verbs that read a few images."""
-
-
 Group = TypeVar("Group", ModelOptions, HeadOptions, ImageOptions, SubsetOptions, CacheOptions, RunOptions)
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 

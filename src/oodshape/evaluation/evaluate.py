@@ -12,7 +12,6 @@ from typing import Any, Unpack
 import torch
 from torch.utils.data import DataLoader
 
-from oodshape.benchmark import openood_protocol as openood
 from oodshape.benchmark.plan import BenchOptions, Images, Plan, PlannedNetwork, TensorSet, apply_settings
 from oodshape.benchmark.run import run_plan
 from oodshape.benchmark.spec import SETTINGS, Benchmark, ModelSpec, OodSpec, hash_benchmark
@@ -46,7 +45,7 @@ from oodshape.networks.zero_shot import PROMPT
 
 DEFAULT = "default"  # in place of a folder: the user's cache
 KINDS = ("near", "far")
-SETTINGS_HERE = tuple(name for name in SETTINGS if name not in ("authors-code", openood.NAME))
+SETTINGS_HERE = tuple(name for name in SETTINGS if name not in ("authors-code", "openood"))
 
 
 @takes_options(ModelOptions, HeadOptions, ImageOptions, SubsetOptions, RunOptions)
@@ -65,7 +64,6 @@ def evaluate(
     name: str = "evaluation",
     seed: int = 0,
     resamples: int = 200,
-    samples: int = 6,
     cache: str | Path | None = DEFAULT,
     **options: Unpack[EvaluateKeywords],
 ) -> Results:
@@ -92,7 +90,6 @@ def evaluate(
         name: Name of the results in tables.
         seed: Seed of whatever is drawn at random.
         resamples: Bootstrap resamples behind each interval.
-        samples: Number of hardest images of each set that the page shows.
         cache: Folder that keeps features between runs; `default` is the user's cache folder, None keeps none. Tensors
             are known by their content.
 
@@ -158,7 +155,6 @@ def evaluate(
         methods=tuple(chosen),
         seed=seed,
         resamples=resamples,
-        samples=samples,
     )
     plan = Plan(
         benchmark,
@@ -167,7 +163,6 @@ def evaluate(
         made,
         sets,
         [],
-        openood.Protocol({}),
         in_memory=tuple(in_memory),
         labels=numbers,
     )

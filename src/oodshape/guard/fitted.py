@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import HeadError, InputError
 from oodshape.core.options import ModelOptions
 from oodshape.core.values import Sizes, Value
 from oodshape.guard.describe import describe_guarantee
@@ -150,6 +150,8 @@ def compute_probe(classifier: Classifier, shape: tuple[int, ...] | None) -> NDAr
     image = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
     try:
         return np.asarray(classifier(image).logits[0].cpu().numpy())
+    except HeadError:
+        raise
     except InputError:
         return None
 

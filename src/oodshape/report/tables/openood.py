@@ -17,7 +17,7 @@ from oodshape.core.files import reading
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.registry import ERROR
 from oodshape.report.tables.markdown_latex import format_cells
-from oodshape.report.tables.table import list_skipped, note_tuning
+from oodshape.report.tables.table import list_skipped
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -122,7 +122,7 @@ def openood_tables(results: RunResults) -> Iterator[tuple[DataFrame, str, list[s
         ]
         heads = ["method", *(f"{group} {head}" for group in GROUPS for head in HEADS)]
         runs = f", mean ± standard deviation of {len(titles)} training runs" if len(titles) > 1 else ""
-        title = f"{results.names('benchmark')[0]} (OpenOOD v1.5): {network}{runs}{note_tuning(results)}"
+        title = f"{results.names('benchmark')[0]} (OpenOOD v1.5): {network}{runs}"
         yield DataFrame(lines, columns=heads), title, list(_notes(results, figures, network))
 
 
@@ -161,15 +161,13 @@ def _notes(results: RunResults, figures: OpenOODFigures, network: str) -> Iterat
         "FPR95 (OpenOOD): the share of ID images rejected when 95 % of the OOD images are. "
         "FPR95 (paper): the share of OOD images accepted when 95 % of the ID images are."
     )
-    grids = [method for method in methods if _find_openood_fact(method, "grid")]
+    searched = [method for method in methods if _find_openood_fact(method, "searched")]
     if said.get("settings") != "openood":
         yield "Methods are fitted with oodshape's own settings, not as OpenOOD fits them (--settings openood)."
-    elif said.get("tuned") is not None:
-        yield f"Chosen on OOD validation images ({said['tuned_on']}): the settings of {', '.join(grids) or 'none'}."
-    elif grids:
+    elif searched:
         yield (
-            "No OOD image was used for any setting; on the leaderboard these were searched on OOD validation images "
-            f"(--settings openood-tuned): {', '.join(grids)}."
+            "No OOD image was used for any setting; on the leaderboard these were searched on OOD validation images: "
+            f"{', '.join(searched)}."
         )
     yield (
         "published: AUROC on OpenOOD's leaderboard (github.com/zjysteven/OpenOOD at 28d3a40; Zhang et al., arXiv "

@@ -47,7 +47,7 @@ def read_paper_figures(path: Traversable) -> dict[Place, dict[str, Figures]]:
 def compare_with_paper(table: Table, results: RunResults, kind: str, model: str | None = None) -> Table:
     """The table with two more groups of columns after each: the paper's figures, and ours minus the paper's.
 
-    `kind` is what the columns are: model, ood (of `model`), standard4 or groups. The paper's average is that of
+    `kind` is what the columns are: model, ood (of `model`), or standard4. The paper's average is that of
     the columns that are here, so that both averages are over the same models or sets. There is no difference between
     means over other OOD sets.
     """
@@ -58,8 +58,7 @@ def compare_with_paper(table: Table, results: RunResults, kind: str, model: str 
     def printed(name: str) -> dict[str, Figures]:
         """The paper's figures for a model or an OOD set, empty where it has none."""
         of_set = ("ood", id_set, str(model), name)
-        of_model = ("model" if kind == "groups" else kind, id_set, name, "Average")
-        return paper_figures().get(of_set if kind == "ood" else of_model, {})
+        return paper_figures().get(of_set if kind == "ood" else (kind, id_set, name, "Average"), {})
 
     columns = [_averaged([printed(name) for name in members]) for members in table.members]
     if not any(columns):
