@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from oodshape.networks.device import Precision
 from oodshape.networks.loading import Model, OpenNet, open_model, takes_num_classes
 
 DEFAULT = ModelOptions()
+LARGEST = 1 << 26  # values of the fixed image: a damaged file may ask for any number
 CLOSE = 0.02  # of the largest logit of the fixed image: other devices round by less
 
 
@@ -100,7 +102,11 @@ class Fitted(Value):
         if about.probe is not None and about.input_shape is not None:
             probe = compute_probe(source.classifier, about.input_shape)
             near = max(CLOSE, source.classifier.rounding, 8 * torch.finfo(getattr(torch, about.precision)).eps)
-            if probe is None or not np.abs(probe - about.probe).max() <= near * np.abs(about.probe).max():
+            if (
+                probe is None
+                or probe.shape != about.probe.shape
+                or not np.abs(probe - about.probe).max() <= near * np.abs(about.probe).max()
+            ):
                 raise InputError(
                     "this network has the weights of the guard's, but gives other logits: its layers or their settings "
                     "differ (an activation, a pooling, eps); give the network as it was, or fit a new guard"
@@ -145,7 +151,7 @@ class Fitted(Value):
 
 def compute_probe(classifier: Classifier, shape: tuple[int, ...] | None) -> NDArray[np.float32] | None:
     """The logits [L] of a fixed image, which equal weights in other layers change; None if it cannot be run."""
-    if shape is None:
+    if shape is None or min(shape, default=0) < 1 or math.prod(shape) > LARGEST:
         return None
     image = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
     try:
