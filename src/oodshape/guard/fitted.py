@@ -30,7 +30,7 @@ CLOSE = 0.02  # of the largest logit of the fixed image: other devices round by 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class About(Value):
-    """What a guard knows besides its detector."""
+    """What a guard knows about its network, images and options."""
 
     preprocessing: Preprocessing | None  # None: it was fitted on prepared tensors, and nothing says how
     network: str  # fingerprint of all weights
@@ -58,7 +58,7 @@ class About(Value):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted(Value):
-    """A fitted and calibrated detector with the preprocessing, the classes and the promise that belong to it."""
+    """A fitted and calibrated detector with the preprocessing, the classes and the guarantee that belong to it."""
 
     detector: Detector
     about: About
