@@ -26,7 +26,7 @@ AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of the
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Clusters(FittedScore):
-    """-min over classes of ||(z - center) A - mean_c||^2, with z / ||z|| in place of z where `normalise_rows`."""
+    """-min over classes of ||(z - center) A - mean_c||^2, with z / ||z|| in place of z if `unit`."""
 
     center: Annotated[NDArray[np.float32], Sizes("M")]
     whitening: Annotated[NDArray[np.float32], Sizes("M M")]
@@ -41,7 +41,7 @@ class Clusters(FittedScore):
         return -(z - means.index_select(0, nearest)).square().sum(dim=1)
 
     def centred(self, seen: Evidence) -> Tensor:
-        """[n, M] features, of length 1 where `normalise_rows`, less the center."""
+        """[n, M] features, of length 1 if `unit`, minus the center."""
         return (seen.directions if self.unit else seen.features) - self.tensor("center", seen.features)
 
 
