@@ -19,7 +19,7 @@ from oodshape.images.duplicates import find_copies_in_sketch
 from oodshape.images.sources.image_set import ImageSource, Subset
 from oodshape.images.sources.memory import check_prepared
 from oodshape.images.sources.open_images import Given, Listing, open_images, stream_images
-from oodshape.metrics.conformal import rejected_count
+from oodshape.metrics.conformal import rejected_count_limits
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, measure
 from oodshape.networks.loading import OpenNet
@@ -102,7 +102,7 @@ class Check:
             return None
         assert detector.calibration is not None
         assert detector.alpha is not None
-        return rejected_count(len(detector.calibration), detector.alpha, len(self.inside.guard.values))
+        return rejected_count_limits(len(detector.calibration), detector.alpha, len(self.inside.guard.values))
 
     @property
     def known(self) -> float:

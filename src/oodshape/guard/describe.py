@@ -164,7 +164,7 @@ def describe_guarantee(held_out: bool, n: int, alpha: float, *, per_class: bool)
     rate, made = f"expected false rejection rate <= {100 * alpha:g} %", f"split conformal, n = {n:,}"
     if per_class:
         return f"{rate} within each class with a threshold of its own, and in all other classes together ({made})"
-    low, high = (100 * limit for limit in conformal.rejected_share(n, alpha))
+    low, high = (100 * limit for limit in conformal.rejection_rate_limits(n, alpha))
     return f"{rate} ({made}; 99 % range for this calibration set {low:.1f}-{high:.1f} %)"
 
 
@@ -256,7 +256,7 @@ def lines(guard: Guarded) -> list[tuple[str, str]]:
         *([("sanity", describe_sanity(found.sanity))] if found.sanity else []),
         ("calibrated on", f"{format_count(fact['calibration_images'], 'image')}, alpha = {detector['alpha']:g}"),
         ("fitted on", f"{detector['n_train']:,} images"),
-        ("preprocessing", preprocessing_line(found.preprocessing)),
+        ("preprocessing", describe_preprocessing(found.preprocessing)),
         ("", f"EXIF orientation {fact['exif']}"),
         ("model", about["model"] + (f", weights {about['weights']}" if about["weights"] else "")),
         *([("precision", about["precision"])] if about["precision"] != "float32" else []),
@@ -283,7 +283,7 @@ def describe_classes(guard: Guarded) -> str:
     )
 
 
-def preprocessing_line(way: Preprocessing | None) -> str:
+def describe_preprocessing(way: Preprocessing | None) -> str:
     """How an image is prepared, in words."""
     if way is None:
         return "not known: it was fitted on prepared tensors"

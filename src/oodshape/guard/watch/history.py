@@ -35,9 +35,9 @@ class Event(Value):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class History(Value):
-    """Counts per block of readable images (the last block is still open), events, and counts per class.
+    """Counts per block of readable images (the last block is still open), and events.
 
-    >>> History().after(np.array([0.01, 0.5]), np.array([True, False]), 1, ("cat", "dog")).rejected
+    >>> History().after(np.array([0.01, 0.5]), np.array([True, False]), 1).rejected
     array([1])
     """
 

@@ -35,7 +35,7 @@ def root_of(given: str) -> str:
     return re.split(SIGNS, given, maxsplit=1)[0].rpartition("/")[0]
 
 
-def match(given: str) -> list[str]:
+def match_all(given: str) -> list[str]:
     """The files that a path or a glob stands for, sorted."""
     if not is_remote(given):
         plain = os.path.isfile(given) or not glob.has_magic(given)
@@ -55,7 +55,7 @@ def list_remote_images(given: str) -> tuple[str, list[str]]:
     """(root, image files from there) of an address: a folder with all below it, in the order of `walked`, or a glob."""
     store, path = _store(given)
     if re.search(SIGNS, path):
-        found, root = match(given), root_of(given)
+        found, root = match_all(given), root_of(given)
     else:
         found = [store.unstrip_protocol(each) for each in _asked(given, lambda: store.find(path))]
         single = len(found) == 1 and found[0].rstrip("/") == store.unstrip_protocol(path).rstrip("/")

@@ -51,7 +51,7 @@ def compare_with_paper(table: Table, results: RunResults, kind: str, model: str 
     the columns that are here, so that both averages are over the same models or sets. There is no difference between
     means over other OOD sets.
     """
-    id_set = comparable(results)
+    id_set = find_comparable_set(results)
     wanted = STANDARD4 if kind == "standard4" else paper_sets(id_set)
     same = kind == "ood" or {_plain(name) for name in results.names("ood")} == set(map(_plain, wanted))
 
@@ -83,7 +83,7 @@ def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
     }
 
 
-def comparable(results: RunResults) -> str:
+def find_comparable_set(results: RunResults) -> str:
     """Return the ID set whose figures are comparable: that of the paper's settings or of the authors' code."""
     said = results.provenance.get("settings", {})
     id_set = str(said.get("id_set", said.get("settings", "general")))
